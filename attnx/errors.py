@@ -1,0 +1,29 @@
+"""What attnx raises. Each message says what was expected, what was found, and what to change."""
+
+
+class AttnxError(Exception):
+    """The base of every error that attnx raises on purpose; the command line prints it in one line."""
+
+
+class InputError(AttnxError):
+    """The text, image or tokenised input cannot be explained as it is."""
+
+
+class ChoiceError(AttnxError, LookupError):
+    """A layer, head, position, target or name was asked for that does not exist."""
+
+
+class CaptureError(AttnxError):
+    """The model's attention could not be seen, or what was seen is not a layer × head × n × n tensor."""
+
+
+class AttentionError(AttnxError, ValueError):
+    """An array is not attention: wrong shape, negative, NaN, or rows that sum to more than 1."""
+
+
+class RegistryError(AttnxError):
+    """An adapter or method was registered twice, or a plug-in could not be loaded."""
+
+
+class FileFormatError(AttnxError, ValueError):
+    """A file is not what attnx wrote, or is of a version that this attnx does not read."""

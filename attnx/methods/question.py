@@ -1,0 +1,178 @@
+"""What is asked of a method, checked once: which attention, which layers, which head, which query positions.
+
+Every method has the same signature. It builds a `Question`, computes relevance with the four axes
+layer × head × query × input for exactly what was asked, and hands that to `Question.answer`, which drops the axes that
+the caller pinned and returns the kind of array that came in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, TypeAlias, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attnx.attention import AttentionTensor
+from attnx.errors import AttentionError, ChoiceError
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+Attention: TypeAlias = AttentionTensor | Tensor | Array
+Head: TypeAlias = int | Literal["each", "mean", "max", "min"]
+
+ROW_SUM_SLACK = 1e-4
+"""How far above 1 a row may sum: half-precision attention is rounded, anything more is not attention."""
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """One method call, with its arguments checked against the attention that they are about."""
+
+    weights: Tensor
+    layers: tuple[int, ...]
+    head: Head
+    positions: tuple[int, ...]
+    residual: float
+    drop_layer: bool
+    drop_position: bool
+    from_numpy: bool
+
+    @classmethod
+    def ask(
+        cls,
+        attention: Attention,
+        *,
+        layer: int | None,
+        position: int | None,
+        head: Head | None,
+        residual: float,
+    ) -> Question:
+        weights = _weights(attention)
+        merged = attention.merged if isinstance(attention, AttentionTensor) else None
+        head = cast(Head, merged or "mean") if head is None else head
+        _check_head(head, weights.shape[1], merged)
+        if not 0 <= residual <= 1:
+            raise ChoiceError(f"residual is a share between 0 and 1, {residual} asked")
+        return cls(
+            weights=weights,
+            layers=tuple(range(1, len(weights) + 1))
+            if layer is None
+            else (check_layer(layer, len(weights)),),
+            head=head,
+            positions=(
+                tuple(range(weights.shape[-1]))
+                if position is None
+                else (check_position(position, weights.shape[-1]),)
+            ),
+            residual=residual,
+            drop_layer=layer is not None,
+            drop_position=position is not None,
+            from_numpy=isinstance(attention, np.ndarray),
+        )
+
+    @property
+    def length(self) -> int:
+        return self.weights.shape[-1]
+
+    @cached_property
+    def below(self) -> Tensor:
+        """layer × query × key: every layer with its heads merged and the residual added, as lower layers are used."""
+        top = max(self.layers)
+        return torch.stack([self._with_residual(self._merged(layer)) for layer in range(1, top + 1)])
+
+    def top(self, layer: int) -> Tensor:
+        """head × query × key of the layer of interest: the asked head or heads (Appendix A.1), or their merger."""
+        if isinstance(self.head, int):
+            return self._with_residual(self._checked(layer)[self.head : self.head + 1])
+        if self.head == "each":
+            return self._with_residual(self._checked(layer))
+        return self.below[layer - 1 : layer]
+
+    def answer(self, relevance: Tensor) -> Any:
+        """Turn layer × head × query × input into the axes and the kind of array that the caller expects."""
+        if self.drop_position:
+            relevance = relevance.squeeze(2)
+        if self.head != "each":
+            relevance = relevance.squeeze(1)
+        if self.drop_layer:
+            relevance = relevance.squeeze(0)
+        return relevance.numpy() if self.from_numpy else relevance
+
+    def _merged(self, layer: int) -> Tensor:
+        heads = self._checked(layer)
+        if self.head == "max":
+            return _rows_to_one(heads.amax(0))
+        if self.head == "min":
+            return _rows_to_one(heads.amin(0))
+        return heads.mean(0)
+
+    def _checked(self, layer: int) -> Tensor:
+        """head × query × key of one layer in float64; an error names the layer and the row that is not attention."""
+        heads = self.weights[layer - 1].to(torch.float64)
+        sums = heads.detach().sum(-1)
+        bad = ~(sums <= 1 + ROW_SUM_SLACK) | (heads.detach().amin(-1) < 0)
+        if bool(bad.any()):
+            head, row = cast(list[int], bad.nonzero()[0].tolist())
+            raise AttentionError(
+                f"layer {layer}, head {head}, row {row} is not attention: weights must be ≥ 0 and sum to at most 1, "
+                f"found minimum {heads[head, row].min().item():.6g} and sum {sums[head, row].item():.6g}"
+            )
+        return heads
+
+    def _with_residual(self, matrix: Tensor) -> Tensor:
+        """A = (1 − r)·W + r·I, each row re-normalised (§3; r = 0.5 gives the paper's 0.5·W + 0.5·I)."""
+        identity = torch.eye(self.length, dtype=matrix.dtype, device=matrix.device)
+        return _rows_to_one((1 - self.residual) * matrix + self.residual * identity)
+
+
+def check_layer(layer: int, layers: int) -> int:
+    if not 1 <= layer <= layers:
+        raise ChoiceError(f"layer {layer} asked, model has {layers} (1 is next to the input)")
+    return layer
+
+
+def check_position(position: int, length: int) -> int:
+    """The index from 0 of a position, which may be counted from the end as in Python (−1 is the last)."""
+    if not -length <= position < length:
+        raise ChoiceError(
+            f"position {position} asked, input has {length} (0 to {length - 1}; −1 is the last)"
+        )
+    return position % length
+
+
+def _check_head(head: Head, heads: int, merged: str | None) -> None:
+    if isinstance(head, str):
+        if head not in ("each", "mean", "max", "min"):
+            raise ChoiceError(
+                f"head {head!r} is not known; give a number from 0, 'each', 'mean', 'max' or 'min'"
+            )
+        if merged and head != merged:
+            raise ChoiceError(
+                f"head {head!r} asked, but the heads were merged ({merged}) while capturing; capture with reduce=None"
+            )
+        return
+    if merged:
+        raise ChoiceError(
+            f"head {head} asked, but the heads were merged ({merged}) while capturing; capture with reduce=None"
+        )
+    if not 0 <= head < heads:
+        raise ChoiceError(f"head {head} asked, model has {heads} (0 to {heads - 1})")
+
+
+def _weights(attention: Attention) -> Tensor:
+    weights = attention.weights if isinstance(attention, AttentionTensor) else torch.as_tensor(attention)
+    if weights.ndim != 4 or weights.shape[-1] != weights.shape[-2] or 0 in weights.shape:
+        hint = "; for one head per layer add the axis: attention[:, None]" if weights.ndim == 3 else ""
+        raise AttentionError(
+            f"attention must be layer × head × n × n, found shape {tuple(weights.shape)}{hint}"
+        )
+    # Apple's GPUs have no float64, in which every sum here is made.
+    return weights.cpu() if weights.device.type == "mps" else weights
+
+
+def _rows_to_one(matrix: Tensor) -> Tensor:
+    """Divide each row by its sum; a row of zeros stays zero."""
+    sums = matrix.sum(-1, keepdim=True)
+    return matrix / torch.where(sums > 0, sums, 1)

@@ -1,0 +1,70 @@
+"""Attention rollout: relevance of the input as the product of all layers' attention with residual (§3.1).
+
+Ã(1) = A(1) and Ã(i) = A(i) · Ã(i−1). For one query the product is a chain of vector–matrix products.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attnx.errors import ChoiceError
+from attnx.methods.question import Attention, Head, Question
+
+
+def rollout(
+    attention: Attention,
+    *,
+    layer: int | None = None,
+    position: int | None = None,
+    head: Head | None = None,
+    residual: float = 0.5,
+    down_to: int = 1,
+) -> Any:
+    """How much of each input position reached each query, layer × query × input; every row sums to 1.
+
+    `down_to` ends the product above the input: with `down_to=3` the last axis is what enters layer 3, and the layer
+    axis begins at 3. With a `head`, that head alone stands in the layer of interest and the layers below keep their
+    heads merged (Appendix A.1).
+
+    >>> rollout(np.full((2, 1, 2, 2), 0.5), layer=2, position=0)
+    array([0.625, 0.375])
+    """
+    question = Question.ask(attention, layer=layer, position=position, head=head, residual=residual)
+    if not 1 <= down_to <= max(question.layers):
+        raise ChoiceError(
+            f"down_to={down_to} asked; it must be between 1 and the layer, {max(question.layers)}"
+        )
+    layers = [one for one in question.layers if one >= down_to]
+    rows_are_few = len(layers) * len(question.positions) < question.length
+    roll = _roll_rows if rows_are_few else _roll_all
+    return question.answer(roll(question, layers, down_to))
+
+
+def _roll_rows(question: Question, layers: list[int], down_to: int) -> Tensor:
+    """All asked rows in one sweep from the top layer down: each layer's rows join the sweep where they start."""
+    rows = list(question.positions)
+    top = question.top(layers[0])
+    heads, length = top.shape[0], question.length
+    sweep = top.new_empty(0, length)
+    for layer in range(max(layers), down_to - 1, -1):
+        sweep = sweep @ question.below[layer - 1]
+        if layer in layers:
+            sweep = torch.cat([question.top(layer)[:, rows].reshape(-1, length), sweep])
+    return sweep.view(len(layers), heads, len(rows), length)
+
+
+def _roll_all(question: Question, layers: list[int], down_to: int) -> Tensor:
+    """From the bottom up, keeping the rollout of the layers below."""
+    rows = list(question.positions)
+    rolled = []
+    under: Tensor | None = None
+    for layer in range(down_to, max(layers) + 1):
+        if layer in layers:
+            top = question.top(layer)[:, rows]
+            rolled.append(top if under is None else top @ under)
+        matrix = question.below[layer - 1]
+        under = matrix if under is None else matrix @ under
+    return torch.stack(rolled)

@@ -1,0 +1,89 @@
+"""Named things that can be added to from outside: adapters, methods.
+
+A built-in is registered at import. A third party adds its own with `registry.add(name, thing)` or, without a line
+of code at run time, through an entry point of the registry's group in its package's metadata:
+
+    [project.entry-points."attnx.methods"]
+    my_method = "my_package:my_method"
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+from importlib.metadata import EntryPoint, entry_points
+from threading import RLock
+from typing import Generic, TypeVar
+
+from attnx.errors import ChoiceError, RegistryError
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """An ordered name → thing mapping that rejects duplicates and loads plug-ins when a name is first looked up."""
+
+    def __init__(self, noun: str) -> None:
+        self._noun = noun
+        self._things: dict[str, T] = {}
+        self._plugins_loaded = False
+        self._lock = RLock()
+
+    def add(self, name: str, thing: T) -> T:
+        """Register `thing` under `name`; a name that is taken is an error, never an override."""
+        with self._lock:
+            if name in self._things:
+                raise RegistryError(
+                    f"{self._noun} {name!r} is registered already; choose another name, or remove() the old one first"
+                )
+            self._things[name] = thing
+        return thing
+
+    def remove(self, name: str) -> T:
+        """Take a thing out again, to replace it on purpose."""
+        with self._lock:
+            self[name]
+            return self._things.pop(name)
+
+    def names(self) -> tuple[str, ...]:
+        self._load_plugins()
+        return tuple(self._things)
+
+    def __getitem__(self, name: str) -> T:
+        self._load_plugins()
+        if name not in self._things:
+            raise ChoiceError(unknown(self._noun, name, self._things))
+        return self._things[name]
+
+    def __contains__(self, name: object) -> bool:
+        self._load_plugins()
+        return name in self._things
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def _load_plugins(self) -> None:
+        with self._lock:
+            if self._plugins_loaded:
+                return
+            self._plugins_loaded = True
+            for entry in entry_points(group=f"attnx.{self._noun}s"):
+                self.add(entry.name, self._load(entry))
+
+    def _load(self, entry: EntryPoint) -> T:
+        try:
+            thing: T = entry.load()
+        except Exception as error:
+            raise RegistryError(
+                f"plug-in {entry.value!r} for {self._noun} {entry.name!r} failed to load: {error}; "
+                "mend or uninstall the package that brings it"
+            ) from error
+        return thing
+
+
+def unknown(noun: str, name: object, known: Iterable[object]) -> str:
+    """The sentence for a name that does not exist: what was asked, what there is, and the nearest."""
+    names = [str(one) for one in known]
+    near = difflib.get_close_matches(str(name), names, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"{noun} {name!r} is not known; there are: {', '.join(names)}{hint}"
