@@ -57,14 +57,10 @@ class Question:
             raise ChoiceError(f"residual is a share between 0 and 1, {residual} asked")
         return cls(
             weights=weights,
-            layers=tuple(range(1, len(weights) + 1))
-            if layer is None
-            else (check_layer(layer, len(weights)),),
+            layers=tuple(range(1, len(weights) + 1)) if layer is None else (check_layer(layer, len(weights)),),
             head=head,
             positions=(
-                tuple(range(weights.shape[-1]))
-                if position is None
-                else (check_position(position, weights.shape[-1]),)
+                tuple(range(weights.shape[-1])) if position is None else (check_position(position, weights.shape[-1]),)
             ),
             residual=residual,
             drop_layer=layer is not None,
@@ -136,18 +132,14 @@ def check_layer(layer: int, layers: int) -> int:
 def check_position(position: int, length: int) -> int:
     """The index from 0 of a position, which may be counted from the end as in Python (−1 is the last)."""
     if not -length <= position < length:
-        raise ChoiceError(
-            f"position {position} asked, input has {length} (0 to {length - 1}; −1 is the last)"
-        )
+        raise ChoiceError(f"position {position} asked, input has {length} (0 to {length - 1}; −1 is the last)")
     return position % length
 
 
 def _check_head(head: Head, heads: int, merged: str | None) -> None:
     if isinstance(head, str):
         if head not in ("each", "mean", "max", "min"):
-            raise ChoiceError(
-                f"head {head!r} is not known; give a number from 0, 'each', 'mean', 'max' or 'min'"
-            )
+            raise ChoiceError(f"head {head!r} is not known; give a number from 0, 'each', 'mean', 'max' or 'min'")
         if merged and head != merged:
             raise ChoiceError(
                 f"head {head!r} asked, but the heads were merged ({merged}) while capturing; capture with reduce=None"
@@ -165,9 +157,7 @@ def _weights(attention: Attention) -> Tensor:
     weights = attention.weights if isinstance(attention, AttentionTensor) else torch.as_tensor(attention)
     if weights.ndim != 4 or weights.shape[-1] != weights.shape[-2] or 0 in weights.shape:
         hint = "; for one head per layer add the axis: attention[:, None]" if weights.ndim == 3 else ""
-        raise AttentionError(
-            f"attention must be layer × head × n × n, found shape {tuple(weights.shape)}{hint}"
-        )
+        raise AttentionError(f"attention must be layer × head × n × n, found shape {tuple(weights.shape)}{hint}")
     # Apple's GPUs have no float64, in which every sum here is made.
     return weights.cpu() if weights.device.type == "mps" else weights
 

@@ -34,9 +34,7 @@ def rollout(
     """
     question = Question.ask(attention, layer=layer, position=position, head=head, residual=residual)
     if not 1 <= down_to <= max(question.layers):
-        raise ChoiceError(
-            f"down_to={down_to} asked; it must be between 1 and the layer, {max(question.layers)}"
-        )
+        raise ChoiceError(f"down_to={down_to} asked; it must be between 1 and the layer, {max(question.layers)}")
     layers = [one for one in question.layers if one >= down_to]
     rows_are_few = len(layers) * len(question.positions) < question.length
     roll = _roll_rows if rows_are_few else _roll_all
