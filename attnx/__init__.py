@@ -1,11 +1,27 @@
 """attnx follows attention through every layer of a Hugging Face model, and says how far to trust what it shows."""
 
+from attnx.adapters import Adapter, adapters, register_adapter
 from attnx.attention import AttentionTensor
+from attnx.capture import capture
 from attnx.errors import AttnxError
+from attnx.explain import explain
+from attnx.explanation import Explanation
 from attnx.methods.flow import flow
 from attnx.methods.raw import raw
 from attnx.methods.rollout import rollout
 
 __version__ = "0.1.0"
 
-__all__ = ["AttentionTensor", "AttnxError", "flow", "raw", "rollout"]
+__all__ = [
+    "Adapter",
+    "AttentionTensor",
+    "AttnxError",
+    "Explanation",
+    "adapters",
+    "capture",
+    "explain",
+    "flow",
+    "raw",
+    "register_adapter",
+    "rollout",
+]

@@ -26,7 +26,7 @@ class AttentionTensor:
     merged: str | None = None
     """How the heads were merged while capturing ("mean", …); None when every head is kept."""
     values: tuple[Tensor, ...] | None = None
-    """Per layer, head × key × width: what was mixed. Fewer heads than in `weights` where they are shared (GQA)."""
+    """Per layer, head × key × width: what was mixed, repeated for heads that share it (GQA)."""
     projections: tuple[Tensor, ...] | None = None
     """Per layer, output × (head · width): the matrix that the mixed values of all heads go through."""
 

@@ -1,0 +1,68 @@
+"""A family of models as data: six answers, each with a default that fits most."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from attnx.errors import ChoiceError
+from attnx.positions import Position, Word
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """One input, ready for the model: tensors without a batch axis, and what each position is."""
+
+    inputs: dict[str, Tensor]
+    positions: tuple[Position, ...]
+    words: tuple[Word, ...]
+    text: str | tuple[str, str] | None = None
+    notes: tuple[str, ...] = ()
+    """What the user should know of how the input was read: a cut, unknown words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adapter:
+    """What attnx must know of a family that it cannot see by watching the model run.
+
+        register_adapter(Adapter(name="my_model", prepare=prepare_text, explained=cls_position, causal=False))
+
+    `name` is the `model_type` of the family's config.
+    """
+
+    name: str
+    prepare: Callable[..., Prepared]
+    """(model, processor, one input, truncate) → `Prepared`; the processor is a tokenizer or an image processor."""
+    explained: Callable[[nn.Module, Any, Prepared], int]
+    """(model, processor, prepared) → the position to explain when the user names none."""
+    causal: bool | Callable[[Any], bool] = False
+    """Whether a position sees only earlier ones; or a function of the config, where the family has both."""
+    blank: tuple[str, ...] = ("mask_token", "unk_token", "pad_token")
+    """Tokens that can stand for "nothing here", the first that the tokenizer has."""
+    embeddings: str | None = None
+    """Name of the module that embeds the input; None asks `model.get_input_embeddings()`."""
+    within: str = ""
+    """Where in the model the explained stack of attention is, when it has several."""
+
+    def is_causal(self, model: nn.Module) -> bool:
+        return self.causal(model.config) if callable(self.causal) else self.causal
+
+    def embedding_module(self, model: nn.Module) -> nn.Module:
+        if self.embeddings is not None:
+            return model.get_submodule(self.embeddings)
+        module: nn.Module = model.get_input_embeddings()  # type: ignore[operator]
+        return module
+
+    def blank_token_id(self, tokenizer: Any) -> int:
+        """The id of the token that blanks a position out."""
+        for name in self.blank:
+            token_id = getattr(tokenizer, f"{name}_id", None)
+            if token_id is not None:
+                return int(token_id)
+        raise ChoiceError(
+            f"the tokenizer has none of {', '.join(self.blank)}, so no token can stand for a blank; "
+            "set one of them on your tokenizer"
+        )

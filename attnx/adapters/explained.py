@@ -1,0 +1,52 @@
+"""Rules for the position that is explained when the user names none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from attnx.adapters.adapter import Prepared
+from attnx.errors import ChoiceError
+
+
+def cls_position(model: nn.Module, processor: Any, prepared: Prepared) -> int:
+    """Where the tokenizer's CLS token stands; the first position when there is none."""
+    _refuse_token_classifier(model)
+    cls_id = getattr(processor, "cls_token_id", None)
+    ids = prepared.inputs["input_ids"].tolist()
+    return ids.index(cls_id) if cls_id in ids else 0
+
+
+def mask_or_cls_position(model: nn.Module, processor: Any, prepared: Prepared) -> int:
+    """For a masked language model the masked position, if the text has one; otherwise CLS."""
+    mask_id = getattr(processor, "mask_token_id", None)
+    masks = [index for index, one in enumerate(prepared.inputs["input_ids"].tolist()) if one == mask_id]
+    if not masks or not is_masked_lm(model):
+        return cls_position(model, processor, prepared)
+    if len(masks) > 1:
+        raise ChoiceError(
+            f"the text has {len(masks)} masks, at positions {', '.join(map(str, masks))}; "
+            "say which to explain: position=…"
+        )
+    return masks[0]
+
+
+def last_position(model: nn.Module, processor: Any, prepared: Prepared) -> int:
+    """The last token: in a decoder it alone has seen the whole text, and the next token is predicted from it."""
+    _refuse_token_classifier(model)
+    return len(prepared.positions) - 1
+
+
+def first_position(model: nn.Module, processor: Any, prepared: Prepared) -> int:
+    """The first position, which is CLS in vision transformers that have one."""
+    return 0
+
+
+def is_masked_lm(model: nn.Module) -> bool:
+    return type(model).__name__.endswith(("ForMaskedLM", "ForPreTraining", "WithLMHeadModel"))
+
+
+def _refuse_token_classifier(model: nn.Module) -> None:
+    if type(model).__name__.endswith("ForTokenClassification"):
+        raise ChoiceError("a token classifier gives one answer for each token; say which to explain: position=…")

@@ -1,0 +1,56 @@
+"""Which adapter serves a model: the family's own, or a generic one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from attnx.adapters.adapter import Adapter
+from attnx.errors import CaptureError
+from attnx.registry import Registry
+
+ADAPTERS: Registry[Adapter] = Registry("adapter")
+
+
+def register_adapter(adapter: Adapter) -> Adapter:
+    """Add a family. A `model_type` that has an adapter already is an error, never an override."""
+    return ADAPTERS.add(adapter.name, adapter)
+
+
+def adapters() -> dict[str, Adapter]:
+    """All adapters by name: `model_type` of a family, or encoder, decoder, vision for all other models."""
+    return {name: ADAPTERS[name] for name in ADAPTERS}
+
+
+def adapter_for(model: nn.Module) -> Adapter:
+    """The adapter of the model's `config.model_type`, or the generic one that fits its inputs and its attention."""
+    config = getattr(model, "config", None)
+    if config is None:
+        raise CaptureError(
+            f"{type(model).__name__} has no config, so it is no transformers model; use capture and a method by "
+            "themselves: attnx.rollout(attnx.capture(model, **inputs))"
+        )
+    if getattr(config, "is_encoder_decoder", False) and hasattr(model, "get_encoder"):
+        raise CaptureError(
+            f"{type(model).__name__} is an encoder–decoder with several stacks of attention; "
+            "explain its encoder: attnx.explain(model.get_encoder(), tokenizer, text)"
+        )
+    model_type = getattr(config, "model_type", "")
+    return ADAPTERS[model_type if model_type in ADAPTERS else _generic(model, config)]
+
+
+def _generic(model: nn.Module, config: Any) -> str:
+    if getattr(model, "main_input_name", "input_ids") == "pixel_values":
+        return "vision"
+    return "decoder" if _is_decoder(config) else "encoder"
+
+
+def _is_decoder(config: Any) -> bool:
+    """Whether the family writes text from left to right: it has a causal language model and no masked one."""
+    from transformers.models.auto import modeling_auto
+
+    if getattr(config, "is_decoder", False):
+        return True
+    has_causal = config.model_type in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    return has_causal and config.model_type not in modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES

@@ -1,0 +1,142 @@
+"""From the records of a batch to one `AttentionTensor` per input, or an error that says why there is none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from attnx.attention import AttentionTensor
+from attnx.capture.record import Record, Recorder
+from attnx.errors import CaptureError
+
+
+def assemble(recorder: Recorder, model_name: str, *, padding: Tensor | None, within: str = "") -> list[AttentionTensor]:
+    """One tensor for each input of the batch, with its padding positions cut out.
+
+    `padding` is batch × n, true where a position is real. `within` keeps only modules whose name begins so.
+    """
+    records = [record for record in recorder.records if record.module.startswith(within)]
+    _check_layout(records, recorder.batch, model_name, within)
+    _check_numbers(records)
+    length = records[0].weights.shape[-1]
+    if padding is None or padding.shape != (recorder.batch, length):
+        if padding is not None and not bool(padding.all()):
+            raise CaptureError(
+                f"the attention mask is {tuple(padding.shape)} but attention is over {length} positions, so padding "
+                "cannot be cut out; give one input at a time, without padding"
+            )
+        padding = torch.ones(recorder.batch, length, dtype=torch.bool)
+    return [_one(records, index, padding[index], recorder) for index in range(recorder.batch)]
+
+
+def _one(records: Sequence[Record], index: int, real: Tensor, recorder: Recorder) -> AttentionTensor:
+    crop = None if bool(real.all()) else real.nonzero()[:, 0]
+
+    def cropped(matrix: Tensor) -> Tensor:
+        return matrix if crop is None else matrix[..., crop.to(matrix.device), :][..., crop.to(matrix.device)]
+
+    weights = torch.stack([cropped(record.weights[index]) for record in records])
+    if crop is not None:
+        _check_padding(records, index, crop)
+    values = projections = None
+    if "values" in recorder.extras:
+        kept = slice(None) if crop is None else crop
+        values = tuple(record.values[index][:, kept] for record in records if record.values is not None)
+    if "projections" in recorder.extras:
+        projections = _projections(records)
+    return AttentionTensor(
+        weights=weights,
+        visible=_visible(records, index, weights, cropped),
+        modules=tuple(record.module for record in records),
+        merged=recorder.merged,
+        values=values,
+        projections=projections,
+    )
+
+
+def _visible(records: Sequence[Record], index: int, weights: Tensor, cropped: object) -> Tensor:
+    assert callable(cropped)
+    layers, length = weights.shape[0], weights.shape[-1]
+    masks = [record.visible for record in records]
+    if all(mask is masks[0] for mask in masks):
+        one = masks[0]
+        if one is None:
+            return torch.ones(1, 1, 1, dtype=torch.bool, device=weights.device).expand(layers, length, length)
+        seen: Tensor = cropped(one[min(index, len(one) - 1)])
+        return seen.expand(layers, length, length)
+    everything = torch.ones(length, length, dtype=torch.bool, device=weights.device)
+    return torch.stack(
+        [everything if mask is None else cropped(mask[min(index, len(mask) - 1)]) for mask in masks],
+    )
+
+
+def _projections(records: Sequence[Record]) -> tuple[Tensor, ...]:
+    missing = [record.module for record in records if record.projection is None]
+    if missing:
+        raise CaptureError(
+            f"no output projection was seen behind the attention of {missing[0]}: it is no linear map that attnx knows, "
+            "it is quantised, or backend='interface' was used, which does not see it"
+        )
+    return tuple(record.projection for record in records if record.projection is not None)
+
+
+def _check_layout(records: Sequence[Record], batch: int, model_name: str, within: str) -> None:
+    if not records:
+        where = f" below {within!r}" if within else ""
+        raise CaptureError(
+            f"no attention was seen in {model_name}{where}: it has none (a convolution or state-space model), or has it "
+            "in blocks or hashes without an n × n map; attnx explains models with softmax attention over all positions"
+        )
+    for record in records:
+        found, _, queries, keys = record.weights.shape
+        if found != batch:
+            raise CaptureError(
+                f"attention in {record.module} is in windows ({found // batch} windows of {keys} positions): a layout "
+                f"such as Swin's has no n × n map over the whole input, and attnx does not explain {model_name}"
+            )
+        if queries != keys:
+            raise CaptureError(
+                f"attention in {record.module} is {queries} × {keys}, not square: cross-attention, pooling, a banded "
+                "layout or a cached step of generation. For an encoder–decoder explain model.get_encoder(); for a part of "
+                "the model name it with within='…'"
+            )
+    _check_one_stack(records)
+
+
+def _check_one_stack(records: Sequence[Record]) -> None:
+    """Layers must follow one another: two towers or an encoder and a decoder are not one stack."""
+    stacks: dict[tuple[str, int], int] = {}
+    for record in records:
+        key = (re.split(r"(?:^|\.)\d+(?:\.|$)", record.module)[0], record.weights.shape[-1])
+        stacks[key] = stacks.get(key, 0) + 1
+    if len(stacks) > 1:
+        found = "; ".join(f"{name} ({count} layers of {length} positions)" for (name, length), count in stacks.items())
+        first = next(iter(stacks))[0]
+        raise CaptureError(
+            f"the model has several stacks of attention: {found}. Choose one with within={first!r}, or pass that "
+            "sub-model"
+        )
+
+
+def _check_numbers(records: Sequence[Record]) -> None:
+    for layer, record in enumerate(records, start=1):
+        if not bool(record.weights.isfinite().all()):
+            raise CaptureError(
+                f"attention in layer {layer} ({record.module}) is not finite: the model's weights or its input have NaN "
+                "or infinity. Check the checkpoint; half precision may need float32: model.float()"
+            )
+
+
+def _check_padding(records: Sequence[Record], index: int, real: Tensor) -> None:
+    for layer, record in enumerate(records, start=1):
+        kept = real.to(record.weights.device)
+        rows = record.weights[index][..., kept, :]
+        lost = float((rows.sum(-1) - rows[..., kept].sum(-1)).amax())
+        if lost > 1e-4:
+            raise CaptureError(
+                f"layer {layer} ({record.module}) attends to padding ({lost:.2g} of a row), so a padded batch gives "
+                "other numbers than one input at a time; use batch_size=1"
+            )

@@ -1,0 +1,166 @@
+"""The first backend: an observer of torch's own functions. It changes nothing, so nothing has to be put back.
+
+Every call that a model makes to torch passes through `__torch_function__` of the thread's active mode. Three of them
+are attention:
+
+- `scaled_dot_product_attention`: the weights are computed beside the kernel and proven on some rows of its output;
+- a `softmax` over keys whose result is the left operand of a matrix product with the values. The result is followed
+  through dropout, casts, views and slices; that a product with values follows tells attention from an expert router;
+- `multi_head_attention_forward`, torch's own module, which can be asked for its weights.
+
+The product with the values is followed further to the first linear map it enters: the output projection.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from attnx.capture.recompute import attention_weights, check_mixture
+from attnx.capture.record import Record, Recorder
+from attnx.capture.visibility import causal_mask, visible_mask, visible_scores
+
+_PRODUCTS = {"matmul", "__matmul__", "bmm", "einsum"}
+_FOLLOWED = {
+    *("dropout", "to", "type", "type_as", "float", "double", "half", "bfloat16", "clone", "contiguous", "nan_to_num"),
+    *("view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "transpose", "permute", "swapaxes", "expand"),
+    *("__getitem__", "narrow", "masked_fill", "mul", "__mul__", "div", "__truediv__", "pad", "as_strided"),
+}
+
+
+@dataclass(frozen=True)
+class _Softmax:
+    """The result of a softmax over the last axis, which is attention if it goes on to mix values."""
+
+    visible: Tensor | None
+
+
+@dataclass(frozen=True)
+class _Mixed:
+    """Values mixed by attention, on their way to the output projection."""
+
+    record: Record
+
+
+class Observer(TorchFunctionMode):
+    """Fills a `Recorder` while it is active in the current thread."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self._recorder = recorder
+        self._followed: dict[int, tuple[weakref.ref[Tensor], _Softmax | _Mixed]] = {}
+        self._masks: dict[int, tuple[Tensor, Tensor | None]] = {}
+        self._causal: dict[tuple[int, int, torch.device], Tensor] = {}
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        if name == "scaled_dot_product_attention":
+            return self._fused(func, *args, **kwargs)
+        if func is F.multi_head_attention_forward:
+            return self._module_attention(func, args, kwargs)
+        result = func(*args, **kwargs)
+        if name == "softmax":
+            self._begin(result, args, kwargs)
+        elif name in _PRODUCTS:
+            self._product(name, args, result)
+        elif name in _FOLLOWED:
+            self._follow(self._trace(args[0]) if args else None, result)
+        elif name in ("linear", "addmm"):
+            self._project(name, args)
+        return result
+
+    def _fused(
+        self, func: Callable[..., Any], query: Tensor, key: Tensor, value: Tensor, *rest: Any, **kwargs: Any
+    ) -> Any:
+        names = ("attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
+        options = {**dict(zip(names, rest, strict=False)), **kwargs}
+        mask, visible = self._mask(options.get("attn_mask"), bool(options.get("is_causal")), query, key)
+        weights = attention_weights(query, key, mask=mask, scale=options.get("scale"))
+        if self._recorder.graph:
+            # Gradients of the output must pass through the weights that are recorded.
+            values = value
+            if value.ndim == 4 and value.shape[1] != query.shape[1]:
+                values = value.repeat_interleave(query.shape[1] // value.shape[1], dim=1)
+            output = (weights @ values.to(weights.dtype)).to(value.dtype)
+        else:
+            output = func(query, key, value, *rest, **kwargs)
+        record = self._recorder.add(weights, visible, value)
+        if not self._recorder.graph:
+            check_mixture(weights, value, output, record.module)
+        self._follow(_Mixed(record), output)
+        return output
+
+    def _mask(
+        self, mask: Tensor | None, is_causal: bool, query: Tensor, key: Tensor
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """The mask of a fused call and what it leaves visible; layers that share one mask share the answer."""
+        if mask is None and not is_causal:
+            return None, None
+        if mask is None:
+            shape = (query.shape[-2], key.shape[-2], query.device)
+            mask = self._causal.setdefault(shape, causal_mask(*shape))
+        if id(mask) not in self._masks:
+            seen = visible_mask(mask) if mask.dtype == torch.bool else visible_scores(mask)
+            self._masks[id(mask)] = (mask, seen)
+        return self._masks[id(mask)]
+
+    def _module_attention(self, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        wanted = kwargs.get("need_weights", True)
+        averaged = kwargs.get("average_attn_weights", True)
+        output, weights = func(*args, **{**kwargs, "need_weights": True, "average_attn_weights": False})
+        weights = weights if weights.ndim == 4 else weights[None]
+        self._recorder.add(weights, visible_mask(weights.detach() > 0), args[2].transpose(0, 1))
+        if not wanted:
+            return output, None
+        return output, weights.mean(1) if averaged else weights
+
+    def _begin(self, result: Tensor, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        axis = kwargs.get("dim", args[1] if len(args) > 1 else -1)
+        if result.ndim >= 3 and axis in (-1, result.ndim - 1):
+            scores = args[0] if args else kwargs["input"]
+            self._follow(_Softmax(visible_scores(scores)), result)
+
+    def _product(self, name: str, args: Sequence[Any], result: Tensor) -> None:
+        weights, values = _einsum_operands(args) if name == "einsum" else (args[0], args[1])
+        trace = self._trace(weights)
+        if not isinstance(trace, _Softmax):
+            return
+        visible = trace.visible
+        if visible is not None:
+            # A sink's column, cut off the weights after the softmax, is not an input.
+            visible = visible[..., : weights.shape[-1]]
+        self._follow(_Mixed(self._recorder.add(weights, visible, values)), result)
+
+    def _project(self, name: str, args: Sequence[Any]) -> None:
+        if "projections" not in self._recorder.extras:
+            return
+        mixed, weight = (args[0], args[1]) if name == "linear" else (args[1], args[2].T)
+        trace = self._trace(mixed)
+        if isinstance(trace, _Mixed) and trace.record.projection is None:
+            trace.record.projection = weight if self._recorder.graph else weight.detach()
+
+    def _follow(self, trace: _Softmax | _Mixed | None, tensor: Any) -> None:
+        if trace is None or not isinstance(tensor, Tensor):
+            return
+        key = id(tensor)
+        self._followed[key] = (weakref.ref(tensor, lambda _: self._followed.pop(key, None)), trace)
+
+    def _trace(self, tensor: Any) -> _Softmax | _Mixed | None:
+        reference, trace = self._followed.get(id(tensor), (None, None))
+        return trace if reference is not None and reference() is tensor else None
+
+
+def _einsum_operands(args: Sequence[Any]) -> tuple[Any, Any]:
+    """The two operands of an einsum such as "bhqk,bhkd->bhqd", given as arguments or as one list."""
+    operands = args[1] if len(args) == 2 and isinstance(args[1], (list, tuple)) else args[1:]
+    return (operands[0], operands[1]) if len(operands) == 2 else (None, None)

@@ -1,0 +1,65 @@
+"""Attention weights from queries and keys, beside a fused kernel that does not give them."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from attnx.errors import CaptureError
+
+_TOLERANCE = {torch.float16: 2e-2, torch.bfloat16: 8e-2}
+_ROWS_CHECKED = 8
+
+
+def attention_weights(
+    query: Tensor,
+    key: Tensor,
+    *,
+    mask: Tensor | None = None,
+    scale: float | None = None,
+    softcap: float | None = None,
+    sinks: Tensor | None = None,
+) -> Tensor:
+    """softmax(scale · Q·Kᵀ + mask), batch × head × query × key, in float32 or better.
+
+    `key` may have fewer heads than `query` (each shared by a group); `mask` is boolean (true = may look) or additive.
+    `softcap` bounds the scores as Gemma 2 does; `sinks` are the scores, one a head, of a key that is not an input
+    (gpt-oss), so that rows sum to less than 1. A query that may see nothing has a row of zeros.
+    """
+    dtype = torch.promote_types(query.dtype, torch.float32)
+    with torch.autocast(query.device.type, enabled=False):
+        query, key = query.to(dtype), key.to(dtype)
+        if key.ndim == 4 and key.shape[1] != query.shape[1]:
+            key = key.repeat_interleave(query.shape[1] // key.shape[1], dim=1)
+        scores = query @ key.transpose(-2, -1) * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+        if softcap is not None:
+            scores = softcap * torch.tanh(scores / softcap)
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
+        if sinks is not None:
+            column = sinks.to(dtype).view(1, -1, 1, 1).expand(scores.shape[0], -1, scores.shape[2], 1)
+            return torch.cat([scores, column], dim=-1).softmax(-1)[..., :-1]
+        weights = scores.softmax(-1)
+        if mask is None:
+            return weights
+        return weights.masked_fill((scores == -math.inf).all(-1, keepdim=True), 0)
+
+
+def check_mixture(weights: Tensor, values: Tensor, output: Tensor, module: str) -> None:
+    """Prove on a few rows that these weights, and no others, made the kernel's output from the values."""
+    queries = weights.shape[-2]
+    rows = list(range(0, queries, -(-queries // _ROWS_CHECKED)))
+    values = values.detach().to(weights.dtype)
+    if values.ndim == 4 and values.shape[1] != weights.shape[1]:
+        values = values.repeat_interleave(weights.shape[1] // values.shape[1], dim=1)
+    with torch.autocast(weights.device.type, enabled=False):
+        mixed = weights.detach()[..., rows, :] @ values
+    seen = output.detach()[..., rows, :].to(weights.dtype)
+    slack = _TOLERANCE.get(output.dtype, 1e-4) * (1 + float(values.abs().amax()))
+    if not torch.allclose(mixed, seen, rtol=0, atol=slack, equal_nan=True):
+        raise CaptureError(
+            f"the attention weights seen in {module or 'the model'} do not reproduce its output "
+            f"(difference {float((mixed - seen).abs().amax()):.2g}); please report the model, and try backend='interface'"
+        )

@@ -1,0 +1,99 @@
+"""What one attention call leaves behind, and the list that fills while the model runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FrameType
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from attnx.errors import CaptureError, ChoiceError
+
+Reduce: TypeAlias = Literal["mean", "max", "min"] | Callable[[Tensor], Tensor] | None
+"""What is kept of a layer's batch × head × query × key weights as they arrive; None keeps every head."""
+
+Extra: TypeAlias = Literal["values", "projections"]
+
+_REDUCERS: dict[str, Callable[[Tensor], Tensor]] = {
+    "mean": lambda weights: weights.mean(1, keepdim=True),
+    "max": lambda weights: weights.amax(1, keepdim=True),
+    "min": lambda weights: weights.amin(1, keepdim=True),
+}
+
+
+@dataclass
+class Record:
+    """One attention call of the whole batch."""
+
+    module: str
+    weights: Tensor
+    """batch × head × query × key, already reduced."""
+    visible: Tensor | None
+    """(batch or 1) × query × key, false where the mask forbids to look; None when nothing was masked."""
+    values: Tensor | None = None
+    """batch × head × key × width, one per query head."""
+    projection: Tensor | None = None
+    """output × (head · width)."""
+
+
+class Recorder:
+    """Collects records in the order of the calls, which is the order of the layers."""
+
+    def __init__(self, model: nn.Module, *, batch: int, reduce: Reduce, extras: tuple[Extra, ...], graph: bool) -> None:
+        self.records: list[Record] = []
+        self.batch = batch
+        self.extras = extras
+        self.graph = graph
+        self.merged = reduce if reduce is None or isinstance(reduce, str) else getattr(reduce, "__name__", "reduced")
+        self._reduce = _reducer(reduce)
+        self._names = {id(module): name for name, module in model.named_modules()}
+
+    def add(self, weights: Tensor, visible: Tensor | None, values: Tensor, module: nn.Module | None = None) -> Record:
+        """Keep one call. `weights` may come as (batch · head) × query × key, as models that use `bmm` have it."""
+        name = self._names.get(id(module), "") if module is not None else self._caller()
+        weights = self._by_head(weights, name)
+        if weights.dtype in (torch.float16, torch.bfloat16):
+            weights = weights.float()
+        if visible is not None and visible.shape[0] not in (1, self.batch):
+            visible = visible.view(self.batch, -1, *visible.shape[1:]).any(1)
+        kept = self._reduce(weights) if self._reduce else weights
+        record = Record(name, kept if self.graph else kept.detach(), visible)
+        if "values" in self.extras:
+            values = self._by_head(values, name)
+            record.values = values.repeat_interleave(weights.shape[1] // values.shape[1], dim=1)
+        self.records.append(record)
+        return record
+
+    def _by_head(self, tensor: Tensor, name: str) -> Tensor:
+        if tensor.ndim == 4:
+            return tensor
+        if tensor.ndim == 3 and tensor.shape[0] % self.batch == 0:
+            return tensor.reshape(self.batch, -1, *tensor.shape[1:])
+        raise CaptureError(
+            f"attention in {name or 'the model'} has shape {tuple(tensor.shape)}, not batch × head × query × key; it has "
+            "no n × n map"
+        )
+
+    def _caller(self) -> str:
+        """The innermost module of the model whose code is running, found on the call stack: no hook is needed."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            name = self._names.get(id(frame.f_locals.get("self")))
+            if name is not None:
+                return name
+            frame = frame.f_back
+        return ""
+
+
+def _reducer(reduce: Reduce) -> Callable[[Tensor], Tensor] | None:
+    if isinstance(reduce, str):
+        if reduce not in _REDUCERS:
+            raise ChoiceError(
+                f"reduce={reduce!r} is not known; give 'mean', 'max', 'min', a function, or None to keep all"
+            )
+        return _REDUCERS[reduce]
+    return reduce

@@ -1,0 +1,135 @@
+"""The product in one line: `explain(model, tokenizer, text)`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from attnx.adapters import Adapter, Prepared, adapter_for
+from attnx.adapters.batch import collate, padding_id
+from attnx.adapters.text import tokenised_rows
+from attnx.attention import AttentionTensor
+from attnx.capture import capture_batch
+from attnx.capture.watch import unwrapped
+from attnx.errors import CaptureError, InputError
+from attnx.explanation import Explanation
+from attnx.methods import METHODS
+from attnx.methods.question import Head, check_position
+from attnx.prediction import predict
+from attnx.provenance import provenance
+
+
+def explain(
+    model: nn.Module,
+    tokenizer: Any,
+    text: Any,
+    *,
+    methods: Sequence[str] | str = ("raw", "rollout"),
+    position: int | None = None,
+    layer: int | None = None,
+    head: Head | None = None,
+    target: str | int | None = None,
+    residual: float | None = None,
+    truncate: bool = False,
+    batch_size: int = 8,
+) -> Any:
+    """What `model` looked at in `text`, as an `Explanation`; for a list of texts, a list of them.
+
+    `text` is a text, a pair of texts, an image, or what the tokenizer made of them; `tokenizer` is an image processor
+    for an image. `position` is the position whose view is explained: by default CLS, the mask of a masked language
+    model, or the last token of a decoder. `layer` (from 1) keeps one layer; `head` is a number from 0, "each", or how
+    heads are merged ("mean", "max", "min"). `target` is the class or token that `prediction` speaks of: by default the
+    best. The model and the tokenizer are left exactly as they were.
+    """
+    model = unwrapped(model)
+    adapter = adapter_for(model)
+    methods = (methods,) if isinstance(methods, str) else tuple(methods)
+    for name in methods:
+        METHODS[name]
+    if not methods:
+        raise InputError(f"no method asked; there are: {', '.join(METHODS.names())}")
+    items, single = _items(text)
+    prepared = [adapter.prepare(model, tokenizer, item, truncate=truncate) for item in items]
+    pad_id = padding_id(model, tokenizer)
+    if batch_size < 1:
+        raise InputError(f"batch_size must be at least 1, found {batch_size}")
+
+    explanations: dict[int, Explanation] = {}
+    for batch in _batches(prepared, batch_size if pad_id is not None else 1):
+        chosen = [prepared[index] for index in batch]
+        places = [
+            adapter.explained(model, tokenizer, one)
+            if position is None
+            else check_position(position, len(one.positions))
+            for one in chosen
+        ]
+        inputs = collate(model, chosen, pad_id)
+        captured = capture_batch(model, inputs, reduce=_reduction(head), within=adapter.within)
+        for row, index in enumerate(batch):
+            attention, place = captured.attention[row], places[row]
+            _check_length(attention, chosen[row], adapter, model)
+            explanations[index] = Explanation(
+                positions=chosen[row].positions,
+                words=chosen[row].words,
+                position=place,
+                layers=tuple(range(1, attention.layers + 1)) if layer is None else (layer,),
+                relevance={
+                    name: _relevance(name, attention, layer=layer, position=place, head=head, residual=residual)
+                    for name in methods
+                },
+                text=chosen[row].text,
+                prediction=predict(model, tokenizer, captured.output, row, place, target),
+                notes=chosen[row].notes,
+                provenance=provenance(model, adapter.name, head=head, residual=residual, target=target),
+            )
+    ordered = [explanations[index] for index in range(len(prepared))]
+    return ordered[0] if single else ordered
+
+
+def _items(text: Any) -> tuple[list[Any], bool]:
+    """The single inputs in what the caller gave, and whether it was one input and not a list."""
+    if isinstance(text, Mapping):
+        if "pixel_values" in text:
+            pixels = torch.as_tensor(text["pixel_values"])
+            rows = [{"pixel_values": one} for one in (pixels if pixels.ndim == 4 else pixels[None])]
+            return list(rows), len(rows) == 1
+        tokenised = tokenised_rows(text)
+        return list(tokenised), len(tokenised) == 1
+    if isinstance(text, list):
+        if not text:
+            raise InputError("the list of texts is empty: give at least one")
+        return text, False
+    return [text], True
+
+
+def _batches(prepared: Sequence[Prepared], size: int) -> Iterator[list[int]]:
+    """Indices in groups of similar length, so that little is spent on padding."""
+    order = sorted(range(len(prepared)), key=lambda index: len(prepared[index].positions))
+    for start in range(0, len(order), size):
+        yield order[start : start + size]
+
+
+def _reduction(head: Head | None) -> Any:
+    """Merge heads as they arrive unless single heads are asked for."""
+    if head is None:
+        return "mean"
+    return None if isinstance(head, int) or head == "each" else head
+
+
+def _relevance(
+    name: str, attention: AttentionTensor, *, layer: int | None, residual: float | None, **asked: Any
+) -> Any:
+    options = {} if residual is None else {"residual": residual}
+    scores = METHODS[name](attention, layer=layer, **asked, **options)
+    return (scores if layer is None else scores[None]).cpu().numpy()
+
+
+def _check_length(attention: AttentionTensor, prepared: Prepared, adapter: Adapter, model: nn.Module) -> None:
+    if attention.length != len(prepared.positions):
+        raise CaptureError(
+            f"{type(model).__name__} attends over {attention.length} positions, but the {adapter.name!r} adapter names "
+            f"{len(prepared.positions)}: the family needs an adapter of its own (see docs/adapters.md)"
+        )

@@ -1,0 +1,153 @@
+"""The result: relevance of every input position for the explained one, through all layers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnx.errors import ChoiceError
+from attnx.positions import Position, Word
+from attnx.prediction import Prediction
+from attnx.registry import unknown
+
+if TYPE_CHECKING:
+    import pandas
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+
+@dataclass(frozen=True)
+class WordScore:
+    """A word of the text with its relevance: the sum over its pieces."""
+
+    text: str
+    score: float
+    positions: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """What the model looked at, keyed by position. `e["rollout"]` is layers × positions, the last layer last."""
+
+    positions: tuple[Position, ...]
+    words: tuple[Word, ...]
+    position: int
+    """The explained position: whose view of the input this is."""
+    layers: tuple[int, ...]
+    """The layers on the first axis, counted from 1 next to the input."""
+    relevance: Mapping[str, Array]
+    """Method → layers × positions, or layers × heads × positions when every head was asked for."""
+    text: str | tuple[str, str] | None = None
+    prediction: Prediction | None = None
+    notes: tuple[str, ...] = ()
+    """What the user should know of how the input was read."""
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    """Versions, model and settings that made these numbers."""
+
+    def __post_init__(self) -> None:
+        for scores in self.relevance.values():
+            scores.setflags(write=False)
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        return tuple(self.relevance)
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        return tuple(one.token for one in self.positions)
+
+    def __getitem__(self, method: str) -> Array:
+        if method not in self.relevance:
+            raise ChoiceError(unknown("method", method, self.relevance) + " (of those that were asked for)")
+        return self.relevance[method]
+
+    def scores(self, method: str | None = None, layer: int | None = None, head: int | None = None) -> Array:
+        """One row: the relevance of each position. By default rollout (if it was asked for) at the last layer."""
+        chosen = self[method or self.default_method]
+        layer = self.layers[-1] if layer is None else layer
+        if layer not in self.layers:
+            raise ChoiceError(f"layer {layer} asked, the explanation has {', '.join(map(str, self.layers))}")
+        row: Array = chosen[self.layers.index(layer)]
+        if row.ndim == 1:
+            return row
+        if head is None:
+            mean: Array = row.mean(0)
+            return mean
+        if not 0 <= head < len(row):
+            raise ChoiceError(f"head {head} asked, the explanation has {len(row)} (0 to {len(row) - 1})")
+        one: Array = row[head]
+        return one
+
+    @property
+    def default_method(self) -> str:
+        return "rollout" if "rollout" in self.relevance else self.methods[0]
+
+    def by_word(self, method: str | None = None, layer: int | None = None) -> list[WordScore]:
+        """The words of the text in their order, special tokens left out."""
+        scores = self.scores(method, layer)
+        return [WordScore(one.text, float(scores[list(one.positions)].sum()), one.positions) for one in self.words]
+
+    def top(self, count: int = 5, method: str | None = None, layer: int | None = None) -> list[WordScore]:
+        """The words that matter most, best first; words that tie stay in the order of the text."""
+        return sorted(self.by_word(method, layer), key=lambda word: -round(word.score, 9))[:count]
+
+    def tied(self, method: str | None = None, layer: int | None = None) -> float:
+        """The share of positions whose score, rounded to 1e-9, another position has too: their order means nothing."""
+        _, counts = np.unique(np.round(self.scores(method, layer), 9), return_counts=True)
+        return float(counts[counts > 1].sum() / len(self.positions))
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write a safetensors file that `Explanation.load` reads: the numbers, and a JSON header with all the rest."""
+        from attnx.explanation_file import save
+
+        save(self, path)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Explanation:
+        """Read what `save` wrote. Nothing in the file is executed."""
+        from attnx.explanation_file import load
+
+        return load(path)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain lists, numbers and strings, ready for JSON."""
+        return {
+            "text": list(self.text) if isinstance(self.text, tuple) else self.text,
+            "position": self.position,
+            "layers": list(self.layers),
+            "positions": [asdict(one) for one in self.positions],
+            "words": [asdict(one) | {"positions": list(one.positions)} for one in self.words],
+            "prediction": _plain(self.prediction),
+            "relevance": {name: scores.tolist() for name, scores in self.relevance.items()},
+            "notes": list(self.notes),
+            "provenance": dict(self.provenance),
+        }
+
+    def to_frame(self) -> pandas.DataFrame:
+        """A pandas table with one row for each method, layer, (head) and position."""
+        from attnx.explanation_frame import to_frame
+
+        return to_frame(self)
+
+    def __repr__(self) -> str:
+        answer = f", predicted {self.prediction}" if self.prediction else ""
+        explained = self.positions[self.position].token
+        return (
+            f"Explanation({len(self.positions)} positions, {len(self.layers)} layers, explained {explained!r}, "
+            f"methods {', '.join(self.methods)}{answer})"
+        )
+
+    def __str__(self) -> str:
+        from attnx.render.terminal import plain
+
+        return plain(self)
+
+
+def _plain(prediction: Prediction | None) -> dict[str, Any] | None:
+    if prediction is None:
+        return None
+    return asdict(prediction) | {"labels": list(prediction.labels), "logits": list(prediction.logits)}

@@ -1,0 +1,83 @@
+"""Explanations on disk: safetensors for the numbers, JSON in its header for the rest. No pickle."""
+
+from __future__ import annotations
+
+import json
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnx.errors import FileFormatError
+from attnx.positions import Position, Word
+from attnx.prediction import Prediction
+
+if TYPE_CHECKING:
+    from attnx.explanation import Explanation
+
+FORMAT = 1
+_KEY = "attnx"
+
+
+def save(explanation: Explanation, path: str | PathLike[str]) -> None:
+    from safetensors.numpy import save_file
+
+    header = explanation.to_dict()
+    del header["relevance"]
+    # The order of methods is kept here: safetensors sorts its tensors by size and name.
+    header |= {"format": FORMAT, "methods": list(explanation.methods)}
+    numbers = {name: np.ascontiguousarray(scores) for name, scores in explanation.relevance.items()}
+    save_file(numbers, fspath(path), metadata={_KEY: json.dumps(header)})
+
+
+def load(path: str | PathLike[str]) -> Explanation:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(fspath(path), framework="numpy") as file:
+            header = _header((file.metadata() or {}).get(_KEY), path)
+            relevance = {name: file.get_tensor(name) for name in header["methods"]}
+    except (SafetensorError, OSError) as error:
+        raise FileFormatError(f"{fspath(path)} is no saved explanation: {error}") from error
+    try:
+        return _explanation(header, relevance)
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileFormatError(f"{fspath(path)} is a damaged explanation: {error!r}; save it again") from error
+
+
+def _header(text: str | None, path: str | PathLike[str]) -> dict[str, Any]:
+    if text is None:
+        raise FileFormatError(
+            f"{fspath(path)} is a safetensors file but no saved explanation; give one that e.save() wrote"
+        )
+    try:
+        header: dict[str, Any] = json.loads(text)
+        version = header["format"]
+        header["methods"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise FileFormatError(f"{fspath(path)} has a damaged header: {error!r}; save it again") from error
+    if version != FORMAT:
+        raise FileFormatError(
+            f"{fspath(path)} has format {version}, this attnx reads {FORMAT}; load it with the attnx that wrote it"
+        )
+    return header
+
+
+def _explanation(header: dict[str, Any], relevance: dict[str, Any]) -> Explanation:
+    from attnx.explanation import Explanation
+
+    text, prediction = header["text"], header["prediction"]
+    if prediction is not None:
+        pieces = {"labels": tuple(prediction["labels"]), "logits": tuple(prediction["logits"])}
+        prediction = Prediction(**{**prediction, **pieces})
+    return Explanation(
+        positions=tuple(Position(**one) for one in header["positions"]),
+        words=tuple(Word(**{**one, "positions": tuple(one["positions"])}) for one in header["words"]),
+        position=header["position"],
+        layers=tuple(header["layers"]),
+        relevance=relevance,
+        text=(text[0], text[1]) if isinstance(text, list) else text,
+        prediction=prediction,
+        notes=tuple(header["notes"]),
+        provenance=header["provenance"],
+    )

@@ -1,0 +1,127 @@
+"""What the positions of an input are: tokens with their place in the original text, and the words they make up.
+
+Everything in attnx is keyed by position, so a token that occurs twice is two positions. Words are slices of the text as
+it was given; nothing is glued together from tokens.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+_JOINERS = frozenset("'’-‐_")
+_DECIMAL = frozenset(".,")
+
+
+@dataclass(frozen=True)
+class Position:
+    """One index of the input: a token, a special token, or a patch of an image."""
+
+    index: int
+    token: str
+    special: bool = False
+    start: int | None = None
+    """First character in its text, and one past its last; None where the tokenizer does not tell."""
+    end: int | None = None
+    segment: int = 0
+    """0 for the text, 1 for the second text of a pair."""
+    word: int | None = None
+    """Index into the list of words; None for special tokens."""
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word of the original text and the positions of its pieces."""
+
+    index: int
+    text: str
+    positions: tuple[int, ...]
+    segment: int = 0
+
+
+def group_words(
+    positions: Sequence[Position], texts: Sequence[str] | None
+) -> tuple[tuple[Position, ...], tuple[Word, ...]]:
+    """Give every position its word. Without texts, or without offsets, each position is a word by itself."""
+    if texts is None or any(one.start is None for one in positions if not one.special):
+        return _each_alone(positions)
+    spans = [word_spans(text) for text in texts]
+    groups: dict[tuple[int, int], list[Position]] = {}
+    for one in positions:
+        if not one.special:
+            place = _word_place(one, texts[one.segment], spans[one.segment])
+            groups.setdefault((one.segment, place), []).append(one)
+    words: list[Word] = []
+    word_of: dict[int, int] = {}
+    for (segment, _), pieces in sorted(groups.items()):
+        start = min(_inked(one, texts[segment])[0] for one in pieces)
+        end = max(_inked(one, texts[segment])[1] for one in pieces)
+        index = len(words)
+        words.append(Word(index, texts[segment][start:end], tuple(one.index for one in pieces), segment))
+        word_of |= {one.index: index for one in pieces}
+    return tuple(replace(one, word=word_of.get(one.index)) for one in positions), tuple(words)
+
+
+def word_spans(text: str) -> list[tuple[int, int]]:
+    """Where the words of a text begin and end, in any script.
+
+    A word is a run of letters, digits and marks; a joiner between two of them belongs to it (don't, well-known, 3.5).
+    Punctuation marks and symbols stand alone, and so do the characters of scripts that are written without spaces
+    between short words (Chinese, Japanese).
+
+    >>> [text[a:b] for text in ["It's 3.5, ok!"] for a, b in word_spans(text)]
+    ["It's", '3.5', ',', 'ok', '!']
+    """
+    spans: list[tuple[int, int]] = []
+    open_word = False
+    for index, character in enumerate(text):
+        kind = _kind(character)
+        if kind == "space":
+            open_word = False
+        elif open_word and (kind == "letter" or _joins(text, index)):
+            spans[-1] = (spans[-1][0], index + 1)
+        else:
+            spans.append((index, index + 1))
+            open_word = kind == "letter"
+    return spans
+
+
+def _kind(character: str) -> str:
+    if character.isspace():
+        return "space"
+    if unicodedata.category(character)[0] in "PS":
+        return "mark"
+    # Han, kana and the full- and half-width forms around them.
+    if "぀" <= character <= "ヿ" or "㐀" <= character <= "鿿" or character >= "\U00020000":
+        return "alone"
+    return "letter"
+
+
+def _joins(text: str, index: int) -> bool:
+    after = text[index + 1 : index + 2]
+    if text[index] in _DECIMAL:
+        return text[index - 1].isdigit() and after.isdigit()
+    return text[index] in _JOINERS and bool(after) and _kind(after) == "letter"
+
+
+def _inked(position: Position, text: str) -> tuple[int, int]:
+    """The span without white space around it: some tokenizers count the space before a word to its first piece."""
+    start, end = position.start or 0, position.end or 0
+    piece = text[start:end]
+    if not piece.strip():
+        return start, end
+    return start + len(piece) - len(piece.lstrip()), end - len(piece) + len(piece.rstrip())
+
+
+def _word_place(position: Position, text: str, spans: Sequence[tuple[int, int]]) -> int:
+    """Where the position's word begins; a piece of nothing but white space is a word by itself."""
+    start, _ = _inked(position, text)
+    return next((a for a, b in spans if a <= start < b), start)
+
+
+def _each_alone(positions: Sequence[Position]) -> tuple[tuple[Position, ...], tuple[Word, ...]]:
+    named = [one for one in positions if not one.special]
+    words = tuple(Word(index, one.token, (one.index,), one.segment) for index, one in enumerate(named))
+    word_of = {one.index: index for index, one in enumerate(named)}
+    return tuple(replace(one, word=word_of.get(one.index)) for one in positions), words

@@ -1,0 +1,101 @@
+"""What the model answered at the explained position, in the numbers that its pipeline would show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from attnx.errors import ChoiceError
+from attnx.registry import unknown
+
+_TOKENS_KEPT = 20
+"""Of a vocabulary only the best are kept: all logits of a language model would outweigh the whole explanation."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The answer, and the alternatives that it beat."""
+
+    kind: Literal["class", "value", "token"]
+    label: str
+    index: int
+    probability: float | None
+    """None for a regression, which has a value and no probability."""
+    labels: tuple[str, ...]
+    logits: tuple[float, ...]
+    """One for each of `labels`: all classes, or the best tokens of the vocabulary."""
+
+    def __str__(self) -> str:
+        return self.label if self.probability is None else f"{self.label} ({self.probability:.3f})"
+
+
+def predict(
+    model: nn.Module, processor: Any, output: Any, row: int, position: int, target: Any = None
+) -> Prediction | None:
+    """Read the prediction for input `row` of a batch off the model's output; None when the model has no such head.
+
+    With a `target` the prediction speaks of that class or token instead of the best one.
+    """
+    logits = getattr(output, "logits", None)
+    if not isinstance(logits, Tensor):
+        if target is not None:
+            raise ChoiceError(
+                f"target {target!r} asked, but {type(model).__name__} has no head that predicts; load one that has"
+            )
+        return None
+    logits = logits.detach().float()
+    if logits.ndim == 2:
+        return _class(model, logits[row], target)
+    if logits.ndim == 3 and logits.shape[-1] == getattr(model.config, "num_labels", -1) and not _is_lm(model):
+        return _class(model, logits[row, position], target)
+    return _token(processor, logits[row, position], target) if logits.ndim == 3 else None
+
+
+def _class(model: nn.Module, logits: Tensor, target: Any) -> Prediction:
+    """As transformers' text-classification pipeline has it: softmax, or sigmoid for labels that may all be true."""
+    problem = getattr(model.config, "problem_type", None)
+    names = getattr(model.config, "id2label", None) or {}
+    labels = tuple(str(names.get(index, f"LABEL_{index}")) for index in range(len(logits)))
+    index = int(logits.argmax()) if target is None else _class_index(target, labels)
+    values = tuple(logits.tolist())
+    if problem == "regression":
+        return Prediction("value", f"{labels[index]} = {values[index]:.4g}", index, None, labels, values)
+    single = problem != "multi_label_classification" and len(logits) > 1
+    probability = (logits.softmax(-1) if single else logits.sigmoid())[index].item()
+    return Prediction("class", labels[index], index, probability, labels, values)
+
+
+def _class_index(target: Any, labels: tuple[str, ...]) -> int:
+    if isinstance(target, int) and 0 <= target < len(labels):
+        return target
+    lowered = [label.lower() for label in labels]
+    if isinstance(target, str) and target.lower() in lowered:
+        return lowered.index(target.lower())
+    raise ChoiceError(unknown("target", target, labels))
+
+
+def _token(tokenizer: Any, logits: Tensor, target: Any) -> Prediction:
+    index = int(logits.argmax()) if target is None else _token_index(target, tokenizer, len(logits))
+    best = logits.topk(min(_TOKENS_KEPT, len(logits)))
+    labels = tuple(tokenizer.decode([int(one)]) for one in best.indices)
+    probability = torch.softmax(logits, -1)[index].item()
+    return Prediction("token", tokenizer.decode([index]), index, probability, labels, tuple(best.values.tolist()))
+
+
+def _token_index(target: Any, tokenizer: Any, size: int) -> int:
+    if isinstance(target, int):
+        if 0 <= target < size:
+            return target
+        raise ChoiceError(f"target {target} is no token id of this vocabulary of {size}")
+    ids = tokenizer(str(target), add_special_tokens=False)["input_ids"]
+    if len(ids) != 1:
+        pieces = " ".join(tokenizer.convert_ids_to_tokens(ids))
+        raise ChoiceError(f"target {target!r} is {len(ids)} tokens here ({pieces}); give one token, or its id")
+    return int(ids[0])
+
+
+def _is_lm(model: nn.Module) -> bool:
+    return type(model).__name__.endswith(("ForMaskedLM", "ForCausalLM", "LMHeadModel", "ForPreTraining"))

@@ -1,0 +1,1 @@
+"""Views of an explanation. They read it and change nothing."""

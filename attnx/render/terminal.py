@@ -1,0 +1,77 @@
+"""An explanation in the terminal: the words of the text on a background that is the stronger the more they matter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attnx.explanation import Explanation, WordScore
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
+
+_STRONG = (198, 88, 0)
+
+
+def plain(explanation: Explanation, method: str | None = None, layer: int | None = None) -> str:
+    """Without colours: one line a word, its score and a bar."""
+    words = explanation.by_word(method, layer)
+    if not words:
+        return repr(explanation)
+    most = max(word.score for word in words)
+    width = max(len(word.text) for word in words)
+    lines = [_headline(explanation, method, layer)]
+    lines += [f"{word.text:<{width}}  {word.score:.4f}  {'█' * round(24 * _share(word.score, most))}" for word in words]
+    return "\n".join(lines)
+
+
+def coloured(explanation: Explanation, method: str | None = None, layer: int | None = None) -> RenderableType:
+    """For rich: a headline, the text as a heat map, and the words that matter most."""
+    from rich.console import Group
+    from rich.text import Text
+
+    words = explanation.by_word(method, layer)
+    parts: list[RenderableType] = [Text(_headline(explanation, method, layer), style="bold"), Text()]
+    parts += [_heat_map(words), Text(), _legend(words), Text()]
+    best = Text("most relevant: ")
+    best.append(", ".join(f"{word.text} {word.score:.3f}" for word in explanation.top(5, method, layer)))
+    return Group(*parts, best)
+
+
+def _headline(explanation: Explanation, method: str | None, layer: int | None) -> str:
+    name = method or explanation.default_method
+    layer = explanation.layers[-1] if layer is None else layer
+    explained = explanation.positions[explanation.position].token
+    answer = f"prediction: {explanation.prediction} · " if explanation.prediction else ""
+    return f"{answer}{name} at layer {layer} · explained position {explanation.position} {explained}"
+
+
+def _heat_map(words: list[WordScore]) -> Text:
+    from rich.text import Text
+
+    most = max((word.score for word in words), default=0.0)
+    line = Text()
+    for word in words:
+        line.append(f" {word.text} ", style=_style(_share(word.score, most)))
+        line.append(" ")
+    return line
+
+
+def _legend(words: list[WordScore]) -> Text:
+    from rich.text import Text
+
+    most = max((word.score for word in words), default=0.0)
+    line = Text("0 ")
+    for step in range(9):
+        line.append("   ", style=_style(step / 8))
+    return line.append(f" {most:.3f}")
+
+
+def _style(share: float) -> str:
+    """White to orange: told apart by lightness alone, so it reads the same to the colour-blind."""
+    red, green, blue = (round(255 + share * (strong - 255)) for strong in _STRONG)
+    return f"#{'ffffff' if share > 0.75 else '000000'} on rgb({red},{green},{blue})"
+
+
+def _share(score: float, most: float) -> float:
+    return max(score, 0.0) / most if most > 0 else 0.0
