@@ -33,23 +33,19 @@ def assemble(recorder: Recorder, model_name: str, *, padding: Tensor | None, wit
 
 
 def _one(records: Sequence[Record], index: int, real: Tensor, recorder: Recorder) -> AttentionTensor:
-    crop = None if bool(real.all()) else real.nonzero()[:, 0]
-
-    def cropped(matrix: Tensor) -> Tensor:
-        return matrix if crop is None else matrix[..., crop.to(matrix.device), :][..., crop.to(matrix.device)]
-
-    weights = torch.stack([cropped(record.weights[index]) for record in records])
-    if crop is not None:
-        _check_padding(records, index, crop)
+    kept = None if bool(real.all()) else real.nonzero()[:, 0]
+    if kept is not None:
+        _check_padding(records, index, kept)
+    weights = torch.stack([_crop(record.weights[index], kept) for record in records])
     values = projections = None
     if "values" in recorder.extras:
-        kept = slice(None) if crop is None else crop
-        values = tuple(record.values[index][:, kept] for record in records if record.values is not None)
+        places = slice(None) if kept is None else kept
+        values = tuple(record.values[index][:, places] for record in records if record.values is not None)
     if "projections" in recorder.extras:
         projections = _projections(records)
     return AttentionTensor(
         weights=weights,
-        visible=_visible(records, index, weights, cropped),
+        visible=_visible(records, index, kept, weights),
         modules=tuple(record.module for record in records),
         merged=recorder.merged,
         values=values,
@@ -57,28 +53,33 @@ def _one(records: Sequence[Record], index: int, real: Tensor, recorder: Recorder
     )
 
 
-def _visible(records: Sequence[Record], index: int, weights: Tensor, cropped: object) -> Tensor:
-    assert callable(cropped)
+def _visible(records: Sequence[Record], index: int, kept: Tensor | None, weights: Tensor) -> Tensor:
+    """layer × query × key; layers that share one mask share its memory."""
     layers, length = weights.shape[0], weights.shape[-1]
-    masks = [record.visible for record in records]
-    if all(mask is masks[0] for mask in masks):
-        one = masks[0]
-        if one is None:
-            return torch.ones(1, 1, 1, dtype=torch.bool, device=weights.device).expand(layers, length, length)
-        seen: Tensor = cropped(one[min(index, len(one) - 1)])
-        return seen.expand(layers, length, length)
-    everything = torch.ones(length, length, dtype=torch.bool, device=weights.device)
-    return torch.stack(
-        [everything if mask is None else cropped(mask[min(index, len(mask) - 1)]) for mask in masks],
-    )
+    everything = torch.ones((), dtype=torch.bool, device=weights.device).expand(length, length)
+    masks = {id(record.visible): record.visible for record in records}
+    seen = {
+        key: everything if mask is None else _crop(mask[min(index, len(mask) - 1)], kept) for key, mask in masks.items()
+    }
+    if len(seen) == 1:
+        return next(iter(seen.values())).expand(layers, length, length)
+    return torch.stack([seen[id(record.visible)] for record in records])
+
+
+def _crop(matrix: Tensor, kept: Tensor | None) -> Tensor:
+    """… × query × key without the rows and columns of padding."""
+    if kept is None:
+        return matrix
+    kept = kept.to(matrix.device)
+    return matrix[..., kept, :][..., kept]
 
 
 def _projections(records: Sequence[Record]) -> tuple[Tensor, ...]:
     missing = [record.module for record in records if record.projection is None]
     if missing:
         raise CaptureError(
-            f"no output projection was seen behind the attention of {missing[0]}: it is no linear map that attnx knows, "
-            "it is quantised, or backend='interface' was used, which does not see it"
+            f"no output projection was seen behind the attention of {missing[0]}: it is no linear map that attnx "
+            "knows, it is quantised, or backend='interface' was used, which does not see it"
         )
     return tuple(record.projection for record in records if record.projection is not None)
 
@@ -87,8 +88,8 @@ def _check_layout(records: Sequence[Record], batch: int, model_name: str, within
     if not records:
         where = f" below {within!r}" if within else ""
         raise CaptureError(
-            f"no attention was seen in {model_name}{where}: it has none (a convolution or state-space model), or has it "
-            "in blocks or hashes without an n × n map; attnx explains models with softmax attention over all positions"
+            f"no attention was seen in {model_name}{where}: it has none (a convolution or state-space model), or has "
+            "it in blocks or hashes without an n × n map; attnx explains softmax attention over all positions"
         )
     for record in records:
         found, _, queries, keys = record.weights.shape
@@ -100,8 +101,8 @@ def _check_layout(records: Sequence[Record], batch: int, model_name: str, within
         if queries != keys:
             raise CaptureError(
                 f"attention in {record.module} is {queries} × {keys}, not square: cross-attention, pooling, a banded "
-                "layout or a cached step of generation. For an encoder–decoder explain model.get_encoder(); for a part of "
-                "the model name it with within='…'"
+                "layout or a cached step of generation. For an encoder–decoder explain model.get_encoder(); for a part "
+                "of the model name it with within='…'"
             )
     _check_one_stack(records)
 
@@ -125,8 +126,8 @@ def _check_numbers(records: Sequence[Record]) -> None:
     for layer, record in enumerate(records, start=1):
         if not bool(record.weights.isfinite().all()):
             raise CaptureError(
-                f"attention in layer {layer} ({record.module}) is not finite: the model's weights or its input have NaN "
-                "or infinity. Check the checkpoint; half precision may need float32: model.float()"
+                f"attention in layer {layer} ({record.module}) is not finite: the model's weights or its input have "
+                "NaN or infinity. Check the checkpoint; half precision may need float32: model.float()"
             )
 
 

@@ -44,8 +44,9 @@ def capture(
     """The attention of `model` on one input: `attnx.capture(model, **tokenizer(text, return_tensors="pt"))`.
 
     `reduce` ("mean", "max", "min" or a function) is applied to each layer as it arrives, so that all heads of all
-    layers are never in memory together. `extras` may ask for "values" and "projections"; with `graph` the weights are part of
-    the model's autograd graph. `within` picks one stack of a model that has several, by the beginning of its name.
+    layers are never in memory together. `extras` may ask for "values" and "projections"; with `graph` the weights are
+    part of the model's autograd graph. `within` picks one stack of a model that has several, by the beginning of its
+    name.
     """
     captured = capture_batch(
         model, inputs, reduce=reduce, extras=extras, graph=graph, backend=backend, within=within
@@ -75,6 +76,11 @@ def capture_batch(
     chosen = choose_backend(model, backend)
     with watch(model, batch=batch, reduce=reduce, extras=extras, graph=graph, backend=chosen) as recorder:
         output = model(**inputs)
+    if chosen == "interface" and not recorder.records:
+        raise CaptureError(
+            f"{type(model).__name__} does not compute its attention through transformers' attention interface; "
+            "load it with attn_implementation='sdpa' or 'eager', and use backend='observer'"
+        )
     padding = inputs.get("attention_mask")
     real = padding.bool().cpu() if isinstance(padding, Tensor) and padding.ndim == 2 else None
     attention = assemble(recorder, type(model).__name__, padding=real, within=within)
@@ -109,9 +115,9 @@ def _check_output(seen: Any, plain: Any, model_name: str) -> None:
         slack = _TOLERANCE.get(other.dtype, 1e-4) * scale
         if not torch.allclose(one.detach(), other.detach(), rtol=0, atol=slack, equal_nan=True):
             raise CaptureError(
-                f"{model_name} gave another {name} while it was watched than in a plain run (difference "
-                f"{float((one - other).detach().abs().amax()):.2g}): it is not deterministic in evaluation mode, or attnx "
-                "does not fit it; please report the model"
+                f"{model_name} gave other {name} while it was watched than in a plain run (difference "
+                f"{float((one - other).detach().abs().amax()):.2g}): it is not deterministic in evaluation mode, or "
+                "attnx does not fit it; please report the model"
             )
 
 

@@ -19,7 +19,6 @@ from attnx.capture.borrow import Setting, borrowed
 from attnx.capture.recompute import attention_weights
 from attnx.capture.record import Recorder
 from attnx.capture.visibility import visible_mask, visible_scores
-from attnx.errors import CaptureError
 
 _NAME = "attnx"
 _OPAQUE = ("flash", "flex", "paged", "/")
@@ -36,16 +35,10 @@ def needs_interface(model: nn.Module) -> bool:
 def attention_interface(model: nn.Module, recorder: Recorder) -> Iterator[None]:
     """Let `model` compute its attention with `recorder` looking on, in this thread."""
     _register()
-    settings = _implementations(model)
-    if not settings:
-        raise CaptureError(
-            f"{type(model).__name__} does not use transformers' attention interface; use backend='observer', "
-            "and load it with attn_implementation='sdpa' if it has flash or flex kernels"
-        )
     previous = getattr(_thread, "recorder", None)
     _thread.recorder = recorder
     try:
-        with borrowed(settings):
+        with borrowed(_implementations(model)):
             yield
     finally:
         _thread.recorder = previous

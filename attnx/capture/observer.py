@@ -73,6 +73,7 @@ class Observer(TorchFunctionMode):
             self._begin(result, args, kwargs)
         elif name in _PRODUCTS:
             self._product(name, args, result)
+            self._project(name, args)
         elif name in _FOLLOWED:
             self._follow(self._trace(args[0]) if args else None, result)
         elif name in ("linear", "addmm"):
@@ -144,9 +145,10 @@ class Observer(TorchFunctionMode):
     def _project(self, name: str, args: Sequence[Any]) -> None:
         if "projections" not in self._recorder.extras:
             return
-        mixed, weight = (args[0], args[1]) if name == "linear" else (args[1], args[2].T)
+        mixed, weight = (args[1], args[2]) if name == "addmm" else (args[0], args[1])
         trace = self._trace(mixed)
-        if isinstance(trace, _Mixed) and trace.record.projection is None:
+        if isinstance(trace, _Mixed) and trace.record.projection is None and weight.ndim == 2:
+            weight = weight if name == "linear" else weight.T
             trace.record.projection = weight if self._recorder.graph else weight.detach()
 
     def _follow(self, trace: _Softmax | _Mixed | None, tensor: Any) -> None:

@@ -60,6 +60,6 @@ def check_mixture(weights: Tensor, values: Tensor, output: Tensor, module: str) 
     slack = _TOLERANCE.get(output.dtype, 1e-4) * (1 + float(values.abs().amax()))
     if not torch.allclose(mixed, seen, rtol=0, atol=slack, equal_nan=True):
         raise CaptureError(
-            f"the attention weights seen in {module or 'the model'} do not reproduce its output "
-            f"(difference {float((mixed - seen).abs().amax()):.2g}); please report the model, and try backend='interface'"
+            f"the attention weights seen in {module or 'the model'} do not reproduce its output (difference "
+            f"{float((mixed - seen).abs().amax()):.2g}); please report the model, and try backend='interface'"
         )

@@ -50,7 +50,7 @@ class Recorder:
         self.graph = graph
         self.merged = reduce if reduce is None or isinstance(reduce, str) else getattr(reduce, "__name__", "reduced")
         self._reduce = _reducer(reduce)
-        self._names = {id(module): name for name, module in model.named_modules()}
+        self._names: dict[int, str] = {id(module): name for name, module in model.named_modules()}
 
     def add(self, weights: Tensor, visible: Tensor | None, values: Tensor, module: nn.Module | None = None) -> Record:
         """Keep one call. `weights` may come as (batch · head) × query × key, as models that use `bmm` have it."""
@@ -74,17 +74,17 @@ class Recorder:
         if tensor.ndim == 3 and tensor.shape[0] % self.batch == 0:
             return tensor.reshape(self.batch, -1, *tensor.shape[1:])
         raise CaptureError(
-            f"attention in {name or 'the model'} has shape {tuple(tensor.shape)}, not batch × head × query × key; it has "
-            "no n × n map"
+            f"attention in {name or 'the model'} has shape {tuple(tensor.shape)}, not batch × head × query × key: "
+            "there is no n × n map"
         )
 
     def _caller(self) -> str:
         """The innermost module of the model whose code is running, found on the call stack: no hook is needed."""
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
-            name = self._names.get(id(frame.f_locals.get("self")))
-            if name is not None:
-                return name
+            owner = id(frame.f_locals.get("self"))
+            if owner in self._names:
+                return self._names[owner]
             frame = frame.f_back
         return ""
 

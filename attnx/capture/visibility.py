@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 NEVER = -700.0
-"""exp(−700) is about the least that float64 holds: a score this far below its row's best is a mask, not a preference."""
+"""exp(−700) is about the least that float64 holds: a score so far below its row's best is a mask, not a preference."""
 
 
 def visible_scores(scores: Tensor) -> Tensor | None:

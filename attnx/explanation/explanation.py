@@ -102,14 +102,14 @@ class Explanation:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write a safetensors file that `Explanation.load` reads: the numbers, and a JSON header with all the rest."""
-        from attnx.explanation_file import save
+        from attnx.explanation.storage import save
 
         save(self, path)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Explanation:
         """Read what `save` wrote. Nothing in the file is executed."""
-        from attnx.explanation_file import load
+        from attnx.explanation.storage import load
 
         return load(path)
 
@@ -129,7 +129,7 @@ class Explanation:
 
     def to_frame(self) -> pandas.DataFrame:
         """A pandas table with one row for each method, layer, (head) and position."""
-        from attnx.explanation_frame import to_frame
+        from attnx.explanation.frame import to_frame
 
         return to_frame(self)
 

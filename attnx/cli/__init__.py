@@ -1,0 +1,21 @@
+"""The command line: `attnx explain "a text"`."""
+
+from __future__ import annotations
+
+import sys
+
+from attnx.errors import AttnxError
+
+
+def main() -> None:
+    """Run the command. What the user can mend is one line on standard error and exit code 2, never a traceback."""
+    from attnx.cli.app import app
+
+    try:
+        app()
+    except (AttnxError, OSError) as error:
+        print(f"attnx: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("attnx: stopped", file=sys.stderr)
+        sys.exit(130)

@@ -1,0 +1,28 @@
+"""All commands, one file each."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import attnx
+from attnx.cli.explain import explain_command
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.command("explain")(explain_command)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"attnx {attnx.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def attention(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it and exit.")
+    ] = False,
+) -> None:
+    """Follow attention through every layer of a model, and see how far to trust it."""

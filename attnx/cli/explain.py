@@ -1,0 +1,80 @@
+"""`attnx explain`: one text, its heat map in the terminal, as JSON, or saved."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from attnx.errors import InputError
+
+
+def explain_command(
+    text: Annotated[str, typer.Argument(help="The text to explain; - reads it from standard input.")],
+    model: Annotated[str | None, typer.Option("--model", help="A directory with a saved model, or a hub id.")] = None,
+    pair: Annotated[str | None, typer.Option("--pair", help="The second text, for models that take two.")] = None,
+    method: Annotated[list[str] | None, typer.Option("--method", help="What to compute; may be repeated.")] = None,
+    layer: Annotated[int | None, typer.Option("--layer", help="One layer, counted from 1 next to the input.")] = None,
+    head: Annotated[
+        str | None, typer.Option("--head", help="A head from 0, or mean, max, min: how they merge.")
+    ] = None,
+    position: Annotated[int | None, typer.Option("--position", help="The position to explain, from 0.")] = None,
+    target: Annotated[
+        str | None, typer.Option("--target", help="The class or token that the prediction is of.")
+    ] = None,
+    truncate: Annotated[bool, typer.Option("--truncate", help="Cut a text that is too long for the model.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    output: Annotated[Path | None, typer.Option("--output", help="Save the explanation, as .safetensors.")] = None,
+) -> None:
+    """Show what a model looked at in a text."""
+    if output is not None and output.suffix != ".safetensors":
+        raise InputError(f"--output takes a file that ends in .safetensors, found {output.name!r}")
+    text = sys.stdin.read() if text == "-" else text
+    explanation = _explain(model, text if pair is None else (text, pair), method, {
+        "layer": layer,
+        "head": _head(head),
+        "position": position,
+        "target": target,
+        "truncate": truncate,
+    })  # fmt: skip
+    for note in explanation.notes:
+        print(f"attnx: {note}", file=sys.stderr)
+    if output is not None:
+        explanation.save(output)
+    if as_json:
+        print(json.dumps(explanation.to_dict(), ensure_ascii=False))
+    else:
+        _show(explanation, method)
+
+
+def _explain(model: str | None, text: Any, method: list[str] | None, options: dict[str, Any]) -> Any:
+    # Loaded here, so that --help and mistakes in the arguments answer at once.
+    from attnx.explain import explain
+    from attnx.loading import load
+
+    if model is None:
+        raise InputError("say which model to explain: --model DIRECTORY_OR_HUB_ID")
+    loaded, processor = load(model)
+    if method:
+        options["methods"] = method
+    return explain(loaded, processor, text, **options)
+
+
+def _head(head: str | None) -> int | str | None:
+    return int(head) if head is not None and head.isdigit() else head
+
+
+def _show(explanation: Any, method: list[str] | None) -> None:
+    from rich.console import Console
+
+    from attnx.render.terminal import coloured, plain
+
+    console = Console()
+    for name in method or [explanation.default_method]:
+        if console.color_system is None:
+            print(plain(explanation, name))
+        else:
+            console.print(coloured(explanation, name))
