@@ -29,6 +29,8 @@ class AttentionTensor:
     """Per layer, head × key × width: what was mixed, repeated for heads that share it (GQA)."""
     projections: tuple[Tensor, ...] | None = None
     """Per layer, output × (head · width): the matrix that the mixed values of all heads go through."""
+    graph: tuple[Tensor, ...] | None = None
+    """Per layer, batch × head × query × key: tensors of the model's own autograd graph, for `torch.autograd.grad`."""
 
     def __post_init__(self) -> None:
         layers, _, queries, keys = self.weights.shape

@@ -39,4 +39,4 @@ def _hush() -> None:
 
     transformers.utils.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    huggingface_hub.utils.logging.set_verbosity_error()
+    huggingface_hub.utils.logging.set_verbosity_error()  # type: ignore[no-untyped-call]

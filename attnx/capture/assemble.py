@@ -50,6 +50,7 @@ def _one(records: Sequence[Record], index: int, real: Tensor, recorder: Recorder
         merged=recorder.merged,
         values=values,
         projections=projections,
+        graph=tuple(record.weights for record in records) if recorder.graph else None,
     )
 
 

@@ -49,6 +49,8 @@ def attention_weights(
 
 def check_mixture(weights: Tensor, values: Tensor, output: Tensor, module: str) -> None:
     """Prove on a few rows that these weights, and no others, made the kernel's output from the values."""
+    if not bool(weights.isfinite().all()):
+        return  # reported with its layer when all layers are in
     queries = weights.shape[-2]
     rows = list(range(0, queries, -(-queries // _ROWS_CHECKED)))
     values = values.detach().to(weights.dtype)

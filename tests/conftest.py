@@ -1,0 +1,18 @@
+"""Nothing may reach a hub; assets are used where they are pointed to, and a test that skips says why."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def assets() -> Path:
+    folder = os.environ.get("ATTNX_ASSETS")
+    if not folder:
+        pytest.skip("ATTNX_ASSETS does not point to the shared data and checkpoints")
+    return Path(folder)

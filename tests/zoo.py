@@ -1,0 +1,153 @@
+"""One small zoo for all tests: a row a family, each a tiny random model. A new family is a new row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import tokenizers
+import torch
+import transformers as hf
+from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
+
+WIDTH = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48}
+VOCABULARY = 120
+GROUPED = {"num_key_value_heads": 2, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+
+TEXT: dict[str, Callable[[], Any]] = {
+    "bert": lambda: hf.BertModel(hf.BertConfig(vocab_size=VOCABULARY, **WIDTH)),
+    "distilbert": lambda: hf.DistilBertModel(
+        hf.DistilBertConfig(vocab_size=VOCABULARY, dim=32, n_layers=3, n_heads=4, hidden_dim=48)
+    ),
+    "gpt2": lambda: hf.GPT2Model(
+        hf.GPT2Config(vocab_size=VOCABULARY, n_embd=32, n_layer=3, n_head=4, bos_token_id=1, eos_token_id=1)
+    ),
+    "roberta": lambda: hf.RobertaModel(hf.RobertaConfig(vocab_size=VOCABULARY, **WIDTH)),
+    "llama": lambda: hf.LlamaModel(hf.LlamaConfig(vocab_size=VOCABULARY, **WIDTH, **GROUPED)),
+    "mistral": lambda: hf.MistralModel(hf.MistralConfig(vocab_size=VOCABULARY, sliding_window=4, **WIDTH, **GROUPED)),
+    "t5": lambda: hf.T5EncoderModel(
+        hf.T5Config(vocab_size=VOCABULARY, d_model=32, num_layers=3, num_heads=4, d_kv=8, d_ff=48)
+    ),
+    "modernbert": lambda: hf.ModernBertModel(
+        hf.ModernBertConfig(
+            vocab_size=VOCABULARY,
+            pad_token_id=0,
+            bos_token_id=1,
+            eos_token_id=2,
+            cls_token_id=1,
+            sep_token_id=2,
+            local_attention=4,
+            reference_compile=False,
+            **WIDTH,
+        )
+    ),
+    "albert": lambda: hf.AlbertModel(hf.AlbertConfig(vocab_size=VOCABULARY, embedding_size=16, **WIDTH)),
+    "bloom": lambda: hf.BloomModel(hf.BloomConfig(vocab_size=VOCABULARY, hidden_size=32, n_layer=3, n_head=4)),
+}
+IMAGE: dict[str, Callable[[], Any]] = {
+    "vit": lambda: hf.ViTModel(hf.ViTConfig(image_size=32, patch_size=8, **WIDTH)),
+    "deit": lambda: hf.DeiTModel(hf.DeiTConfig(image_size=32, patch_size=8, **WIDTH)),
+}
+FAMILIES = [*TEXT, *IMAGE]
+
+
+@cache
+def model(name: str, implementation: str | None = None) -> Any:
+    """The tiny model of a family: always the same weights, sharp enough that attention is not flat."""
+    torch.manual_seed(0)
+    made = (TEXT | IMAGE)[name]().eval()
+    with torch.no_grad():
+        for parameter in made.parameters():
+            if parameter.ndim == 2:
+                parameter.mul_(4)
+    if implementation is not None:
+        made.set_attn_implementation(implementation)
+    return made
+
+
+def inputs(name: str, length: int = 9) -> dict[str, torch.Tensor]:
+    """One fixed input of the family."""
+    generator = torch.Generator().manual_seed(1)
+    if name in IMAGE:
+        return {"pixel_values": torch.randn(1, 3, 32, 32, generator=generator)}
+    ids = torch.randint(5, VOCABULARY, (1, length), generator=generator)
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+
+
+SENTENCES = (
+    "the key to the cabinets is on a table and it was witty gorgeous seductive movie plain bad dull film "
+    "author talked Sara about his her book she he said unaffordable hello world"
+)
+WORDS = SENTENCES.split()
+
+
+@cache
+def wordpiece_tokenizer() -> Any:
+    """A lower-casing WordPiece tokenizer in BERT's manner, with its own small vocabulary."""
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *dict.fromkeys(word.lower() for word in WORDS)]
+    pieces += [",", ".", "!", "un", "##aff", "##ord", "##able"]
+    pieces.remove("unaffordable")
+    vocabulary = {piece: index for index, piece in enumerate(pieces)}
+    backend = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    backend.normalizer = normalizers.Lowercase()
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
+    )
+    names = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+    return hf.PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+        **{f"{name}_token": token for name, token in names.items()},
+    )
+
+
+@cache
+def bytelevel_tokenizer() -> Any:
+    """A byte-level BPE tokenizer in GPT-2's manner: no padding token, spaces inside the tokens."""
+    backend = tokenizers.Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.post_processor = processors.ByteLevel(trim_offsets=False)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet, special_tokens=["<|endoftext|>"])
+    backend.train_from_iterator([SENTENCES] * 5, trainer)
+    end = "<|endoftext|>"
+    return hf.PreTrainedTokenizerFast(tokenizer_object=backend, bos_token=end, eos_token=end, unk_token=end)
+
+
+@cache
+def classifier() -> Any:
+    """A tiny BERT that classifies, for the WordPiece tokenizer."""
+    torch.manual_seed(0)
+    labels = {0: "NEGATIVE", 1: "POSITIVE"}
+    config = hf.BertConfig(vocab_size=len(wordpiece_tokenizer()), max_position_embeddings=64, id2label=labels, **WIDTH)
+    return _sharpened(hf.BertForSequenceClassification(config))
+
+
+@cache
+def masked_lm() -> Any:
+    torch.manual_seed(0)
+    config = hf.BertConfig(vocab_size=len(wordpiece_tokenizer()), max_position_embeddings=64, **WIDTH)
+    return _sharpened(hf.BertForMaskedLM(config))
+
+
+@cache
+def causal_lm() -> Any:
+    """A tiny GPT-2 that writes, for the byte-level tokenizer."""
+    torch.manual_seed(0)
+    size = len(bytelevel_tokenizer())
+    config = hf.GPT2Config(
+        vocab_size=size, n_embd=32, n_layer=3, n_head=4, n_positions=64, bos_token_id=0, eos_token_id=0
+    )
+    return _sharpened(hf.GPT2LMHeadModel(config))
+
+
+def _sharpened(made: Any) -> Any:
+    with torch.no_grad():
+        for name, parameter in made.named_parameters():
+            if parameter.ndim == 2 and "embed" not in name and "wte" not in name:
+                parameter.mul_(4)
+    return made.eval()
