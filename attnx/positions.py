@@ -57,8 +57,8 @@ def group_words(
     for (segment, _), pieces in sorted(groups.items()):
         start = min(_inked(one, texts[segment])[0] for one in pieces)
         end = max(_inked(one, texts[segment])[1] for one in pieces)
-        index = len(words)
-        words.append(Word(index, texts[segment][start:end], tuple(one.index for one in pieces), segment))
+        index, text = len(words), texts[segment][start:end]
+        words.append(Word(index, text.strip(" ") or text, tuple(one.index for one in pieces), segment))
         word_of |= {one.index: index for one in pieces}
     return tuple(replace(one, word=word_of.get(one.index)) for one in positions), tuple(words)
 
@@ -115,9 +115,13 @@ def _inked(position: Position, text: str) -> tuple[int, int]:
 
 
 def _word_place(position: Position, text: str, spans: Sequence[tuple[int, int]]) -> int:
-    """Where the position's word begins; a piece of nothing but white space is a word by itself."""
-    start, _ = _inked(position, text)
-    return next((a for a, b in spans if a <= start < b), start)
+    """Where the position's word begins. A piece of nothing but spaces belongs to the word that follows, if one does;
+    other white space, such as a line break, is a word by itself.
+    """
+    start, end = _inked(position, text)
+    if text[start:end].strip(" ") == "":
+        start = end
+    return next((a for a, b in spans if a <= start < b), position.start or 0)
 
 
 def _each_alone(positions: Sequence[Position]) -> tuple[tuple[Position, ...], tuple[Word, ...]]:

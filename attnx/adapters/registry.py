@@ -31,13 +31,18 @@ def adapter_for(model: nn.Module) -> Adapter:
             f"{type(model).__name__} has no config, so it is no transformers model; use capture and a method by "
             "themselves: attnx.rollout(attnx.capture(model, **inputs))"
         )
-    if getattr(config, "is_encoder_decoder", False) and hasattr(model, "get_encoder"):
+    if getattr(config, "is_encoder_decoder", False) and _has_decoder(model):
         raise CaptureError(
             f"{type(model).__name__} is an encoder–decoder with several stacks of attention; "
             "explain its encoder: attnx.explain(model.get_encoder(), tokenizer, text)"
         )
     model_type = getattr(config, "model_type", "")
     return ADAPTERS[model_type if model_type in ADAPTERS else _generic(model, config)]
+
+
+def _has_decoder(model: nn.Module) -> bool:
+    """The encoder alone, taken out of such a model, still carries the config of the whole."""
+    return {"encoder", "decoder"} <= {name.rpartition(".")[2] for name, _ in model.named_modules()}
 
 
 def _generic(model: nn.Module, config: Any) -> str:

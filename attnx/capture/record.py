@@ -20,8 +20,8 @@ Extra: TypeAlias = Literal["values", "projections"]
 
 _REDUCERS: dict[str, Callable[[Tensor], Tensor]] = {
     "mean": lambda weights: weights.mean(1, keepdim=True),
-    "max": lambda weights: weights.amax(1, keepdim=True),
-    "min": lambda weights: weights.amin(1, keepdim=True),
+    "max": lambda weights: _rows_to_one(weights.amax(1, keepdim=True)),
+    "min": lambda weights: _rows_to_one(weights.amin(1, keepdim=True)),
 }
 
 
@@ -87,6 +87,11 @@ class Recorder:
                 return self._names[owner]
             frame = frame.f_back
         return ""
+
+
+def _rows_to_one(weights: Tensor) -> Tensor:
+    sums = weights.sum(-1, keepdim=True)
+    return weights / torch.where(sums > 0, sums, 1)
 
 
 def _reducer(reduce: Reduce) -> Callable[[Tensor], Tensor] | None:

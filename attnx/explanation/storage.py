@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnx.errors import FileFormatError
+from attnx.errors import AttnxError, FileFormatError
 from attnx.positions import Position, Word
 from attnx.prediction import Prediction
 
@@ -20,6 +20,7 @@ _KEY = "attnx"
 
 
 def save(explanation: Explanation, path: str | PathLike[str]) -> None:
+    from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
     header = explanation.to_dict()
@@ -27,7 +28,10 @@ def save(explanation: Explanation, path: str | PathLike[str]) -> None:
     # The order of methods is kept here: safetensors sorts its tensors by size and name.
     header |= {"format": FORMAT, "methods": list(explanation.methods)}
     numbers = {name: np.ascontiguousarray(scores) for name, scores in explanation.relevance.items()}
-    save_file(numbers, fspath(path), metadata={_KEY: json.dumps(header)})
+    try:
+        save_file(numbers, fspath(path), metadata={_KEY: json.dumps(header)})
+    except (SafetensorError, OSError) as error:
+        raise AttnxError(f"cannot write {fspath(path)}: {error}") from error
 
 
 def load(path: str | PathLike[str]) -> Explanation:

@@ -1,0 +1,99 @@
+"""`attnx explain` as a user types it, in a process of its own where exit code and streams count."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import attnx
+from attnx.cli import main
+from tests import zoo
+
+TEXT = "the key to the cabinets, <b>unaffordable</b>"
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    zoo.classifier().save_pretrained(folder)
+    zoo.wordpiece_tokenizer().save_pretrained(folder)
+    return str(folder)
+
+
+def run(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, "-c", "from attnx.cli import main; main()", *arguments],
+        capture_output=True,
+        text=True,
+        **options,
+    )
+
+
+def test_it_prints_every_word(saved):
+    done = run("explain", TEXT, "--model", saved)
+    assert done.returncode == 0, done.stderr
+    for word in ("key", "cabinets", "unaffordable"):
+        assert f"\n{word} " in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_json_is_the_explanation(saved):
+    done = run("explain", TEXT, "--model", saved, "--json", "--method", "rollout")
+    expected = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), TEXT, methods="rollout")
+    assert json.loads(done.stdout)["relevance"]["rollout"][2] == pytest.approx(
+        expected["rollout"][2].tolist(), abs=1e-6
+    )
+
+
+def test_the_output_file_can_be_loaded(saved, tmp_path):
+    run("explain", "-", "--model", saved, "--output", str(tmp_path / "x.safetensors"), input=TEXT)
+    assert attnx.Explanation.load(tmp_path / "x.safetensors").text == TEXT
+
+
+MISTAKES = [
+    (["explain", ""], "empty"),
+    (["explain", "the key", "--layer", "7"], "layer 7 asked, model has 3"),
+    (["explain", "the key", "--head", "9"], "head 9 asked"),
+    (["explain", "the key", "--position", "99"], "position 99 asked"),
+    (["explain", "the key", "--method", "rolout"], "did you mean 'rollout'"),
+    (["explain", "the key", "--target", "HAPPY"], "NEGATIVE, POSITIVE"),
+    (["explain", "hello " * 99], "--truncate"),
+    (["explain", "the key", "--output", "x.pdf"], ".safetensors"),
+    (["explain", "the key", "--output", "no/such/folder/x.safetensors"], "no/such/folder"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), MISTAKES)
+def test_a_mistake_is_one_line_and_exit_code_two(saved, monkeypatch, capsys, arguments, message):
+    monkeypatch.setattr(sys, "argv", ["attnx", *arguments, "--model", saved])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    errors = capsys.readouterr().err
+    assert stopped.value.code == 2
+    assert message in errors
+    assert errors.count("\n") == 1
+    assert "Traceback" not in errors
+
+
+def test_a_model_that_is_not_there_is_one_line():
+    done = run("explain", "the key", "--model", "./no-such-model")
+    assert (done.returncode, done.stderr) == (2, "attnx: cannot load './no-such-model': there is no such directory\n")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals are sent as on POSIX systems")
+def test_control_c_stops_without_a_traceback(saved):
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from attnx.cli import main; main()", "explain", "-", "--model", saved],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    time.sleep(3)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in errors

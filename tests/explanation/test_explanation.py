@@ -1,0 +1,119 @@
+"""The result: frozen, keyed by position, saved and loaded without loss."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+import attnx
+from attnx.errors import AttnxError, ChoiceError, FileFormatError
+from tests import zoo
+
+TEXT = "The key to the cabinets, unaffordable!"
+
+
+@pytest.fixture(scope="module")
+def explanation():
+    return attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), TEXT)
+
+
+def test_it_cannot_be_changed(explanation):
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        explanation.position = 3
+    with pytest.raises(ValueError, match="read-only"):
+        explanation["rollout"][0, 0] = 1
+
+
+def test_a_words_score_is_the_sum_over_its_pieces(explanation):
+    word = next(one for one in explanation.by_word("raw", 2) if one.text == "unaffordable")
+    assert word.positions == (7, 8, 9, 10)
+    assert word.score == pytest.approx(explanation["raw"][1, 7:11].sum())
+
+
+def test_words_and_special_tokens_share_out_the_whole(explanation):
+    special = [one.index for one in explanation.positions if one.special]
+    words = sum(one.score for one in explanation.by_word())
+    assert words + explanation.scores()[special].sum() == pytest.approx(1)
+
+
+def test_top_is_sorted_and_leaves_special_tokens_out(explanation):
+    top = explanation.top(3)
+    scores = sorted((one.score for one in explanation.by_word()), reverse=True)
+    assert [one.score for one in top] == scores[:3]
+    assert not {"[CLS]", "[SEP]"} & {one.text for one in explanation.top(99)}
+
+
+def test_ties_are_counted_after_rounding(explanation):
+    scores = np.array([[0.1, 0.1 + 1e-12, 0.2, 0.3, 0.3, 0.3, *range(1, 8)]])
+    tied = dataclasses.replace(explanation, layers=(1,), relevance={"flow": scores})
+    assert tied.tied("flow") == pytest.approx(5 / 13)
+
+
+def test_saved_and_loaded_it_is_the_same(explanation, tmp_path):
+    explanation.save(tmp_path / "x.safetensors")
+    loaded = attnx.Explanation.load(tmp_path / "x.safetensors")
+    assert loaded.to_dict() == explanation.to_dict()
+    assert loaded.prediction == explanation.prediction
+    assert loaded.positions == explanation.positions
+    assert loaded.methods == explanation.methods
+    pair = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), ("hello", "world"))
+    pair.save(tmp_path / "pair.safetensors")
+    assert attnx.Explanation.load(tmp_path / "pair.safetensors").text == ("hello", "world")
+
+
+def test_as_a_dict_it_is_json(explanation):
+    plain = json.loads(json.dumps(explanation.to_dict()))
+    assert plain["relevance"]["rollout"] == explanation["rollout"].tolist()
+    assert plain["provenance"]["versions"]["attnx"] == attnx.__version__
+    assert plain["provenance"]["class"] == "BertForSequenceClassification"
+
+
+def test_as_a_frame_it_has_a_row_for_each_number(explanation):
+    pytest.importorskip("pandas", reason="pandas is not installed")
+    frame = explanation.to_frame()
+    assert len(frame) == sum(scores.size for scores in explanation.relevance.values())
+    row = frame[(frame.method == "raw") & (frame.layer == 3) & (frame.position == 8)].iloc[0]
+    assert (row.token, row.word, row.score) == ("##aff", "unaffordable", explanation["raw"][2, 8])
+    each = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), TEXT, head="each").to_frame()
+    assert set(each["head"]) == {0, 1, 2, 3}
+
+
+def test_printed_it_shows_every_word_with_its_score(explanation):
+    lines = str(explanation).splitlines()
+    assert "rollout at layer 3" in lines[0]
+    assert [line.split()[0] for line in lines[1:]] == [word.text for word in explanation.words]
+    assert f"{explanation.by_word()[1].score:.4f}" in lines[2]
+
+
+def test_what_was_not_computed_is_named(explanation):
+    with pytest.raises(ChoiceError, match="'flow' is not known; there are: raw, rollout"):
+        explanation["flow"]
+    with pytest.raises(ChoiceError, match="layer 9 asked"):
+        explanation.scores(layer=9)
+
+
+def spoiled(path, header):
+    save_file({"raw": np.zeros((1, 2))}, path, metadata=header)
+
+
+NOT_EXPLANATIONS = {
+    "a text": lambda path: path.write_text("hello"),
+    "missing": lambda path: None,
+    "a folder": lambda path: path.mkdir(),
+    "no header": lambda path: spoiled(path, {}),
+    "broken header": lambda path: spoiled(path, {"attnx": "{"}),
+    "another version": lambda path: spoiled(path, {"attnx": '{"format": 99, "methods": []}'}),
+    "half a header": lambda path: spoiled(path, {"attnx": '{"format": 1, "methods": ["raw"]}'}),
+    "missing numbers": lambda path: spoiled(path, {"attnx": '{"format": 1, "methods": ["rollout"]}'}),
+}
+
+
+@pytest.mark.parametrize("kind", NOT_EXPLANATIONS)
+def test_a_file_that_is_no_explanation_is_refused(kind, tmp_path):
+    path = tmp_path / "x.safetensors"
+    NOT_EXPLANATIONS[kind](path)
+    with pytest.raises(FileFormatError) as caught:
+        attnx.Explanation.load(path)
+    assert isinstance(caught.value, AttnxError)
