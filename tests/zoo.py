@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+import pytest
 import tokenizers
 import torch
 import transformers as hf
@@ -57,13 +58,21 @@ def model(name: str, implementation: str | None = None) -> Any:
     """The tiny model of a family: always the same weights, sharp enough that attention is not flat."""
     torch.manual_seed(0)
     made = (TEXT | IMAGE)[name]().eval()
+    if implementation is not None:
+        made = type(made)._from_config(made.config, attn_implementation=implementation).eval()
+        made.load_state_dict(model(name).state_dict())
+        return made
     with torch.no_grad():
         for parameter in made.parameters():
             if parameter.ndim == 2:
                 parameter.mul_(4)
-    if implementation is not None:
-        made.set_attn_implementation(implementation)
     return made
+
+
+def needs_interface(name: str) -> None:
+    """Skip the test where this transformers has no attention interface for the family."""
+    if not getattr(model(name), "_supports_attention_backend", False):
+        pytest.skip(f"transformers {hf.__version__} has no attention interface for {name}")
 
 
 def inputs(name: str, length: int = 9) -> dict[str, torch.Tensor]:

@@ -36,7 +36,7 @@ def _one(records: Sequence[Record], index: int, real: Tensor, recorder: Recorder
     kept = None if bool(real.all()) else real.nonzero()[:, 0]
     if kept is not None:
         _check_padding(records, index, kept)
-    weights = torch.stack([_crop(record.weights[index], kept) for record in records])
+    weights = _stack(records, index, kept, recorder)
     values = projections = None
     if "values" in recorder.extras:
         places = slice(None) if kept is None else kept
@@ -52,6 +52,19 @@ def _one(records: Sequence[Record], index: int, real: Tensor, recorder: Recorder
         projections=projections,
         graph=tuple(record.weights for record in records) if recorder.graph else None,
     )
+
+
+def _stack(records: Sequence[Record], index: int, kept: Tensor | None, recorder: Recorder) -> Tensor:
+    """layer × head × query × key. A record whose numbers are copied lets go of its own, so that they are held once."""
+    first = _crop(records[0].weights[index], kept)
+    if recorder.graph:
+        return torch.stack([_crop(record.weights[index], kept) for record in records])
+    weights = first.new_empty(len(records), *first.shape)
+    for layer, record in enumerate(records):
+        weights[layer] = _crop(record.weights[index], kept)
+        if recorder.batch == 1:
+            record.weights = weights[layer][None]
+    return weights
 
 
 def _visible(records: Sequence[Record], index: int, kept: Tensor | None, weights: Tensor) -> Tensor:

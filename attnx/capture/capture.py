@@ -76,11 +76,6 @@ def capture_batch(
     chosen = choose_backend(model, backend)
     with watch(model, batch=batch, reduce=reduce, extras=extras, graph=graph, backend=chosen) as recorder:
         output = model(**inputs)
-    if chosen == "interface" and not recorder.records:
-        raise CaptureError(
-            f"{type(model).__name__} does not compute its attention through transformers' attention interface; "
-            "load it with attn_implementation='sdpa' or 'eager', and use backend='observer'"
-        )
     padding = inputs.get("attention_mask")
     real = padding.bool().cpu() if isinstance(padding, Tensor) and padding.ndim == 2 else None
     attention = assemble(recorder, type(model).__name__, padding=real, within=within)

@@ -19,6 +19,7 @@ from attnx.capture.borrow import Setting, borrowed
 from attnx.capture.recompute import attention_weights
 from attnx.capture.record import Recorder
 from attnx.capture.visibility import visible_mask, visible_scores
+from attnx.errors import CaptureError
 
 _NAME = "attnx"
 _OPAQUE = ("flash", "flex", "paged", "/")
@@ -34,6 +35,11 @@ def needs_interface(model: nn.Module) -> bool:
 @contextmanager
 def attention_interface(model: nn.Module, recorder: Recorder) -> Iterator[None]:
     """Let `model` compute its attention with `recorder` looking on, in this thread."""
+    if not getattr(model, "_supports_attention_backend", False):
+        raise CaptureError(
+            f"{type(model).__name__} does not compute its attention through this transformers' attention interface; "
+            "load it with attn_implementation='sdpa' or 'eager', and use backend='observer'"
+        )
     _register()
     previous = getattr(_thread, "recorder", None)
     _thread.recorder = recorder

@@ -8,12 +8,12 @@ Ratios are of times measured in turn in one run; memory is the kernel's own coun
 from __future__ import annotations
 
 import argparse
-import resource
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 LAYERS, WIDTH, HEADS = 12, 768, 12
@@ -41,7 +41,10 @@ def overhead(length: int, rounds: int) -> None:
     model, eager = bert(length), bert(length)
     eager.load_state_dict(model.state_dict())
     eager.set_attn_implementation("eager")
-    inputs = {"input_ids": torch.randint(5, 1000, (1, length)), "attention_mask": torch.ones(1, length, dtype=torch.long)}
+    inputs = {
+        "input_ids": torch.randint(5, 1000, (1, length)),
+        "attention_mask": torch.ones(1, length, dtype=torch.long),
+    }
 
     def plain(one: Any, **options: Any) -> None:
         with torch.no_grad():
@@ -77,16 +80,18 @@ def memory(length: int) -> None:
 
 
 def import_time(rounds: int) -> None:
-    times = alternating(
-        {code: lambda code=code: subprocess.run([sys.executable, "-c", code], check=True) for code in ("import torch", "import torch, attnx")},
-        rounds,
-    )
+    def importing(code: str) -> Callable[[], Any]:
+        return lambda: subprocess.run([sys.executable, "-c", code], check=True)
+
+    codes = ("import torch", "import torch, attnx")
+    times = alternating({code: importing(code) for code in codes}, 2 * rounds, min)
     torch_alone, both = times.values()
-    print(f"import attnx beyond import torch: {1000 * (both - torch_alone):.0f} ms (torch alone {1000 * torch_alone:.0f} ms)")
+    beyond = 1000 * (both - torch_alone)
+    print(f"import attnx beyond import torch: {beyond:.0f} ms (torch alone {1000 * torch_alone:.0f} ms)")
 
 
 def peak_memory(kind: str, length: int) -> int:
-    """Bytes at the peak of this process, which runs the model once in the given way."""
+    """Bytes by which this process grows at most while it runs the model once in the given way."""
     import torch
 
     import attnx
@@ -95,9 +100,20 @@ def peak_memory(kind: str, length: int) -> int:
     inputs = {"input_ids": torch.randint(5, 1000, (1, length))}
     with torch.no_grad():
         model(**inputs)
-    if kind != "nothing":
-        attnx.capture(model, reduce="mean" if kind == "mean" else None, **inputs)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        before = resident()
+        if kind == "nothing":
+            model(**inputs)
+        else:
+            attnx.capture(model, reduce="mean" if kind == "mean" else None, **inputs)
+    return resident("VmHWM") - before
+
+
+def resident(field: str = "VmRSS") -> int:
+    """Bytes in memory now, after which the kernel's peak count starts again; or that peak ("VmHWM")."""
+    status = Path("/proc/self/status").read_text()
+    if field == "VmRSS":
+        Path("/proc/self/clear_refs").write_text("5")
+    return 1024 * next(int(line.split()[1]) for line in status.splitlines() if line.startswith(field))
 
 
 def bert(length: int) -> Any:
@@ -129,15 +145,17 @@ class NoTokenizer:
         return [str(one) for one in ids]
 
 
-def alternating(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    """The median time of each call, taken in turn so that a busy machine slows all alike."""
+def alternating(
+    calls: dict[str, Callable[[], Any]], rounds: int, best: Callable[[list[float]], float] = statistics.median
+) -> dict[str, float]:
+    """The median time of each call, or another best, taken in turn so that a busy machine slows all alike."""
     taken: dict[str, list[float]] = {name: [] for name in calls}
     for call in calls.values():
         call()
     for _ in range(rounds):
         for name, call in calls.items():
             taken[name].append(seconds(call))
-    return {name: statistics.median(times) for name, times in taken.items()}
+    return {name: best(times) for name, times in taken.items()}
 
 
 def seconds(call: Callable[[], Any]) -> float:

@@ -18,13 +18,14 @@ def eager_attention(name):
 @pytest.mark.parametrize("name", zoo.FAMILIES)
 def test_observer_sees_what_eager_attention_returns(name):
     model = zoo.model(name)
-    assert name == "bloom" or model.config._attn_implementation == "sdpa"
+    assert model.config._attn_implementation == ("sdpa" if type(model)._supports_sdpa else "eager")
     attention = capture(model, backend="observer", **zoo.inputs(name))
     torch.testing.assert_close(attention.weights, eager_attention(name), atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("name", [name for name in zoo.FAMILIES if name != "bloom"])
+@pytest.mark.parametrize("name", zoo.FAMILIES)
 def test_interface_sees_what_eager_attention_returns(name):
+    zoo.needs_interface(name)
     attention = capture(zoo.model(name), backend="interface", **zoo.inputs(name))
     torch.testing.assert_close(attention.weights, eager_attention(name), atol=1e-5, rtol=0)
 
@@ -41,15 +42,14 @@ def test_rollout_equals_an_independent_numpy_product(name):
 
 
 def test_flex_attention_is_seen_through_the_interface():
-    model = hf.BertModel(zoo.model("bert").config).eval()
-    model.load_state_dict(zoo.model("bert").state_dict())
-    model.config = type(model.config)(**zoo.model("bert").config.to_dict())
-    for module in model.modules():
-        if hasattr(module, "config"):
-            module.config = model.config
-    model.config._attn_implementation_internal = "flex_attention"
-    attention = capture(model, **zoo.inputs("bert"))
-    torch.testing.assert_close(attention.weights, eager_attention("bert"), atol=1e-5, rtol=0)
+    zoo.needs_interface("llama")
+    model = zoo.model("llama", "flex_attention")
+    try:
+        model(**zoo.inputs("llama"))
+    except Exception as error:
+        pytest.skip(f"flex attention itself does not run on this machine: {type(error).__name__}")
+    attention = capture(model, **zoo.inputs("llama"))
+    torch.testing.assert_close(attention.weights, eager_attention("llama"), atol=1e-5, rtol=0)
     assert model.config._attn_implementation == "flex_attention"
 
 
@@ -64,6 +64,7 @@ def test_a_module_called_for_every_layer_is_seen_in_every_layer():
     assert len(set(attention.modules)) == 1
 
 
+@pytest.mark.skipif(not hasattr(hf, "GptOssConfig"), reason="this transformers has no model with sinks")
 def test_sinks_leave_rows_below_one():
     config = hf.GptOssConfig(
         vocab_size=zoo.VOCABULARY, head_dim=8, num_local_experts=4, num_experts_per_tok=2, **zoo.WIDTH, **zoo.GROUPED

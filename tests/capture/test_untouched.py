@@ -16,7 +16,7 @@ BACKENDS = ["observer", "interface"]
 
 @pytest.fixture
 def model():
-    return copy.deepcopy(zoo.model("bert"))
+    return copy.deepcopy(zoo.model("gpt2"))
 
 
 def state(model):
@@ -36,7 +36,7 @@ def state(model):
 
 def output(model):
     with torch.no_grad():
-        return model(**zoo.inputs("bert")).last_hidden_state
+        return model(**zoo.inputs("gpt2")).last_hidden_state
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -45,10 +45,10 @@ def output(model):
 def test_a_capture_leaves_no_trace(model, backend, train, graph):
     expected = output(model)
     model.train(train)
-    model.encoder.layer[1].eval()
+    model.h[1].eval()
     next(model.parameters()).requires_grad_(False)
     before = state(model)
-    capture(model, backend=backend, graph=graph, **zoo.inputs("bert"))
+    capture(model, backend=backend, graph=graph, **zoo.inputs("gpt2"))
     assert state(model) == before
     assert torch.equal(output(model.eval()), expected)
 
@@ -60,10 +60,10 @@ def test_an_exception_in_the_middle_leaves_no_trace(model, backend, error):
         raise error
 
     model.train()
-    handle = model.encoder.layer[2].register_forward_pre_hook(fail)
+    handle = model.h[2].register_forward_pre_hook(fail)
     before = state(model)
     with pytest.raises(error):
-        capture(model, backend=backend, **zoo.inputs("bert"))
+        capture(model, backend=backend, **zoo.inputs("gpt2"))
     assert state(model) == before
     handle.remove()
 
@@ -73,7 +73,7 @@ def test_two_threads_at_once_see_their_own_attention_and_leave_no_trace(model, b
     """The threads overlap on purpose: each waits inside its forward for the other to come in or go out."""
     model.train()
     before = state(model)
-    inputs = {length: zoo.inputs("bert", length) for length in (5, 9)}
+    inputs = {length: zoo.inputs("gpt2", length) for length in (5, 9)}
     alone = {length: capture(model, backend=backend, **inputs[length]).weights for length in inputs}
     meeting, first_is_out, seen, trouble = threading.Barrier(2, timeout=30), threading.Event(), {}, []
     met = set()
@@ -87,7 +87,7 @@ def test_two_threads_at_once_see_their_own_attention_and_leave_no_trace(model, b
                 first_is_out.wait(30)
                 assert not any(module.training for module in model.modules())
 
-    handle = model.encoder.layer[1].register_forward_pre_hook(wait)
+    handle = model.h[1].register_forward_pre_hook(wait)
 
     def run(length):
         try:
@@ -113,15 +113,15 @@ def test_two_threads_at_once_see_their_own_attention_and_leave_no_trace(model, b
 
 
 def test_dropout_does_not_leak_into_the_numbers(model):
-    quiet = capture(model, **zoo.inputs("bert")).weights
-    torch.testing.assert_close(capture(model.train(), **zoo.inputs("bert")).weights, quiet)
+    quiet = capture(model, **zoo.inputs("gpt2")).weights
+    torch.testing.assert_close(capture(model.train(), **zoo.inputs("gpt2")).weights, quiet)
 
 
 def test_the_random_state_is_left_alone(model):
     torch.manual_seed(3)
     expected = torch.rand(2)
     torch.manual_seed(3)
-    capture(model.train(), **zoo.inputs("bert"))
+    capture(model.train(), **zoo.inputs("gpt2"))
     assert torch.equal(torch.rand(2), expected)
 
 
