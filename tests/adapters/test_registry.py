@@ -1,0 +1,122 @@
+"""Which adapter serves which model, and how third parties add theirs."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+import transformers as hf
+
+import attnx
+from attnx.adapters import ADAPTERS, Adapter, adapter_for
+from attnx.adapters.explained import first_position
+from attnx.adapters.text import prepare_text
+from attnx.errors import ChoiceError, RegistryError
+from attnx.registry import Registry
+from tests import zoo
+
+CHOSEN = {
+    "bert": "bert",
+    "distilbert": "distilbert",
+    "gpt2": "gpt2",
+    "vit": "vit",
+    "roberta": "encoder",
+    "modernbert": "encoder",
+    "albert": "encoder",
+    "t5": "encoder",
+    "llama": "decoder",
+    "mistral": "decoder",
+    "bloom": "decoder",
+    "deit": "vision",
+}
+
+
+def test_all_families_of_the_zoo_have_an_adapter():
+    assert set(CHOSEN) == set(zoo.FAMILIES)
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_a_model_finds_its_adapter(name):
+    assert adapter_for(zoo.model(name)).name == CHOSEN[name]
+
+
+@pytest.mark.parametrize("name", zoo.FAMILIES)
+def test_what_the_adapter_says_of_causality_is_what_is_seen(name):
+    model = zoo.model(name)
+    assert adapter_for(model).is_causal(model) == attnx.capture(model, **zoo.inputs(name)).causal
+
+
+def test_a_bert_that_decodes_is_causal():
+    model = hf.BertLMHeadModel(hf.BertConfig(vocab_size=120, is_decoder=True, **zoo.WIDTH)).eval()
+    assert adapter_for(model).is_causal(model)
+    assert attnx.capture(model, **zoo.inputs("bert")).causal
+
+
+@pytest.mark.parametrize("name", zoo.TEXT)
+def test_the_embedding_module_embeds_tokens(name):
+    model = zoo.model(name)
+    assert isinstance(adapter_for(model).embedding_module(model), torch.nn.Embedding)
+
+
+def test_adapters_lists_them():
+    assert {"bert", "distilbert", "gpt2", "vit", "encoder", "decoder", "vision"} <= set(attnx.adapters())
+
+
+def test_a_duplicate_is_rejected():
+    with pytest.raises(RegistryError, match="'bert' is registered already"):
+        attnx.register_adapter(Adapter(name="bert", prepare=prepare_text, explained=first_position))
+
+
+def test_the_blank_token_is_the_first_that_the_tokenizer_has():
+    tokenizer = zoo.wordpiece_tokenizer()
+    assert attnx.adapters()["bert"].blank_token_id(tokenizer) == tokenizer.mask_token_id
+    assert attnx.adapters()["gpt2"].blank_token_id(zoo.bytelevel_tokenizer()) == 0
+    with pytest.raises(ChoiceError, match="none of mask_token"):
+        Adapter(name="x", prepare=prepare_text, explained=first_position).blank_token_id(object())
+
+
+def test_an_unknown_name_gets_a_hint():
+    with pytest.raises(ChoiceError, match="did you mean 'gpt2'"):
+        ADAPTERS["gpt3"]
+
+
+def test_a_thing_can_be_replaced_on_purpose():
+    registry = Registry[int]("number")
+    registry.add("one", 1)
+    assert registry.remove("one") == 1
+    registry.add("one", 11)
+    assert registry["one"] == 11
+
+
+def plugin(folder, value):
+    """A third party's package as an installer leaves it: a module, and metadata that points into it."""
+    (folder / "alien.py").write_text(
+        "from attnx.adapters import Adapter\n"
+        "from attnx.adapters.explained import first_position\n"
+        "from attnx.adapters.text import prepare_text\n"
+        "adapter = Adapter(name='alien', prepare=prepare_text, explained=first_position)\n"
+    )
+    info = folder / "alien-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: alien\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[attnx.adapters]\n{value}\n")
+
+
+def list_adapters(folder):
+    code = f"import sys; sys.path.insert(0, {str(folder)!r}); import attnx; print(*attnx.adapters())"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+
+def test_a_third_party_adds_an_adapter_through_an_entry_point(tmp_path):
+    plugin(tmp_path, "alien = alien:adapter")
+    assert "alien" in list_adapters(tmp_path).stdout.split()
+
+
+def test_a_third_party_cannot_override_a_built_in(tmp_path):
+    plugin(tmp_path, "bert = alien:adapter")
+    assert "'bert' is registered already" in list_adapters(tmp_path).stderr
+
+
+def test_a_plug_in_that_fails_is_named(tmp_path):
+    plugin(tmp_path, "alien = alien:missing")
+    assert "plug-in 'alien:missing' for adapter 'alien' failed to load" in list_adapters(tmp_path).stderr
