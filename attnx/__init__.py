@@ -9,6 +9,7 @@ from attnx.explanation import Explanation
 from attnx.methods.flow import flow
 from attnx.methods.raw import raw
 from attnx.methods.rollout import rollout
+from attnx.render.graph import to_networkx
 
 __version__ = "0.1.0"
 
@@ -24,4 +25,5 @@ __all__ = [
     "raw",
     "register_adapter",
     "rollout",
+    "to_networkx",
 ]

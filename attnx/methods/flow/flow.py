@@ -52,11 +52,11 @@ def _exact(question: Question, threads: int | None) -> np.ndarray[Any, Any]:
     positions = np.array(question.positions)
     groups = []
     for layer in question.layers:
-        tops = _numpy(question.top(layer))[:, positions]
-        heads = len(tops)
-        groups.append(Sources(tops.reshape(-1, question.length), np.tile(positions, heads), layer - 1))
+        rows = top_rows(question, layer)
+        heads = len(rows) // len(positions)
+        groups.append(Sources(rows, np.tile(positions, heads), layer - 1))
     values = maximum_flows(below, groups, threads)
-    return np.stack(values).reshape(len(groups), heads, len(positions), question.length)
+    return np.stack(values).reshape(len(groups), -1, len(positions), question.length)
 
 
 def _by_definition(question: Question, threads: int | None) -> np.ndarray[Any, Any]:
@@ -78,6 +78,11 @@ def _by_definition(question: Question, threads: int | None) -> np.ndarray[Any, A
 def capacities_below(question: Question, layer: int) -> np.ndarray[Any, Any]:
     """layer × query × key: the layers below, with heads merged and the residual added."""
     return _numpy(question.below[: layer - 1])
+
+
+def top_rows(question: Question, layer: int) -> np.ndarray[Any, Any]:
+    """(head · position) × key: the attention of the asked positions in the layer of interest."""
+    return _numpy(question.top(layer)[:, list(question.positions)]).reshape(-1, question.length)
 
 
 def _numpy(matrix: Tensor) -> np.ndarray[Any, Any]:

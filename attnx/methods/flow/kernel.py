@@ -1,36 +1,20 @@
-"""The compiled search: one maximum flow through the layers, by blocking flows (Dinic) made for this graph.
+"""The compiled search: maximum flows through the layers, by blocking flows (Dinic) made for this graph.
 
 The graph of one source and one sink is a stack of floors. Floor f holds the n hidden states above layer f + 1. The
 source feeds the top floor by its own row of attention, layer f + 1 joins floor f to floor f − 1, and floor 0 drains
-into the sink by one column of layer 1. A path that only goes down has one length; a longer one goes up on edges that
-carry flow already, to take that flow back. So the length of a path is the number of times that it goes up, and the
-breadth-first search of Dinic becomes sweeps from the top floor to the bottom: sweep k finds what needs k ups.
+into the sink by one column of layer 1.
 
-Sets of nodes are bits in words of 64, so that a node looks at 64 edges at a time. An edge with no more than `dust`
-left is full. An amount that is pushed fills an edge exactly, so each blocking flow ends, and the next path goes up
-more often than the last.
-
-Everything here works on bare memory, as C would: the machine code then needs nothing of Python or numba, and
-`machine_code` can keep it on disk. Axes stand in the name's comment; `rows[row · n + node]` reads rows[row, node].
+An edge with no more than `dust` left is full. A push fills at least one edge of its path, so each blocking flow ends,
+and after it each path goes up more often than before: the search cannot go round on remainders of rounding. What all
+full edges of a cut may still hold is less than 1e-10 together (see `residual_graph.dust`).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from numba import types
 
-import numpy as np
-from numba import njit, types
-from numba.extending import intrinsic
-
-Pointer = Any
-
-NONE = np.uint64(0)
-ONE = np.uint64(1)
-
-PROVEN = 1e-10
-"""A flow that comes this near to a cut has proven it; the capacity of the cut is the value."""
-
-_inner = njit(forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, error_model="numpy")
+from attnx.methods.flow.bitset import NONE, ONE, Pointer, bit, inner, lowest
+from attnx.methods.flow.blocking_flow import PROVEN, block, sweep
 
 _numbers = types.CPointer(types.float64)
 _words = types.CPointer(types.uint64)
@@ -88,15 +72,16 @@ def solve(
         bound = bounds[pair]
         flow = 0.0
         while bound - flow > PROVEN:
-            ups = _sweep(height, length, words, sweeps, down, up, useful, unseen, found, source_open, drain_open)
+            ups = sweep(height, length, words, sweeps, down, up, useful, unseen, found, source_open, drain_open)
             if ups == -2:
                 _close(capacities, height, length, words, left, down, up)
                 return -1.0
             if ups == -1:
                 bound = _cut(capacities, rows, row, sink, height, length, words, useful, unseen)
-                widest = max(widest, abs(bound - flow))
+                gap = bound - flow if bound > flow else flow - bound
+                widest = gap if gap > widest else widest
                 break
-            flow += _block(
+            flow += block(
                 capacities, height, length, words, sink, ups, bound - flow, dust, left, down, up, found,
                 source, source_open, drain, drain_open, path_floor, path_node, path_ups, path_width,
             )  # fmt: skip
@@ -105,7 +90,7 @@ def solve(
     return widest
 
 
-@_inner
+@inner
 def _open(
     capacities: Pointer,
     rows: Pointer,
@@ -131,21 +116,21 @@ def _open(
     for node in range(length):
         drain[node] = capacities[node * length + sink]
         if drain[node] > dust:
-            drain_open[node >> 6] |= _bit(node)
-            useful[node >> 6] |= _bit(node)
+            drain_open[node >> 6] |= bit(node)
+            useful[node >> 6] |= bit(node)
     for floor in range(1, height):
         for node in range(length):
             for word in range(words):
                 if down[(floor * length + node) * words + word] & useful[(floor - 1) * words + word] != NONE:
-                    useful[floor * words + (node >> 6)] |= _bit(node)
+                    useful[floor * words + (node >> 6)] |= bit(node)
                     break
     for node in range(length):
         source[node] = rows[row * length + node]
         if source[node] > dust:
-            source_open[node >> 6] |= useful[(height - 1) * words + (node >> 6)] & _bit(node)
+            source_open[node >> 6] |= useful[(height - 1) * words + (node >> 6)] & bit(node)
 
 
-@_inner
+@inner
 def _close(
     capacities: Pointer, height: int, length: int, words: int, left: Pointer, down: Pointer, up: Pointer
 ) -> None:
@@ -156,199 +141,13 @@ def _close(
                 bits = up[(floor * length + node) * words + word]
                 up[(floor * length + node) * words + word] = NONE
                 while bits != NONE:
-                    above = floor * length + (word << 6) + _lowest(bits)
+                    above = floor * length + (word << 6) + lowest(bits)
                     bits &= bits - ONE
                     left[above * length + node] = capacities[above * length + node]
-                    down[above * words + (node >> 6)] |= _bit(node)
+                    down[above * words + (node >> 6)] |= bit(node)
 
 
-@_inner
-def _sweep(
-    height: int,
-    length: int,
-    words: int,
-    sweeps: int,
-    down: Pointer,
-    up: Pointer,
-    useful: Pointer,
-    unseen: Pointer,
-    found: Pointer,
-    source_open: Pointer,
-    drain_open: Pointer,
-) -> int:
-    """The least number of ups on a path to the sink, −1 if there is no path, −2 if there are too few sweeps."""
-    for word in range(height * words):
-        unseen[word] = useful[word]
-    for ups in range(sweeps):
-        new = NONE
-        for floor in range(height - 1, -1, -1):
-            here = (ups * height + floor) * words
-            for word in range(words):
-                found[here + word] = source_open[word] if floor == height - 1 and ups == 0 else NONE
-            if floor < height - 1:
-                _neighbours(down, (floor + 1) * length, words, found, here + words, here)
-            if ups > 0 and floor > 0:
-                _neighbours(up, floor * length, words, found, here - (height + 1) * words, here)
-            for word in range(words):
-                found[here + word] &= unseen[floor * words + word]
-                unseen[floor * words + word] &= ~found[here + word]
-                new |= found[here + word]
-        bottom = ups * height * words
-        reached = NONE
-        for word in range(words):
-            reached |= found[bottom + word] & drain_open[word]
-        if reached != NONE:
-            for word in range(words):
-                found[bottom + word] &= drain_open[word]
-            return ups
-        if new == NONE:
-            return -1
-    return -2
-
-
-@_inner
-def _neighbours(edges: Pointer, floor_start: int, words: int, found: Pointer, these: int, neighbours: int) -> None:
-    """Add to one set of nodes all neighbours of another."""
-    for word in range(words):
-        bits = found[these + word]
-        while bits != NONE:
-            node = floor_start + (word << 6) + _lowest(bits)
-            bits &= bits - ONE
-            for other in range(words):
-                found[neighbours + other] |= edges[node * words + other]
-
-
-@_inner
-def _block(
-    capacities: Pointer,
-    height: int,
-    length: int,
-    words: int,
-    sink: int,
-    ups: int,
-    wanted: float,
-    dust: float,
-    left: Pointer,
-    down: Pointer,
-    up: Pointer,
-    found: Pointer,
-    source: Pointer,
-    source_open: Pointer,
-    drain: Pointer,
-    drain_open: Pointer,
-    floors: Pointer,
-    nodes: Pointer,
-    gone_up: Pointer,
-    width: Pointer,
-) -> float:
-    """Push along paths with that many ups until each is blocked, or as much as is wanted is pushed."""
-    top = height - 1
-    pushed = 0.0
-    while wanted - pushed > PROVEN:
-        root = _first(found, top * words, words)
-        if root < 0:
-            break
-        end = 0
-        floors[0] = top
-        nodes[0] = root
-        gone_up[0] = 0
-        width[0] = source[root]
-        while end >= 0:
-            floor = floors[end]
-            node = nodes[end]
-            already = gone_up[end]
-            if floor == 0 and already == ups and drain[node] > dust:
-                amount = min(width[end], drain[node])
-                pushed += amount
-                drain[node] -= amount
-                if drain[node] <= dust:
-                    drain[node] = 0.0
-                    drain_open[node >> 6] &= ~_bit(node)
-                end = _push(capacities, length, words, left, down, up, floors, nodes, width, end, amount, dust)
-                source[root] -= amount
-                if source[root] <= dust:
-                    source[root] = 0.0
-                    source_open[root >> 6] &= ~_bit(root)
-                    found[top * words + (root >> 6)] &= ~_bit(root)
-                    break
-                if wanted - pushed <= PROVEN:
-                    break
-                width[0] = source[root]
-                for step in range(1, end + 1):
-                    width[step] = min(width[step], width[step - 1])
-                continue
-            here = (already * height + floor) * words
-            if floor > 0:
-                below = _pick(down, floor * length + node, found, here - words, words, node, sink)
-                if below >= 0:
-                    width[end + 1] = min(width[end], left[(floor * length + node) * length + below])
-                    end += 1
-                    floors[end] = floor - 1
-                    nodes[end] = below
-                    gone_up[end] = already
-                    continue
-            if floor < top and already < ups:
-                above = _pick(up, (floor + 1) * length + node, found, here + (height + 1) * words, words, node, sink)
-                if above >= 0:
-                    edge = ((floor + 1) * length + above) * length + node
-                    width[end + 1] = min(width[end], capacities[edge] - left[edge])
-                    end += 1
-                    floors[end] = floor + 1
-                    nodes[end] = above
-                    gone_up[end] = already + 1
-                    continue
-            found[here + (node >> 6)] &= ~_bit(node)
-            end -= 1
-    return pushed
-
-
-@_inner
-def _push(
-    capacities: Pointer,
-    length: int,
-    words: int,
-    left: Pointer,
-    down: Pointer,
-    up: Pointer,
-    floors: Pointer,
-    nodes: Pointer,
-    width: Pointer,
-    end: int,
-    amount: float,
-    dust: float,
-) -> int:
-    """Push an amount along the path; note what is left of each edge, and return the end of the part still open."""
-    still_open = end
-    for step in range(end, 0, -1):
-        node = nodes[step - 1]
-        other = nodes[step]
-        floor = floors[step - 1]
-        if floors[step] < floor:
-            edge = (floor * length + node) * length + other
-            rest = left[edge] - amount
-            if rest <= dust:
-                rest = 0.0
-                down[(floor * length + node) * words + (other >> 6)] &= ~_bit(other)
-                still_open = step - 1
-            left[edge] = rest
-            up[(floor * length + other) * words + (node >> 6)] |= _bit(node)
-        else:
-            floor += 1
-            edge = (floor * length + other) * length + node
-            rest = capacities[edge] - left[edge] - amount
-            if rest <= dust:
-                rest = 0.0
-                up[(floor * length + node) * words + (other >> 6)] &= ~_bit(other)
-                still_open = step - 1
-                left[edge] = capacities[edge]
-            else:
-                left[edge] += amount
-            down[(floor * length + other) * words + (node >> 6)] |= _bit(node)
-        width[step] = rest
-    return still_open
-
-
-@_inner
+@inner
 def _cut(
     capacities: Pointer,
     rows: Pointer,
@@ -363,57 +162,17 @@ def _cut(
     """The capacity of the edges from what the last sweeps found to what they did not find."""
     capacity = 0.0
     for node in range(length):
-        if unseen[(height - 1) * words + (node >> 6)] & _bit(node) != NONE:
+        if unseen[(height - 1) * words + (node >> 6)] & bit(node) != NONE:
             capacity += rows[row * length + node]
     for floor in range(height - 1, -1, -1):
         for node in range(length):
             word = floor * words + (node >> 6)
-            if useful[word] & ~unseen[word] & _bit(node) == NONE:
+            if useful[word] & ~unseen[word] & bit(node) == NONE:
                 continue
             if floor == 0:
                 capacity += capacities[node * length + sink]
                 continue
             for below in range(length):
-                if unseen[(floor - 1) * words + (below >> 6)] & _bit(below) != NONE:
+                if unseen[(floor - 1) * words + (below >> 6)] & bit(below) != NONE:
                     capacity += capacities[(floor * length + node) * length + below]
     return capacity
-
-
-@_inner
-def _pick(edges: Pointer, origin: int, found: Pointer, these: int, words: int, node: int, sink: int) -> int:
-    """One of these nodes that an edge leads to, −1 if there is none.
-
-    The node's own column comes first, then the sink's: with a residual, those edges are the wide ones.
-    """
-    if edges[origin * words + (node >> 6)] & found[these + (node >> 6)] & _bit(node) != NONE:
-        return node
-    if edges[origin * words + (sink >> 6)] & found[these + (sink >> 6)] & _bit(sink) != NONE:
-        return sink
-    for word in range(words):
-        bits = edges[origin * words + word] & found[these + word]
-        if bits != NONE:
-            return (word << 6) + _lowest(bits)
-    return -1
-
-
-@_inner
-def _first(found: Pointer, these: int, words: int) -> int:
-    for word in range(words):
-        if found[these + word] != NONE:
-            return (word << 6) + _lowest(found[these + word])
-    return -1
-
-
-@_inner
-def _bit(node: int) -> Any:
-    return ONE << np.uint64(node & 63)
-
-
-@intrinsic
-def _lowest(typing: Any, word: Any) -> Any:
-    """The index of the lowest bit that is set: one machine instruction, which numba does not offer by itself."""
-
-    def count_trailing_zeros(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.cttz(arguments[0], context.get_constant(types.boolean, 0))
-
-    return types.int64(types.uint64), count_trailing_zeros

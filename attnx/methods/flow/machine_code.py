@@ -20,7 +20,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-KERNEL = Path(__file__).with_name("kernel.py")
+SOURCES = [Path(__file__).with_name(name) for name in ("bitset.py", "blocking_flow.py", "kernel.py")]
 
 ARGUMENTS = "pppppiiiifpppppppppppppp"
 """The arguments of `kernel.solve`: p for a pointer, i for a 64-bit integer, f for a 64-bit float."""
@@ -58,7 +58,8 @@ def _fingerprint() -> str:
 
     facts = [llvm.get_process_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()]
     facts += [version("llvmlite"), version("numba"), ARGUMENTS]
-    return hashlib.sha256(KERNEL.read_bytes() + "\n".join(facts).encode()).hexdigest()[:32]
+    source = b"".join(path.read_bytes() for path in SOURCES)
+    return hashlib.sha256(source + "\n".join(facts).encode()).hexdigest()[:32]
 
 
 def _compile() -> tuple[str, bytes | None, Callable[..., float]]:
@@ -104,7 +105,7 @@ def _directories() -> Iterator[Path]:
         home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - never raises
     if home:
         yield Path(home) / "attnx"
-    yield KERNEL.parent / "__pycache__"
+    yield Path(__file__).parent / "__pycache__"
 
 
 def _read(path: Path) -> tuple[str, bytes] | None:

@@ -73,6 +73,8 @@ class ResidualGraph:
 
 def dust(capacities: Array) -> float:
     """What may be left of a full edge."""
+    floors: int
+    length: int
     floors, length, _ = capacities.shape
     return DUST / (floors * length * length + 2 * length)
 

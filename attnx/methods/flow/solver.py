@@ -73,7 +73,9 @@ def _search(capacities: Array, groups: list[Sources], threads: int | None) -> li
         capacities=np.ascontiguousarray(capacities),
         rows=np.concatenate([group.rows for group in groups]),
         heights=np.concatenate([np.full(len(group.rows), group.height, np.int64) for group in groups]),
-        bounds=np.concatenate([chain_cuts(capacities[: group.height], group.rows, group.positions) for group in groups]),
+        bounds=np.concatenate(
+            [chain_cuts(capacities[: group.height], group.rows, group.positions) for group in groups]
+        ),
     )
     edges = float(task.heights.sum()) * task.length**3
     _run(task, count_threads(threads, edges))

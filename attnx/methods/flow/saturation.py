@@ -1,0 +1,74 @@
+"""How much a row of flow still tells: inputs that tie, and inputs that are saturated.
+
+A flow to an input is at most what enters the input at all, the sum of its column in A(1), and at most what leaves the
+source, 1. Deep enough, flow *is* that bound for most inputs: the layers between hold nothing back, many inputs tie at 1
+exactly, and the row tells of layer 1 alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attnx.methods.question import Attention, Head, Question
+
+Rows: TypeAlias = Tensor | np.ndarray[Any, np.dtype[Any]]
+
+DIGITS = 9
+"""Flow is exact to this many decimals; a difference beyond them is no difference."""
+
+
+def rounded(flow: Rows) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Flow as it may be ranked, for two exact algorithms differ in the decimals beyond."""
+    values: np.ndarray[Any, np.dtype[np.float64]] = torch.as_tensor(flow).detach().cpu().to(torch.float64).numpy()
+    return values.round(DIGITS)
+
+
+def tied_share(flow: Rows) -> Any:
+    """The share of inputs with the same flow as another input: a number for a row, an array for flow with more axes.
+
+    >>> tied_share(np.array([1.0, 1.0, 0.5, 0.25]))
+    0.5
+    """
+    return _per_row(_tied, rounded(flow))
+
+
+def saturated_share(flow: Rows, bound: Rows) -> Any:
+    """The share of inputs whose flow equals their `column_bound`, of those that can have any flow.
+
+    >>> saturated_share(np.array([1.0, 0.5, 0.2, 0.0]), np.array([1.0, 0.7, 0.2, 0.0]))
+    0.6666666666666666
+    """
+    values, bounds = np.broadcast_arrays(rounded(flow), rounded(bound))
+    reachable = bounds > 0
+    saturated = (reachable & (np.abs(values - bounds) <= 10.0**-DIGITS)).sum(-1)
+    share = saturated / np.maximum(reachable.sum(-1), 1)
+    return float(share) if share.ndim == 0 else share
+
+
+def column_bound(
+    attention: Attention, *, position: int | None = None, head: Head | None = None, residual: float = 0.5
+) -> Any:
+    """min(1, column sum of A(1)), the most that can flow to each input from any depth: query × input.
+
+    In a causal model only the queries up to the position count, for no later one lies on its way. With `head="each"`
+    the lower layers have their heads merged, as in `flow`, so there is no head axis.
+    """
+    merged = None if head == "each" or isinstance(head, int) else head
+    question = Question.ask(attention, layer=1, position=position, head=merged, residual=residual)
+    first = question.below[0].detach().cpu()
+    causal = not bool(torch.as_tensor(question.weights).triu(1).any())
+    sums = first.cumsum(0) if causal else first.sum(0).expand(question.length, -1)
+    return question.answer(sums[list(question.positions)].clamp(max=1)[None, None])
+
+
+def _tied(row: np.ndarray[Any, Any]) -> float:
+    _, which, counts = np.unique(row, return_inverse=True, return_counts=True)
+    return float((counts[which] > 1).mean())
+
+
+def _per_row(share: Any, rows: np.ndarray[Any, Any]) -> Any:
+    return share(rows) if rows.ndim == 1 else np.apply_along_axis(share, -1, rows)
