@@ -23,7 +23,7 @@ Attention: TypeAlias = AttentionTensor | Tensor | Array
 Head: TypeAlias = int | Literal["each", "mean", "max", "min"]
 
 ROW_SUM_SLACK = 1e-4
-"""How far above 1 a row may sum: half-precision attention is rounded, anything more is not attention."""
+"""How far above 1 a row may sum in single or double precision; half precision is given its own rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,9 +106,10 @@ class Question:
 
     def _checked(self, layer: int) -> Tensor:
         """head × query × key of one layer in float64; an error names the layer and the row that is not attention."""
+        slack = max(ROW_SUM_SLACK, torch.finfo(self.weights.dtype).eps) if self.weights.is_floating_point() else 0.0
         heads = self.weights[layer - 1].to(torch.float64)
         sums = heads.detach().sum(-1)
-        bad = ~(sums <= 1 + ROW_SUM_SLACK) | (heads.detach().amin(-1) < 0)
+        bad = ~(sums <= 1 + slack) | (heads.detach().amin(-1) < 0)
         if bool(bad.any()):
             head, row = cast(list[int], bad.nonzero()[0].tolist())
             raise AttentionError(

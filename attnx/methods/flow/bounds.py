@@ -32,11 +32,10 @@ def chain_cuts(capacities: Array, rows: Array, positions: Index) -> Array:
     """
     layers = len(capacities)
     leaves, own = _source_chain(capacities, rows, positions)
-    enters = _reachable_column_sums(capacities, rows)
-    diagonal = np.einsum("lii->li", capacities)
+    enters, straight = _sink_chain(capacities, rows)
     best = np.broadcast_to(leaves[-1][:, None], rows.shape).copy()
     aside = np.zeros(len(rows))  # leaves the source's column above the layer at hand
-    into = np.concatenate([np.zeros((1, *rows.shape)), np.cumsum(enters - diagonal[:, None], axis=0)])
+    into = np.concatenate([np.zeros((1, *rows.shape)), np.cumsum(enters - straight, axis=0)])
     for layer in range(layers, -1, -1):
         np.minimum(best, (aside + leaves[layer])[:, None], out=best)
         across = rows if layer == layers else capacities[layer][positions]
@@ -54,17 +53,21 @@ def _source_chain(capacities: Array, rows: Array, positions: Index) -> tuple[Arr
     return leaves, own
 
 
-def _reachable_column_sums(capacities: Array, rows: Array) -> Array:
-    """layer × source × key: what enters a key from the queries that the source can reach; others bring no flow."""
-    sums = np.empty((len(capacities), *rows.shape))
+def _sink_chain(capacities: Array, rows: Array) -> tuple[Array, Array]:
+    """layer × source × key: all that enters a key, and what comes from its own column.
+
+    Only queries count that the source can reach; no other brings flow. In a causal model that is half of them.
+    """
+    enters = np.empty((len(capacities), *rows.shape))
+    straight = np.empty_like(enters)
     reached = rows > 0
     for layer in range(len(capacities) - 1, -1, -1):
         edges = capacities[layer] > 0
-        below = np.empty_like(reached)
-        sums[layer] = capacities[layer].sum(0)
-        below[:] = edges.any(0)
+        straight[layer] = np.where(reached, np.diagonal(capacities[layer]), 0)
+        enters[layer] = capacities[layer].sum(0)
+        below = np.broadcast_to(edges.any(0), rows.shape).copy()
         for source in np.flatnonzero(~reached.all(1)):
-            sums[layer, source] = capacities[layer][reached[source]].sum(0)
+            enters[layer, source] = capacities[layer][reached[source]].sum(0)
             below[source] = edges[reached[source]].any(0)
         reached = below
-    return sums
+    return enters, straight

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from threading import Event
+from threading import Event, Lock
 from typing import Any
 
 import numpy as np
@@ -115,13 +115,18 @@ class Task:
 
 
 def _run(task: Task, threads: int) -> None:
+    """Let each thread take chunks until there are none. A pair is solved alone, so it does not matter by which."""
     stop = Event()
+    lock = Lock()
     chunks = task.chunks()
+
+    def next_chunk() -> tuple[int, int] | None:
+        with lock:
+            return None if stop.is_set() else next(chunks, None)
 
     def work() -> None:
         graph = ResidualGraph.of(task.capacities, sweeps=SWEEPS)
-        # A generator may be shared, for no thread leaves the interpreter between asking it and the answer.
-        while not stop.is_set() and (chunk := next(chunks, None)):
+        while chunk := next_chunk():
             graph = task.solve(graph, *chunk)
 
     if threads == 1:
