@@ -17,6 +17,7 @@ from attnx.capture.watch import unwrapped
 from attnx.errors import CaptureError, InputError
 from attnx.explanation import Explanation
 from attnx.methods import METHODS
+from attnx.methods.flow import column_bound, saturated_share
 from attnx.methods.question import Head, check_position
 from attnx.prediction import predict
 from attnx.provenance import provenance
@@ -27,7 +28,7 @@ def explain(
     tokenizer: Any,
     text: Any,
     *,
-    methods: Sequence[str] | str = ("raw", "rollout"),
+    methods: Sequence[str] | str = ("raw", "rollout", "flow"),
     position: int | None = None,
     layer: int | None = None,
     head: Head | None = None,
@@ -60,29 +61,23 @@ def explain(
     explanations: dict[int, Explanation] = {}
     for batch in _batches(prepared, batch_size if pad_id is not None else 1):
         chosen = [prepared[index] for index in batch]
-        places = [
-            adapter.explained(model, tokenizer, one)
-            if position is None
-            else check_position(position, len(one.positions))
-            for one in chosen
-        ]
-        inputs = collate(model, chosen, pad_id)
-        captured = capture_batch(model, inputs, reduce=_reduction(head), within=adapter.within)
-        for row, index in enumerate(batch):
-            attention, place = captured.attention[row], places[row]
-            _check_length(attention, chosen[row], adapter, model)
+        places = [_place(adapter, model, tokenizer, one, position) for one in chosen]
+        captured = capture_batch(model, collate(model, chosen, pad_id), reduce=_reduction(head), within=adapter.within)
+        for row, (index, one, place) in enumerate(zip(batch, chosen, places, strict=True)):
+            attention = captured.attention[row]
+            _check_length(attention, one, adapter, model)
+            asked = {"position": place, "head": head} | ({} if residual is None else {"residual": residual})
+            relevance = {name: _relevance(name, attention, layer, asked) for name in methods}
             explanations[index] = Explanation(
-                positions=chosen[row].positions,
-                words=chosen[row].words,
+                positions=one.positions,
+                words=one.words,
                 position=place,
                 layers=tuple(range(1, attention.layers + 1)) if layer is None else (layer,),
-                relevance={
-                    name: _relevance(name, attention, layer=layer, position=place, head=head, residual=residual)
-                    for name in methods
-                },
-                text=chosen[row].text,
+                relevance=relevance,
+                text=one.text,
                 prediction=predict(model, tokenizer, captured.output, row, place, target),
-                notes=chosen[row].notes,
+                saturation=_saturation(relevance.get("flow"), attention, asked),
+                notes=one.notes,
                 provenance=provenance(model, adapter.name, head=head, residual=residual, target=target),
             )
     ordered = [explanations[index] for index in range(len(prepared))]
@@ -119,12 +114,23 @@ def _reduction(head: Head | None) -> Any:
     return None if isinstance(head, int) or head == "each" else head
 
 
-def _relevance(
-    name: str, attention: AttentionTensor, *, layer: int | None, residual: float | None, **asked: Any
-) -> Any:
-    options = {} if residual is None else {"residual": residual}
-    scores = METHODS[name](attention, layer=layer, **asked, **options)
+def _place(adapter: Adapter, model: nn.Module, processor: Any, prepared: Prepared, position: int | None) -> int:
+    if position is None:
+        return adapter.explained(model, processor, prepared)
+    return check_position(position, len(prepared.positions))
+
+
+def _relevance(name: str, attention: AttentionTensor, layer: int | None, asked: dict[str, Any]) -> Any:
+    """layers × (heads ×) positions, with an axis of one when a single layer was asked for."""
+    scores = METHODS[name](attention, layer=layer, **asked)
     return (scores if layer is None else scores[None]).cpu().numpy()
+
+
+def _saturation(flow: Any, attention: AttentionTensor, asked: dict[str, Any]) -> tuple[float, ...] | None:
+    if flow is None:
+        return None
+    share = saturated_share(flow, column_bound(attention, **asked))
+    return tuple((share if share.ndim == 1 else share.mean(1)).tolist())
 
 
 def _check_length(attention: AttentionTensor, prepared: Prepared, adapter: Adapter, model: nn.Module) -> None:

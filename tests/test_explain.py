@@ -24,10 +24,18 @@ def explanation():
 
 def test_relevance_is_that_of_the_method_on_the_captured_attention(explanation):
     attention = attnx.capture(zoo.classifier(), **zoo.wordpiece_tokenizer()(TEXT, return_tensors="pt"))
-    for method in ("raw", "rollout", "flow"):
-        one = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), TEXT, methods=method)
+    assert explanation.methods == ("raw", "rollout", "flow")
+    for method in explanation.methods:
         expected = getattr(attnx, method)(attention, position=0)
-        np.testing.assert_allclose(one[method], expected, atol=1e-6)
+        np.testing.assert_allclose(explanation[method], expected, atol=1e-6)
+
+
+def test_flow_comes_with_its_saturation(explanation):
+    attention = attnx.capture(zoo.classifier(), **zoo.wordpiece_tokenizer()(TEXT, return_tensors="pt"))
+    most = np.minimum(1, attnx.rollout(attention, layer=1).sum(0).numpy())
+    reached = np.abs(explanation["flow"] - most) < 2e-6
+    np.testing.assert_allclose(explanation.saturation, reached.mean(1))
+    assert attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), TEXT, methods="raw").saturation is None
 
 
 def test_words_are_those_of_the_text(explanation):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnx.errors import ChoiceError
+from attnx.methods.flow import tied_share
 from attnx.positions import Position, Word
 from attnx.prediction import Prediction
 from attnx.registry import unknown
@@ -43,6 +44,8 @@ class Explanation:
     """Method → layers × positions, or layers × heads × positions when every head was asked for."""
     text: str | tuple[str, str] | None = None
     prediction: Prediction | None = None
+    saturation: tuple[float, ...] | None = None
+    """Per layer, the share of inputs whose flow is all that can enter them at all; None when flow was not asked for."""
     notes: tuple[str, ...] = ()
     """What the user should know of how the input was read."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
@@ -97,8 +100,7 @@ class Explanation:
 
     def tied(self, method: str | None = None, layer: int | None = None) -> float:
         """The share of positions whose score, rounded to 1e-9, another position has too: their order means nothing."""
-        _, counts = np.unique(np.round(self.scores(method, layer), 9), return_counts=True)
-        return float(counts[counts > 1].sum() / len(self.positions))
+        return float(tied_share(self.scores(method, layer)))
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write a safetensors file that `Explanation.load` reads: the numbers, and a JSON header with all the rest."""
@@ -123,6 +125,7 @@ class Explanation:
             "words": [asdict(one) | {"positions": list(one.positions)} for one in self.words],
             "prediction": _plain(self.prediction),
             "relevance": {name: scores.tolist() for name, scores in self.relevance.items()},
+            "saturation": None if self.saturation is None else list(self.saturation),
             "notes": list(self.notes),
             "provenance": dict(self.provenance),
         }

@@ -82,6 +82,7 @@ def _explanation(header: dict[str, Any], relevance: dict[str, Any]) -> Explanati
         relevance=relevance,
         text=(text[0], text[1]) if isinstance(text, list) else text,
         prediction=prediction,
+        saturation=None if header["saturation"] is None else tuple(header["saturation"]),
         notes=tuple(header["notes"]),
         provenance=header["provenance"],
     )

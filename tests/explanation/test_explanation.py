@@ -88,8 +88,8 @@ def test_printed_it_shows_every_word_with_its_score(explanation):
 
 
 def test_what_was_not_computed_is_named(explanation):
-    with pytest.raises(ChoiceError, match="'flow' is not known; there are: raw, rollout"):
-        explanation["flow"]
+    with pytest.raises(ChoiceError, match="'flux' is not known; there are: raw, rollout, flow"):
+        explanation["flux"]
     with pytest.raises(ChoiceError, match="layer 9 asked"):
         explanation.scores(layer=9)
 

@@ -23,8 +23,9 @@ DIGITS = 9
 
 def rounded(flow: Rows) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Flow as it may be ranked, for two exact algorithms differ in the decimals beyond."""
-    values: np.ndarray[Any, np.dtype[np.float64]] = torch.as_tensor(flow).detach().cpu().to(torch.float64).numpy()
-    return values.round(DIGITS)
+    values = flow.detach().cpu().numpy() if isinstance(flow, Tensor) else flow
+    result: np.ndarray[Any, np.dtype[np.float64]] = np.asarray(values, dtype=np.float64).round(DIGITS)
+    return result
 
 
 def tied_share(flow: Rows) -> Any:
