@@ -159,7 +159,7 @@ def _weights(attention: Attention) -> Tensor:
         # torch warns of arrays that are read-only, which these may well be.
         weights = torch.from_numpy(attention if attention.flags.writeable else attention.copy())
     else:
-        weights = attention.weights if isinstance(attention, AttentionTensor) else attention
+        weights = attention.weights if isinstance(attention, AttentionTensor) else torch.as_tensor(attention)
     if weights.ndim != 4 or weights.shape[-1] != weights.shape[-2] or 0 in weights.shape:
         hint = "; for one head per layer add the axis: attention[:, None]" if weights.ndim == 3 else ""
         raise AttentionError(f"attention must be layer × head × n × n, found shape {tuple(weights.shape)}{hint}")

@@ -1,0 +1,69 @@
+"""Every snippet of README and docs runs: Python in one namespace a page, `attnx` commands through the command line."""
+
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+import transformers
+
+from attnx.cli import main
+from tests import zoo
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md")])
+BLOCK = re.compile(r"^```(python|bash)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?!http)([^)#]+)\)")
+
+
+@pytest.fixture
+def no_hub(monkeypatch):
+    """Where a page loads a model by its hub id, a tiny one stands in: there is no network here."""
+    for auto in (transformers.AutoModelForSequenceClassification, transformers.AutoTokenizer):
+        load = auto.from_pretrained
+        stand_in = zoo.wordpiece_tokenizer if auto is transformers.AutoTokenizer else deep_classifier
+        monkeypatch.setattr(
+            auto,
+            "from_pretrained",
+            lambda name, *rest, load=load, stand_in=stand_in, **options: (
+                load(name, *rest, **options) if Path(name).exists() else stand_in()
+            ),
+        )
+
+
+def deep_classifier():
+    config = zoo.classifier().config.to_dict() | {"num_hidden_layers": 6}
+    return transformers.BertForSequenceClassification(transformers.BertConfig(**config)).eval()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_snippets_run(page, tmp_path, monkeypatch, no_hub, capsys):
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    for kind, code in BLOCK.findall(page.read_text(encoding="utf-8")):
+        if kind == "python":
+            exec(compile(code, page.name, "exec"), namespace)
+            continue
+        for line in code.splitlines():
+            if line.startswith("attnx "):
+                run(line, monkeypatch)
+
+
+def run(line, monkeypatch):
+    monkeypatch.setattr(sys, "argv", shlex.split(line))
+    with pytest.raises(SystemExit) as done:
+        main()
+    assert done.value.code == 0, line
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_and_pictures_exist(page):
+    for target in LINK.findall(page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), target
+
+
+def test_the_readme_has_the_two_commands():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert 'pip install -c constraints.txt . && attnx explain "the key to the cabinets"' in text
+    assert 'pip install -c constraints.txt -e ".[test]" && pytest' in text
