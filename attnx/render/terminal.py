@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from typing import TYPE_CHECKING
 
 from attnx.explanation import Explanation, WordScore
@@ -15,14 +16,16 @@ _STRONG = (198, 88, 0)
 
 def plain(explanation: Explanation, method: str | None = None, layer: int | None = None) -> str:
     """Without colours: one line a word, its score and a bar."""
+    from rich.cells import cell_len, set_cell_size
+
     words = explanation.by_word(method, layer)
-    if not words:
-        return repr(explanation)
-    most = max(word.score for word in words)
-    width = max(len(word.text) for word in words)
+    most = max((word.score for word in words), default=0.0)
+    width = max((cell_len(_printable(word.text)) for word in words), default=0)
     lines = [_headline(explanation, method, layer)]
-    lines += [f"{word.text:<{width}}  {word.score:.4f}  {'█' * round(24 * _share(word.score, most))}" for word in words]
-    return "\n".join(lines)
+    for word in words:
+        bar = "█" * round(24 * _share(word.score, most))
+        lines.append(f"{set_cell_size(_printable(word.text), width)}  {word.score:.4f}  {bar}".rstrip())
+    return "\n".join([*lines, _special_share(explanation, method, layer)])
 
 
 def coloured(explanation: Explanation, method: str | None = None, layer: int | None = None) -> RenderableType:
@@ -31,11 +34,10 @@ def coloured(explanation: Explanation, method: str | None = None, layer: int | N
     from rich.text import Text
 
     words = explanation.by_word(method, layer)
+    best = ", ".join(f"{_printable(word.text)} {word.score:.3f}" for word in explanation.top(5, method, layer))
     parts: list[RenderableType] = [Text(_headline(explanation, method, layer), style="bold"), Text()]
-    parts += [_heat_map(words), Text(), _legend(words), Text()]
-    best = Text("most relevant: ")
-    best.append(", ".join(f"{word.text} {word.score:.3f}" for word in explanation.top(5, method, layer)))
-    return Group(*parts, best)
+    parts += [_heat_map(words), Text(), _legend(words), Text(f"most relevant: {best}")]
+    return Group(*parts, Text(_special_share(explanation, method, layer), style="dim"))
 
 
 def _headline(explanation: Explanation, method: str | None, layer: int | None) -> str:
@@ -46,13 +48,21 @@ def _headline(explanation: Explanation, method: str | None, layer: int | None) -
     return f"{answer}{name} at layer {layer} · explained position {explanation.position} {explained}"
 
 
+def _special_share(explanation: Explanation, method: str | None, layer: int | None) -> str:
+    scores = explanation.scores(method, layer)
+    special = scores[[one.index for one in explanation.positions if one.special]].sum()
+    return (
+        f"special tokens hold {special / scores.sum():.0%} of all relevance; the words are scaled to their own maximum"
+    )
+
+
 def _heat_map(words: list[WordScore]) -> Text:
     from rich.text import Text
 
     most = max((word.score for word in words), default=0.0)
     line = Text()
     for word in words:
-        line.append(f" {word.text} ", style=_style(_share(word.score, most)))
+        line.append(f" {_printable(word.text)} ", style=_style(_share(word.score, most)))
         line.append(" ")
     return line
 
@@ -75,3 +85,15 @@ def _style(share: float) -> str:
 
 def _share(score: float, most: float) -> float:
     return max(score, 0.0) / most if most > 0 else 0.0
+
+
+def _printable(text: str) -> str:
+    """A word without characters that steer a terminal: they come from the text, and the text is anybody's."""
+    return "".join(
+        "␤"
+        if one == "\n"
+        else "�"
+        if unicodedata.category(one) in ("Cc", "Cf", "Zl", "Zp") and one != "\u200d"
+        else one
+        for one in text
+    )

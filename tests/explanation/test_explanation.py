@@ -83,7 +83,7 @@ def test_as_a_frame_it_has_a_row_for_each_number(explanation):
 def test_printed_it_shows_every_word_with_its_score(explanation):
     lines = str(explanation).splitlines()
     assert "rollout at layer 3" in lines[0]
-    assert [line.split()[0] for line in lines[1:]] == [word.text for word in explanation.words]
+    assert [line.split()[0] for line in lines[1:-1]] == [word.text for word in explanation.words]
     assert f"{explanation.by_word()[1].score:.4f}" in lines[2]
 
 
