@@ -42,7 +42,7 @@ def flow(
     if solver not in solvers:
         raise ChoiceError(unknown("solver", solver, solvers))
     relevance = solvers[solver](question, threads)
-    return question.answer(torch.from_numpy(relevance))
+    return question.answer(torch.from_numpy(relevance).to(question.weights.device))
 
 
 def _exact(question: Question, threads: int | None) -> np.ndarray[Any, Any]:

@@ -161,18 +161,21 @@ def _cut(
 ) -> float:
     """The capacity of the edges from what the last sweeps found to what they did not find."""
     capacity = 0.0
+    top = (height - 1) * words
     for node in range(length):
-        if unseen[(height - 1) * words + (node >> 6)] & bit(node) != NONE:
+        if unseen[top + (node >> 6)] & bit(node) != NONE:
             capacity += rows[row * length + node]
-    for floor in range(height - 1, -1, -1):
-        for node in range(length):
-            word = floor * words + (node >> 6)
-            if useful[word] & ~unseen[word] & bit(node) == NONE:
-                continue
-            if floor == 0:
-                capacity += capacities[node * length + sink]
-                continue
-            for below in range(length):
-                if unseen[(floor - 1) * words + (below >> 6)] & bit(below) != NONE:
-                    capacity += capacities[(floor * length + node) * length + below]
+    for node in range(length):
+        if useful[node >> 6] & ~unseen[node >> 6] & bit(node) != NONE:
+            capacity += capacities[node * length + sink]
+    for above in range(length, height * length):
+        floor = above // length
+        node = above - floor * length
+        word = floor * words + (node >> 6)
+        if useful[word] & ~unseen[word] & bit(node) != NONE:
+            for below in range(words):
+                bits = unseen[(floor - 1) * words + below]
+                while bits != NONE:
+                    capacity += capacities[above * length + (below << 6) + lowest(bits)]
+                    bits &= bits - ONE
     return capacity

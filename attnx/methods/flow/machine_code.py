@@ -98,7 +98,7 @@ def _machine(llvm: Any) -> Any:
 
 
 def _directories() -> Iterator[Path]:
-    """The user's cache, then the package's own; never one that others can write, for its content is run."""
+    """The user's cache, then the package's own."""
     if sys.platform == "win32":
         home = os.environ.get("LOCALAPPDATA")
     else:
@@ -109,14 +109,23 @@ def _directories() -> Iterator[Path]:
 
 
 def _read(path: Path) -> tuple[str, bytes] | None:
-    """The symbol and the code, or None if there is no such file or it is not whole."""
+    """The symbol and the code, or None if there is no such file, it is not whole, or others could have written it."""
     try:
+        if not _is_own(path):
+            return None
         digest, symbol, code = path.read_bytes().split(b"\n", 2)
     except (OSError, ValueError):
         return None
     if digest.decode(errors="replace") != _digest(symbol, code):
         return None
     return symbol.decode(), code
+
+
+def _is_own(path: Path) -> bool:
+    if sys.platform == "win32":
+        return True
+    status = path.stat()
+    return status.st_uid in (0, os.getuid()) and not status.st_mode & 0o022
 
 
 def _write(path: Path, symbol: str, code: bytes) -> bool:

@@ -60,8 +60,8 @@ def column_bound(
     """
     merged = None if head == "each" or isinstance(head, int) else head
     question = Question.ask(attention, layer=1, position=position, head=merged, residual=residual)
-    first = question.below[0].detach().cpu()
-    causal = not bool(torch.as_tensor(question.weights).triu(1).any())
+    first = question.below[0].detach()
+    causal = not bool(question.weights.triu(1).any())
     sums = first.cumsum(0) if causal else first.sum(0).expand(question.length, -1)
     return question.answer(sums[list(question.positions)].clamp(max=1)[None, None])
 

@@ -73,10 +73,14 @@ def test_flow_works_where_nothing_can_be_written(tmp_path: Path, packages: Path,
     assert run(FLOW, packages=packages, home=home) == [expected, "True"]
 
 
-def test_a_damaged_file_is_not_run(tmp_path: Path) -> None:
+def test_a_damaged_or_foreign_file_is_not_run(tmp_path: Path) -> None:
     path = tmp_path / "flow.o"
     assert machine_code._write(path, "solve", b"code\nwith lines")
     assert machine_code._read(path) == ("solve", b"code\nwith lines")
+    if sys.platform != "win32":
+        path.chmod(0o666)
+        assert machine_code._read(path) is None, "others could have written it"
+        path.chmod(0o600)
     path.write_bytes(path.read_bytes()[:-1])
     assert machine_code._read(path) is None
     path.write_bytes(b"")
