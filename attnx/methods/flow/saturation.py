@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from attnx.methods.question import Attention, Head, Question
