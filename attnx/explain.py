@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack, overload
 
 import torch
 from torch import nn
@@ -23,6 +23,33 @@ from attnx.prediction import predict
 from attnx.provenance import provenance
 
 
+class Options(TypedDict, total=False):
+    """The keyword arguments of `explain`, for type checkers."""
+
+    methods: Sequence[str] | str
+    position: int | None
+    layer: int | None
+    head: Head | None
+    target: str | int | None
+    residual: float | None
+    truncate: bool
+    batch_size: int
+
+
+@overload
+def explain(model: nn.Module, tokenizer: Any, text: list[Any], **options: Unpack[Options]) -> list[Explanation]: ...
+
+
+@overload
+def explain(
+    model: nn.Module, tokenizer: Any, text: str | tuple[str, str], **options: Unpack[Options]
+) -> Explanation: ...
+
+
+@overload
+def explain(model: nn.Module, tokenizer: Any, text: Any, **options: Unpack[Options]) -> Any: ...
+
+
 def explain(
     model: nn.Module,
     tokenizer: Any,
@@ -36,7 +63,7 @@ def explain(
     residual: float | None = None,
     truncate: bool = False,
     batch_size: int = 8,
-) -> Any:
+) -> Explanation | list[Explanation]:
     """What `model` looked at in `text`, as an `Explanation`; for a list of texts, a list of them.
 
     `text` is a text, a pair of texts, an image, or what the tokenizer made of them; `tokenizer` is an image processor
