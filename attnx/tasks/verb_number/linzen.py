@@ -1,0 +1,109 @@
+"""Reads sentence beginnings in the layouts that Linzen et al. (2016) and those after them published.
+
+Plain or gzipped, the layout is told from the first line:
+
+    VBZ<TAB>the words before the verb              no header; `numpred.test.3.tsv` has 3 attractors in every line
+    label<TAB>subject<TAB>beginning                with the subject's word index, from 0
+    sentence<TAB>…<TAB>verb_pos<TAB>verb_index<TAB>…   agr_50_mostcommon_10K.tsv, whole sentences, indices from 1
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from attnx.errors import InputError
+from attnx.tasks.verb_number.beginning import Beginning
+from attnx.tasks.verb_number.config import LABELS
+
+Row = list[str]
+Parser = Callable[[Row], Beginning]
+
+_ORIGINAL = ("sentence", "verb_pos", "subj_index", "verb_index", "n_diff_intervening")
+_WITH_SUBJECT = ("label", "subject", "beginning")
+
+
+def read(paths: Iterable[Path]) -> list[Beginning]:
+    """All beginnings of the files, in order. A line that is not one is an error with the file and the line number."""
+    return [beginning for path in paths for beginning in read_file(path)]
+
+
+def read_file(path: Path) -> Iterator[Beginning]:
+    if not path.is_file():
+        raise InputError(f"{path} is not a file; give a file of sentence beginnings, plain or .gz")
+    empty = True
+    parse: Parser | None = None
+    for number, line in enumerate(_lines(path), start=1):
+        row = line.rstrip("\r\n").split("\t")
+        if parse is None:
+            parse, is_header = _layout(path, row)
+            if is_header:
+                continue
+        try:
+            yield parse(row)
+        except (ValueError, IndexError) as error:
+            raise InputError(f"{path}, line {number}: {error}; mend or delete the line") from None
+        empty = False
+    if empty:
+        raise InputError(f"{path} has no sentences; each line is VBZ or VBP, a tab, and the words before the verb")
+
+
+def _lines(path: Path) -> Iterator[str]:
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+            yield from file
+    except (UnicodeDecodeError, EOFError, gzip.BadGzipFile) as error:
+        raise InputError(
+            f"{path} cannot be read as UTF-8 text: {error}; was it cut off, or is it another format?"
+        ) from None
+
+
+def _layout(path: Path, first: Row) -> tuple[Parser, bool]:
+    """How to read the rows of a file, and whether its first row is a header."""
+    if set(_ORIGINAL) <= set(first):
+        columns = [first.index(name) for name in _ORIGINAL]
+        return lambda row: _original(*(row[column] for column in columns)), True
+    if first == list(_WITH_SUBJECT):
+        return _with_subject, True
+    named = re.fullmatch(r"numpred\.test\.(\d)\.tsv(\.gz)?", path.name)
+    count = int(named[1]) if named else None
+    return lambda row: _two_columns(row, count), False
+
+
+def _two_columns(row: Row, attractor_count: int | None) -> Beginning:
+    if len(row) != 2:
+        raise ValueError(f"expected a label, a tab and words, found {len(row)} columns")
+    return Beginning(_text(row[1]), _label(row[0]), attractor_count=attractor_count, natural=attractor_count is None)
+
+
+def _with_subject(row: Row) -> Beginning:
+    if len(row) != 3:
+        raise ValueError(f"expected label, subject and beginning, found {len(row)} columns")
+    text, subject = _text(row[2]), int(row[1])
+    if not 0 <= subject < len(text.split()):
+        raise ValueError(f"the subject is word {subject} of a beginning of {len(text.split())} words")
+    return Beginning(text, _label(row[0]), subject=subject)
+
+
+def _original(sentence: str, verb_pos: str, subj_index: str, verb_index: str, n_diff_intervening: str) -> Beginning:
+    before_verb = sentence.split()[: int(verb_index) - 1]
+    return Beginning(
+        _text(" ".join(before_verb)),
+        _label(verb_pos),
+        subject=int(subj_index) - 1,
+        attractor_count=int(n_diff_intervening),
+    )
+
+
+def _label(name: str) -> int:
+    if name not in LABELS:
+        raise ValueError(f"the label is {name!r}, expected {' or '.join(LABELS)}")
+    return LABELS.index(name)
+
+
+def _text(text: str) -> str:
+    if not text.strip():
+        raise ValueError("there are no words before the verb")
+    return text
