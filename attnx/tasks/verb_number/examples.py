@@ -1,0 +1,103 @@
+"""What a model learns from, and how often: sentences of the data, parts of them, and generated ones."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from attnx.tasks.verb_number.beginning import Beginning
+from attnx.tasks.verb_number.generator import generate
+from attnx.tasks.verb_number.recipe import Recipe
+from attnx.tasks.verb_number.split import Split, without
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_SINGULAR_VERBS, _PLURAL_VERBS = _words("is was has"), _words("are were have")
+_NOT_BEFORE_A_NOUNS_VERB = _words(
+    "i you he she it we they there who which that what this these those here where when how why one ; , : ( ) `` '' "
+    "and or but not also to would could should may might can will must did does do is are was were has have had be "
+    "been than as if then so such only often usually never always still now thus 's n't 'll 'd cannot all some both "
+    "each more most many few several"
+)
+_BEFORE_AN_INFINITIVE = _words("to would could should may might can will must did does not")
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A beginning and the probability that its verb is plural: 0 or 1 from a label, between them from a teacher."""
+
+    text: str
+    plural: float
+
+
+@dataclass(frozen=True)
+class Source:
+    """Examples of one origin, and how many of them each epoch draws without repeats; None for all."""
+
+    examples: Sequence[Example]
+    per_epoch: int | None = None
+
+    def draw(self, rng: random.Random) -> list[Example]:
+        count = len(self.examples) if self.per_epoch is None else min(self.per_epoch, len(self.examples))
+        return rng.sample(self.examples, count)
+
+
+def labelled_sources(split: Split, recipe: Recipe) -> list[Source]:
+    """Everything with a true label: natural lines, their inner verbs, attractor lines and generated sentences."""
+    lines = [beginning for file in split.train for beginning in file]
+    natural = [line for line in lines if line.natural]
+    selected = [line for line in lines if not line.natural]
+    inner = [cut for line in lines for cut in inner_beginnings(line.text)]
+    generated = generate(10 * recipe.generated, seed=recipe.seed) if recipe.generated else []
+    kept = split.held_out
+    return [
+        Source(_examples(natural)),
+        Source(_examples(without(inner, kept))),
+        Source(_examples(selected), recipe.attractor_lines),
+        Source(_examples(without(generated, kept)), recipe.generated),
+    ]
+
+
+def inner_beginnings(text: str) -> list[Beginning]:
+    """The beginnings that end before an inner verb of known number: "the cat *is* old but the dogs" → "the cat".
+
+    Only is/are, was/were and has/have after what may be a noun; pronouns, infinitives and inversions are passed over.
+    """
+    words = text.split()
+    found = []
+    for index in range(1, len(words)):
+        verb, before = words[index], words[index - 1]
+        if verb not in _SINGULAR_VERBS | _PLURAL_VERBS or before in _NOT_BEFORE_A_NOUNS_VERB:
+            continue
+        if verb == "have" and _BEFORE_AN_INFINITIVE & set(words[max(0, index - 2) : index]):
+            continue
+        found.append(Beginning(" ".join(words[:index]), int(verb in _PLURAL_VERBS)))
+    return found
+
+
+def prefixes(split: Split) -> list[str]:
+    """Shorter beginnings of those in the data, for a teacher to label, each once and in the order of the data.
+
+    A beginning is cut after words that beginnings are apt to end with (nouns, mostly), not after "the" or "of".
+    """
+    texts = list(dict.fromkeys(beginning.text for file in split.train for beginning in file))
+    anywhere = Counter(word for text in texts for word in text.split())
+    last = Counter(text.rsplit(" ", 1)[-1] for text in texts)
+    apt = {word for word in last if last[word] >= 0.08 * anywhere[word]}
+    known = split.held_out.union(texts)
+    cut: dict[str, None] = {}
+    for text in texts:
+        words = text.split()
+        for end in range(1, len(words)):
+            if words[end - 1] in apt:
+                cut[" ".join(words[:end])] = None
+    return [text for text in cut if text not in known]
+
+
+def _examples(beginnings: Iterable[Beginning]) -> list[Example]:
+    return [Example(beginning.text, float(beginning.label)) for beginning in beginnings]

@@ -1,0 +1,48 @@
+"""How a model is trained: every number that the result depends on, in one frozen value that checkpoints carry."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One run of training. An epoch is all natural lines, plus so many of each other source, newly drawn each time."""
+
+    seed: int = 0
+    epochs: int = 12
+    batch: int = 64
+    learning_rate: float = 1e-3
+    warmup_steps: int = 300
+    weight_decay: float = 0.01
+    clip: float = 1.0
+    averaging: float = 0.999
+    """Decay of the running mean of the weights, which is what is kept in the end."""
+    word_dropout: float = 0.05
+    """Share of words that are replaced by `<unk>`, newly drawn in each step."""
+    dropout: float = 0.1
+    """On the embeddings, the attention weights and the residual stream of a new model."""
+    attractor_lines: int = 12_000
+    """Lines per epoch from files of which every line has attractors: few, because nature has few (1 in 20)."""
+    generated: int = 4_000
+    """Generated sentences per epoch."""
+    prefixes: int = 0
+    """Shorter beginnings per epoch, cut from those in the data and labelled by the teacher."""
+    teacher_weight: float = 0.5
+    """How far the teacher's probability replaces the label of a sentence in the data, 0 to 1."""
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+TEACHER = Recipe(
+    epochs=3, batch=32, learning_rate=1e-4, warmup_steps=150, word_dropout=0.0, attractor_lines=6_000, generated=0
+)
+"""For a pretrained body: short, gentle, and natural sentences above all."""
+
+STUDENT = Recipe(prefixes=20_000)
+"""For the small model that learns from a teacher."""
+
+ALONE = Recipe()
+"""For the small model without a teacher."""
