@@ -1,0 +1,61 @@
+"""Saves and loads a trained model: config, tokenizer and half-precision safetensors; no pickle, no network."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerFast
+
+from attnx.errors import FileFormatError
+from attnx.tasks.verb_number.config import VerbNumberConfig
+from attnx.tasks.verb_number.model import VerbNumberForSequenceClassification
+from attnx.tasks.verb_number.tokenizer import wrap
+
+
+def load_demo() -> tuple[VerbNumberForSequenceClassification, PreTrainedTokenizerFast]:
+    """The model that ships with attnx, in float32 and in evaluation mode, and its tokenizer.
+
+    >>> model, tokenizer = load_demo()
+    >>> logits = model(**tokenizer("the key to the cabinets", return_tensors="pt")).logits
+    >>> model.config.id2label[int(logits.argmax())]
+    'VBZ'
+    """
+    with as_file(files("attnx.tasks.verb_number") / "demo") as directory:
+        return load(directory)
+
+
+def load(directory: Path) -> tuple[VerbNumberForSequenceClassification, PreTrainedTokenizerFast]:
+    """A verb-number model that `save` wrote, in float32 and in evaluation mode, and its tokenizer."""
+    for name in ("config.json", "model.safetensors", "tokenizer.json"):
+        if not (directory / name).is_file():
+            raise FileFormatError(f"{directory} is not a saved verb-number model: {name} is missing")
+    config = VerbNumberConfig.from_pretrained(directory)
+    model = VerbNumberForSequenceClassification.from_pretrained(
+        directory, config=config, local_files_only=True, use_safetensors=True
+    )
+    tokenizer = wrap(Tokenizer.from_file(str(directory / "tokenizer.json")), config.max_position_embeddings)
+    return model.float().eval(), tokenizer
+
+
+def save(model: Any, tokenizer: Any, directory: Path) -> None:
+    """Write a model and its tokenizer in half precision. The model in memory keeps its own precision."""
+    weights = {
+        name: tensor.to(torch.float16) for name, tensor in model.state_dict().items() if tensor.is_floating_point()
+    }
+    model.save_pretrained(directory, state_dict=weights)
+    tokenizer.save_pretrained(directory)
+    _name_tokenizer_for_every_version(directory / "tokenizer_config.json")
+
+
+def _name_tokenizer_for_every_version(path: Path) -> None:
+    """transformers 5 writes a class name that transformers 4 does not know; both know the older name."""
+    settings = json.loads(path.read_text(encoding="utf-8"))
+    if settings.get("tokenizer_class") == "TokenizersBackend":
+        settings["tokenizer_class"] = "PreTrainedTokenizerFast"
+        settings.pop("backend", None)
+    path.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

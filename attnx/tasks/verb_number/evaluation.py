@@ -1,0 +1,96 @@
+"""How often a model is right: in each file, and by the number of agreement attractors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+from attnx.tasks.verb_number import checkpoint
+from attnx.tasks.verb_number.batches import padded, tokenize
+from attnx.tasks.verb_number.beginning import Beginning
+from attnx.tasks.verb_number.config import VerbNumberConfig
+from attnx.tasks.verb_number.split import split_files
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Right answers of so many, with the 95 % interval of the share (Wilson)."""
+
+    of: str
+    right: int
+    total: int
+
+    @property
+    def share(self) -> float:
+        return self.right / self.total
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        z, n, share = 1.96, self.total, self.share
+        centre = (share + z * z / (2 * n)) / (1 + z * z / n)
+        half = z / (1 + z * z / n) * (share * (1 - share) / n + z * z / (4 * n * n)) ** 0.5
+        return centre - half, centre + half
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        return f"{self.of}: {self.share:.4f} ({self.right:,} of {self.total:,}; 95 % interval {low:.3f}–{high:.3f})"
+
+
+def evaluate(model_directory: Path | None, data: Sequence[Path], *, seed: int = 0) -> list[Accuracy]:
+    """Accuracy on what `train` with the same files and seed held out; None is the model that ships with attnx."""
+    if model_directory is None:
+        model, tokenizer = checkpoint.load_demo()
+    else:
+        model, tokenizer = load_any(model_directory)
+    return accuracies(model, tokenizer, split_files(data, seed=seed).test, [path.name for path in data])
+
+
+def load_any(directory: Path) -> tuple[Any, Any]:
+    """A verb-number model, or any other classifier that was trained on the task."""
+    if VerbNumberConfig.get_config_dict(directory)[0].get("model_type") == VerbNumberConfig.model_type:
+        return checkpoint.load(directory)
+    model = AutoModelForSequenceClassification.from_pretrained(directory).float().eval()
+    return model, AutoTokenizer.from_pretrained(directory)
+
+
+def accuracies(
+    model: Any, tokenizer: Any, files: Sequence[Sequence[Beginning]], names: Sequence[str]
+) -> list[Accuracy]:
+    """One line per file that has lines. A file whose attractor counts are known and vary gets a line per count too."""
+    found = []
+    for name, beginnings in zip(names, files, strict=True):
+        if not beginnings:
+            continue
+        right = predictions(model, tokenizer, [one.text for one in beginnings]) == torch.tensor(
+            [one.label for one in beginnings]
+        )
+        found.append(Accuracy(name, int(right.sum()), len(beginnings)))
+        counts = [one.attractor_count for one in beginnings]
+        for count in sorted({count for count in counts if count is not None}) if len(set(counts)) > 1 else ():
+            chosen = right[torch.tensor([one == count for one in counts])]
+            found.append(Accuracy(f"{name}, {count} attractors", int(chosen.sum()), len(chosen)))
+    return found
+
+
+def predictions(model: Any, tokenizer: Any, texts: Sequence[str], *, batch: int = 256) -> Tensor:
+    """The class of each text, 0 singular and 1 plural. The model is left in the mode it was in."""
+    ids = tokenize(texts, tokenizer, model.config.max_position_embeddings)
+    order = sorted(range(len(texts)), key=lambda index: len(ids[texts[index]]))
+    answers = torch.zeros(len(texts), dtype=torch.long)
+    was_training = model.training
+    model.eval()
+    try:
+        for start in range(0, len(order), batch):
+            chosen = order[start : start + batch]
+            tokens, mask = padded([ids[texts[index]] for index in chosen], tokenizer.pad_token_id)
+            with torch.inference_mode():
+                answers[chosen] = model(input_ids=tokens, attention_mask=mask).logits.argmax(-1)
+    finally:
+        model.train(was_training)
+    return answers
