@@ -29,19 +29,17 @@ class Recipe:
     """Generated sentences per epoch."""
     prefixes: int = 0
     """Shorter beginnings per epoch, cut from those in the data and labelled by the teacher."""
-    teacher_weight: float = 0.5
-    """How far the teacher's probability replaces the label of a sentence in the data, 0 to 1."""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
 
 TEACHER = Recipe(
-    epochs=3, batch=32, learning_rate=1e-4, warmup_steps=150, word_dropout=0.0, attractor_lines=6_000, generated=0
+    epochs=1, batch=32, learning_rate=1e-4, warmup_steps=100, word_dropout=0.0, attractor_lines=6_000, generated=0
 )
 """For a pretrained body: short, gentle, and natural sentences above all."""
 
-STUDENT = Recipe(prefixes=20_000)
+STUDENT = Recipe(epochs=6, attractor_lines=16_000, prefixes=40_000)
 """For the small model that learns from a teacher."""
 
 ALONE = Recipe()

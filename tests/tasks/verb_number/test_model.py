@@ -2,7 +2,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from transformers import AttentionInterface, AutoConfig, AutoModel, AutoModelForSequenceClassification
+from transformers import (
+    AttentionInterface,
+    AutoConfig,
+    AutoModel,
+    AutoModelForSequenceClassification,
+    PreTrainedModel,
+)
 
 from attnx.errors import InputError
 from attnx.tasks.verb_number import VerbNumberConfig, VerbNumberForSequenceClassification, VerbNumberModel
@@ -67,7 +73,7 @@ def test_every_position_sees_every_other(model):
 
 def test_sdpa_and_eager_agree(model):
     expected = model(IDS).logits
-    model.set_attn_implementation("eager")
+    model.config._attn_implementation = "eager"
     torch.testing.assert_close(model(IDS).logits, expected)
 
 
@@ -80,14 +86,20 @@ def test_a_registered_attention_function_is_called_in_every_layer(model):
 
     AttentionInterface.register("attnx_test_spy", spy)
     expected = model(IDS).logits
-    model.set_attn_implementation("attnx_test_spy")
+    model.config._attn_implementation = "attnx_test_spy"
     torch.testing.assert_close(model(IDS).logits, expected)
     assert seen == [0, 1]
 
 
+@pytest.mark.skipif(not hasattr(PreTrainedModel, "set_attn_implementation"), reason="transformers is older than 4.54")
+def test_transformers_may_switch_the_attention(model):
+    model.set_attn_implementation("eager")
+    assert {block.attention.config._attn_implementation for block in model.encoder.blocks} == {"eager"}
+
+
 @pytest.mark.parametrize("implementation", ["sdpa", "eager"])
 def test_padding_changes_nothing(model, implementation):
-    model.set_attn_implementation(implementation)
+    model.config._attn_implementation = implementation
     ids = torch.cat([IDS, torch.zeros(1, 3, dtype=torch.long)], dim=1)
     mask = (torch.arange(9) < 6).long()[None]
     torch.testing.assert_close(model(ids, attention_mask=mask).logits, model(IDS).logits)

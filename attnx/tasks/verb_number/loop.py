@@ -1,0 +1,122 @@
+"""The training loop: all steps of a run that are not on disk yet, one after the other.
+
+The order of the data and all randomness of a step depend on the seed and the step's number alone, so a run that was
+interrupted and resumed ends with the same weights, bit for bit, as one that ran through.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from tqdm import tqdm
+
+from attnx.tasks.verb_number.batches import Batch, epoch_batches
+from attnx.tasks.verb_number.beginning import Beginning
+from attnx.tasks.verb_number.evaluation import accuracies
+from attnx.tasks.verb_number.examples import Source
+from attnx.tasks.verb_number.recipe import Recipe
+from attnx.tasks.verb_number.state import TrainingState
+
+STEPS_BETWEEN_SAVES = 200
+
+TokenIds = Mapping[str, Sequence[int]]
+
+
+@dataclass(frozen=True)
+class Lessons:
+    """What a run learns from, as token ids, and the development lines that it is watched on."""
+
+    sources: Sequence[Source]
+    token_ids: TokenIds
+    development: Sequence[Beginning]
+
+
+def fit(model: Any, tokenizer: Any, lessons: Lessons, recipe: Recipe, path: Path, *, progress: bool) -> None:
+    """Train until the recipe is done, from the state in `path` where there is one; the weights end as their mean."""
+    pad = tokenizer.pad_token_id
+    per_epoch = len(epoch_batches(lessons.sources, lessons.token_ids, recipe, 0, pad))
+    total = per_epoch * recipe.epochs
+    state = TrainingState.begin(model, recipe.weight_decay)
+    if path.is_file():
+        state.load(path)
+    model.train()
+    loss, accuracy = _RunningMean(), _RunningMean()
+    with tqdm(total=total, initial=state.step, unit="step", disable=not progress) as bar:
+        for batch in _remaining(lessons, recipe, pad, state.step, per_epoch):
+            step_loss, step_accuracy = _step(model, tokenizer, batch, state, recipe, total)
+            bar.update()
+            bar.set_postfix(loss=loss.add(step_loss), accuracy=accuracy.add(step_accuracy), refresh=False)
+            if state.step % STEPS_BETWEEN_SAVES == 0:
+                state.save(path)
+            if progress and state.step % per_epoch == 0:
+                bar.write(f"epoch {state.step // per_epoch}: {_on_development(model, tokenizer, lessons, state)}")
+    state.use_average()
+    model.eval()
+
+
+def learning_rate(recipe: Recipe, step: int, total: int) -> float:
+    """Linear warm-up, then half a cosine down to 2 % of the peak."""
+    warm = min(1.0, (step + 1) / recipe.warmup_steps)
+    return recipe.learning_rate * warm * (0.51 + 0.49 * math.cos(math.pi * step / total))
+
+
+def _step(
+    model: Any, tokenizer: Any, batch: Batch, state: TrainingState, recipe: Recipe, total: int
+) -> tuple[float, float]:
+    """One step of AdamW on cross-entropy with soft targets; returns its loss and accuracy."""
+    torch.manual_seed(recipe.seed * 1_000_003 + state.step)
+    ids = batch.ids
+    if recipe.word_dropout:
+        special = torch.isin(ids, torch.tensor(tokenizer.all_special_ids))
+        dropped = (torch.rand(ids.shape) < recipe.word_dropout) & ~special
+        ids = ids.masked_fill(dropped, tokenizer.unk_token_id)
+    logits = model(input_ids=ids, attention_mask=batch.mask).logits
+    loss = F.cross_entropy(logits, torch.stack([1 - batch.plural, batch.plural], dim=-1))
+    state.optimizer.zero_grad(set_to_none=False)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(state.parameters.values(), recipe.clip)
+    for group in state.optimizer.param_groups:
+        group["lr"] = learning_rate(recipe, state.step, total)
+    state.optimizer.step()
+    state.step += 1
+    # A young mean forgets faster, or it would remember the random start for a thousand steps.
+    decay = min(recipe.averaging, (state.step + 1) / (state.step + 10))
+    for name, parameter in state.parameters.items():
+        state.average[name].lerp_(parameter.detach(), 1 - decay)
+    right = (logits.argmax(-1) == (batch.plural > 0.5)).float().mean()
+    return loss.item(), right.item()
+
+
+def _remaining(lessons: Lessons, recipe: Recipe, pad: int, done: int, per_epoch: int) -> Iterator[Batch]:
+    for epoch in range(done // per_epoch, recipe.epochs):
+        batches = epoch_batches(lessons.sources, lessons.token_ids, recipe, epoch, pad)
+        yield from batches[max(0, done - epoch * per_epoch) :]
+
+
+def _on_development(model: Any, tokenizer: Any, lessons: Lessons, state: TrainingState) -> str:
+    """Accuracy of the averaged weights on the development lines, natural and selected ones apart."""
+    files = [[line for line in lessons.development if line.natural is natural] for natural in (True, False)]
+    current = {name: parameter.detach().clone() for name, parameter in state.parameters.items()}
+    state.use_average()
+    found = accuracies(model, tokenizer, files, ["natural", "selected"])
+    for name, parameter in state.parameters.items():
+        parameter.data.copy_(current[name])
+    return "; ".join(f"{one.of} {one.share:.4f}" for one in found)
+
+
+@dataclass
+class _RunningMean:
+    """A mean that remembers about a hundred steps, for the progress bar only."""
+
+    total: float = 0.0
+    weight: float = 0.0
+
+    def add(self, value: float) -> str:
+        self.total, self.weight = 0.99 * self.total + value, 0.99 * self.weight + 1
+        return f"{self.total / self.weight:.3f}"
