@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
@@ -31,25 +34,35 @@ def load_demo() -> tuple[VerbNumberForSequenceClassification, PreTrainedTokenize
 
 def load(directory: Path) -> tuple[VerbNumberForSequenceClassification, PreTrainedTokenizerFast]:
     """A verb-number model that `save` wrote, in float32 and in evaluation mode, and its tokenizer."""
-    for name in ("config.json", "model.safetensors", "tokenizer.json"):
-        if not (directory / name).is_file():
-            raise FileFormatError(f"{directory} is not a saved verb-number model: {name} is missing")
-    config = VerbNumberConfig.from_pretrained(directory)
-    model = VerbNumberForSequenceClassification.from_pretrained(
-        directory, config=config, local_files_only=True, use_safetensors=True
-    )
+    config = VerbNumberConfig.from_pretrained(saved_model(directory))
+    with torch.random.fork_rng(devices=[]):  # the first weights are drawn at random and replaced at once
+        model = VerbNumberForSequenceClassification(config)
+    try:
+        model.load_state_dict(load_file(directory / "model.safetensors"))
+    except (SafetensorError, RuntimeError) as error:
+        raise FileFormatError(f"the weights in {directory} are not of a verb-number model: {error}") from error
     tokenizer = wrap(Tokenizer.from_file(str(directory / "tokenizer.json")), config.max_position_embeddings)
-    return model.float().eval(), tokenizer
+    return model.eval(), tokenizer
 
 
 def save(model: Any, tokenizer: Any, directory: Path) -> None:
-    """Write a model and its tokenizer in half precision. The model in memory keeps its own precision."""
-    weights = {
-        name: tensor.to(torch.float16) for name, tensor in model.state_dict().items() if tensor.is_floating_point()
-    }
-    model.save_pretrained(directory, state_dict=weights)
+    """Write a model and its tokenizer, the weights in half precision. The model in memory is left as it is."""
+    directory.mkdir(parents=True, exist_ok=True)
+    config = copy.deepcopy(model.config)
+    config.architectures = [type(model).__name__]
+    config.save_pretrained(directory)
     tokenizer.save_pretrained(directory)
     _name_tokenizer_for_every_version(directory / "tokenizer_config.json")
+    halves = {name: tensor.to(torch.float16).contiguous() for name, tensor in model.state_dict().items()}
+    save_file(halves, directory / "model.safetensors", metadata={"format": "pt"})
+
+
+def saved_model(directory: Path) -> Path:
+    """The directory itself, when it holds a saved model and its tokenizer."""
+    for name in ("config.json", "model.safetensors", "tokenizer.json"):
+        if not (directory / name).is_file():
+            raise FileFormatError(f"{directory} is not a directory of a saved model: {name} is missing")
+    return directory
 
 
 def _name_tokenizer_for_every_version(path: Path) -> None:

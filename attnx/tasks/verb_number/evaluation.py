@@ -9,12 +9,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from tqdm import tqdm
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+from attnx.errors import InputError
 from attnx.tasks.verb_number import checkpoint
 from attnx.tasks.verb_number.batches import padded, tokenize
 from attnx.tasks.verb_number.beginning import Beginning
-from attnx.tasks.verb_number.config import VerbNumberConfig
+from attnx.tasks.verb_number.config import LABELS, VerbNumberConfig
 from attnx.tasks.verb_number.split import split_files
 
 
@@ -53,9 +55,14 @@ def evaluate(model_directory: Path | None, data: Sequence[Path], *, seed: int = 
 
 def load_any(directory: Path) -> tuple[Any, Any]:
     """A verb-number model, or any other classifier that was trained on the task."""
-    if VerbNumberConfig.get_config_dict(directory)[0].get("model_type") == VerbNumberConfig.model_type:
+    settings, _ = VerbNumberConfig.get_config_dict(checkpoint.saved_model(directory))
+    if settings.get("model_type") == VerbNumberConfig.model_type:
         return checkpoint.load(directory)
     model = AutoModelForSequenceClassification.from_pretrained(directory).float().eval()
+    if model.config.num_labels != len(LABELS):
+        raise InputError(
+            f"the model in {directory} has {model.config.num_labels} classes, expected {', '.join(LABELS)}"
+        )
     return model, AutoTokenizer.from_pretrained(directory)
 
 
@@ -67,9 +74,8 @@ def accuracies(
     for name, beginnings in zip(names, files, strict=True):
         if not beginnings:
             continue
-        right = predictions(model, tokenizer, [one.text for one in beginnings]) == torch.tensor(
-            [one.label for one in beginnings]
-        )
+        plural = plural_probabilities(model, tokenizer, [one.text for one in beginnings]) > 0.5
+        right = plural == torch.tensor([one.label == 1 for one in beginnings])
         found.append(Accuracy(name, int(right.sum()), len(beginnings)))
         counts = [one.attractor_count for one in beginnings]
         for count in sorted({count for count in counts if count is not None}) if len(set(counts)) > 1 else ():
@@ -78,19 +84,21 @@ def accuracies(
     return found
 
 
-def predictions(model: Any, tokenizer: Any, texts: Sequence[str], *, batch: int = 256) -> Tensor:
-    """The class of each text, 0 singular and 1 plural. The model is left in the mode it was in."""
+def plural_probabilities(
+    model: Any, tokenizer: Any, texts: Sequence[str], *, batch: int = 128, progress: bool = False
+) -> Tensor:
+    """The probability of a plural verb after each text. The model is left in the mode it was in."""
     ids = tokenize(texts, tokenizer, model.config.max_position_embeddings)
     order = sorted(range(len(texts)), key=lambda index: len(ids[texts[index]]))
-    answers = torch.zeros(len(texts), dtype=torch.long)
+    answers = torch.zeros(len(texts))
     was_training = model.training
     model.eval()
     try:
-        for start in range(0, len(order), batch):
+        for start in tqdm(range(0, len(order), batch), "reading", unit="batch", disable=not progress):
             chosen = order[start : start + batch]
             tokens, mask = padded([ids[texts[index]] for index in chosen], tokenizer.pad_token_id)
             with torch.inference_mode():
-                answers[chosen] = model(input_ids=tokens, attention_mask=mask).logits.argmax(-1)
+                answers[chosen] = model(input_ids=tokens, attention_mask=mask).logits.softmax(-1)[:, 1]
     finally:
         model.train(was_training)
     return answers

@@ -213,17 +213,17 @@ def eager_attention(
 
 
 def _additive_mask(attention_mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    """0 where a key is a word, the lowest number where it is padding; batch × 1 × 1 × key, or as given when 4-D."""
-    if attention_mask is None or attention_mask.dim() == 4 or bool(attention_mask.all()):
-        return attention_mask if attention_mask is not None and attention_mask.dim() == 4 else None
+    """0 where a key is a word and the lowest number where it is padding, batch × 1 × query × key.
+
+    None when nothing is padded; a mask that is 4-D already is taken as it is.
+    """
+    if attention_mask is None or attention_mask.dim() == 4:
+        return attention_mask
+    if bool(attention_mask.all()):
+        return None
     padding = attention_mask[:, None, None, :] == 0
-    length = attention_mask.shape[-1]
-    lowest = torch.finfo(dtype).min
-    return (
-        torch.zeros(padding.shape, dtype=dtype, device=padding.device)
-        .masked_fill(padding, lowest)
-        .expand(-1, 1, length, -1)
-    )
+    additive = torch.zeros(padding.shape, dtype=dtype, device=padding.device)
+    return additive.masked_fill(padding, torch.finfo(dtype).min).expand(-1, 1, padding.shape[-1], -1)
 
 
 def _writes_to_residual(linear: nn.Linear) -> nn.Linear:

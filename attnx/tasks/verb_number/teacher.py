@@ -13,11 +13,10 @@ from typing import Any
 import torch
 from tokenizers import AddedToken
 from torch import Tensor
-from tqdm import tqdm
 from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
 from attnx.errors import InputError
-from attnx.tasks.verb_number.batches import padded, tokenize
+from attnx.tasks.verb_number.checkpoint import saved_model
 from attnx.tasks.verb_number.config import LABELS
 from attnx.tasks.verb_number.tokenizer import TAG_EXAMPLES
 
@@ -42,24 +41,6 @@ def from_body(body: Path) -> tuple[Any, Any]:
     return model, tokenizer
 
 
-def plural_probabilities(directory: Path, texts: Sequence[str], *, batch: int = 128, progress: bool = True) -> Tensor:
-    """What the teacher holds of each beginning: the probability that a plural verb follows."""
-    tokenizer = AutoTokenizer.from_pretrained(saved_model(directory))
-    model = AutoModelForSequenceClassification.from_pretrained(directory).float().eval()
-    if model.config.num_labels != len(LABELS):
-        raise InputError(f"the teacher in {directory} has {model.config.num_labels} classes, expected {len(LABELS)}")
-    ids = tokenize(texts, tokenizer, model.config.max_position_embeddings)
-    order = sorted(range(len(texts)), key=lambda index: len(ids[texts[index]]))
-    answers = torch.zeros(len(texts))
-    starts = range(0, len(order), batch)
-    for start in tqdm(starts, "teacher", unit="batch", disable=not progress):
-        chosen = order[start : start + batch]
-        tokens, mask = padded([ids[texts[index]] for index in chosen], tokenizer.pad_token_id)
-        with torch.inference_mode():
-            answers[chosen] = model(input_ids=tokens, attention_mask=mask).logits.softmax(-1)[:, 1]
-    return answers
-
-
 def word_vectors(directory: Path, words: Sequence[str], width: int) -> Tensor:
     """The words' vectors in a pretrained model, word × width: word pieces averaged, then reduced by PCA.
 
@@ -79,10 +60,3 @@ def word_vectors(directory: Path, words: Sequence[str], width: int) -> Tensor:
 def _mean_vector(word: str, tokenizer: Any, vectors: Tensor) -> Tensor:
     pieces = tokenizer(word, add_special_tokens=False)["input_ids"] or [tokenizer.unk_token_id]
     return vectors[pieces].mean(0)
-
-
-def saved_model(path: Path) -> Path:
-    """The path itself, when a model was saved there."""
-    if not (path / "config.json").is_file():
-        raise InputError(f"{path} is not a directory of a saved model (no config.json in it)")
-    return path

@@ -21,7 +21,7 @@ from attnx.tasks.verb_number import checkpoint, lexicon
 from attnx.tasks.verb_number import teacher as teachers
 from attnx.tasks.verb_number.batches import tokenize
 from attnx.tasks.verb_number.config import VerbNumberConfig
-from attnx.tasks.verb_number.evaluation import Accuracy, accuracies, load_any
+from attnx.tasks.verb_number.evaluation import Accuracy, accuracies, load_any, plural_probabilities
 from attnx.tasks.verb_number.examples import Example, Source, labelled_sources, prefixes
 from attnx.tasks.verb_number.loop import Lessons, fit
 from attnx.tasks.verb_number.model import VerbNumberForSequenceClassification
@@ -125,7 +125,8 @@ def _prefixes(split: Split, teacher: Path, per_epoch: int, cache: Path, progress
     """Shorter beginnings with the teacher's opinion for a label; what it said is kept for a run that resumes."""
     texts = prefixes(split)
     if not cache.is_file():
-        write_atomically({"plural": teachers.plural_probabilities(teacher, texts, progress=progress)}, cache, {})
+        plural = plural_probabilities(*load_any(teacher), texts, progress=progress)
+        write_atomically({"plural": plural}, cache, {})
     opinions = load_file(cache)["plural"].tolist()
     return Source([Example(text, plural) for text, plural in zip(texts, opinions, strict=True)], per_epoch)
 

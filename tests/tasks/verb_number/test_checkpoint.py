@@ -101,6 +101,20 @@ def test_a_directory_that_is_no_model_is_an_error(tmp_path):
         load(tmp_path)
 
 
+def test_weights_of_another_shape_are_an_error(demo, tmp_path):
+    save(*demo, tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 5}))
+    with pytest.raises(FileFormatError, match="are not of a verb-number model"):
+        load(tmp_path)
+
+
+def test_loading_leaves_the_random_state():
+    before = torch.get_rng_state()
+    load_demo()
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 def test_importing_attnx_does_not_import_transformers():
     program = "import sys, attnx; sys.exit('transformers' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -5,8 +5,15 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from attnx.tasks.verb_number import Accuracy, Beginning, generate, lexicon
-from attnx.tasks.verb_number.evaluation import accuracies, predictions
+from attnx.tasks.verb_number import (
+    Accuracy,
+    Beginning,
+    VerbNumberConfig,
+    VerbNumberForSequenceClassification,
+    generate,
+    lexicon,
+)
+from attnx.tasks.verb_number.evaluation import accuracies, plural_probabilities
 from attnx.tasks.verb_number.tokenizer import build_tokenizer
 
 TOKENIZER = build_tokenizer(lexicon.words(), positions=40)
@@ -45,8 +52,19 @@ def test_a_file_of_one_count_has_one_line_and_an_empty_one_none():
 def test_answers_come_in_the_order_of_the_texts_and_the_mode_is_kept():
     model = LastNoun().train()
     lines = generate(50, attractors=0)
-    assert predictions(model, TOKENIZER, [one.text for one in lines], batch=7).tolist() == [one.label for one in lines]
+    plural = plural_probabilities(model, TOKENIZER, [one.text for one in lines], batch=7) > 0.5
+    assert plural.tolist() == [one.label == 1 for one in lines]
     assert model.training
+
+
+def test_probabilities_do_not_depend_on_the_batch():
+    torch.manual_seed(0)
+    config = VerbNumberConfig(len(TOKENIZER), 16, 2, 2, 40, initializer_range=0.3)
+    model = VerbNumberForSequenceClassification(config)
+    texts = [one.text for one in generate(30)]
+    together = plural_probabilities(model, TOKENIZER, texts)
+    torch.testing.assert_close(together, plural_probabilities(model, TOKENIZER, texts, batch=1))
+    assert together.std() > 0.01
 
 
 def test_the_interval_is_wilsons():

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from attnx.errors import InputError
-from attnx.tasks.verb_number.teacher import from_body, plural_probabilities, word_vectors
+from attnx.errors import FileFormatError, InputError
+from attnx.tasks.verb_number.teacher import from_body, word_vectors
 
 
 def test_a_tag_is_one_token_and_begins_as_its_example(body):
@@ -14,18 +14,6 @@ def test_a_tag_is_one_token_and_begins_as_its_example(body):
     tag, example = tokenizer.convert_tokens_to_ids(["NNS", "things"])
     assert torch.equal(vectors[tag], vectors[example])
     assert model.config.id2label == {0: "VBZ", 1: "VBP"}
-
-
-def test_probabilities_do_not_depend_on_the_batch(body, tmp_path):
-    torch.manual_seed(0)
-    model, tokenizer = from_body(body)
-    model.save_pretrained(tmp_path / "teacher")
-    tokenizer.save_pretrained(tmp_path / "teacher")
-    texts = ["the key to the door", "the key", "NNS", "the old key"]
-    together = plural_probabilities(tmp_path / "teacher", texts, progress=False)
-    alone = plural_probabilities(tmp_path / "teacher", texts, batch=1, progress=False)
-    torch.testing.assert_close(together, alone)
-    assert ((together > 0) & (together < 1)).all()
 
 
 def test_reduced_vectors_keep_the_distances_that_fit(body):
@@ -43,5 +31,5 @@ def test_more_dimensions_than_the_teacher_has_is_an_error(body):
 
 
 def test_a_directory_without_a_model_is_an_error(tmp_path):
-    with pytest.raises(InputError, match="is not a directory of a saved model"):
+    with pytest.raises(FileFormatError, match="is not a directory of a saved model"):
         from_body(tmp_path)

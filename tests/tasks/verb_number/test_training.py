@@ -143,6 +143,7 @@ def test_a_sentence_longer_than_the_positions_is_an_error(run, tiny, tmp_path):
     tiny.max_position_embeddings = 8
     with pytest.raises(InputError, match="positions; delete or shorten it"):
         run(tmp_path / "out", config=tiny)
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_bar_shows_loss_accuracy_and_development(run, tmp_path, capsys):
@@ -180,5 +181,6 @@ def test_a_body_and_a_teacher_together_are_an_error(run, tmp_path):
 
 
 def test_a_teacher_must_be_a_saved_model(run, tmp_path):
-    with pytest.raises(InputError, match="is not a directory of a saved model"):
+    with pytest.raises(FileFormatError, match="is not a directory of a saved model"):
         run(tmp_path / "out", teacher=tmp_path)
+    assert not (tmp_path / "out").exists()
