@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from contextlib import AbstractContextManager
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,13 @@ def load_demo() -> tuple[VerbNumberForSequenceClassification, PreTrainedTokenize
     >>> model.config.id2label[int(logits.argmax())]
     'VBZ'
     """
-    with as_file(files("attnx.tasks.verb_number") / "demo") as directory:
+    with demo_directory() as directory:
         return load(directory)
+
+
+def demo_directory() -> AbstractContextManager[Path]:
+    """Where the shipped model lies; a temporary copy when the package is imported from an archive."""
+    return as_file(files("attnx.tasks.verb_number") / "demo")
 
 
 def load(directory: Path) -> tuple[VerbNumberForSequenceClassification, PreTrainedTokenizerFast]:

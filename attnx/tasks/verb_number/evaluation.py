@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +14,11 @@ from tqdm import tqdm
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from attnx.errors import InputError
-from attnx.tasks.verb_number import checkpoint
+from attnx.tasks.verb_number import checkpoint, linzen
 from attnx.tasks.verb_number.batches import padded, tokenize
 from attnx.tasks.verb_number.beginning import Beginning
 from attnx.tasks.verb_number.config import LABELS, VerbNumberConfig
-from attnx.tasks.verb_number.split import split_files
+from attnx.tasks.verb_number.split import Split, split_files
 
 
 @dataclass(frozen=True)
@@ -44,13 +45,32 @@ class Accuracy:
         return f"{self.of}: {self.share:.4f} ({self.right:,} of {self.total:,}; 95 % interval {low:.3f}–{high:.3f})"
 
 
-def evaluate(model_directory: Path | None, data: Sequence[Path], *, seed: int = 0) -> list[Accuracy]:
-    """Accuracy on what `train` with the same files and seed held out; None is the model that ships with attnx."""
-    if model_directory is None:
-        model, tokenizer = checkpoint.load_demo()
-    else:
-        model, tokenizer = load_any(model_directory)
-    return accuracies(model, tokenizer, split_files(data, seed=seed).test, [path.name for path in data])
+def evaluate(
+    model_directory: Path | None, data: Sequence[Path], *, seed: int = 0, whole: bool = False
+) -> list[Accuracy]:
+    """Accuracy on what `train` with the same files and seed held out; None is the model that ships with attnx.
+
+    `whole` takes every line instead, for files that the model was never trained on.
+    """
+    with checkpoint.demo_directory() as demo:
+        directory = model_directory or demo
+        model, tokenizer = load_any(directory)
+        if whole:
+            files: Sequence[Sequence[Beginning]] = [list(linzen.read_file(path)) for path in data]
+        else:
+            files = _held_out(directory, split_files(data, seed=seed))
+    return accuracies(model, tokenizer, files, [path.name for path in data])
+
+
+def _held_out(directory: Path, split: Split) -> Sequence[Sequence[Beginning]]:
+    """The test part, when the model was trained with this very split."""
+    note = directory / "training.json"
+    if not note.is_file() or json.loads(note.read_text(encoding="utf-8")).get("data_sha256") != split.digest:
+        raise InputError(
+            f"the model in {directory} was not trained with these files, this order and this seed, so what it has seen "
+            "of them is not known; repeat those of its training, or ask for the whole of files it has not seen"
+        )
+    return split.test
 
 
 def load_any(directory: Path) -> tuple[Any, Any]:

@@ -99,5 +99,11 @@ def prefixes(split: Split) -> list[str]:
     return [text for text in cut if text not in known]
 
 
+def noun_phrases(words: Iterable[str], split: Split) -> list[str]:
+    """ "the key", "the cabinets", …: each word by itself, for a teacher to say which are plural nouns."""
+    known = split.held_out
+    return [phrase for phrase in (f"the {word}" for word in words) if phrase not in known]
+
+
 def _examples(beginnings: Iterable[Beginning]) -> list[Example]:
     return [Example(beginning.text, float(beginning.label)) for beginning in beginnings]

@@ -39,7 +39,9 @@ TEACHER = Recipe(
 )
 """For a pretrained body: short, gentle, and natural sentences above all."""
 
-STUDENT = Recipe(epochs=6, attractor_lines=16_000, prefixes=40_000)
+STUDENT = Recipe(
+    epochs=6, learning_rate=1.5e-3, dropout=0.05, word_dropout=0.02, attractor_lines=16_000, prefixes=40_000
+)
 """For the small model that learns from a teacher."""
 
 ALONE = Recipe()

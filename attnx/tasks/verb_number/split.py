@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,15 @@ class Split:
     def held_out(self) -> frozenset[str]:
         """The sentences that nothing may be trained on: no line, no part of a longer line, no generated sentence."""
         return _texts((*self.test, *self.development))
+
+    @property
+    def digest(self) -> str:
+        """A fingerprint of all lines and where they went; a model is tested only on the split it was trained with."""
+        digest = hashlib.sha256()
+        for part in (self.train, self.development, self.test):
+            for line in (line for file in part for line in file):
+                digest.update(f"{line.label}\t{line.text}\n".encode())
+        return digest.hexdigest()
 
 
 def split_files(paths: Sequence[Path], *, seed: int = 0) -> Split:

@@ -6,7 +6,6 @@ train(files, "model", teacher="teacher")               then the small model, whi
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +21,7 @@ from attnx.tasks.verb_number import teacher as teachers
 from attnx.tasks.verb_number.batches import tokenize
 from attnx.tasks.verb_number.config import VerbNumberConfig
 from attnx.tasks.verb_number.evaluation import Accuracy, accuracies, load_any, plural_probabilities
-from attnx.tasks.verb_number.examples import Example, Source, labelled_sources, prefixes
+from attnx.tasks.verb_number.examples import Example, Source, labelled_sources, noun_phrases, prefixes
 from attnx.tasks.verb_number.loop import Lessons, fit
 from attnx.tasks.verb_number.model import VerbNumberForSequenceClassification
 from attnx.tasks.verb_number.recipe import ALONE, STUDENT, TEACHER, Recipe
@@ -49,9 +48,9 @@ def train(
     """Train on the files, write the model to `out`, and return its accuracy on what was held out of each file.
 
     With a `teacher`, the `out` of an earlier run with `body`, the model starts from the teacher's word vectors and
-    learns its opinions of shorter beginnings beside the labels. With a `body`, a directory of a pretrained encoder,
-    that encoder is fine-tuned instead. `recipe` and `config` replace the numbers of the training and the shape of
-    the model. `resume` continues a run that was interrupted, from its last save.
+    learns its opinions of shorter beginnings and of single words beside the labels. With a `body`, a directory of a
+    pretrained encoder, that encoder is fine-tuned instead. `recipe` and `config` replace the numbers of the training
+    and the shape of the model. `resume` continues a run that was interrupted, from its last save.
     """
     if body is not None and teacher is not None:
         raise InputError("give a body (to train a teacher) or a teacher (to learn from), not both")
@@ -95,8 +94,10 @@ def _learn(
     out.mkdir(parents=True, exist_ok=True)
     (out / "training.json").write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
     if teacher is not None:
-        sources.append(_prefixes(split, teacher, recipe.prefixes, out / "opinions.safetensors", progress))
-        ids |= tokenize(_texts(sources[-1:]), tokenizer, positions)
+        words = [word for word in tokenizer.get_vocab() if word not in tokenizer.all_special_tokens]
+        taught = _opinions(split, sorted(words), teacher, recipe.prefixes, out / "opinions.safetensors", progress)
+        sources += taught
+        ids |= tokenize(_texts(taught), tokenizer, positions)
     lessons = Lessons(sources, ids, [line for file in split.development for line in file])
     fit(model, tokenizer, lessons, recipe, out / "state.safetensors", progress=progress)
 
@@ -121,14 +122,18 @@ def _small_model(
     return model, tokenizer
 
 
-def _prefixes(split: Split, teacher: Path, per_epoch: int, cache: Path, progress: bool) -> Source:
-    """Shorter beginnings with the teacher's opinion for a label; what it said is kept for a run that resumes."""
-    texts = prefixes(split)
+def _opinions(
+    split: Split, words: Sequence[str], teacher: Path, per_epoch: int, cache: Path, progress: bool
+) -> list[Source]:
+    """Shorter beginnings, and single words, with the teacher's opinion for a label; kept for a run that resumes."""
+    cut, single = prefixes(split), noun_phrases(words, split)
+    texts = [*cut, *single]
     if not cache.is_file():
         plural = plural_probabilities(*load_any(teacher), texts, progress=progress)
         write_atomically({"plural": plural}, cache, {})
     opinions = load_file(cache)["plural"].tolist()
-    return Source([Example(text, plural) for text, plural in zip(texts, opinions, strict=True)], per_epoch)
+    examples = [Example(text, plural) for text, plural in zip(texts, opinions, strict=True)]
+    return [Source(examples[: len(cut)], per_epoch), Source(examples[len(cut) :])]
 
 
 def _texts(sources: Sequence[Source]) -> list[str]:
@@ -137,12 +142,8 @@ def _texts(sources: Sequence[Source]) -> list[str]:
 
 def _description(recipe: Recipe, split: Split, body: Path | None, teacher: Path | None) -> dict[str, Any]:
     """What a run depends on; two runs of the same description end with the same weights."""
-    digest = hashlib.sha256()
-    for part in (split.train, split.development, split.test):
-        for line in (line for file in part for line in file):
-            digest.update(f"{line.label}\t{line.text}\n".encode())
     names = {"body": body and body.name, "teacher": teacher and teacher.name}
-    return {"recipe": recipe.as_dict(), **names, "data_sha256": digest.hexdigest()}
+    return {"recipe": recipe.as_dict(), **names, "data_sha256": split.digest}
 
 
 def _check_directory(out: Path, resume: bool, description: dict[str, Any]) -> None:

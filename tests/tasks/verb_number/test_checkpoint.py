@@ -35,7 +35,8 @@ def test_the_demo_is_the_papers_model_in_float32(demo):
 
 def test_the_shipped_files_are_small_half_precision_and_no_pickle():
     names = {path.name for path in DEMO.iterdir()}
-    assert names >= {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "README.md"}
+    assert names >= {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
+    assert names >= {"README.md", "training.json", "evaluation.json"}
     assert sum(path.stat().st_size for path in DEMO.iterdir()) < 8_000_000
     assert {tensor.dtype for tensor in load_file(DEMO / "model.safetensors").values()} == {torch.float16}
     assert not [name for name in names if name.endswith((".bin", ".pt", ".pkl"))]

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import random
 
-from attnx.tasks.verb_number import Recipe, split_files
-from attnx.tasks.verb_number.examples import Example, Source, inner_beginnings, labelled_sources, prefixes
+from attnx.tasks.verb_number import Beginning, Recipe, split, split_files
+from attnx.tasks.verb_number.examples import Example, Source, inner_beginnings, labelled_sources, noun_phrases, prefixes
 
 
 def test_an_inner_verb_labels_what_stands_before_it():
@@ -27,6 +27,11 @@ def test_prefixes_end_where_beginnings_end_and_are_new(data):
     assert not set(cut) & (lines | parts.held_out)
     assert all(any(line.startswith(f"{text} ") for line in lines) for text in cut)
     assert not any(text.endswith((" the", " of")) for text in cut)
+
+
+def test_single_words_stand_in_a_noun_phrase_unless_that_is_held_out():
+    parts = split([[Beginning("the key", 0)] * 4])
+    assert noun_phrases(["door", "key", "keys"], parts) == ["the door", "the keys"]
 
 
 def test_nothing_held_out_is_an_example(data):

@@ -57,6 +57,13 @@ def test_training_writes_a_model_that_loads_and_its_accuracy(run, data, tmp_path
     assert not names & {"state.safetensors", "opinions.safetensors"}
 
 
+def test_a_model_is_tested_only_on_the_split_it_was_trained_with(finished, data, tmp_path):
+    for files, seed in ((data[:1], 0), (data[::-1], 0), (data, 1)):
+        with pytest.raises(InputError, match="was not trained with these files, this order and this seed"):
+            evaluate(finished, files, seed=seed)
+    assert [one.total for one in evaluate(finished, data[:1], whole=True)] == [160]
+
+
 def test_the_same_seed_gives_the_same_weights_and_leaves_the_callers_random_state(run, finished, tmp_path):
     before = torch.get_rng_state()
     run(tmp_path / "again")
