@@ -58,19 +58,20 @@ def evaluate(
         if whole:
             files: Sequence[Sequence[Beginning]] = [list(linzen.read_file(path)) for path in data]
         else:
-            files = _held_out(directory, split_files(data, seed=seed))
+            split = split_files(data, seed=seed)
+            require_same_split(directory, split)
+            files = split.test
     return accuracies(model, tokenizer, files, [path.name for path in data])
 
 
-def _held_out(directory: Path, split: Split) -> Sequence[Sequence[Beginning]]:
-    """The test part, when the model was trained with this very split."""
+def require_same_split(directory: Path, split: Split) -> None:
+    """An error unless the model was trained with this very split: it must not have seen what is tested."""
     note = directory / "training.json"
     if not note.is_file() or json.loads(note.read_text(encoding="utf-8")).get("data_sha256") != split.digest:
         raise InputError(
             f"the model in {directory} was not trained with these files, this order and this seed, so what it has seen "
-            "of them is not known; repeat those of its training, or ask for the whole of files it has not seen"
+            "of them is not known; repeat those of its training"
         )
-    return split.test
 
 
 def load_any(directory: Path) -> tuple[Any, Any]:

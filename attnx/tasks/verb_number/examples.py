@@ -26,6 +26,13 @@ _NOT_BEFORE_A_NOUNS_VERB = _words(
 )
 _BEFORE_AN_INFINITIVE = _words("to would could should may might can will must did does not")
 
+_MOST_WORDS_TO_JOIN = 12
+_COPULA = ("is", "are")
+_JOINTS = (
+    "JJ , and", "JJ , but", "JJ ;", "JJ and", "VBN , while", "VBN because", "JJ , so", "VBN that", "known , although",
+    "NN , and", "VBN by NNP , and", "used when", "JJ if", "the NN that", "not JJ , as", "VBN in NNP , where",
+)  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Example:
@@ -48,7 +55,7 @@ class Source:
 
 
 def labelled_sources(split: Split, recipe: Recipe) -> list[Source]:
-    """Everything with a true label: natural lines, their inner verbs, attractor lines and generated sentences."""
+    """Everything with a true label: natural lines, inner verbs, attractor lines, generated and joined ones."""
     lines = [beginning for file in split.train for beginning in file]
     natural = [line for line in lines if line.natural]
     selected = [line for line in lines if not line.natural]
@@ -60,6 +67,7 @@ def labelled_sources(split: Split, recipe: Recipe) -> list[Source]:
         Source(_examples(without(inner, kept))),
         Source(_examples(selected), recipe.attractor_lines),
         Source(_examples(without(generated, kept)), recipe.generated),
+        Source(_examples(without(joined(natural, 6 * recipe.joined, recipe.seed), kept)), recipe.joined),
     ]
 
 
@@ -78,6 +86,20 @@ def inner_beginnings(text: str) -> list[Beginning]:
             continue
         found.append(Beginning(" ".join(words[:index]), int(verb in _PLURAL_VERBS)))
     return found
+
+
+def joined(natural: Sequence[Beginning], count: int, seed: int) -> list[Beginning]:
+    """Beginnings of two clauses, of which the second has the verb to come: "the cat *is JJ , but* the dogs".
+
+    Long natural beginnings are few and their early nouns mislead; here the early nouns are sure to be of no account.
+    """
+    rng = random.Random(f"joined {seed}")
+    short = [line for line in natural if len(line.words) <= _MOST_WORDS_TO_JOIN]
+    pairs = (rng.sample(short, 2) for _ in range(count if len(short) > 1 else 0))
+    return [
+        Beginning(f"{first.text} {_COPULA[first.label]} {rng.choice(_JOINTS)} {second.text}", second.label)
+        for first, second in pairs
+    ]
 
 
 def prefixes(split: Split) -> list[str]:

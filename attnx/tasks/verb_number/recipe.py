@@ -24,11 +24,15 @@ class Recipe:
     dropout: float = 0.1
     """On the embeddings, the attention weights and the residual stream of a new model."""
     attractor_lines: int = 12_000
-    """Lines per epoch from files of which every line has attractors: few, because nature has few (1 in 20)."""
+    """Lines per epoch from files of which every line has attractors: few, because nature has few."""
     generated: int = 4_000
     """Generated sentences per epoch."""
+    joined: int = 0
+    """Sentences of two clauses per epoch, each put together from two natural lines."""
     prefixes: int = 0
     """Shorter beginnings per epoch, cut from those in the data and labelled by the teacher."""
+    noun_phrases: int = 0
+    """Single words per epoch, each after "the" and labelled by the teacher."""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -39,10 +43,22 @@ TEACHER = Recipe(
 )
 """For a pretrained body: short, gentle, and natural sentences above all."""
 
-STUDENT = Recipe(
-    epochs=6, learning_rate=1.5e-3, dropout=0.05, word_dropout=0.02, attractor_lines=16_000, prefixes=40_000
-)
+STUDENT = Recipe(epochs=6, attractor_lines=16_000, prefixes=40_000)
 """For the small model that learns from a teacher."""
 
-ALONE = Recipe()
+CONTINUED = Recipe(
+    epochs=3,
+    batch=32,
+    learning_rate=6e-4,
+    dropout=0.05,
+    word_dropout=0.02,
+    attractor_lines=12_000,
+    generated=2_000,
+    joined=14_000,
+    prefixes=26_000,
+    noun_phrases=6_000,
+)
+"""For a student that goes on: longer sentences, single words, and less noise."""
+
+ALONE = Recipe(joined=8_000)
 """For the small model without a teacher."""

@@ -20,11 +20,11 @@ from attnx.tasks.verb_number import checkpoint, lexicon
 from attnx.tasks.verb_number import teacher as teachers
 from attnx.tasks.verb_number.batches import tokenize
 from attnx.tasks.verb_number.config import VerbNumberConfig
-from attnx.tasks.verb_number.evaluation import Accuracy, accuracies, load_any, plural_probabilities
+from attnx.tasks.verb_number.evaluation import Accuracy, accuracies, load_any, plural_probabilities, require_same_split
 from attnx.tasks.verb_number.examples import Example, Source, labelled_sources, noun_phrases, prefixes
 from attnx.tasks.verb_number.loop import Lessons, fit
 from attnx.tasks.verb_number.model import VerbNumberForSequenceClassification
-from attnx.tasks.verb_number.recipe import ALONE, STUDENT, TEACHER, Recipe
+from attnx.tasks.verb_number.recipe import ALONE, CONTINUED, STUDENT, TEACHER, Recipe
 from attnx.tasks.verb_number.split import Split, split_files
 from attnx.tasks.verb_number.state import write_atomically
 from attnx.tasks.verb_number.tokenizer import TAG_EXAMPLES, build_tokenizer, vocabulary
@@ -40,6 +40,7 @@ def train(
     epochs: int | None = None,
     body: Path | None = None,
     teacher: Path | None = None,
+    start: Path | None = None,
     recipe: Recipe | None = None,
     config: VerbNumberConfig | None = None,
     resume: bool = False,
@@ -49,21 +50,29 @@ def train(
 
     With a `teacher`, the `out` of an earlier run with `body`, the model starts from the teacher's word vectors and
     learns its opinions of shorter beginnings and of single words beside the labels. With a `body`, a directory of a
-    pretrained encoder, that encoder is fine-tuned instead. `recipe` and `config` replace the numbers of the training
-    and the shape of the model. `resume` continues a run that was interrupted, from its last save.
+    pretrained encoder, that encoder is fine-tuned instead. With `start`, the `out` of a finished run, training goes on
+    from its weights with a new schedule. `recipe` and `config` replace the numbers of the training and the shape of
+    the model. `resume` continues a run that was interrupted, from its last save.
     """
-    if body is not None and teacher is not None:
-        raise InputError("give a body (to train a teacher) or a teacher (to learn from), not both")
-    recipe = recipe or (TEACHER if body else STUDENT if teacher else ALONE)
+    if body is not None and (teacher is not None or start is not None):
+        raise InputError("give a body (to train a teacher) or a teacher or start (to learn from), not both")
+    recipe = recipe or (TEACHER if body else CONTINUED if start else STUDENT if teacher else ALONE)
     recipe = replace(recipe, seed=seed, epochs=recipe.epochs if epochs is None else epochs)
     split = split_files(data, seed=seed)
-    description = _description(recipe, split, body, teacher)
+    description = _description(recipe, split, body=body, teacher=teacher, start=start)
     _check_directory(out, resume, description)
+    for earlier in filter(None, (teacher, start)):
+        require_same_split(earlier, split)
     report = out / "evaluation.json"
     if not report.is_file():
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            model, tokenizer = teachers.from_body(body) if body else _small_model(split, config, recipe, teacher)
+            if body is not None:
+                model, tokenizer = teachers.from_body(body)
+            elif start is not None:
+                model, tokenizer = _go_on(start, recipe)
+            else:
+                model, tokenizer = _small_model(split, config, recipe, teacher)
             _learn(model, tokenizer, split, recipe, teacher, out, description, progress)
         checkpoint.save(model, tokenizer, out)
     # What is reported is the saved model, read back from its half precision.
@@ -95,7 +104,7 @@ def _learn(
     (out / "training.json").write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
     if teacher is not None:
         words = [word for word in tokenizer.get_vocab() if word not in tokenizer.all_special_tokens]
-        taught = _opinions(split, sorted(words), teacher, recipe.prefixes, out / "opinions.safetensors", progress)
+        taught = _opinions(split, sorted(words), teacher, recipe, out / "opinions.safetensors", progress)
         sources += taught
         ids |= tokenize(_texts(taught), tokenizer, positions)
     lessons = Lessons(sources, ids, [line for file in split.development for line in file])
@@ -122,27 +131,39 @@ def _small_model(
     return model, tokenizer
 
 
+def _go_on(start: Path, recipe: Recipe) -> tuple[Any, Any]:
+    """The model of a finished run, with the dropout of the new recipe."""
+    model, tokenizer = checkpoint.load(start)
+    config = model.config
+    config.embedding_dropout = config.attention_dropout = config.residual_dropout = recipe.dropout
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = recipe.dropout
+    return model, tokenizer
+
+
 def _opinions(
-    split: Split, words: Sequence[str], teacher: Path, per_epoch: int, cache: Path, progress: bool
+    split: Split, words: Sequence[str], teacher: Path, recipe: Recipe, cache: Path, progress: bool
 ) -> list[Source]:
     """Shorter beginnings, and single words, with the teacher's opinion for a label; kept for a run that resumes."""
-    cut, single = prefixes(split), noun_phrases(words, split)
+    cut = prefixes(split) if recipe.prefixes else []
+    single = noun_phrases(words, split) if recipe.noun_phrases else []
     texts = [*cut, *single]
     if not cache.is_file():
         plural = plural_probabilities(*load_any(teacher), texts, progress=progress)
         write_atomically({"plural": plural}, cache, {})
     opinions = load_file(cache)["plural"].tolist()
     examples = [Example(text, plural) for text, plural in zip(texts, opinions, strict=True)]
-    return [Source(examples[: len(cut)], per_epoch), Source(examples[len(cut) :])]
+    return [Source(examples[: len(cut)], recipe.prefixes), Source(examples[len(cut) :], recipe.noun_phrases)]
 
 
 def _texts(sources: Sequence[Source]) -> list[str]:
     return [example.text for source in sources for example in source.examples]
 
 
-def _description(recipe: Recipe, split: Split, body: Path | None, teacher: Path | None) -> dict[str, Any]:
+def _description(recipe: Recipe, split: Split, **directories: Path | None) -> dict[str, Any]:
     """What a run depends on; two runs of the same description end with the same weights."""
-    names = {"body": body and body.name, "teacher": teacher and teacher.name}
+    names = {role: directory and directory.name for role, directory in directories.items()}
     return {"recipe": recipe.as_dict(), **names, "data_sha256": split.digest}
 
 

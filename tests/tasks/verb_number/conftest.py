@@ -33,7 +33,9 @@ def tiny() -> VerbNumberConfig:
 
 @pytest.fixture
 def short() -> Recipe:
-    return Recipe(epochs=2, batch=16, warmup_steps=5, attractor_lines=20, generated=30, prefixes=20)
+    return Recipe(
+        epochs=2, batch=16, warmup_steps=5, attractor_lines=20, generated=30, joined=10, prefixes=20, noun_phrases=10
+    )
 
 
 @pytest.fixture

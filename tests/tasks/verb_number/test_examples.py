@@ -3,7 +3,15 @@ from __future__ import annotations
 import random
 
 from attnx.tasks.verb_number import Beginning, Recipe, split, split_files
-from attnx.tasks.verb_number.examples import Example, Source, inner_beginnings, labelled_sources, noun_phrases, prefixes
+from attnx.tasks.verb_number.examples import (
+    Example,
+    Source,
+    inner_beginnings,
+    joined,
+    labelled_sources,
+    noun_phrases,
+    prefixes,
+)
 
 
 def test_an_inner_verb_labels_what_stands_before_it():
@@ -34,9 +42,19 @@ def test_single_words_stand_in_a_noun_phrase_unless_that_is_held_out():
     assert noun_phrases(["door", "key", "keys"], parts) == ["the door", "the keys"]
 
 
+def test_a_joined_sentence_has_the_label_of_its_second_clause():
+    lines = [Beginning("the cat", 0), Beginning("the dogs", 1)]
+    for one in joined(lines, 20, seed=0):
+        assert one.text.startswith(("the cat is ", "the dogs are "))
+        assert one.text.endswith(("the cat", "the dogs")[one.label])
+    assert joined(lines[:1], 20, seed=0) == []
+
+
 def test_nothing_held_out_is_an_example(data):
     parts = split_files(data)
-    sources = labelled_sources(parts, Recipe(generated=400, seed=11))  # the seed that the natural file was made with
+    sources = labelled_sources(
+        parts, Recipe(generated=400, joined=50, seed=11)
+    )  # the seed that the natural file was made with
     assert not {example.text for source in sources for example in source.examples} & parts.held_out
 
 

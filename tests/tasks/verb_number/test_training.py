@@ -96,14 +96,14 @@ def test_an_interrupted_run_resumes_to_the_same_weights(run, finished, tmp_path,
     assert_same_weights(finished, tmp_path / "out")
 
 
-def test_a_killed_process_resumes_to_the_same_weights(run, finished, data, tmp_path):
+def test_a_killed_process_resumes_to_the_same_weights(run, finished, data, short, tmp_path):
     out = tmp_path / "out"
     program = f"""
-import sys
+import json, sys
 from pathlib import Path
 from attnx.tasks.verb_number import Recipe, VerbNumberConfig, loop, train
 loop.STEPS_BETWEEN_SAVES = 1
-recipe = Recipe(epochs=2, batch=16, warmup_steps=5, attractor_lines=20, generated=30, prefixes=20)
+recipe = Recipe(**json.loads({json.dumps(short.as_dict())!r}))
 tiny = VerbNumberConfig(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, max_position_embeddings=40)
 train([Path(name) for name in sys.argv[1:]], Path({str(out)!r}), recipe=recipe, config=tiny, progress=False)
 """
@@ -182,12 +182,25 @@ def test_a_body_becomes_a_teacher_and_the_teacher_a_student(run, data, body, tmp
     assert not (tmp_path / "student" / "opinions.safetensors").exists()
 
 
+def test_a_finished_run_goes_on_with_a_new_schedule(run, finished, data, tmp_path, short):
+    run(tmp_path / "more", start=finished, recipe=replace(short, dropout=0.3, epochs=1))
+    model, _ = load(tmp_path / "more")
+    assert model.config.residual_dropout == 0.3
+    assert not torch.equal(weights(finished)["classifier.weight"], weights(tmp_path / "more")["classifier.weight"])
+
+
+def test_an_earlier_model_of_another_split_is_refused(run, finished, tmp_path):
+    with pytest.raises(InputError, match="was not trained with these files, this order and this seed"):
+        run(tmp_path / "more", start=finished, seed=1)
+    assert not (tmp_path / "more").exists()
+
+
 def test_a_body_and_a_teacher_together_are_an_error(run, tmp_path):
     with pytest.raises(InputError, match="not both"):
         run(tmp_path / "out", body=tmp_path, teacher=tmp_path)
 
 
-def test_a_teacher_must_be_a_saved_model(run, tmp_path):
+def test_a_body_must_be_a_saved_model(run, tmp_path):
     with pytest.raises(FileFormatError, match="is not a directory of a saved model"):
-        run(tmp_path / "out", teacher=tmp_path)
+        run(tmp_path / "out", body=tmp_path)
     assert not (tmp_path / "out").exists()
