@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -18,7 +19,7 @@ def assemble(recorder: Recorder, model_name: str, *, padding: Tensor | None, wit
 
     `padding` is batch × n, true where a position is real. `within` keeps only modules whose name begins so.
     """
-    records = [record for record in recorder.records if record.module.startswith(within)]
+    records = _layers([record for record in recorder.records if record.module.startswith(within)])
     _check_layout(records, recorder.batch, model_name, within)
     _check_numbers(records)
     length = records[0].weights.shape[-1]
@@ -30,6 +31,16 @@ def assemble(recorder: Recorder, model_name: str, *, padding: Tensor | None, wit
             )
         padding = torch.ones(recorder.batch, length, dtype=torch.bool)
     return [_one(records, index, padding[index], recorder) for index in range(recorder.batch)]
+
+
+def _layers(records: Sequence[Record]) -> list[Record]:
+    """Without a pooling head, in which a single learned query reads all positions: it is no layer of the stack."""
+    lengths = {record.weights.shape[-1] for record in records if record.weights.shape[-2] == record.weights.shape[-1]}
+    return [
+        record
+        for record in records
+        if not (record.weights.shape[-2] == 1 and record.weights.shape[-1] in lengths - {1})
+    ]
 
 
 def _one(records: Sequence[Record], index: int, real: Tensor, recorder: Recorder) -> AttentionTensor:
@@ -122,18 +133,24 @@ def _check_layout(records: Sequence[Record], batch: int, model_name: str, within
 
 
 def _check_one_stack(records: Sequence[Record]) -> None:
-    """Layers must follow one another: two towers or an encoder and a decoder are not one stack."""
+    """Layers must follow one another: two towers, or self- and cross-attention in turn, are not one stack."""
     stacks: dict[tuple[str, int], int] = {}
     for record in records:
-        key = (re.split(r"(?:^|\.)\d+(?:\.|$)", record.module)[0], record.weights.shape[-1])
+        key = (re.sub(r"\d+", "#", record.module), record.weights.shape[-1])
         stacks[key] = stacks.get(key, 0) + 1
     if len(stacks) > 1:
         found = "; ".join(f"{name} ({count} layers of {length} positions)" for (name, length), count in stacks.items())
-        first = next(iter(stacks))[0]
+        first = next(iter(stacks))[0].split(".#")[0]
         raise CaptureError(
             f"the model has several stacks of attention: {found}. Choose one with within={first!r}, or pass that "
             "sub-model"
         )
+    for one, other in pairwise(records):
+        if one.module == other.module and torch.equal(one.weights, other.weights):
+            raise CaptureError(
+                f"{one.module} uses the same attention twice in one layer (as DiffLlama does): the layer is more than "
+                "a mixture by its weights, and attnx does not follow it"
+            )
 
 
 def _check_numbers(records: Sequence[Record]) -> None:

@@ -20,31 +20,47 @@ Setting: TypeAlias = tuple[object, str, Any]
 class _Loan:
     owner: object
     original: Any
-    borrowers: int
+    borrowers: set[object]
 
 
-_loans: dict[tuple[int, str], _Loan] = {}
+_Key: TypeAlias = tuple[int, str]
+
+_loans: dict[_Key, _Loan] = {}
 _lock = Lock()
 
 
 @contextmanager
 def borrowed(settings: Iterable[Setting]) -> Iterator[None]:
     """Hold each attribute at its value inside the block; afterwards, also after an error, it is what it was."""
-    taken: list[tuple[int, str]] = []
+    borrower = object()
+    taken: list[_Key] = []
     try:
         with _lock:
             for owner, name, value in settings:
                 key = (id(owner), name)
-                loan = _loans.setdefault(key, _Loan(owner, getattr(owner, name), 0))
-                loan.borrowers += 1
                 taken.append(key)
+                _loans.setdefault(key, _Loan(owner, getattr(owner, name), set())).borrowers.add(borrower)
                 setattr(owner, name, value)
         yield
     finally:
-        with _lock:
-            for key in reversed(taken):
-                loan = _loans[key]
-                loan.borrowers -= 1
-                if loan.borrowers == 0:
-                    setattr(loan.owner, key[1], loan.original)
-                    del _loans[key]
+        _give_back(taken, borrower)
+
+
+def _give_back(taken: list[_Key], borrower: object) -> None:
+    """Return every loan, also when Ctrl-C comes meanwhile: each step can be repeated, and is until all is returned."""
+    interrupt: KeyboardInterrupt | None = None
+    while taken:
+        try:
+            with _lock:
+                while taken:
+                    loan = _loans.get(taken[-1])
+                    if loan is not None:
+                        loan.borrowers.discard(borrower)
+                        if not loan.borrowers:
+                            setattr(loan.owner, taken[-1][1], loan.original)
+                            _loans.pop(taken[-1], None)
+                    taken.pop()
+        except KeyboardInterrupt as error:
+            interrupt = error
+    if interrupt is not None:
+        raise interrupt

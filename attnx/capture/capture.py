@@ -71,11 +71,10 @@ def capture_batch(
 ) -> Captured:
     """Run `model(**inputs)` on a batch, padded on the right or not at all, and return its output and attention."""
     model = unwrapped(model)
-    inputs = _without_cache(model, inputs)
     batch = _batch_size(inputs)
     chosen = choose_backend(model, backend)
     with watch(model, batch=batch, reduce=reduce, extras=extras, graph=graph, backend=chosen) as recorder:
-        output = model(**inputs)
+        output = model(**_without_cache(model, inputs))
     padding = inputs.get("attention_mask")
     real = padding.bool().cpu() if isinstance(padding, Tensor) and padding.ndim == 2 else None
     attention = assemble(recorder, type(model).__name__, padding=real, within=within)
@@ -120,7 +119,7 @@ def _paired_tensors(seen: Any, plain: Any) -> list[tuple[str, Tensor, Tensor]]:
     if isinstance(plain, Tensor):
         return [("output", seen, plain)]
     if isinstance(plain, Mapping):
-        pairs = [(name, seen[name], plain[name]) for name in plain]
+        pairs = [(name, seen[name], plain[name]) for name in plain if name in seen]
     else:
-        pairs = [(f"output {index}", one, other) for index, (one, other) in enumerate(zip(seen, plain, strict=True))]
+        pairs = [(f"output {index}", one, other) for index, (one, other) in enumerate(zip(seen, plain, strict=False))]
     return [(n, a, b) for n, a, b in pairs if isinstance(b, Tensor) and b.is_floating_point() and a.shape == b.shape]

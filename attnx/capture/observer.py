@@ -69,16 +69,21 @@ class Observer(TorchFunctionMode):
         if func is F.multi_head_attention_forward:
             return self._module_attention(func, args, kwargs)
         result = func(*args, **kwargs)
+        operands = (*args, *kwargs.values())
         if name == "softmax":
             self._begin(result, args, kwargs)
         elif name in _PRODUCTS:
-            self._product(name, args, result)
-            self._project(name, args)
+            self._product(name, operands, result)
+            self._project(name, operands)
         elif name in _FOLLOWED:
-            self._follow(self._trace(args[0]) if args else None, result)
+            self._follow(self._trace(operands[0]), result)
         elif name in ("linear", "addmm"):
-            self._project(name, args)
+            self._project(name, operands)
         return result
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        self._followed.clear()
 
     def _fused(
         self, func: Callable[..., Any], query: Tensor, key: Tensor, value: Tensor, *rest: Any, **kwargs: Any
@@ -131,8 +136,8 @@ class Observer(TorchFunctionMode):
             scores = args[0] if args else kwargs["input"]
             self._follow(_Softmax(visible_scores(scores)), result)
 
-    def _product(self, name: str, args: Sequence[Any], result: Tensor) -> None:
-        weights, values = _einsum_operands(args) if name == "einsum" else (args[0], args[1])
+    def _product(self, name: str, operands: Sequence[Any], result: Tensor) -> None:
+        weights, values = _einsum_operands(operands) if name == "einsum" else operands[:2]
         trace = self._trace(weights)
         if not isinstance(trace, _Softmax):
             return
@@ -142,12 +147,12 @@ class Observer(TorchFunctionMode):
             visible = visible[..., : weights.shape[-1]]
         self._follow(_Mixed(self._recorder.add(weights, visible, values)), result)
 
-    def _project(self, name: str, args: Sequence[Any]) -> None:
+    def _project(self, name: str, operands: Sequence[Any]) -> None:
         if "projections" not in self._recorder.extras:
             return
-        mixed, weight = (args[1], args[2]) if name == "addmm" else (args[0], args[1])
+        mixed, weight = operands[1:3] if name == "addmm" else operands[:2]
         trace = self._trace(mixed)
-        if isinstance(trace, _Mixed) and trace.record.projection is None and weight.ndim == 2:
+        if isinstance(trace, _Mixed) and trace.record.projection is None and getattr(weight, "ndim", 0) == 2:
             weight = weight if name == "linear" else weight.T
             trace.record.projection = weight if self._recorder.graph else weight.detach()
 

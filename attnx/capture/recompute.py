@@ -51,6 +51,11 @@ def check_mixture(weights: Tensor, values: Tensor, output: Tensor, module: str) 
     """Prove on a few rows that these weights, and no others, made the kernel's output from the values."""
     if not bool(weights.isfinite().all()):
         return  # reported with its layer when all layers are in
+    if not bool(values.isfinite().all()):
+        raise CaptureError(
+            f"the values in {module or 'the model'} are not finite: the model's weights or its input have NaN or "
+            "infinity. Check the checkpoint; half precision may need float32: model.float()"
+        )
     queries = weights.shape[-2]
     rows = list(range(0, queries, -(-queries // _ROWS_CHECKED)))
     values = values.detach().to(weights.dtype)

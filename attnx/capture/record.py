@@ -58,8 +58,11 @@ class Recorder:
         weights = self._by_head(weights, name)
         if weights.dtype in (torch.float16, torch.bfloat16):
             weights = weights.float()
-        if visible is not None and visible.shape[0] not in (1, self.batch):
-            visible = visible.view(self.batch, -1, *visible.shape[1:]).any(1)
+        if visible is not None:
+            if visible.shape[0] not in (1, self.batch):
+                visible = visible.view(self.batch, -1, *visible.shape[1:]).any(1)
+            if visible.shape[1:] != weights.shape[2:]:
+                visible = visible.expand(-1, *weights.shape[2:])
         kept = self._reduce(weights) if self._reduce else weights
         record = Record(name, kept if self.graph else kept.detach(), visible)
         if "values" in self.extras:

@@ -35,7 +35,7 @@ def watch(
         recorder.records[0].weights        # batch × head × query × key of layer 1
 
     The model is in evaluation mode meanwhile, and without gradients unless `graph` is true. Afterwards it is exactly
-    what it was.
+    what it was. `batch` is the number of inputs that a call gets: some models fold it into their heads.
     """
     model = unwrapped(model)
     recorder = Recorder(model, batch=batch, reduce=reduce, extras=extras, graph=graph)
@@ -55,8 +55,16 @@ def undisturbed(model: nn.Module, *, graph: bool = False) -> Iterator[None]:
     settings: list[Setting] = [(module, "training", False) for module in model.modules()]
     compiled = [module for module in model.modules() if "_compiled_call_impl" in vars(module)]
     settings += [(module, "_compiled_call_impl", None) for module in compiled]
-    with borrowed(settings), torch.set_grad_enabled(graph):
-        yield
+    known = {id(module) for module in model.modules()}
+    mode = model.training
+    try:
+        with borrowed(settings), torch.set_grad_enabled(graph):
+            yield
+    finally:
+        # BigBird makes itself new attention modules when a text is short; they are born in the mode of the moment.
+        for module in model.modules():
+            if id(module) not in known:
+                module.training = mode
 
 
 def choose_backend(model: nn.Module, backend: Backend) -> Backend:

@@ -234,3 +234,42 @@ def test_bad_arguments_say_what_to_do():
         capture(zoo.model("bert"), input_ids=torch.ones(2, 4, dtype=torch.long))
     with pytest.raises(CaptureError, match="observer"):
         capture(zoo.model("bloom"), backend="interface", **zoo.inputs("bloom"))
+
+
+def test_self_and_cross_attention_in_turn_are_not_one_stack():
+    config = hf.BartConfig(
+        vocab_size=zoo.VOCABULARY,
+        d_model=16,
+        encoder_layers=1,
+        decoder_layers=2,
+        encoder_attention_heads=2,
+        decoder_attention_heads=2,
+        encoder_ffn_dim=16,
+        decoder_ffn_dim=16,
+    )
+    ids = zoo.inputs("bert")["input_ids"]
+    with pytest.raises(CaptureError, match=r"self_attn .*encoder_attn"):
+        capture(hf.BartModel(config).eval(), within="decoder", input_ids=ids, decoder_input_ids=ids)
+
+
+def test_a_pooling_head_is_no_layer():
+    config = hf.SiglipVisionConfig(image_size=32, patch_size=8, **zoo.WIDTH)
+    attention = capture(hf.SiglipVisionModel(config).eval(), **zoo.inputs("vit"))
+    assert (attention.layers, attention.length) == (3, 16)
+
+
+def test_products_with_named_operands_are_seen():
+    class Model(torch.nn.Module):
+        def forward(self, states):
+            weights = torch.softmax(input=states @ states.mT, dim=-1)
+            return torch.matmul(input=weights, other=states)
+
+    assert capture(Model(), states=torch.randn(1, 2, 5, 3)).length == 5
+
+
+def test_values_that_are_not_finite_are_reported():
+    model = hf.BertModel(zoo.model("bert").config).eval()
+    with torch.no_grad():
+        model.encoder.layer[0].attention.self.value.weight.fill_(float("inf"))
+    with pytest.raises(CaptureError, match=r"layer.0.* not finite"):
+        capture(model, **zoo.inputs("bert"))

