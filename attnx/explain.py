@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from inspect import signature
 from typing import Any, TypedDict, Unpack, overload
 
 import torch
@@ -12,13 +13,14 @@ from attnx.adapters import Adapter, Prepared, adapter_for
 from attnx.adapters.batch import collate, padding_id
 from attnx.adapters.text import tokenised_rows
 from attnx.attention import AttentionTensor
-from attnx.capture import capture_batch
+from attnx.batching import batches
+from attnx.capture import Captured, capture_batch
 from attnx.capture.watch import unwrapped
-from attnx.errors import CaptureError, InputError
+from attnx.errors import AttnxError, CaptureError, InputError
 from attnx.explanation import Explanation
 from attnx.methods import METHODS
 from attnx.methods.flow import column_bound, saturated_share
-from attnx.methods.question import Head, check_position
+from attnx.methods.question import Head, check_layer, check_position
 from attnx.prediction import predict
 from attnx.provenance import provenance
 
@@ -74,41 +76,53 @@ def explain(
     """
     model = unwrapped(model)
     adapter = adapter_for(model)
-    methods = (methods,) if isinstance(methods, str) else tuple(methods)
-    for name in methods:
-        METHODS[name]
-    if not methods:
-        raise InputError(f"no method asked; there are: {', '.join(METHODS.names())}")
-    items, single = _items(text)
-    prepared = [adapter.prepare(model, tokenizer, item, truncate=truncate) for item in items]
-    pad_id = padding_id(model, tokenizer)
+    methods = _methods(methods)
     if batch_size < 1:
         raise InputError(f"batch_size must be at least 1, found {batch_size}")
+    items, single = _items(text)
+    prepared = _prepare(adapter, model, tokenizer, items, truncate)
+    pad_id = padding_id(model, tokenizer)
 
+    def run(chosen: Sequence[Prepared]) -> Captured:
+        return _run(model, adapter, collate(model, chosen, pad_id), head)
+
+    asked = {"head": head} | ({} if residual is None else {"residual": residual})
     explanations: dict[int, Explanation] = {}
-    for batch in _batches(prepared, batch_size if pad_id is not None else 1):
-        chosen = [prepared[index] for index in batch]
-        places = [_place(adapter, model, tokenizer, one, position) for one in chosen]
-        captured = capture_batch(model, collate(model, chosen, pad_id), reduce=_reduction(head), within=adapter.within)
-        for row, (index, one, place) in enumerate(zip(batch, chosen, places, strict=True)):
-            attention = captured.attention[row]
+    for batch in batches(model, prepared, 1 if pad_id is None else batch_size, run):
+        captured = run([prepared[index] for index in batch])
+        for row, index in enumerate(batch):
+            one, attention = prepared[index], captured.attention[row]
             _check_length(attention, one, adapter, model)
-            asked = {"position": place, "head": head} | ({} if residual is None else {"residual": residual})
-            relevance = {name: _relevance(name, attention, layer, asked) for name in methods}
+            place = _place(adapter, model, tokenizer, one, attention, position)
+            kept = tuple(range(1, attention.layers + 1)) if layer is None else (check_layer(layer, attention.layers),)
+            relevance = {
+                name: _relevance(name, attention, kept, layer, {**asked, "position": place}) for name in methods
+            }
             explanations[index] = Explanation(
                 positions=one.positions,
                 words=one.words,
                 position=place,
-                layers=tuple(range(1, attention.layers + 1)) if layer is None else (layer,),
+                layers=kept,
                 relevance=relevance,
                 text=one.text,
                 prediction=predict(model, tokenizer, captured.output, row, place, target),
-                saturation=_saturation(relevance.get("flow"), attention, asked),
-                notes=one.notes,
-                provenance=provenance(model, adapter.name, head=head, residual=residual, target=target),
+                saturation=_saturation(relevance.get("flow"), attention, {**asked, "position": place}),
+                notes=(*one.notes, *_unseen_layers(model, attention)),
+                provenance=provenance(
+                    model, adapter.name, head="mean" if head is None else head, residual=_residuals(methods, residual)
+                ),
             )
     ordered = [explanations[index] for index in range(len(prepared))]
     return ordered[0] if single else ordered
+
+
+def _methods(methods: Sequence[str] | str) -> tuple[str, ...]:
+    names = (methods,) if isinstance(methods, str) else tuple(methods)
+    if not names:
+        raise InputError(f"no method asked; there are: {', '.join(METHODS.names())}")
+    for name in names:
+        METHODS[name]
+    return names
 
 
 def _items(text: Any) -> tuple[list[Any], bool]:
@@ -123,34 +137,78 @@ def _items(text: Any) -> tuple[list[Any], bool]:
     if isinstance(text, list):
         if not text:
             raise InputError("the list of texts is empty: give at least one")
-        return text, False
+        return [item for one in text for item in (_items(one)[0] if isinstance(one, Mapping) else [one])], False
     return [text], True
 
 
-def _batches(prepared: Sequence[Prepared], size: int) -> Iterator[list[int]]:
-    """Indices in groups of similar length, so that little is spent on padding."""
-    order = sorted(range(len(prepared)), key=lambda index: len(prepared[index].positions))
-    for start in range(0, len(order), size):
-        yield order[start : start + size]
+def _prepare(adapter: Adapter, model: nn.Module, processor: Any, items: list[Any], truncate: bool) -> list[Prepared]:
+    prepared = []
+    for number, item in enumerate(items, start=1):
+        try:
+            prepared.append(adapter.prepare(model, processor, item, truncate=truncate))
+        except AttnxError as error:
+            if len(items) == 1:
+                raise
+            raise type(error)(f"text {number} of {len(items)}: {error}") from error
+    return prepared
+
+
+def _run(model: nn.Module, adapter: Adapter, inputs: dict[str, Any], head: Head | None) -> Captured:
+    try:
+        return capture_batch(model, inputs, reduce=_reduction(head), within=adapter.within)
+    except AttnxError:
+        raise
+    except Exception as error:
+        reason = str(error).strip().split("\n")[0]
+        raise CaptureError(
+            f"{type(model).__name__} refused the input ({type(error).__name__}: {reason}); check that tokenizer and "
+            "model belong together, and that the model runs on it by itself"
+        ) from error
 
 
 def _reduction(head: Head | None) -> Any:
     """Merge heads as they arrive unless single heads are asked for."""
     if head is None:
         return "mean"
-    return None if isinstance(head, int) or head == "each" else head
+    return head if head in ("mean", "max", "min") else None
 
 
-def _place(adapter: Adapter, model: nn.Module, processor: Any, prepared: Prepared, position: int | None) -> int:
-    if position is None:
-        return adapter.explained(model, processor, prepared)
-    return check_position(position, len(prepared.positions))
+def _place(
+    adapter: Adapter, model: nn.Module, processor: Any, one: Prepared, attention: AttentionTensor, position: int | None
+) -> int:
+    """The explained position. Where the first one can see nothing but itself, a causal model answers from its last."""
+    if position is not None:
+        return check_position(position, len(one.positions))
+    place = adapter.explained(model, processor, one)
+    return attention.length - 1 if place == 0 and attention.causal else place
 
 
-def _relevance(name: str, attention: AttentionTensor, layer: int | None, asked: dict[str, Any]) -> Any:
+def _relevance(
+    name: str, attention: AttentionTensor, kept: tuple[int, ...], layer: int | None, asked: dict[str, Any]
+) -> Any:
     """layers × (heads ×) positions, with an axis of one when a single layer was asked for."""
-    scores = METHODS[name](attention, layer=layer, **asked)
+    scores = METHODS[name](attention, layer=None if layer is None else kept[0], **asked)
     return (scores if layer is None else scores[None]).cpu().numpy()
+
+
+def _residuals(methods: tuple[str, ...], residual: float | None) -> dict[str, Any]:
+    """The share of the residual that each method used, for the record."""
+    defaults = {name: signature(METHODS[name]).parameters.get("residual") for name in methods}
+    return {
+        name: residual if residual is not None else parameter.default if parameter is not None else None
+        for name, parameter in defaults.items()
+    }
+
+
+def _unseen_layers(model: nn.Module, attention: AttentionTensor) -> tuple[str, ...]:
+    """A remark when some layers mix positions in another way than by attention, as hybrid models do."""
+    layers = getattr(model.config, "num_hidden_layers", None)
+    if not isinstance(layers, int) or layers == attention.layers:
+        return ()
+    return (
+        f"attention was seen {attention.layers} times in {layers} layers: what other layers mix (state spaces, "
+        "convolutions) is not followed",
+    )
 
 
 def _saturation(flow: Any, attention: AttentionTensor, asked: dict[str, Any]) -> tuple[float, ...] | None:

@@ -77,7 +77,9 @@ def word_spans(text: str) -> list[tuple[int, int]]:
     open_word = False
     for index, character in enumerate(text):
         kind = _kind(character)
-        if kind == "space":
+        if spans and spans[-1][1] == index and _attaches(text, index):
+            spans[-1] = (spans[-1][0], index + 1)
+        elif kind == "space":
             open_word = False
         elif open_word and (kind == "letter" or _joins(text, index)):
             spans[-1] = (spans[-1][0], index + 1)
@@ -96,6 +98,16 @@ def _kind(character: str) -> str:
     if "぀" <= character <= "ヿ" or "㐀" <= character <= "鿿" or character >= "\U00020000":
         return "alone"
     return "letter"
+
+
+def _attaches(text: str, index: int) -> bool:
+    """Whether a character changes the one before it and is none by itself: accents, joiners, variants, skin tones."""
+    character = text[index]
+    return (
+        unicodedata.category(character) in ("Mn", "Mc", "Me", "Cf")
+        or "\U0001f3fb" <= character <= "\U0001f3ff"
+        or text[index - 1] == "\u200d"
+    )
 
 
 def _joins(text: str, index: int) -> bool:

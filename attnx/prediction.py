@@ -8,8 +8,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from attnx.errors import ChoiceError
+from attnx.adapters.architecture import has_head
+from attnx.errors import CaptureError, ChoiceError
 from attnx.registry import unknown
+
+_LANGUAGE_MODELS = ("ForMaskedLM", "ForCausalLM", "LMHeadModel")
 
 _TOKENS_KEPT = 20
 """Of a vocabulary only the best are kept: all logits of a language model would outweigh the whole explanation."""
@@ -39,19 +42,34 @@ def predict(
 
     With a `target` the prediction speaks of that class or token instead of the best one.
     """
-    logits = getattr(output, "logits", None)
-    if not isinstance(logits, Tensor):
+    logits = _logits(model, output)
+    if logits is None:
         if target is not None:
             raise ChoiceError(
                 f"target {target!r} asked, but {type(model).__name__} has no head that predicts; load one that has"
             )
         return None
-    logits = logits.detach().float()
-    if logits.ndim == 2:
-        return _class(model, logits[row], target)
-    if logits.ndim == 3 and logits.shape[-1] == getattr(model.config, "num_labels", -1) and not _is_lm(model):
-        return _class(model, logits[row, position], target)
-    return _token(processor, logits[row, position], target) if logits.ndim == 3 else None
+    classes = getattr(model.config, "num_labels", -1)
+    by_position = logits.ndim == 3
+    answer = (logits[row, position] if by_position else logits[row]).detach().float()
+    if not bool(answer.isfinite().all()):
+        raise CaptureError(
+            f"{type(model).__name__} predicts NaN or infinity: its weights are damaged, or half precision overflows; "
+            "check the checkpoint, or use model.float()"
+        )
+    if len(answer) == classes and not (by_position and has_head(model, *_LANGUAGE_MODELS)):
+        return _class(model, answer, target)
+    return _token(processor, answer, target) if by_position else None
+
+
+def _logits(model: nn.Module, output: Any) -> Tensor | None:
+    """batch × class, or batch × position × class; a model may be set to return a tuple, in which they come first."""
+    if has_head(model, "ForPreTraining"):
+        return None
+    logits = getattr(output, "logits", None)
+    if logits is None and isinstance(output, tuple) and has_head(model, *_LANGUAGE_MODELS, "Classification"):
+        logits = output[0]
+    return logits if isinstance(logits, Tensor) and logits.ndim in (2, 3) else None
 
 
 def _class(model: nn.Module, logits: Tensor, target: Any) -> Prediction:
@@ -69,11 +87,11 @@ def _class(model: nn.Module, logits: Tensor, target: Any) -> Prediction:
 
 
 def _class_index(target: Any, labels: tuple[str, ...]) -> int:
-    if isinstance(target, int) and 0 <= target < len(labels):
-        return target
     lowered = [label.lower() for label in labels]
-    if isinstance(target, str) and target.lower() in lowered:
-        return lowered.index(target.lower())
+    if str(target).lower() in lowered:
+        return lowered.index(str(target).lower())
+    if str(target).isdecimal() and int(target) < len(labels):
+        return int(target)
     raise ChoiceError(unknown("target", target, labels))
 
 
@@ -86,16 +104,12 @@ def _token(tokenizer: Any, logits: Tensor, target: Any) -> Prediction:
 
 
 def _token_index(target: Any, tokenizer: Any, size: int) -> int:
-    if isinstance(target, int):
+    if not isinstance(target, str):
         if 0 <= target < size:
-            return target
+            return int(target)
         raise ChoiceError(f"target {target} is no token id of this vocabulary of {size}")
     ids = tokenizer(str(target), add_special_tokens=False)["input_ids"]
     if len(ids) != 1:
         pieces = " ".join(tokenizer.convert_ids_to_tokens(ids))
         raise ChoiceError(f"target {target!r} is {len(ids)} tokens here ({pieces}); give one token, or its id")
     return int(ids[0])
-
-
-def _is_lm(model: nn.Module) -> bool:
-    return type(model).__name__.endswith(("ForMaskedLM", "ForCausalLM", "LMHeadModel", "ForPreTraining"))

@@ -11,13 +11,13 @@ from torch import nn
 def provenance(model: nn.Module, adapter: str, **settings: Any) -> dict[str, Any]:
     """What another person needs to get the same numbers again; plain values, ready for JSON."""
     config = model.config
-    first = next(model.parameters())
+    dtype = next(model.parameters()).dtype
     return {
         "versions": {name: version(name) for name in ("attnx", "torch", "transformers")},
         "model": getattr(config, "name_or_path", "") or type(model).__name__,
         "class": type(model).__name__,
         "adapter": adapter,
         "attention": getattr(config, "_attn_implementation", None),
-        "dtype": str(first.dtype).removeprefix("torch."),
+        "dtype": str(dtype).removeprefix("torch."),
         "settings": settings,
     }

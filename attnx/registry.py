@@ -66,9 +66,10 @@ class Registry(Generic[T]):
         with self._lock:
             if self._plugins_loaded:
                 return
+            loaded = [(entry.name, self._load(entry)) for entry in entry_points(group=f"attnx.{self._noun}s")]
             self._plugins_loaded = True
-            for entry in entry_points(group=f"attnx.{self._noun}s"):
-                self.add(entry.name, self._load(entry))
+            for name, thing in loaded:
+                self.add(name, thing)
 
     def _load(self, entry: EntryPoint) -> T:
         try:

@@ -213,6 +213,19 @@ def test_unknown_words_are_told():
 
 
 BAD = [
+    ({"text": {"input_ids": [[2, 5, 3]], "attention_mask": torch.ones(1, 3, 3)}}, InputError, "batch × length"),
+    ({"text": {"input_ids": [[2, 5, 6, 3]], "attention_mask": [[1, 1, 0, 1]]}}, InputError, "hides tokens inside"),
+    ({"text": {"input_ids": [[2.0, 5.0]]}}, InputError, "whole numbers"),
+    ({"text": {"input_ids": [[2, -5, 3]]}}, InputError, "token id -5"),
+    ({"text": "half \ud800"}, InputError, "surrogate"),
+    ({"text": ["the key", ""]}, InputError, "text 2 of 2: the text is empty"),
+    ({"layer": 2.5}, ChoiceError, "layer must be a whole number, found 2.5"),
+    ({"layer": True}, ChoiceError, "layer must be a whole number"),
+    ({"head": 1.0}, ChoiceError, "head must be a whole number"),
+    ({"position": "2"}, ChoiceError, "position must be a whole number"),
+    ({"residual": "x"}, ChoiceError, "residual is a share"),
+    ({"target": "7"}, ChoiceError, "NEGATIVE, POSITIVE"),
+    ({"tokenizer": hf.ViTImageProcessor()}, InputError, "needs a tokenizer"),
     ({"text": ""}, InputError, "empty"),
     ({"text": " \n"}, InputError, "empty"),
     ({"text": []}, InputError, "list of texts is empty"),
@@ -277,3 +290,104 @@ def test_importing_attnx_loads_nothing_heavy():
 def test_the_public_names_fit_on_one_screen():
     assert all(hasattr(attnx, name) for name in attnx.__all__)
     assert len(attnx.__all__) <= 24
+
+
+def tiny(kind, config, **options):
+    torch.manual_seed(0)
+    return kind(config(vocab_size=len(zoo.wordpiece_tokenizer()), **options)).eval()
+
+
+def test_a_model_that_reads_padding_is_run_one_by_one():
+    """XLNet answers from its last position, which is padding in a batch; ConvBERT convolves over it."""
+    tokenizer = zoo.wordpiece_tokenizer()
+    xlnet = tiny(hf.XLNetForSequenceClassification, hf.XLNetConfig, d_model=32, n_layer=2, n_head=4, d_inner=48)
+    convbert = tiny(hf.ConvBertForSequenceClassification, hf.ConvBertConfig, embedding_size=32, **zoo.WIDTH)
+    for model in (xlnet, convbert):
+        for text, one in zip(("hello", TEXT), attnx.explain(model, tokenizer, ["hello", TEXT]), strict=True):
+            alone = attnx.explain(model, tokenizer, text)
+            np.testing.assert_allclose(one.prediction.logits, alone.prediction.logits, atol=1e-5)
+            np.testing.assert_allclose(one["rollout"], alone["rollout"], atol=1e-5)
+
+
+def test_a_classifier_that_refuses_batches_is_run_one_by_one():
+    model = tiny(hf.LlamaForSequenceClassification, hf.LlamaConfig, **zoo.WIDTH)
+    model.config.pad_token_id = None
+    one, two = attnx.explain(model, zoo.wordpiece_tokenizer(), ["hello", TEXT])
+    assert (len(one.positions), len(two.positions)) == (3, 13)
+
+
+def test_a_wrapper_hands_on_all_inputs_of_the_model_inside():
+    class Wrapper(torch.nn.Module):
+        def __init__(self, inner):
+            super().__init__()
+            self.inner, self.config = inner, inner.config
+
+        def get_base_model(self):
+            return self.inner
+
+        def get_input_embeddings(self):
+            return self.inner.get_input_embeddings()
+
+        def forward(self, input_ids=None, attention_mask=None, **options):
+            return self.inner(input_ids=input_ids, attention_mask=attention_mask, **options)
+
+    pair = ("hello world", "she said")
+    wrapped = attnx.explain(Wrapper(zoo.classifier()), zoo.wordpiece_tokenizer(), pair)
+    plain = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), pair)
+    np.testing.assert_allclose(wrapped.prediction.logits, plain.prediction.logits)
+
+
+def test_a_head_that_does_not_classify_texts_predicts_nothing():
+    electra = tiny(hf.ElectraForPreTraining, hf.ElectraConfig, embedding_size=32, **zoo.WIDTH)
+    assert attnx.explain(electra, zoo.wordpiece_tokenizer(), TEXT).prediction is None
+
+
+def test_a_model_that_returns_tuples_predicts_the_same():
+    model = copy.deepcopy(zoo.classifier())
+    model.config.return_dict = False
+    plain = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), TEXT)
+    assert attnx.explain(model, zoo.wordpiece_tokenizer(), TEXT).prediction == plain.prediction
+
+
+def test_a_prediction_that_is_not_a_number_is_an_error():
+    model = copy.deepcopy(zoo.classifier())
+    with torch.no_grad():
+        model.classifier.weight.fill_(float("nan"))
+    with pytest.raises(CaptureError, match="predicts NaN"):
+        attnx.explain(model, zoo.wordpiece_tokenizer(), TEXT)
+
+
+def test_layers_without_attention_are_told():
+    model = tiny(
+        hf.JambaModel, hf.JambaConfig, use_mamba_kernels=False, attn_layer_period=2, attn_layer_offset=1,
+        expert_layer_period=2, expert_layer_offset=1, num_experts=2, mamba_d_state=4, mamba_dt_rank=4, pad_token_id=0,
+        num_key_value_heads=2, **(zoo.WIDTH | {"num_hidden_layers": 4}),
+    )  # fmt: skip
+    explanation = attnx.explain(model, zoo.wordpiece_tokenizer(), TEXT)
+    assert explanation.notes[-1].startswith("attention was seen 2 times in 4 layers")
+
+
+def test_a_causal_encoder_is_explained_from_its_last_position():
+    model = tiny(hf.CLIPTextModel, hf.CLIPTextConfig, eos_token_id=3, bos_token_id=2, pad_token_id=0, **zoo.WIDTH)
+    explanation = attnx.explain(model, zoo.wordpiece_tokenizer(), TEXT)
+    assert explanation.position == len(explanation.positions) - 1
+
+
+def test_whole_numbers_may_be_numpys(tmp_path):
+    one = attnx.explain(
+        zoo.classifier(), zoo.wordpiece_tokenizer(), TEXT,
+        layer=np.int64(2), position=np.int64(3), head=np.int64(1), target=np.int64(1),
+    )  # fmt: skip
+    one.save(tmp_path / "x.safetensors")
+    assert (one.layers, one.position, one.prediction.label) == ((2,), 3, "POSITIVE")
+
+
+def test_a_list_may_hold_tokenised_inputs():
+    tokenizer = zoo.wordpiece_tokenizer()
+    one, two = attnx.explain(zoo.classifier(), tokenizer, [tokenizer("hello"), TEXT])
+    assert (one.tokens, two.text) == (("[CLS]", "hello", "[SEP]"), TEXT)
+
+
+def test_the_settings_are_on_record():
+    settings = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), TEXT).provenance["settings"]
+    assert settings == {"head": "mean", "residual": {"raw": 0.0, "rollout": 0.5, "flow": 0.5}}

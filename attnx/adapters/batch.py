@@ -11,12 +11,13 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from attnx.adapters.adapter import Prepared
+from attnx.adapters.architecture import base_model
 
 
 def collate(model: nn.Module, prepared: Sequence[Prepared], pad_id: int | None) -> dict[str, Tensor]:
     """The model's keyword arguments for a batch, on its device; floating inputs in its precision."""
     accepted = _accepted(model)
-    first = next(model.parameters())
+    device, dtype = _place(model)
     batch = {}
     for name in prepared[0].inputs:
         if accepted is None or name in accepted:
@@ -25,8 +26,7 @@ def collate(model: nn.Module, prepared: Sequence[Prepared], pad_id: int | None) 
             stacked = (
                 pad_sequence(rows, batch_first=True, padding_value=fill) if rows[0].ndim == 1 else torch.stack(rows)
             )
-            dtype = first.dtype if stacked.is_floating_point() else stacked.dtype
-            batch[name] = stacked.to(first.device, dtype)
+            batch[name] = stacked.to(device, dtype if stacked.is_floating_point() else stacked.dtype)
     return batch
 
 
@@ -39,9 +39,20 @@ def padding_id(model: nn.Module, processor: Any) -> int | None:
     return None
 
 
+def _place(model: nn.Module) -> tuple[torch.device | None, torch.dtype]:
+    """Where the inputs go, None to leave them: weights that are offloaded have no device until they are used."""
+    first = next(model.parameters())
+    device = getattr(model, "device", first.device)
+    return None if device.type == "meta" else device, first.dtype
+
+
 def _accepted(model: nn.Module) -> set[str] | None:
-    """Names that the model's forward takes; None when it takes any (a wrapper with nothing but **kwargs)."""
+    """Names that the model's forward takes, under a wrapper also its own; None when it takes any."""
     parameters = signature(model.forward).parameters.values()
     named = {one.name for one in parameters if one.kind not in (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)}
-    wraps = any(one.kind is Parameter.VAR_KEYWORD for one in parameters)
-    return None if wraps and not named & {"input_ids", "pixel_values"} else named
+    if not any(one.kind is Parameter.VAR_KEYWORD for one in parameters):
+        return named
+    inner = base_model(model)
+    if inner is not model:
+        return named | (_accepted(inner) or set())
+    return named if named & {"input_ids", "pixel_values"} else None

@@ -7,6 +7,7 @@ from typing import Any
 from torch import nn
 
 from attnx.adapters.adapter import Prepared
+from attnx.adapters.architecture import has_head
 from attnx.errors import ChoiceError
 
 
@@ -22,7 +23,7 @@ def mask_or_cls_position(model: nn.Module, processor: Any, prepared: Prepared) -
     """For a masked language model the masked position, if the text has one; otherwise CLS."""
     mask_id = getattr(processor, "mask_token_id", None)
     masks = [index for index, one in enumerate(prepared.inputs["input_ids"].tolist()) if one == mask_id]
-    if not masks or not is_masked_lm(model):
+    if not masks or not has_head(model, "ForMaskedLM", "ForPreTraining", "WithLMHeadModel"):
         return cls_position(model, processor, prepared)
     if len(masks) > 1:
         raise ChoiceError(
@@ -35,7 +36,13 @@ def mask_or_cls_position(model: nn.Module, processor: Any, prepared: Prepared) -
 def last_position(model: nn.Module, processor: Any, prepared: Prepared) -> int:
     """The last token: in a decoder it alone has seen the whole text, and the next token is predicted from it."""
     _refuse_token_classifier(model)
-    return len(prepared.positions) - 1
+    last = len(prepared.positions) - 1
+    pad_id = getattr(model.config, "pad_token_id", None)
+    ids = prepared.inputs["input_ids"].tolist()
+    if has_head(model, "ForSequenceClassification") and any(one != pad_id for one in ids):
+        # Such heads look for the last token that is not padding, even where that is a token of the text.
+        return max(index for index in range(last + 1) if ids[index] != pad_id)
+    return last
 
 
 def first_position(model: nn.Module, processor: Any, prepared: Prepared) -> int:
@@ -43,10 +50,6 @@ def first_position(model: nn.Module, processor: Any, prepared: Prepared) -> int:
     return 0
 
 
-def is_masked_lm(model: nn.Module) -> bool:
-    return type(model).__name__.endswith(("ForMaskedLM", "ForPreTraining", "WithLMHeadModel"))
-
-
 def _refuse_token_classifier(model: nn.Module) -> None:
-    if type(model).__name__.endswith("ForTokenClassification"):
+    if has_head(model, "ForTokenClassification"):
         raise ChoiceError("a token classifier gives one answer for each token; say which to explain: position=…")

@@ -57,5 +57,7 @@ def _is_decoder(config: Any) -> bool:
 
     if getattr(config, "is_decoder", False):
         return True
+    if getattr(config, "is_encoder_decoder", False):
+        return False
     has_causal = config.model_type in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
     return has_causal and config.model_type not in modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES

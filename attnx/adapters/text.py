@@ -64,15 +64,38 @@ def tokenised_rows(encoding: Mapping[str, Any]) -> list[TokenisedRow]:
         if name not in _NOT_INPUTS:
             tensor = _tensor(name, value)
             tensors[name] = tensor[None] if tensor.ndim == 1 else tensor
+    _check_batch(tensors)
     encodings = getattr(encoding, "encodings", None)
     batch, length = tensors["input_ids"].shape
     mask = tensors.get("attention_mask", torch.ones(batch, length))
     rows = []
     for index in range(batch):
-        kept = mask[index].nonzero()[:, 0].tolist()
+        kept = _unpadded(mask[index])
         inputs = {name: tensor[index][kept] for name, tensor in tensors.items() if tensor.shape[:2] == (batch, length)}
         rows.append(TokenisedRow(inputs, kept, encodings[index] if encodings else None))
     return rows
+
+
+def _check_batch(tensors: dict[str, Tensor]) -> None:
+    ids = tensors["input_ids"]
+    if ids.ndim != 2 or ids.is_floating_point() or ids.shape[0] == 0:
+        raise InputError(f"'input_ids' must be whole numbers, batch × length; found {ids.dtype} {tuple(ids.shape)}")
+    mask = tensors.get("attention_mask", ids)
+    if mask.shape != ids.shape:
+        raise InputError(
+            f"'attention_mask' must be batch × length like 'input_ids', {tuple(ids.shape)}; found {tuple(mask.shape)}"
+        )
+
+
+def _unpadded(mask: Tensor) -> list[int]:
+    """The positions between padding at either end."""
+    real: list[int] = mask.nonzero()[:, 0].tolist()
+    if real and len(real) != real[-1] - real[0] + 1:
+        raise InputError(
+            "the attention mask hides tokens inside the text; attnx explains a text as a whole: leave them out, "
+            "or put the mask token in their place"
+        )
+    return real
 
 
 def _texts(text: Any) -> tuple[str, ...]:
@@ -82,6 +105,8 @@ def _texts(text: Any) -> tuple[str, ...]:
             f"cannot explain {type(text).__name__}: give a text, a pair (text, text), a list of them, or a tokenised "
             "input; an image needs a vision model"
         )
+    if any("\ud800" <= character <= "\udfff" for one in texts for character in one):
+        raise InputError("the text has half a character (a lone surrogate): it was decoded wrongly; read it as UTF-8")
     if not all(one.strip() for one in texts):
         raise InputError("the text is empty: give at least one word")
     return texts
@@ -91,6 +116,8 @@ def _tokenise(
     model: nn.Module, tokenizer: Any, texts: tuple[str, ...], truncate: bool, notes: list[str]
 ) -> TokenisedRow:
     limit = max_positions(model)
+    if not hasattr(tokenizer, "convert_ids_to_tokens"):
+        raise InputError(f"a text needs a tokenizer, found {type(tokenizer).__name__}; an image needs a vision model")
     with _unchanged(tokenizer):
         encoding = tokenizer(*texts, truncation=False, padding=False, return_attention_mask=True, verbose=False)
         length = len(encoding["input_ids"])
@@ -98,7 +125,7 @@ def _tokenise(
             if not truncate:
                 raise InputError(
                     f"the text has {length} tokens, the model takes {limit}; shorten it, or pass truncate=True "
-                    "(--truncate) to explain its beginning"
+                    "(--truncate) to explain what fits"
                 )
             encoding = tokenizer(*texts, truncation=True, max_length=limit, padding=False, return_attention_mask=True)
             notes.append(f"the text was cut to {limit} of {length} tokens")
@@ -156,9 +183,10 @@ def _check_ids(model: nn.Module, row: TokenisedRow) -> None:
     ids = row.inputs["input_ids"]
     if ids.numel() == 0:
         raise InputError("the tokenised input is empty: give at least one token")
-    if rows is not None and int(ids.max()) >= rows:
+    low, high = int(ids.min()), int(ids.max())
+    if low < 0 or (rows is not None and high >= rows):
         raise InputError(
-            f"token id {int(ids.max())} is outside the model's vocabulary of {rows}; use the model's own tokenizer"
+            f"token id {low if low < 0 else high} is outside the model's vocabulary of {rows}; use its own tokenizer"
         )
     if limit is not None and ids.numel() > limit:
         raise InputError(f"the input has {ids.numel()} tokens, the model takes {limit}; cut it before tokenising")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnx.errors import ChoiceError
+from attnx.errors import AttentionError, ChoiceError
 from attnx.methods.flow import tied_share
 from attnx.positions import Position, Word
 from attnx.prediction import Prediction
@@ -52,8 +52,19 @@ class Explanation:
     """Versions, model and settings that made these numbers."""
 
     def __post_init__(self) -> None:
-        for scores in self.relevance.values():
+        for name, scores in self.relevance.items():
+            ends = (scores.shape[:1], scores.shape[-1:])
+            if scores.ndim not in (2, 3) or ends != ((len(self.layers),), (len(self.positions),)):
+                raise AttentionError(
+                    f"{name} is {' × '.join(map(str, scores.shape))}, expected {len(self.layers)} layers × "
+                    f"{len(self.positions)} positions"
+                )
+            if not np.isfinite(scores).all():
+                raise AttentionError(f"{name} has numbers that are not finite")
             scores.setflags(write=False)
+        places = [self.position, *(index for word in self.words for index in word.positions)]
+        if not self.relevance or not all(0 <= place < len(self.positions) for place in places):
+            raise AttentionError("an explanation needs a method, and words and an explained position inside its input")
 
     @property
     def methods(self) -> tuple[str, ...]:

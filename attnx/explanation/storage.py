@@ -41,11 +41,12 @@ def load(path: str | PathLike[str]) -> Explanation:
         with safe_open(fspath(path), framework="numpy") as file:
             header = _header((file.metadata() or {}).get(_KEY), path)
             relevance = {name: file.get_tensor(name) for name in header["methods"]}
+        return _explanation(header, relevance)
+    except FileFormatError:
+        raise
     except (SafetensorError, OSError) as error:
         raise FileFormatError(f"{fspath(path)} is no saved explanation: {error}") from error
-    try:
-        return _explanation(header, relevance)
-    except (KeyError, TypeError, ValueError) as error:
+    except Exception as error:  # whatever a header that was tampered with can lead to
         raise FileFormatError(f"{fspath(path)} is a damaged explanation: {error!r}; save it again") from error
 
 
@@ -58,7 +59,7 @@ def _header(text: str | None, path: str | PathLike[str]) -> dict[str, Any]:
         header: dict[str, Any] = json.loads(text)
         version = header["format"]
         header["methods"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise FileFormatError(f"{fspath(path)} has a damaged header: {error!r}; save it again") from error
     if version != FORMAT:
         raise FileFormatError(

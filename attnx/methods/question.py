@@ -7,6 +7,7 @@ the caller pinned and returns the kind of array that came in.
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeAlias, cast
@@ -52,9 +53,9 @@ class Question:
         weights = _weights(attention)
         merged = attention.merged if isinstance(attention, AttentionTensor) else None
         head = cast(Head, merged or "mean") if head is None else head
-        _check_head(head, weights.shape[1], merged)
-        if not 0 <= residual <= 1:
-            raise ChoiceError(f"residual is a share between 0 and 1, {residual} asked")
+        head = check_head(head, weights.shape[1], merged)
+        if not isinstance(residual, (int, float)) or not 0 <= residual <= 1:
+            raise ChoiceError(f"residual is a share between 0 and 1, {residual!r} asked")
         return cls(
             weights=weights,
             layers=tuple(range(1, len(weights) + 1)) if layer is None else (check_layer(layer, len(weights)),),
@@ -125,6 +126,7 @@ class Question:
 
 
 def check_layer(layer: int, layers: int) -> int:
+    layer = _whole("layer", layer)
     if not 1 <= layer <= layers:
         raise ChoiceError(f"layer {layer} asked, model has {layers} (1 is next to the input)")
     return layer
@@ -132,39 +134,66 @@ def check_layer(layer: int, layers: int) -> int:
 
 def check_position(position: int, length: int) -> int:
     """The index from 0 of a position, which may be counted from the end as in Python (−1 is the last)."""
+    position = _whole("position", position)
     if not -length <= position < length:
         raise ChoiceError(f"position {position} asked, input has {length} (0 to {length - 1}; −1 is the last)")
     return position % length
 
 
-def _check_head(head: Head, heads: int, merged: str | None) -> None:
+def check_head(head: Head, heads: int, merged: str | None) -> Head:
     if isinstance(head, str):
         if head not in ("each", "mean", "max", "min"):
             raise ChoiceError(f"head {head!r} is not known; give a number from 0, 'each', 'mean', 'max' or 'min'")
-        if merged and head != merged:
-            raise ChoiceError(
-                f"head {head!r} asked, but the heads were merged ({merged}) while capturing; capture with reduce=None"
-            )
-        return
-    if merged:
-        raise ChoiceError(
-            f"head {head} asked, but the heads were merged ({merged}) while capturing; capture with reduce=None"
-        )
-    if not 0 <= head < heads:
-        raise ChoiceError(f"head {head} asked, model has {heads} (0 to {heads - 1})")
-
-
-def _weights(attention: Attention) -> Tensor:
-    if isinstance(attention, np.ndarray):
-        # torch warns of arrays that are read-only, which these may well be.
-        weights = torch.from_numpy(attention if attention.flags.writeable else attention.copy())
     else:
-        weights = attention.weights if isinstance(attention, AttentionTensor) else torch.as_tensor(attention)
+        head = _whole("head", head)
+    if merged and head != merged:
+        raise ChoiceError(
+            f"head {head!r} asked, but the heads were merged ({merged}) while capturing; capture with reduce=None"
+        )
+    if not isinstance(head, str) and not 0 <= head < heads:
+        raise ChoiceError(f"head {head} asked, model has {heads} (0 to {heads - 1})")
+    return head
+
+
+def _whole(name: str, value: Any) -> int:
+    """A plain int of any whole number, numpy's too."""
+    try:
+        return int(operator.index(value)) if not isinstance(value, bool) else int("")
+    except (TypeError, ValueError):
+        raise ChoiceError(f"{name} must be a whole number, found {value!r}") from None
+
+
+def _weights(attention: Any) -> Tensor:
+    weights = _tensor(attention)
     if weights.ndim != 4 or weights.shape[-1] != weights.shape[-2] or 0 in weights.shape:
-        hint = "; for one head per layer add the axis: attention[:, None]" if weights.ndim == 3 else ""
-        raise AttentionError(f"attention must be layer × head × n × n, found shape {tuple(weights.shape)}{hint}")
+        hints = {
+            3: "; for one head per layer add the axis: attention[:, None]",
+            5: "; there is a batch axis in it: take one input, attention[:, index]",
+        }
+        raise AttentionError(
+            f"attention must be layer × head × n × n, found shape {tuple(weights.shape)}{hints.get(weights.ndim, '')}"
+        )
     # Apple's GPUs have no float64, in which every sum here is made.
     return weights.cpu() if weights.device.type == "mps" else weights
+
+
+def _tensor(attention: Any) -> Tensor:
+    """The weights as a tensor, also of `outputs.attentions`: a tuple of layers, each 1 × head × n × n."""
+    if isinstance(attention, AttentionTensor):
+        return attention.weights
+    if isinstance(attention, Tensor):
+        return attention
+    try:
+        if isinstance(attention, (tuple, list)) and attention and isinstance(attention[0], Tensor):
+            stacked = torch.stack(tuple(attention))
+            return stacked[:, 0] if stacked.ndim == 5 and stacked.shape[1] == 1 else stacked
+        # torch takes neither read-only arrays nor those of another byte order.
+        array = np.array(attention)
+        return torch.from_numpy(array.astype(array.dtype.newbyteorder("="), copy=False))
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise AttentionError(
+            f"attention must be a layer × head × n × n array, found {type(attention).__name__}: {error}"
+        ) from error
 
 
 def _rows_to_one(matrix: Tensor) -> Tensor:

@@ -58,6 +58,20 @@ def test_the_embedding_module_embeds_tokens(name):
     assert isinstance(adapter_for(model).embedding_module(model), torch.nn.Embedding)
 
 
+def test_the_encoder_of_an_encoder_decoder_is_an_encoder():
+    config = hf.MarianConfig(
+        vocab_size=120,
+        d_model=16,
+        encoder_layers=1,
+        decoder_layers=1,
+        pad_token_id=0,
+        encoder_attention_heads=2,
+        decoder_attention_heads=2,
+        decoder_start_token_id=0,
+    )
+    assert adapter_for(hf.MarianModel(config).get_encoder()).name == "encoder"
+
+
 def test_adapters_lists_them():
     assert {"bert", "distilbert", "gpt2", "vit", "encoder", "decoder", "vision"} <= set(attnx.adapters())
 

@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from safetensors import safe_open
 from safetensors.numpy import save_file
 
 import attnx
@@ -117,3 +118,31 @@ def test_a_file_that_is_no_explanation_is_refused(kind, tmp_path):
     with pytest.raises(FileFormatError) as caught:
         attnx.Explanation.load(path)
     assert isinstance(caught.value, AttnxError)
+
+
+TAMPERED = {
+    "layers": [1],
+    "positions": [],
+    "position": 99,
+    "words": [{"index": 0, "text": "x", "positions": [99], "segment": 0}],
+    "text": ["a"],
+    "methods": 5,
+    "prediction": {"label": "x"},
+}
+
+
+@pytest.mark.parametrize("field", TAMPERED)
+def test_a_header_that_was_tampered_with_is_refused(explanation, field, tmp_path):
+    path = tmp_path / "x.safetensors"
+    explanation.save(path)
+    with safe_open(path, framework="numpy") as file:
+        header = json.loads(file.metadata()["attnx"])
+        numbers = {name: file.get_tensor(name) for name in explanation.methods}
+    save_file(numbers, path, metadata={"attnx": json.dumps(header | {field: TAMPERED[field]})})
+    with pytest.raises(FileFormatError):
+        attnx.Explanation.load(path)
+
+
+def test_numbers_that_are_none_are_refused(explanation):
+    with pytest.raises(AttnxError, match="not finite"):
+        dataclasses.replace(explanation, relevance={"raw": explanation["raw"] * np.nan})

@@ -156,3 +156,20 @@ def test_merged_heads_cannot_be_taken_apart_again():
     for head in (0, "each", "max"):
         with pytest.raises(ChoiceError, match="reduce=None"):
             attnx.rollout(merged, head=head)
+
+
+def test_what_transformers_returns_is_taken_as_it_is():
+    weights = torch.tensor(attention())
+    np.testing.assert_allclose(attnx.rollout(tuple(one[None] for one in weights)), attnx.rollout(weights))
+    with pytest.raises(AttentionError, match="batch axis"):
+        attnx.rollout(weights[:, None].expand(-1, 2, -1, -1, -1))
+    with pytest.raises(AttentionError, match="found NoneType"):
+        attnx.rollout(None)
+
+
+def test_arrays_of_any_memory_layout_are_read():
+    weights = attention()
+    for other in (weights.astype(">f8"), weights[::-1][::-1], np.asfortranarray(weights)):
+        np.testing.assert_array_equal(attnx.rollout(other), attnx.rollout(weights))
+    weights.setflags(write=False)
+    assert attnx.rollout(weights).shape == (4, 6, 6)
