@@ -18,7 +18,7 @@ Run = Callable[[Sequence[Prepared]], Captured]
 _takes_padding: weakref.WeakKeyDictionary[nn.Module, bool] = weakref.WeakKeyDictionary()
 
 _TOLERANCE = 1e-5
-"""Rounding in float32 differs less between batch shapes, in units of the largest number. A false alarm costs only time."""
+"""Of the largest number: rounding in float32 differs less between batch shapes. A false alarm costs only time."""
 
 
 def batches(model: nn.Module, prepared: Sequence[Prepared], size: int, run: Run) -> Iterator[list[int]]:

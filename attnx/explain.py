@@ -109,7 +109,7 @@ def explain(
                 saturation=_saturation(relevance.get("flow"), attention, {**asked, "position": place}),
                 notes=(*one.notes, *_unseen_layers(model, attention)),
                 provenance=provenance(
-                    model, adapter.name, head="mean" if head is None else head, residual=_residuals(methods, residual)
+                    model, adapter.name, head=_head_on_record(head), residual=_residuals(methods, residual)
                 ),
             )
     ordered = [explanations[index] for index in range(len(prepared))]
@@ -189,6 +189,10 @@ def _relevance(
     """layers × (heads ×) positions, with an axis of one when a single layer was asked for."""
     scores = METHODS[name](attention, layer=None if layer is None else kept[0], **asked)
     return (scores if layer is None else scores[None]).cpu().numpy()
+
+
+def _head_on_record(head: Head | None) -> Head:
+    return "mean" if head is None else head if isinstance(head, str) else int(head)
 
 
 def _residuals(methods: tuple[str, ...], residual: float | None) -> dict[str, Any]:
