@@ -1,0 +1,20 @@
+"""Figure 2: raw attention of CLS at each layer, for three sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from attnx.explain import explain
+from attnx.reproduce.heat_map import heat_maps
+from attnx.reproduce.paper_sentences import PAPER_SENTENCES
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def figure2(model: nn.Module, tokenizer: Any, texts: Sequence[str] = PAPER_SENTENCES) -> Figure:
+    """One panel for each sentence, with what the model predicts above it."""
+    return heat_maps(explain(model, tokenizer, list(texts), methods="raw"), ["raw"])

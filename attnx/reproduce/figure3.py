@@ -1,0 +1,21 @@
+"""Figure 3: rollout and flow to CLS at each layer, for the sentences of Figure 2."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from attnx.explain import explain
+from attnx.reproduce.heat_map import heat_maps
+from attnx.reproduce.paper_sentences import PAPER_SENTENCES
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def figure3(model: nn.Module, tokenizer: Any, texts: Sequence[str] = PAPER_SENTENCES) -> Figure:
+    """Two rows of panels, rollout above flow, one column for each sentence."""
+    methods = ["rollout", "flow"]
+    return heat_maps(explain(model, tokenizer, list(texts), methods=methods), methods)

@@ -1,0 +1,88 @@
+"""The sentences that a table is made from: generated ones, or lines of files in Linzen's format."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from attnx.adapters import Prepared, adapter_for
+from attnx.errors import InputError
+from attnx.tasks.verb_number import Beginning, generate, read, split_files
+from attnx.tasks.verb_number.evaluation import require_same_split
+
+PAPER_SAMPLES = 2000
+
+
+@dataclass(frozen=True, eq=False)
+class Sentences:
+    """Beginnings, each ready for the model, and a word on where they come from."""
+
+    beginnings: Sequence[Beginning]
+    prepared: Sequence[Prepared]
+    source: str
+
+    def __len__(self) -> int:
+        return len(self.beginnings)
+
+
+def prepare(model: Any, tokenizer: Any, beginnings: Sequence[Beginning], source: str) -> Sentences:
+    """Tokenise; a sentence that the model has no positions for is an error that shows the sentence."""
+    adapter = adapter_for(model)
+    prepared = []
+    for number, beginning in enumerate(beginnings, start=1):
+        try:
+            prepared.append(adapter.prepare(model, tokenizer, beginning.text))
+        except InputError as error:
+            raise InputError(f"sentence {number} of {source} ({beginning.text[:40]}…): {error}") from None
+    return Sentences(beginnings, prepared, source)
+
+
+def generated(samples: int, seed: int, attractors: int | None = None) -> tuple[list[Beginning], str]:
+    """Sentences from the task's grammar, which needs no data."""
+    _check_samples(samples)
+    kind = "" if attractors is None else f" with {attractors} attractors"
+    return generate(samples, seed=seed, attractors=attractors), f"the generator{kind}, seed {seed}"
+
+
+def from_files(data: Sequence[Path], samples: int, seed: int) -> tuple[list[Beginning], str]:
+    """So many lines drawn from the files, in their order; all of them where there are no more."""
+    return _drawn(read(data), samples, seed), ", ".join(path.name for path in data)
+
+
+def never_trained_on(
+    model_directory: Path, data: Sequence[Path], samples: int, *, with_subject: bool = False
+) -> tuple[list[Beginning], str]:
+    """Natural lines that the model was tested on and never trained with, given the files of its training in order.
+
+    The first file that has such lines comes first; the split has shuffled them already. A model that was trained with
+    other files, or in another order, is an error: what it has seen of these is not known.
+    """
+    _check_samples(samples)
+    split = split_files(data)
+    require_same_split(model_directory, split)
+    lines: list[Beginning] = []
+    used: list[str] = []
+    for path, part in zip(data, split.test, strict=True):
+        fit = [one for one in part if one.natural and (one.subject is not None or not with_subject)]
+        wanted = fit[: samples - len(lines)]
+        lines += wanted
+        used += [path.name] if wanted else []
+    if not lines:
+        raise InputError("none of the files holds out natural sentences" + " with a subject" * with_subject)
+    return lines, f"{', '.join(used)}, held out of the training"
+
+
+def _drawn(lines: list[Beginning], samples: int, seed: int) -> list[Beginning]:
+    _check_samples(samples)
+    if samples >= len(lines):
+        return lines
+    chosen = sorted(random.Random(f"sentences {seed}").sample(range(len(lines)), samples))
+    return [lines[index] for index in chosen]
+
+
+def _check_samples(samples: int) -> None:
+    if samples < 1:
+        raise InputError(f"--samples must be at least 1, found {samples}")

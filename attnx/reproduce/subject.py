@@ -1,0 +1,125 @@
+"""A check beyond the paper: the answer hangs on the subject, whose place is known, so how much relevance lies there?
+
+Of the relevance that CLS gives to words (special tokens aside), the share of the subject, of the attractors and of all
+other words; for sentences that the model got right and wrong. The two references go through the same mill.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from attnx.adapters import Prepared, adapter_for
+from attnx.agreement import Summary, rankable
+from attnx.errors import InputError
+from attnx.methods.question import check_layer
+from attnx.provenance import provenance
+from attnx.references import blankout, gradient
+from attnx.references.blankout import content_positions
+from attnx.reproduce.cls_rows import TABLE_METHODS, cls_rows
+from attnx.reproduce.sentences import Sentences
+from attnx.reproduce.subject_table import Shares, SubjectTable
+from attnx.tasks.verb_number import Beginning
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+
+def subject(
+    model: nn.Module,
+    tokenizer: Any,
+    sentences: Sentences,
+    *,
+    layer: int | None = None,
+    seed: int = 0,
+    progress: bool = False,
+) -> SubjectTable:
+    """Where relevance lies at one layer, by default the last. Every sentence must have a known subject."""
+    unknown = [one.text for one in sentences.beginnings if one.subject is None]
+    if unknown:
+        raise InputError(
+            f"{len(unknown)} of {len(sentences)} sentences of {sentences.source} come without the subject's position; "
+            "give a file with the columns label, subject, beginning"
+        )
+    prepared = sentences.prepared
+    rows = cls_rows(model, tokenizer, prepared, progress=progress)
+    layers = len(rows[0].relevance["raw"])
+    layer = layers if layer is None else check_layer(layer, layers)
+    measures: dict[str, Sequence[Array]] = {
+        name: [rankable(row.relevance[name][layer - 1], name) for row in rows] for name in TABLE_METHODS
+    }
+    measures["blank-out"] = blankout(model, tokenizer, prepared, progress=progress)
+    measures["gradient norm"] = gradient(model, tokenizer, prepared, progress=progress)
+    measures["even spread"] = [np.ones(len(one.positions)) for one in prepared]
+
+    places = [Places.of(*pair) for pair in zip(sentences.beginnings, prepared, strict=True)]
+    right = np.array([row.predicted == one.label for row, one in zip(rows, sentences.beginnings, strict=True)])
+    shares = {name: np.array(list(map(shares_of, scores, places))) for name, scores in measures.items()}
+    known = all(one.attractors is not None for one in sentences.beginnings)
+    return SubjectTable(
+        layer=layer,
+        source=sentences.source,
+        shares=tuple(_summaries(shares, "right", right, seed) + _summaries(shares, "wrong", ~right, seed)),
+        attractors_known=known,
+        provenance=provenance(model, adapter_for(model).name, layer=layer, seed=seed),
+    )
+
+
+@dataclass(frozen=True)
+class Places:
+    """Positions of one sentence: those of the subject, of the attractors, and of all words."""
+
+    subject: frozenset[int]
+    attractors: frozenset[int]
+    words: tuple[int, ...]
+
+    @classmethod
+    def of(cls, beginning: Beginning, prepared: Prepared) -> Places:
+        """From word indices to positions: by where a word stands in the text, for a word may have several pieces."""
+        starts: list[tuple[int, int]] = []
+        end = 0
+        for word in beginning.words:
+            start = beginning.text.index(word, end)
+            end = start + len(word)
+            starts.append((start, end))
+
+        def pieces(word: int) -> frozenset[int]:
+            start, end = starts[word]
+            return frozenset(
+                one.index for one in prepared.positions if one.start is not None and start <= one.start < end
+            )
+
+        attractors = frozenset().union(*map(pieces, beginning.attractors or ()))
+        return cls(pieces(beginning.subject or 0), attractors, tuple(content_positions(prepared)))
+
+
+def shares_of(scores: Array, places: Places) -> tuple[float, float, float, float]:
+    """(subject, attractors, other words, subject is first) of one sentence; first is divided among those that tie.
+
+    NaN where the scores are all zero, for nothing has no shares.
+    """
+    total = sum(scores[position] for position in places.words)
+    if total <= 0:
+        return (np.nan,) * 4
+    on_subject = sum(scores[position] for position in places.subject) / total
+    on_attractors = sum(scores[position] for position in places.attractors) / total
+    best = max(scores[position] for position in places.words)
+    first = [position for position in places.words if scores[position] == best]
+    return (
+        on_subject,
+        on_attractors,
+        1 - on_subject - on_attractors,
+        len(places.subject.intersection(first)) / len(first),
+    )
+
+
+def _summaries(shares: Mapping[str, Array], predictions: str, chosen: Array, seed: int) -> list[Shares]:
+    if not chosen.any():
+        return []
+    return [
+        Shares(name, predictions, *(Summary.of(column, seed=seed) for column in values[chosen].T))
+        for name, values in shares.items()
+    ]

@@ -1,0 +1,56 @@
+"""Table 1: Spearman's correlation of raw attention, rollout and flow with blank-out, on the verb-number task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from attnx.references import blankout
+from attnx.reproduce.correlations import Array, agreement_table
+from attnx.reproduce.protocols import PROTOCOLS, Protocol, positions
+from attnx.reproduce.sentences import Sentences
+from attnx.reproduce.tables import Published, Table
+
+PUBLISHED_TABLE: Published = {
+    "raw": ((0.69, 0.27), (0.10, 0.43), (-0.11, 0.49), (-0.09, 0.52), (0.20, 0.45), (0.29, 0.39)),
+    "rollout": ((0.32, 0.26), (0.38, 0.27), (0.51, 0.26), (0.62, 0.26), (0.70, 0.25), (0.71, 0.24)),
+    "flow": ((0.32, 0.26), (0.44, 0.29), (0.70, 0.25), (0.70, 0.22), (0.71, 0.22), (0.70, 0.22)),
+}
+
+
+def table1(
+    model: nn.Module,
+    tokenizer: Any,
+    sentences: Sentences,
+    *,
+    protocols: Sequence[Protocol] = tuple(PROTOCOLS.values()),
+    seed: int = 0,
+    progress: bool = False,
+) -> Table:
+    """Measure the table on the sentences under each protocol. The seed is the bootstrap's."""
+    prepared = sentences.prepared
+    blanked = {protocol: [positions(one, protocol.blanked) for one in prepared] for protocol in protocols}
+    # A position's score is the same in every protocol that blanks it, so each is run once.
+    union = [sorted(set().union(*several)) for several in zip(*blanked.values(), strict=True)]
+    scores = blankout(model, tokenizer, prepared, positions=union, progress=progress)
+    return agreement_table(
+        model,
+        tokenizer,
+        sentences,
+        {protocol: list(map(_only, scores, chosen)) for protocol, chosen in blanked.items()},
+        title="Table 1",
+        reference="blank-out",
+        published=PUBLISHED_TABLE,
+        seed=seed,
+        progress=progress,
+    )
+
+
+def _only(scores: Array, chosen: list[int]) -> Array:
+    """The scores of the chosen positions; 0 elsewhere."""
+    kept = np.zeros_like(scores)
+    kept[chosen] = scores[chosen]
+    return kept

@@ -1,0 +1,54 @@
+"""Table 2: Spearman's correlation of raw attention, rollout and flow with input gradients, same model and sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import nn
+
+from attnx.references import gradient
+from attnx.reproduce.correlations import agreement_table
+from attnx.reproduce.protocols import PROTOCOLS, Protocol
+from attnx.reproduce.sentences import Sentences
+from attnx.reproduce.tables import Published, Table
+
+PUBLISHED_TABLE: Published = {
+    "raw": ((0.53, 0.33), (0.16, 0.38), (-0.06, 0.42), (0.00, 0.47), (0.24, 0.40), (0.46, 0.35)),
+    "rollout": ((0.22, 0.31), (0.27, 0.32), (0.39, 0.32), (0.47, 0.32), (0.53, 0.32), (0.54, 0.31)),
+    "flow": ((0.22, 0.31), (0.31, 0.34), (0.54, 0.32), (0.61, 0.28), (0.60, 0.28), (0.61, 0.28)),
+}
+
+
+def table2(
+    model: nn.Module,
+    tokenizer: Any,
+    sentences: Sentences,
+    *,
+    protocols: Sequence[Protocol] = tuple(PROTOCOLS.values()),
+    seed: int = 0,
+    progress: bool = False,
+) -> Table:
+    """Measure the table on the sentences under each protocol. The seed is the bootstrap's."""
+    references = {
+        protocol: gradient(
+            model,
+            tokenizer,
+            sentences.prepared,
+            score=protocol.gradient_of,
+            reduction=protocol.gradient_reduction,
+            progress=progress,
+        )
+        for protocol in protocols
+    }
+    return agreement_table(
+        model,
+        tokenizer,
+        sentences,
+        references,
+        title="Table 2",
+        reference="input gradients",
+        published=PUBLISHED_TABLE,
+        seed=seed,
+        progress=progress,
+    )
