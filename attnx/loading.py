@@ -16,12 +16,16 @@ def load(name: str) -> tuple[Any, Any]:
     import torch
     import transformers
 
+    from attnx.tasks import verb_number  # makes its config known to the Auto classes
+
     if name.startswith((".", "/", "~")) and not Path(name).is_dir():
         raise InputError(f"cannot load {name!r}: there is no such directory")
-    _hush()
+    hush()
     try:
         config = transformers.AutoConfig.from_pretrained(name)
-        architecture = getattr(transformers, (config.architectures or [""])[0], transformers.AutoModel)
+        saved_as = (config.architectures or [""])[0]
+        homes = [home for home in (transformers, verb_number) if hasattr(home, saved_as)]
+        architecture = getattr(homes[0], saved_as) if homes else transformers.AutoModel
         model = architecture.from_pretrained(name, use_safetensors=True).to(torch.float32).eval()
         vision = getattr(model, "main_input_name", "") == "pixel_values"
         auto = transformers.AutoImageProcessor if vision else transformers.AutoTokenizer
@@ -32,7 +36,7 @@ def load(name: str) -> tuple[Any, Any]:
         raise InputError(f"cannot load {name!r}{where}: {reason}") from error
 
 
-def _hush() -> None:
+def hush() -> None:
     """Progress bars and remarks of the libraries would stand between the command and its answer."""
     import huggingface_hub
     import transformers

@@ -7,10 +7,13 @@ from typing import Annotated
 import typer
 
 import attnx
+from attnx.cli import reproduce, train
 from attnx.cli.explain import explain_command
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.command("explain")(explain_command)
+app.add_typer(reproduce.app, name="reproduce")
+app.add_typer(train.app, name="train")
 
 
 def _version(asked: bool) -> None:

@@ -14,7 +14,9 @@ from attnx.errors import InputError
 
 def explain_command(
     text: Annotated[str, typer.Argument(help="The text to explain; - reads it from standard input.")],
-    model: Annotated[str | None, typer.Option("--model", help="A directory with a saved model, or a hub id.")] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", help="A saved model's directory or hub id; else the embedded one.")
+    ] = None,
     pair: Annotated[str | None, typer.Option("--pair", help="The second text, for models that take two.")] = None,
     method: Annotated[list[str] | None, typer.Option("--method", help="What to compute; may be repeated.")] = None,
     layer: Annotated[int | None, typer.Option("--layer", help="One layer, counted from 1 next to the input.")] = None,
@@ -52,15 +54,16 @@ def explain_command(
 
 def _explain(model: str | None, text: Any, method: list[str] | None, options: dict[str, Any]) -> Any:
     # Loaded here, so that --help and mistakes in the arguments answer at once.
+    from attnx.cli.verb_number_model import chosen_model
     from attnx.explain import explain
     from attnx.loading import load
 
-    if model is None:
-        raise InputError("say which model to explain: --model DIRECTORY_OR_HUB_ID")
-    loaded, processor = load(model)
     if method:
         options["methods"] = method
-    return explain(loaded, processor, text, **options)
+    if model is not None:
+        return explain(*load(model), text, **options)
+    with chosen_model() as (_, loaded, tokenizer):
+        return explain(loaded, tokenizer, text, **options)
 
 
 def _head(head: str | None) -> int | str | None:

@@ -1,0 +1,210 @@
+"""`attnx reproduce`: the paper's tables and figures, and the subject check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from attnx.cli.verb_number_model import chosen_model
+from attnx.errors import InputError
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Reproduce the tables and figures of the paper.")
+
+
+class ProtocolName(StrEnum):
+    published = "published"
+    corrected = "corrected"
+    both = "both"
+
+
+Model = Annotated[
+    Path | None, typer.Option("--model", help="A directory with a verb-number model; by default the embedded one.")
+]
+Data = Annotated[
+    list[Path] | None,
+    typer.Option("--data", help="A file in Linzen's format; may be repeated. By default sentences are generated."),
+]
+HeldOut = Annotated[
+    bool,
+    typer.Option("--held-out", help="Only lines the model never trained on; --data names its training files in order."),
+]
+Samples = Annotated[int, typer.Option("--samples", help="How many sentences.")]
+Seed = Annotated[int, typer.Option("--seed", help="Draws the sentences and the bootstrap.")]
+WhichProtocol = Annotated[
+    ProtocolName, typer.Option("--protocol", help="As the authors' code did it, as the paper says it, or both.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, with all digits.")]
+AsMarkdown = Annotated[bool, typer.Option("--markdown", help="Print Markdown.")]
+TableOutput = Annotated[Path | None, typer.Option("--output", help="Also write to a file: .json, .md, or plain text.")]
+Texts = Annotated[list[str] | None, typer.Option("--text", help="Another sentence; may be repeated.")]
+
+
+@app.command("table1")
+def table1_command(
+    model: Model = None,
+    data: Data = None,
+    held_out: HeldOut = False,
+    samples: Samples = 2000,
+    seed: Seed = 0,
+    protocol: WhichProtocol = ProtocolName.both,
+    as_json: AsJson = False,
+    as_markdown: AsMarkdown = False,
+    output: TableOutput = None,
+) -> None:
+    """Correlation of raw attention, rollout and flow with blank-out."""
+    from attnx.reproduce.table1 import table1
+
+    _table(table1, model, data, held_out, samples, seed, protocol, as_json, as_markdown, output)
+
+
+@app.command("table2")
+def table2_command(
+    model: Model = None,
+    data: Data = None,
+    held_out: HeldOut = False,
+    samples: Samples = 2000,
+    seed: Seed = 0,
+    protocol: WhichProtocol = ProtocolName.both,
+    as_json: AsJson = False,
+    as_markdown: AsMarkdown = False,
+    output: TableOutput = None,
+) -> None:
+    """Correlation of raw attention, rollout and flow with input gradients."""
+    from attnx.reproduce.table2 import table2
+
+    _table(table2, model, data, held_out, samples, seed, protocol, as_json, as_markdown, output)
+
+
+@app.command("subject")
+def subject_command(
+    model: Model = None,
+    data: Data = None,
+    held_out: HeldOut = False,
+    samples: Samples = 2000,
+    seed: Seed = 0,
+    attractors: Annotated[
+        int | None, typer.Option("--attractors", help="Generate sentences with exactly so many attractors.")
+    ] = None,
+    layer: Annotated[int | None, typer.Option("--layer", help="From 1 next to the input; by default the last.")] = None,
+    as_json: AsJson = False,
+    as_markdown: AsMarkdown = False,
+    output: TableOutput = None,
+) -> None:
+    """How much relevance lies on the subject, on attractors and elsewhere, for right and for wrong predictions."""
+    from attnx.reproduce.subject import subject
+
+    _check_output(output)
+    if data and attractors is not None:
+        raise InputError("--attractors is for generated sentences; leave it away with --data")
+    loaded, tokenizer, sentences = _sentences(model, data, held_out, samples, seed, attractors, with_subject=True)
+    _show(subject(loaded, tokenizer, sentences, layer=layer, seed=seed, progress=True), as_json, as_markdown, output)
+
+
+@app.command("figure1")
+def figure1_command(
+    model: Model = None,
+    text: Annotated[str | None, typer.Option("--text", help="Another sentence than the paper's.")] = None,
+    output: Annotated[Path, typer.Option("--output", help="Where to write the .png and .svg.")] = Path("figure1"),
+) -> None:
+    """One sentence as a layered graph, in raw attention, rollout and flow."""
+    from attnx.reproduce.figure1 import figure1
+
+    _figure(figure1, model, text, output)
+
+
+@app.command("figure2")
+def figure2_command(
+    model: Model = None,
+    text: Texts = None,
+    output: Annotated[Path, typer.Option("--output", help="Where to write the .png and .svg.")] = Path("figure2"),
+) -> None:
+    """Raw attention of CLS at each layer."""
+    from attnx.reproduce.figure2 import figure2
+
+    _figure(figure2, model, text, output)
+
+
+@app.command("figure3")
+def figure3_command(
+    model: Model = None,
+    text: Texts = None,
+    output: Annotated[Path, typer.Option("--output", help="Where to write the .png and .svg.")] = Path("figure3"),
+) -> None:
+    """Rollout and flow to CLS at each layer."""
+    from attnx.reproduce.figure3 import figure3
+
+    _figure(figure3, model, text, output)
+
+
+def _table(
+    measure: Callable[..., Any],
+    model: Path | None,
+    data: list[Path] | None,
+    held_out: bool,
+    samples: int,
+    seed: int,
+    protocol: ProtocolName,
+    as_json: bool,
+    as_markdown: bool,
+    output: Path | None,
+) -> None:
+    from attnx.reproduce.protocols import PROTOCOLS
+
+    _check_output(output)
+    protocols = [one for name, one in PROTOCOLS.items() if protocol.value in (name, "both")]
+    loaded, tokenizer, sentences = _sentences(model, data, held_out, samples, seed)
+    table = measure(loaded, tokenizer, sentences, protocols=protocols, seed=seed, progress=True)
+    _show(table, as_json, as_markdown, output)
+
+
+def _sentences(
+    model: Path | None,
+    data: list[Path] | None,
+    held_out: bool,
+    samples: int,
+    seed: int,
+    attractors: int | None = None,
+    with_subject: bool = False,
+) -> tuple[Any, Any, Any]:
+    from attnx.reproduce import sentences
+
+    with chosen_model(model) as (directory, loaded, tokenizer):
+        if not data:
+            if held_out:
+                raise InputError("--held-out needs the files of the model's training: --data FILE --data FILE …")
+            chosen = sentences.generated(samples, seed, attractors)
+        elif held_out:
+            chosen = sentences.never_trained_on(directory, data, samples, with_subject=with_subject)
+        else:
+            chosen = sentences.from_files(data, samples, seed)
+        return loaded, tokenizer, sentences.prepare(loaded, tokenizer, *chosen)
+
+
+def _show(table: Any, as_json: bool, as_markdown: bool, output: Path | None) -> None:
+    if output is not None:
+        output.write_text(_rendered(table, output.suffix == ".json", output.suffix == ".md") + "\n", encoding="utf-8")
+    print(_rendered(table, as_json, as_markdown))
+
+
+def _rendered(table: Any, as_json: bool, as_markdown: bool) -> str:
+    rendered: str = table.to_json() if as_json else table.markdown() if as_markdown else table.text()
+    return rendered
+
+
+def _check_output(output: Path | None) -> None:
+    """Before minutes of work, not after them."""
+    if output is not None and not output.parent.is_dir():
+        raise InputError(f"there is no directory {output.parent}; make it first")
+
+
+def _figure(draw: Callable[..., Any], model: Path | None, texts: Any, output: Path) -> None:
+    from attnx.reproduce.pictures import save_picture
+
+    with chosen_model(model) as (_, loaded, tokenizer):
+        figure = draw(loaded, tokenizer, texts) if texts else draw(loaded, tokenizer)
+    for path in save_picture(figure, output):
+        print(path)

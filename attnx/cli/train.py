@@ -1,0 +1,38 @@
+"""`attnx train`: the embedded model again, or another like it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Train the models of the tasks.")
+
+
+@app.callback()
+def tasks() -> None:
+    """Train the models of the tasks."""
+
+
+@app.command("verb-number")
+def verb_number_command(
+    data: Annotated[list[Path], typer.Option("--data", help="A file in Linzen's format; may be repeated.")],
+    out: Annotated[Path, typer.Option("--out", help="A new directory for the model.")],
+    epochs: Annotated[int | None, typer.Option("--epochs", help="By default what the recipe says.")] = None,
+    seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same weights.")] = 0,
+    teacher: Annotated[
+        Path | None, typer.Option("--teacher", help="Learn from this teacher too: the --out of a run with --body.")
+    ] = None,
+    body: Annotated[
+        Path | None, typer.Option("--body", help="Train a teacher instead, from this pretrained encoder.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the interrupted run in --out.")] = False,
+) -> None:
+    """Train on sentence beginnings; print the accuracy on what was held out of each file."""
+    from attnx.loading import hush
+    from attnx.tasks.verb_number import train
+
+    hush()
+    for accuracy in train(data, out, seed=seed, epochs=epochs, body=body, teacher=teacher, resume=resume):
+        print(accuracy)
