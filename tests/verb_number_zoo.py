@@ -1,0 +1,42 @@
+"""A tiny verb-number model with random, sharp weights: what the reproduction runs on in the tests."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+
+from attnx.adapters import Prepared, adapter_for
+from attnx.tasks.verb_number import VerbNumberConfig, VerbNumberForSequenceClassification, build_tokenizer, lexicon
+from attnx.tasks.verb_number.tokenizer import TAG_EXAMPLES
+
+TEXTS = ("the key to the cabinets", "keys", "the author that the old teachers like near a river", "some boxes in it")
+
+
+@cache
+def tokenizer() -> Any:
+    return build_tokenizer([word for word in lexicon.words() if word not in TAG_EXAMPLES], 40)
+
+
+@cache
+def model(layers: int = 3) -> Any:
+    """Always the same weights, large enough that attention is not flat and the classes differ."""
+    words = tokenizer()
+    config = VerbNumberConfig(
+        vocab_size=len(words),
+        hidden_size=16,
+        num_hidden_layers=layers,
+        num_attention_heads=2,
+        max_position_embeddings=40,
+        initializer_range=0.4,
+        pad_token_id=words.pad_token_id,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        return VerbNumberForSequenceClassification(config).eval()
+
+
+def prepared(*texts: str) -> list[Prepared]:
+    adapter = adapter_for(model())
+    return [adapter.prepare(model(), tokenizer(), text) for text in texts or TEXTS]
