@@ -1,0 +1,178 @@
+"""`attnx reproduce` and `attnx train` as a user types them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from attnx.cli import main
+from attnx.reproduce.tables import Table
+from attnx.tasks.verb_number import save
+from tests import verb_number_zoo as zoo
+
+LINES = "VBZ\t1\tthe key to the cabinets\nVBP\t1\tthe keys in a box\nVBZ\t1\tthe boy near the girls\n"
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("model")
+    save(zoo.model(), zoo.tokenizer(), directory)
+    return directory
+
+
+@pytest.fixture
+def attnx(saved, monkeypatch, capsys, tmp_path):
+    """Run a command in a directory of its own: (exit code, standard output, standard error)."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments, model=saved):
+        chosen = ["--model", str(model)] if model else []
+        monkeypatch.setattr(sys, "argv", ["attnx", *map(str, arguments), *chosen])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        captured = capsys.readouterr()
+        return stopped.value.code or 0, captured.out, captured.err
+
+    return run
+
+
+@pytest.mark.parametrize("table", ["table1", "table2"])
+def test_a_table_has_both_protocols_and_all_methods(attnx, table):
+    code, out, err = attnx("reproduce", table, "--samples", 8)
+    assert (code, err) == (0, "")
+    assert out.count("protocol published") == out.count("protocol corrected") == 1
+    assert out.count("8 sentences of the generator, seed 0") == 2
+    for method in ("raw", "rollout", "flow"):
+        assert out.count(f"\n{method} ") == 2
+
+
+def test_one_protocol_as_json_can_be_read_back_and_is_the_file_written(attnx, tmp_path):
+    code, out, _ = attnx(
+        "reproduce", "table1", "--samples", 6, "--protocol", "corrected", "--json", "--output", "table.json"
+    )
+    assert code == 0
+    table = Table.from_json(out)
+    assert [one.protocol.name for one in table.measured] == ["corrected"]
+    assert Table.from_json((tmp_path / "table.json").read_text(encoding="utf-8")) == table
+    assert table.provenance["class"] == "VerbNumberForSequenceClassification"
+
+
+def test_the_same_seed_prints_the_same(attnx):
+    first, again, other = (attnx("reproduce", "table2", "--samples", 6, "--seed", seed)[1] for seed in (3, 3, 4))
+    assert first == again != other
+
+
+def test_own_data_and_markdown(attnx, tmp_path):
+    (tmp_path / "mine.tsv").write_text("label\tsubject\tbeginning\n" + LINES)
+    code, out, _ = attnx("reproduce", "subject", "--data", "mine.tsv", "--markdown", "--output", "table.md")
+    assert code == 0
+    assert "sentences of mine.tsv" in out
+    assert "| rollout |" in out
+    assert (tmp_path / "table.md").read_text(encoding="utf-8") == out
+
+
+@pytest.mark.parametrize("figure", ["figure1", "figure2", "figure3"])
+def test_a_figure_of_any_sentence_is_two_files(attnx, tmp_path, figure):
+    code, out, err = attnx("reproduce", figure, "--text", "the keys in a box")
+    assert (code, out, err) == (0, f"{figure}.png\n{figure}.svg\n", "")
+    assert ">keys<" in (tmp_path / f"{figure}.svg").read_text(encoding="utf-8")
+
+
+MISTAKES = [
+    (["reproduce", "table1", "--samples", "0"], "--samples must be at least 1"),
+    (["reproduce", "table1", "--data", "nothing.tsv"], "nothing.tsv is not a file"),
+    (["reproduce", "table1", "--data", "empty.tsv"], "empty.tsv has no sentences"),
+    (["reproduce", "table1", "--data", "blank.tsv"], "blank.tsv, line 2: "),
+    (["reproduce", "table1", "--data", "label.tsv"], "label.tsv, line 2: the label is 'VBD', expected VBZ or VBP"),
+    (["reproduce", "table1", "--data", "long.tsv"], "sentence 1 of long.tsv (the the"),
+    (["reproduce", "table1", "--held-out"], "--held-out needs the files"),
+    (["reproduce", "table1", "--held-out", "--data", "good.tsv"], "was not trained with these files"),
+    (["reproduce", "table1", "--output", "no/such/folder/x.md"], "there is no directory no/such/folder"),
+    (["reproduce", "subject", "--data", "good.tsv"], "come without the subject's position"),
+    (["reproduce", "subject", "--layer", "9", "--samples", "2"], "layer 9 asked, model has 3"),
+    (["reproduce", "subject", "--attractors", "9"], "9 attractors asked"),
+    (["reproduce", "subject", "--attractors", "1", "--data", "good.tsv"], "--attractors is for generated sentences"),
+    (["reproduce", "figure1", "--text", " "], "the text is empty"),
+    (["reproduce", "figure1", "--output", "no/such/folder/x.png"], "there is no directory no/such/folder"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), MISTAKES)
+def test_a_mistake_is_one_line_and_exit_code_two(attnx, tmp_path, arguments, message):
+    files = {
+        "good.tsv": "VBZ\tthe key\n",
+        "empty.tsv": "",
+        "blank.tsv": "VBZ\tthe key\n\nVBP\tthe keys\n",
+        "label.tsv": "VBZ\tthe key\nVBD\tthe keys\n",
+        "long.tsv": f"VBZ\t{'the ' * 60}key\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    code, out, errors = attnx(*arguments)
+    assert (code, out) == (2, "")
+    assert message in errors
+    assert errors.count("\n") == 1
+
+
+def test_a_directory_without_a_model_is_one_line(attnx, tmp_path):
+    code, _, errors = attnx("reproduce", "table1", model=tmp_path)
+    assert (code, errors.count("\n")) == (2, 1)
+    assert "config.json is missing" in errors
+
+
+def test_a_saved_verb_number_model_can_be_explained_with_its_head(attnx):
+    code, out, _ = attnx("explain", "the key to the cabinets", "--json")
+    assert code == 0
+    assert json.loads(out)["prediction"]["label"] in ("VBZ", "VBP")
+
+
+def test_without_a_model_the_embedded_one_answers_in_words(attnx):
+    code, out, errors = attnx("explain", "the key to the zyzzyva", model=None)
+    assert code == 0
+    assert out.startswith("prediction: singular (0.")
+    assert errors == "attnx: not in the vocabulary, read as <unk>: zyzzyva\n"
+
+
+def test_the_embedded_model_is_asked_for_a_class_by_its_word(attnx):
+    _, out, _ = attnx("explain", "the key", "--target", "plural", "--json", model=None)
+    assert json.loads(out)["prediction"]["label"] == "plural"
+
+
+def test_training_refuses_a_directory_that_exists_and_bad_lines(attnx, tmp_path):
+    (tmp_path / "good.tsv").write_text("VBZ\tthe key\n" * 8)
+    (tmp_path / "bad.tsv").write_text("VBZ\tthe key\nVBX\tthe keys\n")
+    for data, out, message in (("good.tsv", ".", "exists"), ("bad.tsv", "new", "bad.tsv, line 2")):
+        code, _, errors = attnx("train", "verb-number", "--data", data, "--out", out, model=None)
+        assert (code, errors.count("\n")) == (2, 1)
+        assert message in errors
+
+
+def test_training_prints_accuracy_and_writes_a_model(attnx, tmp_path):
+    words = ["key", "box", "cat", "door"]
+    lines = [f"VBZ\tthe {word}\nVBP\tthe {word}s\n" for word in words]
+    (tmp_path / "mine.tsv").write_text("".join(lines) * 4)
+    code, out, _ = attnx(
+        "train", "verb-number", "--data", "mine.tsv", "--out", "trained", "--epochs", 0, "--seed", 2, model=None
+    )
+    assert code == 0
+    assert out.startswith("mine.tsv: ")
+    assert (tmp_path / "trained" / "model.safetensors").is_file()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals are sent as on POSIX systems")
+def test_control_c_stops_without_a_traceback(saved):
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from attnx.cli import main; main()", "reproduce", "table1", "--model", str(saved)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    time.sleep(5)
+    process.send_signal(signal.SIGINT)
+    out, errors = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    assert "Traceback" not in errors

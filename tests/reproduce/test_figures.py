@@ -1,0 +1,87 @@
+"""Figures are files with the sentence in them, drawn without a screen."""
+
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+from matplotlib.collections import LineCollection
+
+import attnx
+from attnx.errors import InputError
+from attnx.reproduce.figure1 import figure1
+from attnx.reproduce.figure2 import figure2
+from attnx.reproduce.figure3 import figure3
+from attnx.reproduce.heat_map import heat_maps
+from attnx.reproduce.layered_graph import FAINTEST, THICKEST, layered_graphs
+from attnx.reproduce.paper_sentences import PAPER_SENTENCES
+from attnx.reproduce.pictures import save_picture
+from tests import verb_number_zoo as zoo
+
+
+@pytest.mark.parametrize(
+    ("draw", "texts", "words"),
+    [
+        (figure1, "the boxes in it", "<bos> the boxes in it <eos> input"),
+        (figure2, ["the boxes in it", "some key"], "<bos> the boxes in it <eos> some key"),
+        (figure3, ["the boxes in it", "some key"], "<bos> the boxes in it <eos> some key"),
+    ],
+)
+def test_both_files_are_written_and_the_svg_holds_the_tokens(tmp_path, draw, texts, words):
+    png, svg = save_picture(draw(zoo.model(), zoo.tokenizer(), texts), tmp_path / "figure.png")
+    assert png.read_bytes().startswith(b"\x89PNG")
+    drawn = {"".join(one.itertext()).strip() for one in ElementTree.parse(svg).iter() if one.tag.endswith("text")}
+    assert set(words.split()) <= drawn
+
+
+def test_the_same_figure_is_the_same_file(tmp_path):
+    first, second = (
+        save_picture(figure1(zoo.model(), zoo.tokenizer(), "a key"), tmp_path / name)[1] for name in ("one", "two")
+    )
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_the_papers_sentences_are_the_default():
+    figure = figure2(zoo.model(), zoo.tokenizer())
+    panels = [axes for axes in figure.axes if axes.images]
+    for axes, text in zip(panels, PAPER_SENTENCES, strict=True):
+        assert len(axes.get_xticklabels()) == len(text.split()) + 2
+
+
+def test_the_last_layer_is_on_top_and_colours_are_the_cls_row():
+    explanation = attnx.explain(zoo.model(), zoo.tokenizer(), zoo.TEXTS[0], methods="rollout")
+    axes = heat_maps([explanation], ["rollout"]).axes[0]
+    np.testing.assert_allclose(axes.images[0].get_array(), explanation["rollout"])
+    bottom, top = axes.get_ylim()
+    assert bottom < top
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["1", "2", "3"]
+
+
+def test_line_width_is_the_share_of_what_leaves_a_node():
+    weights = np.array([[[0.8, 0.2], [0.4, 0.4]]])
+    figure = layered_graphs(["the", "key"], {"only": weights, "doubled": 2 * weights})
+    for axes in figure.axes:
+        (lines,) = (one for one in axes.collections if isinstance(one, LineCollection))
+        widths = {
+            tuple(map(tuple, path.vertices.astype(int).tolist())): width
+            for path, width in zip(lines.get_paths(), lines.get_linewidths(), strict=True)
+        }
+        assert widths[(0, 0), (1, 0)] == pytest.approx(THICKEST)
+        assert widths[(0, 1), (1, 0)] == pytest.approx(THICKEST / 4)
+        assert widths[(0, 0), (1, 1)] == widths[(0, 1), (1, 1)] == pytest.approx(THICKEST * 0.5 / 0.8)
+
+
+def test_no_line_is_drawn_for_next_to_nothing():
+    weights = np.array([[[1 - FAINTEST / 2, FAINTEST / 2], [0.5, 0.5]]])
+    axes = layered_graphs(["the", "key"], {"only": weights}).axes[0]
+    assert len(axes.collections[0].get_paths()) == 3
+
+
+def test_a_directory_that_is_not_there_is_an_error(tmp_path):
+    figure = figure1(zoo.model(), zoo.tokenizer(), "a key")
+    with pytest.raises(InputError, match="there is no directory"):
+        save_picture(figure, tmp_path / "no" / "figure")
+
+
+def test_no_sentence_is_an_error():
+    with pytest.raises(InputError, match="at least one sentence"):
+        heat_maps([], ["raw"])

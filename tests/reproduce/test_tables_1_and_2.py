@@ -1,0 +1,108 @@
+"""Tables 1 and 2, cell by cell, from the definitions."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import attnx
+from attnx.references import blankout, gradient
+from attnx.reproduce.protocols import CORRECTED, PUBLISHED
+from attnx.reproduce.sentences import prepare
+from attnx.reproduce.table1 import table1
+from attnx.reproduce.table2 import table2
+from attnx.tasks.verb_number import Beginning
+from tests import verb_number_zoo as zoo
+
+
+@pytest.fixture(scope="module")
+def tables(few):
+    return {measure: measure(zoo.model(), zoo.tokenizer(), few) for measure in (table1, table2)}
+
+
+def explained(few, method):
+    """Sentence by sentence through the front door."""
+    return [attnx.explain(zoo.model(), zoo.tokenizer(), one.text, methods=method)[method] for one in few.beginnings]
+
+
+def by_hand_corrected(few, method, references):
+    values = []
+    for rows, reference in zip(explained(few, method), references, strict=True):
+        rows = rows.round(9) if method == "flow" else rows
+        values.append([stats.spearmanr(row[1:-1], reference[1:-1])[0] for row in rows])
+    return np.array(values)
+
+
+def by_hand_published(few, method, references):
+    values = []
+    for rows, reference in zip(explained(few, method), references, strict=True):
+        rows = rows.round(9) if method == "flow" else rows
+        count, wanted = len(reference), stats.rankdata(reference, "dense")
+        gaps = [((stats.rankdata(row, "dense") - wanted) ** 2).sum() for row in rows]
+        values.append([1 - 6 * gap / (count * (count**2 - 1)) for gap in gaps])
+    return np.array(values)
+
+
+@pytest.mark.parametrize("method", ["raw", "rollout", "flow"])
+def test_corrected_table1_is_spearman_of_words_with_blankout(tables, few, method):
+    references = blankout(zoo.model(), zoo.tokenizer(), few.prepared)
+    expected = by_hand_corrected(few, method, references)
+    _, corrected = tables[table1].measured
+    assert corrected.protocol == CORRECTED
+    assert [cell.mean for cell in corrected.cells[method]] == pytest.approx(np.nanmean(expected, 0).tolist(), abs=1e-6)
+    assert [cell.deviation for cell in corrected.cells[method]] == pytest.approx(
+        np.nanstd(expected, 0).tolist(), abs=1e-6
+    )
+
+
+@pytest.mark.parametrize("method", ["raw", "rollout", "flow"])
+def test_published_table1_ranks_all_positions_with_eos_at_zero(tables, few, method):
+    but_last = [range(len(one.positions) - 1) for one in few.prepared]
+    references = blankout(zoo.model(), zoo.tokenizer(), few.prepared, positions=but_last)
+    assert all(reference[-1] == 0 < reference[0] for reference in references)
+    expected = by_hand_published(few, method, references)
+    published, _ = tables[table1].measured
+    assert published.protocol == PUBLISHED
+    assert [cell.mean for cell in published.cells[method]] == pytest.approx(expected.mean(0).tolist(), abs=1e-6)
+
+
+@pytest.mark.parametrize("method", ["raw", "rollout", "flow"])
+def test_table2_takes_the_gradient_that_each_protocol_names(tables, few, method):
+    arguments = (zoo.model(), zoo.tokenizer(), few.prepared)
+    signed = gradient(*arguments, score="probability difference", reduction="absolute sum")
+    norms = gradient(*arguments, score="logit", reduction="norm")
+    published, corrected = tables[table2].measured
+    expected = by_hand_published(few, method, signed).mean(0), np.nanmean(by_hand_corrected(few, method, norms), 0)
+    for measured, means in zip((published, corrected), expected, strict=True):
+        assert [cell.mean for cell in measured.cells[method]] == pytest.approx(means.tolist(), abs=1e-6)
+
+
+def test_layer_one_of_rollout_and_flow_is_one_and_the_same(tables):
+    for table in tables.values():
+        for measured in table.measured:
+            assert measured.cells["rollout"][0].mean == pytest.approx(measured.cells["flow"][0].mean)
+
+
+def test_one_protocol_alone_gives_what_it_gives_in_company(tables, few):
+    alone = table1(zoo.model(), zoo.tokenizer(), few, protocols=[CORRECTED])
+    assert alone.measured == tables[table1].measured[1:]
+
+
+def test_a_sentence_of_one_word_is_undefined_and_does_not_spoil_the_rest(few):
+    with_short = prepare(zoo.model(), zoo.tokenizer(), [*few.beginnings, Beginning("keys", 1)], "test")
+    published, corrected = table1(zoo.model(), zoo.tokenizer(), with_short).measured
+    assert {cell.undefined for cell in corrected.cells["raw"]} == {1}
+    assert {cell.count for cell in corrected.cells["raw"]} == {12}
+    assert {cell.undefined for cell in published.cells["raw"]} == {0}
+
+
+def test_the_interval_holds_the_mean(tables):
+    for cell in tables[table1].measured[1].cells["rollout"]:
+        assert cell.low <= cell.mean <= cell.high
+
+
+def test_accuracy_is_that_of_these_sentences(tables, few):
+    right = [
+        attnx.explain(zoo.model(), zoo.tokenizer(), one.text, methods="raw").prediction.index == one.label
+        for one in few.beginnings
+    ]
+    assert tables[table1].accuracy == np.mean(right)
