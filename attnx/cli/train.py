@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -34,5 +35,15 @@ def verb_number_command(
     from attnx.tasks.verb_number import train
 
     hush()
-    for accuracy in train(data, out, seed=seed, epochs=epochs, body=body, teacher=teacher, resume=resume):
+    found = train(
+        data,
+        out,
+        seed=seed,
+        epochs=epochs,
+        body=body,
+        teacher=teacher,
+        resume=resume,
+        progress=sys.stderr.isatty(),
+    )
+    for accuracy in found:
         print(accuracy)

@@ -36,7 +36,10 @@ def prepare(model: Any, tokenizer: Any, beginnings: Sequence[Beginning], source:
         try:
             prepared.append(adapter.prepare(model, tokenizer, beginning.text))
         except InputError as error:
-            raise InputError(f"sentence {number} of {source} ({beginning.text[:40]}…): {error}") from None
+            reason = str(error).partition(";")[0]
+            raise InputError(
+                f"sentence {number} of {source} ({beginning.text[:40]}…): {reason}; leave it out of the data"
+            ) from None
     return Sentences(beginnings, prepared, source)
 
 
