@@ -28,6 +28,9 @@ def verb_number_command(
     body: Annotated[
         Path | None, typer.Option("--body", help="Train a teacher instead, from this pretrained encoder.")
     ] = None,
+    start: Annotated[
+        Path | None, typer.Option("--start", help="Go on from the model of this finished run, with a new schedule.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the interrupted run in --out.")] = False,
 ) -> None:
     """Train on sentence beginnings; print the accuracy on what was held out of each file."""
@@ -42,6 +45,7 @@ def verb_number_command(
         epochs=epochs,
         body=body,
         teacher=teacher,
+        start=start,
         resume=resume,
         progress=sys.stderr.isatty(),
     )

@@ -13,7 +13,8 @@ from attnx.errors import InputError
 from attnx.tasks.verb_number import Beginning, generate, read, split_files
 from attnx.tasks.verb_number.evaluation import require_same_split
 
-PAPER_SAMPLES = 2000
+_NOT_TRAINING = 1_000_000
+"""Added to the seed, for the same seed would give the very sentences that a model was trained with."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +48,7 @@ def generated(samples: int, seed: int, attractors: int | None = None) -> tuple[l
     """Sentences from the task's grammar, which needs no data."""
     _check_samples(samples)
     kind = "" if attractors is None else f" with {attractors} attractors"
-    return generate(samples, seed=seed, attractors=attractors), f"the generator{kind}, seed {seed}"
+    return generate(samples, seed=seed + _NOT_TRAINING, attractors=attractors), f"the generator{kind}, seed {seed}"
 
 
 def from_files(data: Sequence[Path], samples: int, seed: int) -> tuple[list[Beginning], str]:

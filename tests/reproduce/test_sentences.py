@@ -37,6 +37,14 @@ def test_a_file_gives_as_many_lines_as_asked_in_its_order(files):
     assert lines != sentences.from_files(files[:1], 10, 1)[0]
 
 
+def test_generated_sentences_are_not_those_that_training_draws():
+    trained_on = {one.text for one in generate(2000, seed=0)}
+    made, _ = sentences.generated(200, 0)
+    assert len(made) == 200
+    # A grammar says short things twice; all but a few are new.
+    assert sum(one.text in trained_on for one in made) < 10
+
+
 def test_a_short_file_gives_all_it_has(files):
     assert len(sentences.from_files(files, 1000, 0)[0]) == 120
 

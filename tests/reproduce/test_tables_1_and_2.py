@@ -82,6 +82,14 @@ def test_layer_one_of_rollout_and_flow_is_one_and_the_same(tables):
             assert measured.cells["rollout"][0].mean == pytest.approx(measured.cells["flow"][0].mean)
 
 
+def test_on_words_alone_layer_one_is_the_same_for_all_three(tables):
+    """The residual adds to CLS itself and scales the rest, so without CLS the ranks of layer 1 are those of raw."""
+    for table in tables.values():
+        _, corrected = table.measured
+        first = [corrected.cells[method][0].mean for method in ("raw", "rollout", "flow")]
+        assert first == pytest.approx([first[0]] * 3)
+
+
 def test_one_protocol_alone_gives_what_it_gives_in_company(tables, few):
     alone = table1(zoo.model(), zoo.tokenizer(), few, protocols=[CORRECTED])
     assert alone.measured == tables[table1].measured[1:]
