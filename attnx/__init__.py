@@ -1,5 +1,7 @@
 """attnx follows attention through every layer of a Hugging Face model, and says how far to trust what it shows."""
 
+from typing import Any
+
 from attnx.adapters import Adapter, adapters, register_adapter
 from attnx.attention import AttentionTensor
 from attnx.capture import capture
@@ -13,6 +15,14 @@ from attnx.render.graph import to_networkx
 
 __version__ = "0.1.0"
 
+
+def load_demo() -> tuple[Any, Any]:
+    """(model, tokenizer) of the small trained model that ships with attnx: is the verb to come singular or plural?"""
+    from attnx.tasks.verb_number import load_demo as load
+
+    return load()
+
+
 __all__ = [
     "Adapter",
     "AttentionTensor",
@@ -22,6 +32,7 @@ __all__ = [
     "capture",
     "explain",
     "flow",
+    "load_demo",
     "raw",
     "register_adapter",
     "rollout",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from attnx.errors import InputError
+from attnx.errors import AttnxError, InputError
 
 
 def load(name: str) -> tuple[Any, Any]:
@@ -16,24 +16,47 @@ def load(name: str) -> tuple[Any, Any]:
     import torch
     import transformers
 
-    from attnx.tasks import verb_number  # makes its config known to the Auto classes
-
     if name.startswith((".", "/", "~")) and not Path(name).is_dir():
         raise InputError(f"cannot load {name!r}: there is no such directory")
     hush()
     try:
-        config = transformers.AutoConfig.from_pretrained(name)
-        saved_as = (config.architectures or [""])[0]
-        homes = [home for home in (transformers, verb_number) if hasattr(home, saved_as)]
-        architecture = getattr(homes[0], saved_as) if homes else transformers.AutoModel
-        model = architecture.from_pretrained(name, use_safetensors=True).to(torch.float32).eval()
+        config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False)
+        model, report = _architecture(config).from_pretrained(
+            name, use_safetensors=True, trust_remote_code=False, output_loading_info=True
+        )
         vision = getattr(model, "main_input_name", "") == "pixel_values"
         auto = transformers.AutoImageProcessor if vision else transformers.AutoTokenizer
-        return model, auto.from_pretrained(name)
-    except (OSError, ValueError, ImportError) as error:
+        processor = auto.from_pretrained(name, trust_remote_code=False)
+    except AttnxError:
+        raise
+    except Exception as error:  # whatever a broken checkpoint or an unreachable hub can lead to
         reason = str(error).strip().split("\n")[0]
         where = "" if Path(name).exists() else "; there is no such directory here, so it was looked for on the hub"
         raise InputError(f"cannot load {name!r}{where}: {reason}") from error
+    if report["missing_keys"]:
+        missing = ", ".join(sorted(report["missing_keys"])[:3])
+        raise InputError(
+            f"the checkpoint {name!r} lacks weights of {type(model).__name__} ({missing}, …): they would be random; "
+            "give a checkpoint that was trained with this head"
+        )
+    return model.to(torch.float32).eval(), processor
+
+
+def _architecture(config: Any) -> Any:
+    """The model class that the checkpoint was saved with."""
+    import transformers
+
+    from attnx.tasks import verb_number  # makes its config known to the Auto classes, too
+
+    name = str((config.architectures or [""])[0])
+    for home in (transformers, verb_number):
+        found = getattr(home, name, None)
+        if isinstance(found, type) and issubclass(found, transformers.PreTrainedModel):
+            return found
+    raise InputError(
+        f"the checkpoint names the architecture {name!r}, which this transformers does not have; "
+        "load the model yourself and use attnx.explain in Python"
+    )
 
 
 def hush() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 from attnx.errors import AttnxError
@@ -11,6 +12,9 @@ def main() -> None:
     """Run the command. What the user can mend is one line on standard error and exit code 2, never a traceback."""
     from attnx.cli.app import app
 
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without Unicode still gets the numbers
     try:
         app()
     except (AttnxError, OSError) as error:

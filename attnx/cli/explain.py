@@ -47,7 +47,7 @@ def explain_command(
     if output is not None:
         explanation.save(output)
     if as_json:
-        print(json.dumps(explanation.to_dict(), ensure_ascii=False))
+        print(json.dumps(explanation.to_dict(), ensure_ascii=False, allow_nan=False))
     else:
         _show(explanation, method)
 
@@ -67,7 +67,7 @@ def _explain(model: str | None, text: Any, method: list[str] | None, options: di
 
 
 def _head(head: str | None) -> int | str | None:
-    return int(head) if head is not None and head.isdigit() else head
+    return int(head) if head is not None and head.lstrip("-").isdecimal() else head
 
 
 def _show(explanation: Any, method: list[str] | None) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -58,6 +59,9 @@ MISTAKES = [
     (["explain", ""], "empty"),
     (["explain", "the key", "--layer", "7"], "layer 7 asked, model has 3"),
     (["explain", "the key", "--head", "9"], "head 9 asked"),
+    (["explain", "the key", "--head", "-1"], "head -1 asked"),
+    (["explain", "the key", "--head", "²"], "head '²' is not known"),
+    (["explain", "half \udcff"], "surrogate"),
     (["explain", "the key", "--position", "99"], "position 99 asked"),
     (["explain", "the key", "--method", "rolout"], "did you mean 'rollout'"),
     (["explain", "the key", "--target", "HAPPY"], "NEGATIVE, POSITIVE"),
@@ -79,9 +83,70 @@ def test_a_mistake_is_one_line_and_exit_code_two(saved, monkeypatch, capsys, arg
     assert "Traceback" not in errors
 
 
-def test_a_model_that_is_not_there_is_one_line():
-    done = run("explain", "the key", "--model", "./no-such-model")
-    assert (done.returncode, done.stderr) == (2, "attnx: cannot load './no-such-model': there is no such directory\n")
+def fail(monkeypatch, capsys, *arguments):
+    monkeypatch.setattr(sys, "argv", ["attnx", *arguments])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_a_model_that_is_not_there_is_one_line(monkeypatch, capsys):
+    errors = fail(monkeypatch, capsys, "explain", "the key", "--model", "./no-such-model")
+    assert errors == "attnx: cannot load './no-such-model': there is no such directory\n"
+
+
+def spoil_config(folder, **changes):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | changes))
+
+
+BROKEN = {
+    "junk weights": lambda folder: (folder / "model.safetensors").write_bytes(b"junk"),
+    "no weights": lambda folder: (folder / "model.safetensors").unlink(),
+    "another width": lambda folder: spoil_config(folder, hidden_size=64),
+    "not an architecture": lambda folder: spoil_config(folder, architectures=["pipeline"]),
+    "an unknown architecture": lambda folder: spoil_config(folder, architectures=["BertForJuggling"]),
+    "a head without weights": lambda folder: spoil_config(folder, architectures=["BertForMultipleChoice"]),
+    "pickled weights": lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_broken_checkpoint_is_one_line(kind, saved, tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "model"
+    shutil.copytree(saved, folder)
+    BROKEN[kind](folder)
+    errors = fail(monkeypatch, capsys, "explain", "the key", "--model", str(folder))
+    assert errors.splitlines()[-1].startswith("attnx: ")
+    assert "Traceback" not in errors
+
+
+def test_code_in_a_checkpoint_is_not_run(saved, tmp_path, monkeypatch, capsys):
+    folder, proof = tmp_path / "model", tmp_path / "ran"
+    shutil.copytree(saved, folder)
+    (folder / "evil.py").write_text(f"open({str(proof)!r}, 'w')\n")
+    spoil_config(folder, model_type="evil", auto_map={"AutoConfig": "evil.Config", "AutoModel": "evil.Model"})
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    fail(monkeypatch, capsys, "explain", "the key", "--model", str(folder))
+    assert not proof.exists()
+
+
+def test_without_a_model_the_embedded_one_answers(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["attnx", "explain", "the key to the cabinets", "--json"])
+    with pytest.raises(SystemExit):
+        main()
+    assert json.loads(capsys.readouterr().out)["prediction"]["label"] == "singular"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a shell pipe")
+@pytest.mark.slow
+def test_a_reader_that_goes_away_gets_no_traceback(saved):
+    command = (
+        f"{sys.executable} -c 'from attnx.cli import main; main()' explain 'the key' --model {saved} --json | true"
+    )
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert done.stderr == ""
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals are sent as on POSIX systems")

@@ -27,7 +27,7 @@ def load_demo() -> tuple[VerbNumberForSequenceClassification, PreTrainedTokenize
     >>> model, tokenizer = load_demo()
     >>> logits = model(**tokenizer("the key to the cabinets", return_tensors="pt")).logits
     >>> model.config.id2label[int(logits.argmax())]
-    'VBZ'
+    'singular'
     """
     with demo_directory() as directory:
         return load(directory)

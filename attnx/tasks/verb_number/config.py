@@ -6,8 +6,11 @@ from typing import Any
 
 from transformers import PretrainedConfig
 
-LABELS = ("VBZ", "VBP")
-"""Class 0 and class 1: the verb to come is singular ("is"), or plural ("are")."""
+LABELS = ("singular", "plural")
+"""Class 0 and class 1: the number of the verb to come ("is" or "are")."""
+
+TAGS = ("VBZ", "VBP")
+"""What data files call them."""
 
 
 class VerbNumberConfig(PretrainedConfig):

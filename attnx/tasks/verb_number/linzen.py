@@ -16,7 +16,7 @@ from pathlib import Path
 
 from attnx.errors import InputError
 from attnx.tasks.verb_number.beginning import Beginning
-from attnx.tasks.verb_number.config import LABELS
+from attnx.tasks.verb_number.config import TAGS
 
 Row = list[str]
 Parser = Callable[[Row], Beginning]
@@ -98,9 +98,9 @@ def _original(sentence: str, verb_pos: str, subj_index: str, verb_index: str, n_
 
 
 def _label(name: str) -> int:
-    if name not in LABELS:
-        raise ValueError(f"the label is {name!r}, expected {' or '.join(LABELS)}")
-    return LABELS.index(name)
+    if name not in TAGS:
+        raise ValueError(f"the label is {name!r}, expected {' or '.join(TAGS)}")
+    return TAGS.index(name)
 
 
 def _text(text: str) -> str:

@@ -103,7 +103,7 @@ class VerbNumberModel(VerbNumberPreTrainedModel):
 
 
 class VerbNumberForSequenceClassification(VerbNumberPreTrainedModel):
-    """The encoder with one dense layer of two classes on position 0: VBZ (singular) and VBP (plural)."""
+    """The encoder with one dense layer of two classes on position 0: singular and plural."""
 
     def __init__(self, config: VerbNumberConfig) -> None:
         super().__init__(config)

@@ -28,7 +28,7 @@ def model(tiny: VerbNumberConfig) -> VerbNumberForSequenceClassification:
 def test_default_shape_is_the_papers():
     config = VerbNumberConfig()
     assert (config.num_hidden_layers, config.num_attention_heads, config.hidden_size) == (6, 8, 128)
-    assert config.id2label == {0: "VBZ", 1: "VBP"}
+    assert config.id2label == {0: "singular", 1: "plural"}
 
 
 def test_default_model_has_about_two_and_a_half_million_parameters():

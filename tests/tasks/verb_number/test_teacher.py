@@ -13,7 +13,7 @@ def test_a_tag_is_one_token_and_begins_as_its_example(body):
     vectors = model.get_input_embeddings().weight
     tag, example = tokenizer.convert_tokens_to_ids(["NNS", "things"])
     assert torch.equal(vectors[tag], vectors[example])
-    assert model.config.id2label == {0: "VBZ", 1: "VBP"}
+    assert model.config.id2label == {0: "singular", 1: "plural"}
 
 
 def test_reduced_vectors_keep_the_distances_that_fit(body):
