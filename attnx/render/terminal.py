@@ -52,7 +52,7 @@ def _special_share(explanation: Explanation, method: str | None, layer: int | No
     scores = explanation.scores(method, layer)
     special = scores[[one.index for one in explanation.positions if one.special]].sum()
     return (
-        f"special tokens hold {special / scores.sum():.0%} of all relevance; the words are scaled to their own maximum"
+        f"special tokens hold {special / scores.sum():.0%} of the relevance; colours are scaled to the words"
     )
 
 

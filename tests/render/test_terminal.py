@@ -33,7 +33,7 @@ def test_the_strongest_word_has_the_strongest_colour():
 
 
 def test_special_tokens_are_told_apart():
-    assert "special tokens hold 50% of all relevance" in plain(explanation("key", "to"))
+    assert "special tokens hold 50% of the relevance" in plain(explanation("key", "to"))
     assert "[CLS]" not in plain(explanation("key")).splitlines()[1]
 
 
