@@ -1,6 +1,6 @@
 """Draw raw attention and rollout of two sentences over the layers.
 
-    python docs/rollout_picture.py
+python docs/rollout_picture.py
 """
 
 from pathlib import Path

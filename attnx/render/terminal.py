@@ -51,9 +51,7 @@ def _headline(explanation: Explanation, method: str | None, layer: int | None) -
 def _special_share(explanation: Explanation, method: str | None, layer: int | None) -> str:
     scores = explanation.scores(method, layer)
     special = scores[[one.index for one in explanation.positions if one.special]].sum()
-    return (
-        f"special tokens hold {special / scores.sum():.0%} of the relevance; colours are scaled to the words"
-    )
+    return f"special tokens hold {special / scores.sum():.0%} of the relevance; colours are scaled to the words"
 
 
 def _heat_map(words: list[WordScore]) -> Text:

@@ -9,7 +9,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassificati
 
 from attnx.tasks.verb_number.beginning import Beginning
 from attnx.tasks.verb_number.checkpoint import load, load_demo, save
-from attnx.tasks.verb_number.config import LABELS, VerbNumberConfig
+from attnx.tasks.verb_number.config import LABELS, TAGS, VerbNumberConfig
 from attnx.tasks.verb_number.evaluation import Accuracy, evaluate
 from attnx.tasks.verb_number.generator import generate
 from attnx.tasks.verb_number.linzen import read
@@ -25,6 +25,7 @@ AutoModelForSequenceClassification.register(VerbNumberConfig, VerbNumberForSeque
 
 __all__ = [
     "LABELS",
+    "TAGS",
     "Accuracy",
     "Beginning",
     "Recipe",

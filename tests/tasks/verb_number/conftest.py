@@ -8,11 +8,11 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
-from attnx.tasks.verb_number import LABELS, Recipe, VerbNumberConfig, generate, lexicon
+from attnx.tasks.verb_number import TAGS, Recipe, VerbNumberConfig, generate, lexicon
 
 
 def write_lines(path: Path, beginnings) -> Path:
-    path.write_text("".join(f"{LABELS[one.label]}\t{one.text}\n" for one in beginnings), encoding="utf-8")
+    path.write_text("".join(f"{TAGS[one.label]}\t{one.text}\n" for one in beginnings), encoding="utf-8")
     return path
 
 
