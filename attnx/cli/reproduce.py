@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -181,7 +182,9 @@ def _sentences(
             chosen = sentences.never_trained_on(directory, data, samples, with_subject=with_subject)
         else:
             chosen = sentences.from_files(data, samples, seed)
-        return loaded, tokenizer, sentences.prepare(loaded, tokenizer, *chosen)
+        ready = sentences.prepare(loaded, tokenizer, *chosen)
+        _say(ready.notes)
+        return loaded, tokenizer, ready
 
 
 def _show(table: Any, as_json: bool, as_markdown: bool, output: Path | None) -> None:
@@ -202,9 +205,17 @@ def _check_output(output: Path | None) -> None:
 
 
 def _figure(draw: Callable[..., Any], model: Path | None, texts: Any, output: Path) -> None:
+    from attnx.adapters import adapter_for
     from attnx.reproduce.pictures import save_picture
 
     with chosen_model(model) as (_, loaded, tokenizer):
         figure = draw(loaded, tokenizer, texts) if texts else draw(loaded, tokenizer)
+        for text in [texts] if isinstance(texts, str) else texts or ():
+            _say(adapter_for(loaded).prepare(loaded, tokenizer, text).notes)
     for path in save_picture(figure, output):
         print(path)
+
+
+def _say(notes: Iterable[str]) -> None:
+    for note in notes:
+        print(f"attnx: {note}", file=sys.stderr)

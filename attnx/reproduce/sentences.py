@@ -28,6 +28,14 @@ class Sentences:
     def __len__(self) -> int:
         return len(self.beginnings)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the user should know of how the sentences were read."""
+        noted = sum(bool(one.notes) for one in self.prepared)
+        if not noted:
+            return ()
+        return (f"{noted:,} of {len(self):,} sentences have words that are not in the vocabulary, read as unknown",)
+
 
 def prepare(model: Any, tokenizer: Any, beginnings: Sequence[Beginning], source: str) -> Sentences:
     """Tokenise; a sentence that the model has no positions for is an error that shows the sentence."""
