@@ -8,6 +8,10 @@ from pathlib import Path
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 import pytest
+import torch
+
+# The models here are tiny: a second thread costs them more than it brings.
+torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")
