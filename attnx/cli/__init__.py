@@ -10,12 +10,12 @@ from attnx.errors import AttnxError
 
 def main() -> None:
     """Run the command. What the user can mend is one line on standard error and exit code 2, never a traceback."""
-    from attnx.cli.app import app
-
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without Unicode still gets the numbers
     try:
+        from attnx.cli.app import app
+
         app()
     except (AttnxError, OSError) as error:
         print(f"attnx: {error}", file=sys.stderr)

@@ -151,13 +151,16 @@ def test_a_reader_that_goes_away_gets_no_traceback(saved):
 
 @pytest.mark.skipif(os.name != "posix", reason="signals are sent as on POSIX systems")
 def test_control_c_stops_without_a_traceback(saved):
+    code = "from attnx.cli import main; print('ready', flush=True); main()"
     process = subprocess.Popen(
-        [sys.executable, "-c", "from attnx.cli import main; main()", "explain", "-", "--model", saved],
+        [sys.executable, "-c", code, "explain", "-", "--model", saved],
         stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
-    time.sleep(3)
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(2)  # it now waits for its standard input, or is still on the way there
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
