@@ -9,7 +9,6 @@ of code at run time, through an entry point of the registry's group in its packa
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator
 from importlib.metadata import EntryPoint, entry_points
 from threading import RLock
@@ -84,6 +83,8 @@ class Registry(Generic[T]):
 
 def unknown(noun: str, name: object, known: Iterable[object]) -> str:
     """The sentence for a name that does not exist: what was asked, what there is, and the nearest."""
+    import difflib  # takes longer to load than all that is needed when nothing is wrong
+
     names = [str(one) for one in known]
     near = difflib.get_close_matches(str(name), names, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""

@@ -1,7 +1,7 @@
 """The training loop: all steps of a run that are not on disk yet, one after the other.
 
 The order of the data and all randomness of a step depend on the seed and the step's number alone, so a run that was
-interrupted and resumed ends with the same weights, bit for bit, as one that ran through.
+interrupted and resumed ends with the same weights, bit for bit, as one that ran through with as many threads.
 """
 
 from __future__ import annotations
