@@ -22,6 +22,8 @@ def bootstrap_interval(
         raise InputError("an interval needs at least one value")
     if not 0 < level < 1:
         raise InputError(f"the level of an interval lies between 0 and 1, found {level}")
+    if seed < 0:
+        raise InputError(f"a seed is a whole number from 0, found {seed}")
     random = np.random.default_rng(seed)
     means = np.empty(resamples)
     step = max(1, _VALUES_AT_ONCE // len(values))

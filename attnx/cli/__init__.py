@@ -23,3 +23,7 @@ def main() -> None:
     except KeyboardInterrupt:
         print("attnx: stopped", file=sys.stderr)
         sys.exit(130)
+    except SystemExit as done:
+        if done.code == 130:  # what typer makes of Ctrl-C, without a word
+            print("attnx: stopped", file=sys.stderr)
+        raise

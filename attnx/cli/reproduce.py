@@ -34,7 +34,9 @@ HeldOut = Annotated[
     typer.Option("--held-out", help="Only lines the model never trained on; --data names its training files in order."),
 ]
 Samples = Annotated[int, typer.Option("--samples", help="How many sentences.")]
-Seed = Annotated[int, typer.Option("--seed", help="Draws the sentences and the bootstrap.")]
+Seed = Annotated[
+    int, typer.Option("--seed", min=0, max=2**31 - 1, help="Draws the sentences, unless --held-out, and the bootstrap.")
+]
 WhichProtocol = Annotated[
     ProtocolName, typer.Option("--protocol", help="As the authors' code did it, as the paper says it, or both.")
 ]
@@ -188,9 +190,9 @@ def _sentences(
 
 
 def _show(table: Any, as_json: bool, as_markdown: bool, output: Path | None) -> None:
+    print(_rendered(table, as_json, as_markdown))
     if output is not None:
         output.write_text(_rendered(table, output.suffix == ".json", output.suffix == ".md") + "\n", encoding="utf-8")
-    print(_rendered(table, as_json, as_markdown))
 
 
 def _rendered(table: Any, as_json: bool, as_markdown: bool) -> str:
@@ -202,6 +204,8 @@ def _check_output(output: Path | None) -> None:
     """Before minutes of work, not after them."""
     if output is not None and not output.parent.is_dir():
         raise InputError(f"there is no directory {output.parent}; make it first")
+    if output is not None and output.is_dir():
+        raise InputError(f"{output} is a directory; give the name of a file in it")
 
 
 def _figure(draw: Callable[..., Any], model: Path | None, texts: Any, output: Path) -> None:

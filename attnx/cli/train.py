@@ -20,8 +20,10 @@ def tasks() -> None:
 def verb_number_command(
     data: Annotated[list[Path], typer.Option("--data", help="A file in Linzen's format; may be repeated.")],
     out: Annotated[Path, typer.Option("--out", help="A new directory for the model.")],
-    epochs: Annotated[int | None, typer.Option("--epochs", help="By default what the recipe says.")] = None,
-    seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same weights.")] = 0,
+    epochs: Annotated[int | None, typer.Option("--epochs", min=0, help="By default what the recipe says.")] = None,
+    seed: Annotated[
+        int, typer.Option("--seed", min=0, max=2**31 - 1, help="The same seed gives the same weights.")
+    ] = 0,
     teacher: Annotated[
         Path | None, typer.Option("--teacher", help="Learn from this teacher too: the --out of a run with --body.")
     ] = None,
@@ -38,16 +40,22 @@ def verb_number_command(
     from attnx.tasks.verb_number import train
 
     hush()
-    found = train(
-        data,
-        out,
-        seed=seed,
-        epochs=epochs,
-        body=body,
-        teacher=teacher,
-        start=start,
-        resume=resume,
-        progress=sys.stderr.isatty(),
-    )
+    try:
+        found = train(
+            data,
+            out,
+            seed=seed,
+            epochs=epochs,
+            body=body,
+            teacher=teacher,
+            start=start,
+            resume=resume,
+            progress=sys.stderr.isatty(),
+        )
+    except KeyboardInterrupt:
+        print(f"attnx: what was learned is in {out}; go on with the same command and --resume", file=sys.stderr)
+        raise
     for accuracy in found:
         print(accuracy)
+    if not found:
+        print("attnx: too few lines to hold any out, so the accuracy is not known", file=sys.stderr)

@@ -126,7 +126,7 @@ class Question:
 
 
 def check_layer(layer: int, layers: int) -> int:
-    layer = _whole("layer", layer)
+    layer = whole_number("layer", layer)
     if not 1 <= layer <= layers:
         raise ChoiceError(f"layer {layer} asked, model has {layers} (1 is next to the input)")
     return layer
@@ -134,7 +134,7 @@ def check_layer(layer: int, layers: int) -> int:
 
 def check_position(position: int, length: int) -> int:
     """The index from 0 of a position, which may be counted from the end as in Python (−1 is the last)."""
-    position = _whole("position", position)
+    position = whole_number("position", position)
     if not -length <= position < length:
         raise ChoiceError(f"position {position} asked, input has {length} (0 to {length - 1}; −1 is the last)")
     return position % length
@@ -145,7 +145,7 @@ def check_head(head: Head, heads: int, merged: str | None) -> Head:
         if head not in ("each", "mean", "max", "min"):
             raise ChoiceError(f"head {head!r} is not known; give a number from 0, 'each', 'mean', 'max' or 'min'")
     else:
-        head = _whole("head", head)
+        head = whole_number("head", head)
     if merged and head != merged:
         raise ChoiceError(
             f"head {head!r} asked, but the heads were merged ({merged}) while capturing; capture with reduce=None"
@@ -155,7 +155,7 @@ def check_head(head: Head, heads: int, merged: str | None) -> Head:
     return head
 
 
-def _whole(name: str, value: Any) -> int:
+def whole_number(name: str, value: Any) -> int:
     """A plain int of any whole number, numpy's too."""
     try:
         return int(operator.index(value)) if not isinstance(value, bool) else int("")

@@ -1,7 +1,7 @@
 """Importance measured on the model itself, to hold attention against: one score for each position (§4).
 
 Each reference is a function of a model, its tokenizer, prepared inputs and the classes to explain. Many inputs go in at
-once and run in batches of bounded size; what comes out does not depend on how they were batched.
+once and run in batches of bounded size; what comes out depends on how they were batched only by rounding.
 """
 
 from attnx.references.blankout import blankout

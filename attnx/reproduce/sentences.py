@@ -11,7 +11,7 @@ from typing import Any
 from attnx.adapters import Prepared, adapter_for
 from attnx.errors import InputError
 from attnx.tasks.verb_number import Beginning, generate, read, split_files
-from attnx.tasks.verb_number.evaluation import require_same_split
+from attnx.tasks.verb_number.evaluation import require_same_split, training_seed
 
 _NOT_TRAINING = 1_000_000
 """Added to the seed, for the same seed would give the very sentences that a model was trained with."""
@@ -73,7 +73,7 @@ def never_trained_on(
     other files, or in another order, is an error: what it has seen of these is not known.
     """
     _check_samples(samples)
-    split = split_files(data)
+    split = split_files(data, seed=training_seed(model_directory))
     require_same_split(model_directory, split)
     lines: list[Beginning] = []
     used: list[str] = []

@@ -164,4 +164,5 @@ def test_control_c_stops_without_a_traceback(saved):
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
+    assert errors == "attnx: stopped\n"
     assert "Traceback" not in errors

@@ -174,4 +174,5 @@ def test_control_c_stops_without_a_traceback(attnx, monkeypatch):
     monkeypatch.setattr("attnx.reproduce.table1.blankout", interrupted)
     code, out, errors = attnx("reproduce", "table1", "--samples", 4)
     assert (code, out) == (130, "")
+    assert errors.endswith("attnx: stopped\n")
     assert "Traceback" not in errors

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from attnx.errors import ChoiceError
-from attnx.methods.question import Attention, Head, Question
+from attnx.methods.question import Attention, Head, Question, whole_number
 from attnx.registry import unknown
 
 Solver = Literal["exact", "networkx"]
@@ -41,6 +41,8 @@ def flow(
     solvers = {"exact": _exact, "networkx": _by_definition}
     if solver not in solvers:
         raise ChoiceError(unknown("solver", solver, solvers))
+    if threads is not None and whole_number("threads", threads) < 1:
+        raise ChoiceError(f"threads={threads} asked; at least 1 is needed, or None for one per core")
     relevance = solvers[solver](question, threads)
     return question.answer(torch.from_numpy(relevance).to(question.weights.device))
 

@@ -28,7 +28,8 @@ def rounded(flow: Rows) -> np.ndarray[Any, np.dtype[np.float64]]:
 
 
 def tied_share(flow: Rows) -> Any:
-    """The share of inputs with the same flow as another input: a number for a row, an array for flow with more axes.
+    """The share of inputs with the same flow as another input, of those that have any: a number for a row, an array
+    for flow with more axes. What cannot be reached at all, as later tokens in a decoder, ties with nothing.
 
     >>> tied_share(np.array([1.0, 1.0, 0.5, 0.25]))
     0.5
@@ -66,8 +67,8 @@ def column_bound(
 
 
 def _tied(row: np.ndarray[Any, Any]) -> float:
-    _, which, counts = np.unique(row, return_inverse=True, return_counts=True)
-    return float((counts[which] > 1).mean())
+    _, counts = np.unique(row[row != 0], return_counts=True)
+    return float(counts[counts > 1].sum() / max(counts.sum(), 1))
 
 
 def _per_row(share: Any, rows: np.ndarray[Any, Any]) -> Any:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from attnx.errors import ChoiceError
 from attnx.methods.flow.bounds import chain_cuts, two_layer_flow
 from attnx.methods.flow.machine_code import compiled_search
 from attnx.methods.flow.residual_graph import ResidualGraph, dust
@@ -57,8 +56,6 @@ def count_threads(threads: int | None, edges: float) -> int:
     if threads is None:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return max(1, min(cores, int(edges / EDGES_PER_THREAD)))
-    if threads < 1:
-        raise ChoiceError(f"threads={threads} asked; at least 1 is needed, or None for one per core")
     return threads
 
 

@@ -64,6 +64,13 @@ def evaluate(
     return accuracies(model, tokenizer, files, [path.name for path in data])
 
 
+def training_seed(directory: Path) -> int:
+    """The seed that the model was trained with, which also made its split; 0 where that is not on record."""
+    note = directory / "training.json"
+    recipe = json.loads(note.read_text(encoding="utf-8")).get("recipe", {}) if note.is_file() else {}
+    return int(recipe.get("seed", 0))
+
+
 def require_same_split(directory: Path, split: Split) -> None:
     """An error unless the model was trained with this very split: it must not have seen what is tested."""
     note = directory / "training.json"

@@ -21,7 +21,7 @@ _MODIFIERS_WEIGHTS = (30, 40, 20, 10)
 
 
 def generate(count: int, *, seed: int = 0, attractors: int | None = None) -> list[Beginning]:
-    """`count` different beginnings, half singular and half plural; with exactly `attractors` of them when given.
+    """`count` different beginnings, about half of them plural; with exactly `attractors` of them when given.
 
     >>> generate(2, seed=1, attractors=1)[0].attractor_count
     1

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gzip
 import re
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -31,6 +32,7 @@ def read(paths: Iterable[Path]) -> list[Beginning]:
 
 
 def read_file(path: Path) -> Iterator[Beginning]:
+    path = Path(path)
     if not path.is_file():
         raise InputError(f"{path} is not a file; give a file of sentence beginnings, plain or .gz")
     empty = True
@@ -52,9 +54,13 @@ def read_file(path: Path) -> Iterator[Beginning]:
 
 def _lines(path: Path) -> Iterator[str]:
     try:
-        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+        with (
+            gzip.open(path, "rt", encoding="utf-8-sig")
+            if path.suffix == ".gz"
+            else path.open(encoding="utf-8-sig") as file
+        ):
             yield from file
-    except (UnicodeDecodeError, EOFError, gzip.BadGzipFile) as error:
+    except (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InputError(
             f"{path} cannot be read as UTF-8 text: {error}; was it cut off, or is it another format?"
         ) from None
@@ -81,20 +87,27 @@ def _two_columns(row: Row, attractor_count: int | None) -> Beginning:
 def _with_subject(row: Row) -> Beginning:
     if len(row) != 3:
         raise ValueError(f"expected label, subject and beginning, found {len(row)} columns")
-    text, subject = _text(row[2]), int(row[1])
-    if not 0 <= subject < len(text.split()):
-        raise ValueError(f"the subject is word {subject} of a beginning of {len(text.split())} words")
-    return Beginning(text, _label(row[0]), subject=subject)
+    text = _text(row[2])
+    return Beginning(text, _label(row[0]), subject=_number("subject", row[1], 0, len(text.split()) - 1))
 
 
 def _original(sentence: str, verb_pos: str, subj_index: str, verb_index: str, n_diff_intervening: str) -> Beginning:
-    before_verb = sentence.split()[: int(verb_index) - 1]
+    words = sentence.split()
+    verb = _number("verb_index", verb_index, 1, len(words))
+    subject = _number("subj_index", subj_index, 1, len(words))
     return Beginning(
-        _text(" ".join(before_verb)),
+        _text(" ".join(words[: verb - 1])),
         _label(verb_pos),
-        subject=int(subj_index) - 1,
-        attractor_count=int(n_diff_intervening),
+        # In "here is the key" the subject comes behind the verb, and is no word of the beginning.
+        subject=subject - 1 if subject < verb else None,
+        attractor_count=_number("n_diff_intervening", n_diff_intervening, 0, len(words)),
     )
+
+
+def _number(column: str, text: str, least: int, most: int) -> int:
+    if not text.strip().isdecimal() or not least <= int(text) <= most:
+        raise ValueError(f"{column} is {text!r}, expected a number from {least} to {most}")
+    return int(text)
 
 
 def _label(name: str) -> int:

@@ -20,6 +20,7 @@ from attnx.tasks.verb_number.batches import Batch, epoch_batches
 from attnx.tasks.verb_number.beginning import Beginning
 from attnx.tasks.verb_number.evaluation import accuracies
 from attnx.tasks.verb_number.examples import Source
+from attnx.tasks.verb_number.interrupt import interrupts_noted
 from attnx.tasks.verb_number.recipe import Recipe
 from attnx.tasks.verb_number.state import TrainingState
 
@@ -47,17 +48,23 @@ def fit(model: Any, tokenizer: Any, lessons: Lessons, recipe: Recipe, path: Path
         state.load(path)
     model.train()
     loss, accuracy = _RunningMean(), _RunningMean()
-    with tqdm(total=total, initial=state.step, unit="step", disable=not progress) as bar:
+    with interrupts_noted() as interrupted, _bar(total, state.step, progress) as bar:
         for batch in _remaining(lessons, recipe, pad, state.step, per_epoch):
             step_loss, step_accuracy = _step(model, tokenizer, batch, state, recipe, total)
             bar.update()
             bar.set_postfix(loss=loss.add(step_loss), accuracy=accuracy.add(step_accuracy), refresh=False)
-            if state.step % STEPS_BETWEEN_SAVES == 0:
+            if state.step % STEPS_BETWEEN_SAVES == 0 or interrupted():
                 state.save(path)
+            if interrupted():
+                raise KeyboardInterrupt
             if progress and state.step % per_epoch == 0:
                 bar.write(f"epoch {state.step // per_epoch}: {_on_development(model, tokenizer, lessons, state)}")
     state.use_average()
     model.eval()
+
+
+def _bar(total: int, done: int, shown: bool) -> Any:
+    return tqdm(total=total, initial=done, unit="step", disable=not shown)
 
 
 def learning_rate(recipe: Recipe, step: int, total: int) -> float:

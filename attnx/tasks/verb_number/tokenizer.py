@@ -26,7 +26,7 @@ TAG_EXAMPLES = {
 }  # fmt: skip
 """The Penn Treebank tags that stand for rare words, each with a frequent word of its kind."""
 
-_ATTACHED = r"(?<=\w)(?:[,;:!?)]+|'s)(?=\s|$)|(?<=\s)\((?=\w)|^\((?=\w)"
+_ATTACHED = r"""(?<=\w)(?:[.,;:!?)"”…]+|'s)(?=\s|$)|(?<=\s)[("“](?=\w)|^[("“](?=\w)"""
 """What a writer attaches to a word and the data sets apart: "keys," is "keys ,", "John's" is "john 's"."""
 
 

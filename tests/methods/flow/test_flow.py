@@ -229,3 +229,10 @@ def test_flow_equals_networkx_at_length(weights: Array, residual: float) -> None
     exact = attnx.flow(weights, layer=layer, position=0, residual=residual)
     reference = attnx.flow(weights, layer=layer, position=0, residual=residual, solver="networkx")
     np.testing.assert_allclose(exact, reference, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("threads", [0, -1, 1.5, "2", True])
+@pytest.mark.parametrize("layers", [1, 4])
+def test_threads_are_counted_in_whole_numbers_from_one(threads, layers):
+    with pytest.raises(ChoiceError, match="threads"):
+        attnx.flow(np.full((layers, 1, 2, 2), 0.5), threads=threads)

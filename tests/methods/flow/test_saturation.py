@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 
@@ -54,3 +55,8 @@ def test_deep_flow_saturates_and_shallow_flow_does_not() -> None:
 
 def test_inputs_that_cannot_be_reached_are_not_called_saturated() -> None:
     assert saturated_share(np.array([0.5, 0.0]), np.array([1.0, 0.0])) == 0.0
+
+
+def test_what_cannot_be_reached_ties_with_nothing():
+    assert tied_share(np.array([0.9, 0.6, 0.5, 0.0, 0.0])) == 0
+    assert tied_share(np.array([1.0, 1.0, 0.5, 0.0, 0.0])) == pytest.approx(2 / 3)

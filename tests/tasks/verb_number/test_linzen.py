@@ -71,7 +71,10 @@ def test_a_bad_line_is_named_by_its_number(tmp_path, line, message):
         read(write(tmp_path / "bad.tsv", f"VBZ\tthe key\n{line}\nVBP\tthe keys\n"))
 
 
-@pytest.mark.parametrize(("line", "message"), [("VBZ\t9\tthe key", "subject is word 9"), ("VBZ\tthe key", "2 columns")])
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [("VBZ\t9\tthe key", "subject is '9', expected a number from 0 to 1"), ("VBZ\tthe key", "2 columns")],
+)
 def test_a_bad_line_with_subjects_is_named_by_its_number(tmp_path, line, message):
     with pytest.raises(InputError, match=rf"line 2: .*{message}"):
         read(write(tmp_path / "bad.tsv", f"label\tsubject\tbeginning\n{line}\n"))
@@ -88,4 +91,46 @@ def test_what_is_not_text_is_an_error(tmp_path):
     path = tmp_path / "bytes.tsv"
     path.write_bytes(b"VBZ\t\xff\xfe\n")
     with pytest.raises(InputError, match="cannot be read as UTF-8"):
+        read([path])
+
+
+ORIGINAL = "sentence\tverb_pos\tsubj_index\tverb_index\tn_diff_intervening\n"
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("the key is here\tVBZ\t0\t3\t0", "subj_index is '0'"),
+        ("the key is here\tVBZ\tx\t3\t0", "subj_index is 'x'"),
+        ("the key is here\tVBZ\t2\t9\t0", "verb_index is '9', expected a number from 1 to 4"),
+        ("the key is here\tVBZ\t2\t-1\t0", "verb_index is '-1'"),
+        ("the key is here\tVBZ\t2\t3\t-4", "n_diff_intervening is '-4'"),
+    ],
+)
+def test_numbers_out_of_range_are_named_with_their_column(tmp_path, row, message):
+    path = tmp_path / "agr.tsv"
+    path.write_text(f"{ORIGINAL}{row}\n")
+    with pytest.raises(InputError, match=f"line 2: {message}"):
+        read([path])
+
+
+def test_a_subject_behind_the_verb_is_no_word_of_the_beginning(tmp_path):
+    path = tmp_path / "agr.tsv"
+    path.write_text(f"{ORIGINAL}here is the key\tVBZ\t4\t2\t0\n")
+    assert read([str(path)])[0].subject is None
+
+
+def test_a_file_with_a_byte_order_mark_is_read(tmp_path):
+    (tmp_path / "bom.tsv").write_text("VBZ\tthe key\n", encoding="utf-8-sig")
+    assert read([tmp_path / "bom.tsv"])[0].label == 0
+
+
+def test_a_damaged_archive_is_an_error(tmp_path):
+    path = tmp_path / "bad.tsv.gz"
+    lines = "".join(f"VBZ\tthe key number {number}\n" for number in range(9000))
+    packed = bytearray(gzip.compress(lines.encode()))
+    for place in range(200, 260):
+        packed[place] ^= 0xFF
+    path.write_bytes(bytes(packed))
+    with pytest.raises(InputError, match=r"bad\.tsv\.gz"):
         read([path])

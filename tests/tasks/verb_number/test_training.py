@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file
 
 from attnx.errors import FileFormatError, InputError
@@ -114,6 +115,25 @@ train([Path(name) for name in sys.argv[1:]], Path({str(out)!r}), recipe=recipe, 
         time.sleep(0.005)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
+    run(out, resume=True)
+    assert_same_weights(finished, out)
+
+
+def test_control_c_saves_the_step_that_it_comes_in(run, finished, tmp_path, monkeypatch):
+    step, out = loop._step, tmp_path / "stopped"
+
+    def interrupted(model, tokenizer, batch, state, recipe, total):
+        answer = step(model, tokenizer, batch, state, recipe, total)
+        if state.step == 5:
+            signal.raise_signal(signal.SIGINT)
+        return answer
+
+    monkeypatch.setattr(loop, "_step", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(out)
+    with safe_open(out / "state.safetensors", framework="pt") as state:
+        assert state.metadata()["step"] == "5"
+    monkeypatch.setattr(loop, "_step", step)
     run(out, resume=True)
     assert_same_weights(finished, out)
 
