@@ -41,6 +41,7 @@ def test_rollout_equals_an_independent_numpy_product(name):
     torch.testing.assert_close(rolled, torch.as_tensor(expected), atol=1e-5, rtol=0)
 
 
+@pytest.mark.slow
 def test_flex_attention_is_seen_through_the_interface():
     zoo.needs_interface("llama")
     model = zoo.model("llama", "flex_attention")

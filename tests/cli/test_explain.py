@@ -34,6 +34,7 @@ def run(*arguments, **options):
     )
 
 
+@pytest.mark.slow
 def test_it_prints_every_word(saved):
     done = run("explain", TEXT, "--model", saved)
     assert done.returncode == 0, done.stderr
@@ -42,6 +43,7 @@ def test_it_prints_every_word(saved):
     assert "\x1b" not in done.stdout
 
 
+@pytest.mark.slow
 def test_json_is_the_explanation(saved):
     done = run("explain", TEXT, "--model", saved, "--json", "--method", "rollout")
     expected = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), TEXT, methods="rollout")
@@ -50,6 +52,7 @@ def test_json_is_the_explanation(saved):
     )
 
 
+@pytest.mark.slow
 def test_the_output_file_can_be_loaded(saved, tmp_path):
     run("explain", "-", "--model", saved, "--output", str(tmp_path / "x.safetensors"), input=TEXT)
     assert attnx.Explanation.load(tmp_path / "x.safetensors").text == TEXT
@@ -149,6 +152,7 @@ def test_a_reader_that_goes_away_gets_no_traceback(saved):
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals are sent as on POSIX systems")
 def test_control_c_stops_without_a_traceback(saved):
     code = "from attnx.cli import main; print('ready', flush=True); main()"

@@ -224,6 +224,7 @@ def test_a_choice_that_does_not_exist_is_refused() -> None:
 @pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(attentions(layers=8, length=14), residuals)
+@pytest.mark.slow
 def test_flow_equals_networkx_at_length(weights: Array, residual: float) -> None:
     layer = len(weights)
     exact = attnx.flow(weights, layer=layer, position=0, residual=residual)

@@ -58,6 +58,7 @@ def packages(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_kept_kernel_is_loaded_without_numba(tmp_path: Path, packages: Path, expected: str) -> None:
     first = run(FLOW, packages=packages, home=tmp_path)
     second = run(FLOW, packages=packages, home=tmp_path)
@@ -65,6 +66,7 @@ def test_a_kept_kernel_is_loaded_without_numba(tmp_path: Path, packages: Path, e
     assert second == [expected, "False"]
 
 
+@pytest.mark.slow
 def test_flow_works_where_nothing_can_be_written(tmp_path: Path, packages: Path, expected: str) -> None:
     """A file stands where each directory would have to be made: that stops root as well, as no permission does."""
     (packages / "attnx" / "methods" / "flow" / "__pycache__").write_text("")

@@ -73,6 +73,7 @@ def test_every_word_of_the_vocabulary_is_one_token(demo):
     assert [word for word in words if tokenizer.tokenize(word) != [word]] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("attractors", "floor"), [(0, 0.97), (1, 0.93), (2, 0.9)])
 def test_the_demo_is_right_on_new_generated_sentences(demo, attractors, floor):
     (found,) = accuracies(*demo, [generate(400, seed=987, attractors=attractors)], ["generated"])
@@ -121,6 +122,7 @@ def test_importing_attnx_does_not_import_transformers():
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
+@pytest.mark.slow
 def test_the_demo_reaches_the_cards_floor_on_held_out_natural_sentences(assets):
     linzen = assets / "linzen"
     attractors = [linzen / f"numpred.test.{count}.tsv.gz" for count in range(1, 6)]

@@ -97,6 +97,7 @@ def test_an_interrupted_run_resumes_to_the_same_weights(run, finished, tmp_path,
     assert_same_weights(finished, tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_a_killed_process_resumes_to_the_same_weights(run, finished, data, short, tmp_path):
     out = tmp_path / "out"
     program = f"""
@@ -182,6 +183,7 @@ def test_the_bar_shows_loss_accuracy_and_development(run, tmp_path, capsys):
     assert "epoch 2: natural" in captured.out
 
 
+@pytest.mark.slow
 def test_a_model_learns_the_grammar(data, tmp_path):
     """Half a minute of a teacher-less run is too long here; a small model and easy sentences show that it learns."""
     from attnx.tasks.verb_number import VerbNumberConfig
