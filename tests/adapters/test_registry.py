@@ -121,16 +121,19 @@ def list_adapters(folder):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_a_third_party_adds_an_adapter_through_an_entry_point(tmp_path):
     plugin(tmp_path, "alien = alien:adapter")
     assert "alien" in list_adapters(tmp_path).stdout.split()
 
 
+@pytest.mark.slow
 def test_a_third_party_cannot_override_a_built_in(tmp_path):
     plugin(tmp_path, "bert = alien:adapter")
     assert "'bert' is registered already" in list_adapters(tmp_path).stderr
 
 
+@pytest.mark.slow
 def test_a_plug_in_that_fails_is_named(tmp_path):
     plugin(tmp_path, "alien = alien:missing")
     assert "plug-in 'alien:missing' for adapter 'alien' failed to load" in list_adapters(tmp_path).stderr

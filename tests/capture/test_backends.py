@@ -149,6 +149,7 @@ def test_half_precision_gives_float32_numbers():
     )
 
 
+@pytest.mark.slow
 def test_a_compiled_model_is_unwrapped():
     model = zoo.model("bert")
     attention = capture(torch.compile(model), **zoo.inputs("bert"))

@@ -155,6 +155,7 @@ def test_training_refuses_a_directory_that_exists_and_bad_lines(attnx, tmp_path)
         assert message in errors
 
 
+@pytest.mark.slow
 def test_training_prints_accuracy_and_writes_a_model(attnx, tmp_path):
     words = ["key", "box", "cat", "door"]
     lines = [f"VBZ\tthe {word}\nVBP\tthe {word}s\n" for word in words]

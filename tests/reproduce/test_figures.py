@@ -33,6 +33,7 @@ def test_both_files_are_written_and_the_svg_holds_the_tokens(tmp_path, draw, tex
     assert set(words.split()) <= drawn
 
 
+@pytest.mark.slow
 def test_the_same_figure_is_the_same_file(tmp_path):
     first, second = (
         save_picture(figure1(zoo.model(), zoo.tokenizer(), "a key"), tmp_path / name)[1] for name in ("one", "two")

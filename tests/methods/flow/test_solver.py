@@ -95,6 +95,7 @@ def test_a_flow_that_misses_its_cut_is_an_error(monkeypatch: pytest.MonkeyPatch)
         attnx.flow(attention("random", layers=3, heads=1, length=4, seed=0))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGINT") or sys.platform == "win32", reason="signals as on Unix")
 @pytest.mark.parametrize("threads", [1, 2])
 def test_ctrl_c_ends_a_long_flow_within_seconds(threads: int) -> None:
@@ -118,12 +119,3 @@ def test_ctrl_c_ends_a_long_flow_within_seconds(threads: int) -> None:
     output, _ = process.communicate(timeout=60)
     assert output == "interrupted\n"
     assert time.monotonic() - asked < 10
-
-
-def test_importing_attnx_loads_nothing_heavy() -> None:
-    script = """
-        import sys, attnx
-        heavy = ["numba", "llvmlite", "networkx", "scipy", "transformers", "captum", "matplotlib"]
-        print([name for name in heavy if name in sys.modules])
-    """
-    assert run(script, packages=PACKAGE.parent, home=Path.home()) == ["[]"]
