@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from attnx.errors import AttentionError
@@ -68,3 +69,9 @@ class AttentionTensor:
         heads = f"{self.merged} of heads" if self.merged else f"{self.heads} heads"
         kind = ", causal" if self.causal else ""
         return f"AttentionTensor({self.layers} layers, {heads}, {self.length} positions{kind})"
+
+
+def rows_to_one(weights: Tensor) -> Tensor:
+    """Divide each row by its sum; a row of zeros stays zero."""
+    sums = weights.sum(-1, keepdim=True)
+    return weights / torch.where(sums > 0, sums, 1)

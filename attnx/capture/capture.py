@@ -13,14 +13,13 @@ from torch import Tensor, nn
 
 from attnx.attention import AttentionTensor
 from attnx.capture.assemble import assemble
+from attnx.capture.recompute import TOLERANCE
 from attnx.capture.record import Extra, Reduce
 from attnx.capture.watch import Backend, choose_backend, undisturbed, unwrapped, watch
 from attnx.errors import CaptureError, InputError
 
 _proven: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 """Models whose watched output was once compared with a plain run. The observer changes no operation: once is enough."""
-
-_TOLERANCE = {torch.float16: 2e-2, torch.bfloat16: 8e-2}
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +105,7 @@ def _check_output(seen: Any, plain: Any, model_name: str) -> None:
     """The run that was watched must have given what the model gives by itself."""
     for name, one, other in _paired_tensors(seen, plain):
         scale = 1 + float(other.detach().abs().nan_to_num(0, 0, 0).amax()) if other.numel() else 1.0
-        slack = _TOLERANCE.get(other.dtype, 1e-4) * scale
+        slack = TOLERANCE.get(other.dtype, 1e-4) * scale
         if not torch.allclose(one.detach(), other.detach(), rtol=0, atol=slack, equal_nan=True):
             raise CaptureError(
                 f"{model_name} gave other {name} while it was watched than in a plain run (difference "

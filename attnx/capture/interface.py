@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from attnx.capture.borrow import Setting, borrowed
-from attnx.capture.recompute import attention_weights
+from attnx.capture.recompute import attention_weights, per_query_head
 from attnx.capture.record import Recorder
 from attnx.capture.visibility import visible_mask, visible_scores
 from attnx.errors import CaptureError
@@ -92,7 +92,6 @@ def _attention(
         if mask is not None:
             visible = visible_mask(mask) if mask.dtype == torch.bool else visible_scores(mask)
         recorder.add(weights, visible, value, module)
-    if value.shape[1] != query.shape[1]:
-        value = value.repeat_interleave(query.shape[1] // value.shape[1], dim=1)
+    value = per_query_head(value, query.shape[1])
     output = (weights @ value.to(weights.dtype)).to(value.dtype)
     return output.transpose(1, 2).contiguous(), None

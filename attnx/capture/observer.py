@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from attnx.capture.recompute import attention_weights, check_mixture
+from attnx.capture.recompute import attention_weights, check_mixture, per_query_head
 from attnx.capture.record import Record, Recorder
 from attnx.capture.visibility import causal_mask, visible_mask, visible_scores
 
@@ -94,9 +94,7 @@ class Observer(TorchFunctionMode):
         weights = attention_weights(query, key, mask=mask, scale=options.get("scale"))
         if self._recorder.graph:
             # Gradients of the output must pass through the weights that are recorded.
-            values = value
-            if value.ndim == 4 and value.shape[1] != query.shape[1]:
-                values = value.repeat_interleave(query.shape[1] // value.shape[1], dim=1)
+            values = per_query_head(value, query.shape[1])
             output = (weights @ values.to(weights.dtype)).to(value.dtype)
         else:
             output = func(query, key, value, *rest, **kwargs)

@@ -9,7 +9,9 @@ from torch import Tensor
 
 from attnx.errors import CaptureError
 
-_TOLERANCE = {torch.float16: 2e-2, torch.bfloat16: 8e-2}
+TOLERANCE = {torch.float16: 2e-2, torch.bfloat16: 8e-2}
+"""How far two ways to compute the same numbers may differ in half precision; in float32, 1e-4."""
+
 _ROWS_CHECKED = 8
 
 
@@ -31,8 +33,7 @@ def attention_weights(
     dtype = torch.promote_types(query.dtype, torch.float32)
     with torch.autocast(query.device.type, enabled=False):
         query, key = query.to(dtype), key.to(dtype)
-        if key.ndim == 4 and key.shape[1] != query.shape[1]:
-            key = key.repeat_interleave(query.shape[1] // key.shape[1], dim=1)
+        key = per_query_head(key, query.shape[1])
         scores = query @ key.transpose(-2, -1) * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
         if softcap is not None:
             scores = softcap * torch.tanh(scores / softcap)
@@ -47,6 +48,13 @@ def attention_weights(
         return weights.masked_fill((scores == -math.inf).all(-1, keepdim=True), 0)
 
 
+def per_query_head(tensor: Tensor, heads: int) -> Tensor:
+    """Keys or values repeated for each query head that shares them (grouped-query attention)."""
+    if tensor.ndim != 4 or tensor.shape[1] == heads:
+        return tensor
+    return tensor.repeat_interleave(heads // tensor.shape[1], dim=1)
+
+
 def check_mixture(weights: Tensor, values: Tensor, output: Tensor, module: str) -> None:
     """Prove on a few rows that these weights, and no others, made the kernel's output from the values."""
     if not bool(weights.isfinite().all()):
@@ -59,12 +67,11 @@ def check_mixture(weights: Tensor, values: Tensor, output: Tensor, module: str) 
     queries = weights.shape[-2]
     rows = list(range(0, queries, -(-queries // _ROWS_CHECKED)))
     values = values.detach().to(weights.dtype)
-    if values.ndim == 4 and values.shape[1] != weights.shape[1]:
-        values = values.repeat_interleave(weights.shape[1] // values.shape[1], dim=1)
+    values = per_query_head(values, weights.shape[1])
     with torch.autocast(weights.device.type, enabled=False):
         mixed = weights.detach()[..., rows, :] @ values
     seen = output.detach()[..., rows, :].to(weights.dtype)
-    slack = _TOLERANCE.get(output.dtype, 1e-4) * (1 + float(values.abs().amax()))
+    slack = TOLERANCE.get(output.dtype, 1e-4) * (1 + float(values.abs().amax()))
     if not torch.allclose(mixed, seen, rtol=0, atol=slack, equal_nan=True):
         raise CaptureError(
             f"the attention weights seen in {module or 'the model'} do not reproduce its output (difference "

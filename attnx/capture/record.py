@@ -11,6 +11,8 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from attnx.attention import rows_to_one
+from attnx.capture.recompute import per_query_head
 from attnx.errors import CaptureError, ChoiceError
 
 Reduce: TypeAlias = Literal["mean", "max", "min"] | Callable[[Tensor], Tensor] | None
@@ -20,8 +22,8 @@ Extra: TypeAlias = Literal["values", "projections"]
 
 _REDUCERS: dict[str, Callable[[Tensor], Tensor]] = {
     "mean": lambda weights: weights.mean(1, keepdim=True),
-    "max": lambda weights: _rows_to_one(weights.amax(1, keepdim=True)),
-    "min": lambda weights: _rows_to_one(weights.amin(1, keepdim=True)),
+    "max": lambda weights: rows_to_one(weights.amax(1, keepdim=True)),
+    "min": lambda weights: rows_to_one(weights.amin(1, keepdim=True)),
 }
 
 
@@ -66,8 +68,7 @@ class Recorder:
         kept = self._reduce(weights) if self._reduce else weights
         record = Record(name, kept if self.graph else kept.detach(), visible)
         if "values" in self.extras:
-            values = self._by_head(values, name)
-            record.values = values.repeat_interleave(weights.shape[1] // values.shape[1], dim=1)
+            record.values = per_query_head(self._by_head(values, name), weights.shape[1])
         self.records.append(record)
         return record
 
@@ -90,11 +91,6 @@ class Recorder:
                 return self._names[owner]
             frame = frame.f_back
         return ""
-
-
-def _rows_to_one(weights: Tensor) -> Tensor:
-    sums = weights.sum(-1, keepdim=True)
-    return weights / torch.where(sums > 0, sums, 1)
 
 
 def _reducer(reduce: Reduce) -> Callable[[Tensor], Tensor] | None:

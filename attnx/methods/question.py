@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnx.attention import AttentionTensor
+from attnx.attention import AttentionTensor, rows_to_one
 from attnx.errors import AttentionError, ChoiceError
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -100,9 +100,9 @@ class Question:
     def _merged(self, layer: int) -> Tensor:
         heads = self._checked(layer)
         if self.head == "max":
-            return _rows_to_one(heads.amax(0))
+            return rows_to_one(heads.amax(0))
         if self.head == "min":
-            return _rows_to_one(heads.amin(0))
+            return rows_to_one(heads.amin(0))
         return heads.mean(0)
 
     def _checked(self, layer: int) -> Tensor:
@@ -122,7 +122,7 @@ class Question:
     def _with_residual(self, matrix: Tensor) -> Tensor:
         """A = (1 − r)·W + r·I, each row re-normalised (§3; r = 0.5 gives the paper's 0.5·W + 0.5·I)."""
         identity = torch.eye(self.length, dtype=matrix.dtype, device=matrix.device)
-        return _rows_to_one((1 - self.residual) * matrix + self.residual * identity)
+        return rows_to_one((1 - self.residual) * matrix + self.residual * identity)
 
 
 def check_layer(layer: int, layers: int) -> int:
@@ -194,9 +194,3 @@ def _tensor(attention: Any) -> Tensor:
         raise AttentionError(
             f"attention must be a layer × head × n × n array, found {type(attention).__name__}: {error}"
         ) from error
-
-
-def _rows_to_one(matrix: Tensor) -> Tensor:
-    """Divide each row by its sum; a row of zeros stays zero."""
-    sums = matrix.sum(-1, keepdim=True)
-    return matrix / torch.where(sums > 0, sums, 1)
