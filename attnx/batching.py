@@ -1,69 +1,82 @@
-"""Which inputs run together: groups of similar length, and one by one where padding would change the numbers."""
+"""Which inputs run together: groups of similar length, or of equal length where padding would change the numbers."""
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from attnx.adapters import Prepared
-from attnx.capture import Captured
 
-Run = Callable[[Sequence[Prepared]], Captured]
-"""Runs some prepared inputs as one batch."""
+Run = Callable[[Sequence[Prepared]], Sequence[Tensor]]
+"""Runs some inputs as one batch; returns what the model says of the first, which the others must not change."""
 
-_takes_padding: weakref.WeakKeyDictionary[nn.Module, bool] = weakref.WeakKeyDictionary()
+POSITIONS_AT_ONCE = 4_096
+"""Positions in one batch, padding included: more is no faster on a CPU, and takes more memory."""
 
 _TOLERANCE = 1e-5
 """Of the largest number: rounding in float32 differs less between batch shapes. A false alarm costs only time."""
 
-
-def batches(model: nn.Module, prepared: Sequence[Prepared], size: int, run: Run) -> Iterator[list[int]]:
-    """Indices in groups of similar length, so that little is spent on padding."""
-    order = sorted(range(len(prepared)), key=lambda index: len(prepared[index].positions))
-    if size > 1 and not _padding_is_harmless(model, prepared[order[0]], prepared[order[-1]], run):
-        size = 1
-    for start in range(0, len(order), size):
-        yield order[start : start + size]
+_verdicts: weakref.WeakKeyDictionary[nn.Module, dict[str, bool]] = weakref.WeakKeyDictionary()
 
 
-def _padding_is_harmless(model: nn.Module, short: Prepared, long: Prepared, run: Run) -> bool:
-    """Whether an input gives the same padded as alone; tried once for each model.
+def batches(
+    lengths: Sequence[int], *, mixed: bool, size: int | None = None, positions: int = POSITIONS_AT_ONCE
+) -> Iterator[list[int]]:
+    """Indices from short to long. A batch has at most `size` inputs and so many `positions`, and at least one input.
+
+    Only with `mixed` do inputs of different length share a batch.
+    """
+    order = sorted(range(len(lengths)), key=lambda index: lengths[index])
+    batch: list[int] = []
+    for index in order:
+        # The newcomer is the longest so far, so the whole batch is padded to its length.
+        full = batch and (len(batch) == size or lengths[index] * (len(batch) + 1) > positions)
+        if full or (batch and not mixed and lengths[index] != lengths[batch[0]]):
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch
+
+
+def takes_padding(
+    model: nn.Module, prepared: Sequence[Prepared], pad_id: int | None, run: Run, *, road: str = "input_ids"
+) -> bool:
+    """Whether an input gives the same padded as alone; tried once for each model and `road` that inputs take into it.
 
     Some models read padding all the same: XLNet answers from its last position, ConvBERT convolves over it, and
-    classifiers on decoders refuse a batch when their config names no padding.
+    classifiers on decoders look for the padding token, which they do not find in embeddings.
     """
-    if len(short.positions) == len(long.positions):
+    short, long = min(prepared, key=_length), max(prepared, key=_length)
+    if _length(short) == _length(long):
         return True
-    if model not in _takes_padding:
+    if pad_id is None:
+        return False
+    verdicts = _verdicts.setdefault(model, {})
+    if road not in verdicts:
         alone = run([short])
         try:
-            padded = run([short, long])
+            verdicts[road] = _same(alone, run([short, long]))
         except Exception:
-            _takes_padding[model] = False
-        else:
-            _takes_padding[model] = _same(alone, padded)
-    return _takes_padding[model]
+            verdicts[road] = False
+    return verdicts[road]
 
 
-def _same(alone: Captured, padded: Captured) -> bool:
-    pairs = [(alone.attention[0].weights, padded.attention[0].weights)]
-    pairs += zip(_answers(alone.output), _answers(padded.output), strict=False)
+def _length(prepared: Prepared) -> int:
+    return len(prepared.positions)
+
+
+def _same(alone: Sequence[Tensor], padded: Sequence[Tensor]) -> bool:
     return all(
-        one.shape == other.shape and torch.allclose(one.float(), other.float(), atol=_slack(other), rtol=0)
-        for one, other in pairs
+        one.shape == other.shape and torch.allclose(one.float(), other.float(), atol=slack(other), rtol=0)
+        for one, other in zip(alone, padded, strict=True)
     )
 
 
-def _answers(output: Any) -> list[torch.Tensor]:
-    """What a classifier says of the first input; answers for each position are compared through the attention."""
-    logits = getattr(output, "logits", None)
-    return [logits[0]] if isinstance(logits, torch.Tensor) and logits.ndim == 2 else []
-
-
-def _slack(tensor: torch.Tensor) -> float:
+def slack(tensor: Tensor) -> float:
+    """How far numbers like these may differ by rounding alone."""
     precise = tensor.dtype in (torch.float32, torch.float64)
     return (_TOLERANCE if precise else 2e-2) * (1 + float(tensor.abs().amax()))

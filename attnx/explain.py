@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from inspect import signature
 from typing import Any, TypedDict, Unpack, overload
 
-import torch
-from torch import nn
+from torch import Tensor, nn
 
 from attnx.adapters import Adapter, Prepared, adapter_for
 from attnx.adapters.batch import collate, padding_id
-from attnx.adapters.text import tokenised_rows
 from attnx.attention import AttentionTensor
-from attnx.batching import batches
+from attnx.batching import batches, takes_padding
 from attnx.capture import Captured, capture_batch
 from attnx.capture.watch import unwrapped
 from attnx.errors import AttnxError, CaptureError, InputError
 from attnx.explanation import Explanation
+from attnx.inputs import prepare_all
 from attnx.methods import METHODS
 from attnx.methods.flow import column_bound, saturated_share
 from attnx.methods.question import Head, check_layer, check_position
@@ -79,16 +78,16 @@ def explain(
     methods = _methods(methods)
     if batch_size < 1:
         raise InputError(f"batch_size must be at least 1, found {batch_size}")
-    items, single = _items(text)
-    prepared = _prepare(adapter, model, tokenizer, items, truncate)
+    prepared, single = prepare_all(adapter, model, tokenizer, text, truncate=truncate)
     pad_id = padding_id(model, tokenizer)
 
     def run(chosen: Sequence[Prepared]) -> Captured:
         return _run(model, adapter, collate(model, chosen, pad_id), head)
 
+    mixed = batch_size > 1 and takes_padding(model, prepared, pad_id, lambda chosen: _of_the_first(run(chosen)))
     asked = {"head": head} | ({} if residual is None else {"residual": residual})
     explanations: dict[int, Explanation] = {}
-    for batch in batches(model, prepared, 1 if pad_id is None else batch_size, run):
+    for batch in batches([len(one.positions) for one in prepared], mixed=mixed, size=batch_size):
         captured = run([prepared[index] for index in batch])
         for row, index in enumerate(batch):
             one, attention = prepared[index], captured.attention[row]
@@ -125,34 +124,6 @@ def _methods(methods: Sequence[str] | str) -> tuple[str, ...]:
     return names
 
 
-def _items(text: Any) -> tuple[list[Any], bool]:
-    """The single inputs in what the caller gave, and whether it was one input and not a list."""
-    if isinstance(text, Mapping):
-        if "pixel_values" in text:
-            pixels = torch.as_tensor(text["pixel_values"])
-            rows = [{"pixel_values": one} for one in (pixels if pixels.ndim == 4 else pixels[None])]
-            return list(rows), len(rows) == 1
-        tokenised = tokenised_rows(text)
-        return list(tokenised), len(tokenised) == 1
-    if isinstance(text, list):
-        if not text:
-            raise InputError("the list of texts is empty: give at least one")
-        return [item for one in text for item in (_items(one)[0] if isinstance(one, Mapping) else [one])], False
-    return [text], True
-
-
-def _prepare(adapter: Adapter, model: nn.Module, processor: Any, items: list[Any], truncate: bool) -> list[Prepared]:
-    prepared = []
-    for number, item in enumerate(items, start=1):
-        try:
-            prepared.append(adapter.prepare(model, processor, item, truncate=truncate))
-        except AttnxError as error:
-            if len(items) == 1:
-                raise
-            raise type(error)(f"text {number} of {len(items)}: {error}") from error
-    return prepared
-
-
 def _run(model: nn.Module, adapter: Adapter, inputs: dict[str, Any], head: Head | None) -> Captured:
     try:
         return capture_batch(model, inputs, reduce=_reduction(head), within=adapter.within)
@@ -164,6 +135,13 @@ def _run(model: nn.Module, adapter: Adapter, inputs: dict[str, Any], head: Head 
             f"{type(model).__name__} refused the input ({type(error).__name__}: {reason}); check that tokenizer and "
             "model belong together, and that the model runs on it by itself"
         ) from error
+
+
+def _of_the_first(captured: Captured) -> list[Tensor]:
+    """What padding must not change: the first input's attention, and what a classifier says of it."""
+    logits = getattr(captured.output, "logits", None)
+    classes = [logits[0]] if isinstance(logits, Tensor) and logits.ndim == 2 else []
+    return [captured.attention[0].weights, *classes]
 
 
 def _reduction(head: Head | None) -> Any:

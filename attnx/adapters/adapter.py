@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from torch import Tensor, nn
 
 from attnx.errors import ChoiceError
 from attnx.positions import Position, Word
+
+Box: TypeAlias = tuple[int, int, int, int]
+"""Left, top, right and bottom; the last two are just outside."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +25,8 @@ class Prepared:
     text: str | tuple[str, str] | None = None
     notes: tuple[str, ...] = ()
     """What the user should know of how the input was read: a cut, unknown words."""
+    boxes: tuple[Box | None, ...] | None = None
+    """Of an image, the pixels of `pixel_values` that each position reads; None for CLS and the like."""
 
 
 @dataclass(frozen=True, kw_only=True)

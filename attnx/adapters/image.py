@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnx.adapters.adapter import Prepared
+from attnx.adapters.adapter import Box, Prepared
 from attnx.errors import InputError
 from attnx.positions import Position, group_words
 
@@ -25,10 +25,14 @@ def prepare_image(model: nn.Module, processor: Any, image: Any, *, truncate: boo
     """Process one image (or take processed `pixel_values` as they are) and name its patches by row and column."""
     pixels = _pixels(processor, image)
     tokens = [(token, True) for token in _prefix(model)]
-    rows, columns = _grid(model, pixels)
-    tokens += [(f"r{row}c{column}", False) for row in range(rows) for column in range(columns)]
+    height, width = _patch_size(model)
+    rows, columns = pixels.shape[-2] // height, pixels.shape[-1] // width
+    grid = [(row, column) for row in range(rows) for column in range(columns)]
+    boxes: list[Box | None] = [None] * len(tokens)
+    boxes += [(column * width, row * height, (column + 1) * width, (row + 1) * height) for row, column in grid]
+    tokens += [(f"r{row}c{column}", False) for row, column in grid]
     positions, words = group_words([Position(i, token, special) for i, (token, special) in enumerate(tokens)], None)
-    return Prepared({"pixel_values": pixels}, positions, words)
+    return Prepared({"pixel_values": pixels}, positions, words, boxes=tuple(boxes))
 
 
 def _pixels(processor: Any, image: Any) -> Tensor:
@@ -62,9 +66,9 @@ def _prefix(model: nn.Module) -> list[str]:
     return [token for name, token in _PREFIXES.items() for _ in range(found.get(name, 0))]
 
 
-def _grid(model: nn.Module, pixels: Tensor) -> tuple[int, int]:
+def _patch_size(model: nn.Module) -> tuple[int, int]:
     patch = getattr(getattr(model.config, "vision_config", model.config), "patch_size", None)
     if patch is None:
         raise InputError(f"{type(model).__name__} names no patch_size, so its positions cannot be placed in the image")
     height, width = patch if isinstance(patch, (tuple, list)) else (patch, patch)
-    return pixels.shape[-2] // height, pixels.shape[-1] // width
+    return height, width

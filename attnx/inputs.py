@@ -1,0 +1,44 @@
+"""What the caller gave, as single inputs prepared for the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from attnx.adapters import Adapter, Prepared
+from attnx.adapters.text import tokenised_rows
+from attnx.errors import AttnxError, InputError
+
+
+def prepare_all(
+    adapter: Adapter, model: nn.Module, processor: Any, given: Any, *, truncate: bool = False
+) -> tuple[list[Prepared], bool]:
+    """Every input ready for the model, and whether the caller gave one and not a list. Errors name the input."""
+    items, single = _items(given)
+    prepared = []
+    for number, item in enumerate(items, start=1):
+        try:
+            prepared.append(adapter.prepare(model, processor, item, truncate=truncate))
+        except AttnxError as error:
+            if len(items) == 1:
+                raise
+            raise type(error)(f"text {number} of {len(items)}: {error}") from error
+    return prepared, single
+
+
+def _items(given: Any) -> tuple[list[Any], bool]:
+    if isinstance(given, Mapping):
+        if "pixel_values" in given:
+            pixels = torch.as_tensor(given["pixel_values"])
+            rows = [{"pixel_values": one} for one in (pixels if pixels.ndim == 4 else pixels[None])]
+            return list(rows), len(rows) == 1
+        tokenised = tokenised_rows(given)
+        return list(tokenised), len(tokenised) == 1
+    if isinstance(given, list):
+        if not given:
+            raise InputError("the list of texts is empty: give at least one")
+        return [item for one in given for item in (_items(one)[0] if isinstance(one, Mapping) else [one])], False
+    return [given], True
