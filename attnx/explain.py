@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from inspect import signature
 from typing import Any, TypedDict, Unpack, overload
 
@@ -22,6 +23,9 @@ from attnx.methods.flow import column_bound, saturated_share
 from attnx.methods.question import Head, check_layer, check_position
 from attnx.prediction import predict
 from attnx.provenance import provenance
+from attnx.references.case import Case
+from attnx.references.registry import Asked, asked_references, measure_references
+from attnx.target import Target
 
 
 class Options(TypedDict, total=False):
@@ -31,7 +35,8 @@ class Options(TypedDict, total=False):
     position: int | None
     layer: int | None
     head: Head | None
-    target: str | int | None
+    target: str | int | tuple[str | int, str | int] | None
+    references: Asked
     residual: float | None
     truncate: bool
     batch_size: int
@@ -60,7 +65,8 @@ def explain(
     position: int | None = None,
     layer: int | None = None,
     head: Head | None = None,
-    target: str | int | None = None,
+    target: str | int | tuple[str | int, str | int] | None = None,
+    references: Asked = (),
     residual: float | None = None,
     truncate: bool = False,
     batch_size: int = 8,
@@ -71,11 +77,14 @@ def explain(
     for an image. `position` is the position whose view is explained: by default CLS, the mask of a masked language
     model, or the last token of a decoder. `layer` (from 1) keeps one layer; `head` is a number from 0, "each", or how
     heads are merged ("mean", "max", "min"). `target` is the class or token that `prediction` speaks of: by default the
-    best. The model and the tokenizer are left exactly as they were.
+    best. `references` measures on the model itself what each position does for the target (see `attnx.references`);
+    with a pair as target, what it does for the first against the second. The model and the tokenizer are left exactly
+    as they were.
     """
     model = unwrapped(model)
     adapter = adapter_for(model)
     methods = _methods(methods)
+    asked_of_model = asked_references(references)
     if batch_size < 1:
         raise InputError(f"batch_size must be at least 1, found {batch_size}")
     prepared, single = prepare_all(adapter, model, tokenizer, text, truncate=truncate)
@@ -112,7 +121,36 @@ def explain(
                 ),
             )
     ordered = [explanations[index] for index in range(len(prepared))]
+    if asked_of_model:
+        ordered = _with_references(model, tokenizer, prepared, ordered, target, asked_of_model)
     return ordered[0] if single else ordered
+
+
+def _with_references(
+    model: nn.Module,
+    tokenizer: Any,
+    prepared: Sequence[Prepared],
+    explanations: Sequence[Explanation],
+    target: Any,
+    asked: Mapping[str, Mapping[str, Any]],
+) -> list[Explanation]:
+    """The same explanations, each with the scores that were measured on the model for its prediction."""
+    cases = [
+        Case(one, Target.of(model, tokenizer, explanation.prediction, explanation.position, target))
+        for one, explanation in zip(prepared, explanations, strict=True)
+    ]
+    measured = measure_references(model, tokenizer, cases, asked)
+    return [
+        replace(
+            explanation,
+            references={name: scored[number].scores for name, scored in measured.items()},
+            provenance={
+                **explanation.provenance,
+                "references": {name: {**asked[name], **measured[name][number].facts} for name in measured},
+            },
+        )
+        for number, explanation in enumerate(explanations)
+    ]
 
 
 def _methods(methods: Sequence[str] | str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from attnx.adapters.architecture import has_head
 from attnx.errors import CaptureError, ChoiceError
-from attnx.registry import unknown
+from attnx.target import class_index, split, token_index
 
 _LANGUAGE_MODELS = ("ForMaskedLM", "ForCausalLM", "LMHeadModel")
 
@@ -40,9 +40,10 @@ def predict(
 ) -> Prediction | None:
     """Read the prediction for input `row` of a batch off the model's output; None when the model has no such head.
 
-    With a `target` the prediction speaks of that class or token instead of the best one.
+    With a `target` the prediction speaks of that class or token instead of the best one; of a pair, of the first.
     """
-    logits = _logits(model, output)
+    target, _ = split(target)
+    logits = logits_of(model, output)
     if logits is None:
         if target is not None:
             raise ChoiceError(
@@ -62,7 +63,7 @@ def predict(
     return _token(processor, answer, target) if by_position else None
 
 
-def _logits(model: nn.Module, output: Any) -> Tensor | None:
+def logits_of(model: nn.Module, output: Any) -> Tensor | None:
     """batch × class, or batch × position × class; a model may be set to return a tuple, in which they come first."""
     if has_head(model, "ForPreTraining"):
         return None
@@ -72,44 +73,29 @@ def _logits(model: nn.Module, output: Any) -> Tensor | None:
     return logits if isinstance(logits, Tensor) and logits.ndim in (2, 3) else None
 
 
-def _class(model: nn.Module, logits: Tensor, target: Any) -> Prediction:
-    """As transformers' text-classification pipeline has it: softmax, or sigmoid for labels that may all be true."""
+def probabilities(model: nn.Module, logits: Tensor) -> Tensor:
+    """As transformers' pipelines have it: softmax, or a sigmoid each for labels that may all be true."""
     problem = getattr(model.config, "problem_type", None)
+    if problem == "regression":
+        raise ChoiceError(f"{type(model).__name__} predicts a value, which has no probability; use its logit")
+    single = problem != "multi_label_classification" and logits.shape[-1] > 1
+    return logits.softmax(-1) if single else logits.sigmoid()
+
+
+def _class(model: nn.Module, logits: Tensor, target: Any) -> Prediction:
     names = getattr(model.config, "id2label", None) or {}
     labels = tuple(str(names.get(index, f"LABEL_{index}")) for index in range(len(logits)))
-    index = int(logits.argmax()) if target is None else _class_index(target, labels)
+    index = int(logits.argmax()) if target is None else class_index(target, labels)
     values = tuple(logits.tolist())
-    if problem == "regression":
+    if getattr(model.config, "problem_type", None) == "regression":
         return Prediction("value", f"{labels[index]} = {values[index]:.4g}", index, None, labels, values)
-    single = problem != "multi_label_classification" and len(logits) > 1
-    probability = (logits.softmax(-1) if single else logits.sigmoid())[index].item()
+    probability = probabilities(model, logits)[index].item()
     return Prediction("class", labels[index], index, probability, labels, values)
 
 
-def _class_index(target: Any, labels: tuple[str, ...]) -> int:
-    lowered = [label.lower() for label in labels]
-    if str(target).lower() in lowered:
-        return lowered.index(str(target).lower())
-    if str(target).isdecimal() and int(target) < len(labels):
-        return int(target)
-    raise ChoiceError(unknown("target", target, labels))
-
-
 def _token(tokenizer: Any, logits: Tensor, target: Any) -> Prediction:
-    index = int(logits.argmax()) if target is None else _token_index(target, tokenizer, len(logits))
+    index = int(logits.argmax()) if target is None else token_index(target, tokenizer, len(logits))
     best = logits.topk(min(_TOKENS_KEPT, len(logits)))
     labels = tuple(tokenizer.decode([int(one)]) for one in best.indices)
     probability = torch.softmax(logits, -1)[index].item()
     return Prediction("token", tokenizer.decode([index]), index, probability, labels, tuple(best.values.tolist()))
-
-
-def _token_index(target: Any, tokenizer: Any, size: int) -> int:
-    if not isinstance(target, str):
-        if 0 <= target < size:
-            return int(target)
-        raise ChoiceError(f"target {target} is no token id of this vocabulary of {size}")
-    ids = tokenizer(str(target), add_special_tokens=False)["input_ids"]
-    if len(ids) != 1:
-        pieces = " ".join(tokenizer.convert_ids_to_tokens(ids))
-        raise ChoiceError(f"target {target!r} is {len(ids)} tokens here ({pieces}); give one token, or its id")
-    return int(ids[0])

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable
-from enum import StrEnum
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from attnx.cli.output import AsJson, AsMarkdown, TableOutput, check_output, say, show
+from attnx.cli.table3 import ProtocolName, WhichProtocol, table3_command
 from attnx.cli.verb_number_model import chosen_model
 from attnx.errors import InputError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Reproduce the tables and figures of the paper.")
-
-
-class ProtocolName(StrEnum):
-    published = "published"
-    corrected = "corrected"
-    both = "both"
 
 
 Model = Annotated[
@@ -37,12 +31,6 @@ Samples = Annotated[int, typer.Option("--samples", help="How many sentences.")]
 Seed = Annotated[
     int, typer.Option("--seed", min=0, max=2**31 - 1, help="Draws the sentences, unless --held-out, and the bootstrap.")
 ]
-WhichProtocol = Annotated[
-    ProtocolName, typer.Option("--protocol", help="As the authors' code did it, as the paper says it, or both.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, with all digits.")]
-AsMarkdown = Annotated[bool, typer.Option("--markdown", help="Print Markdown.")]
-TableOutput = Annotated[Path | None, typer.Option("--output", help="Also write to a file: .json, .md, or plain text.")]
 Texts = Annotated[list[str] | None, typer.Option("--text", help="Another sentence; may be repeated.")]
 
 
@@ -82,6 +70,9 @@ def table2_command(
     _table(table2, model, data, held_out, samples, seed, protocol, as_json, as_markdown, output)
 
 
+app.command("table3")(table3_command)
+
+
 @app.command("subject")
 def subject_command(
     model: Model = None,
@@ -100,11 +91,11 @@ def subject_command(
     """How much relevance lies on the subject, on attractors and elsewhere, for right and for wrong predictions."""
     from attnx.reproduce.subject import subject
 
-    _check_output(output)
+    check_output(output)
     if data and attractors is not None:
         raise InputError("--attractors is for generated sentences; leave it away with --data")
     loaded, tokenizer, sentences = _sentences(model, data, held_out, samples, seed, attractors, with_subject=True)
-    _show(subject(loaded, tokenizer, sentences, layer=layer, seed=seed, progress=True), as_json, as_markdown, output)
+    show(subject(loaded, tokenizer, sentences, layer=layer, seed=seed, progress=True), as_json, as_markdown, output)
 
 
 @app.command("figure1")
@@ -157,11 +148,11 @@ def _table(
 ) -> None:
     from attnx.reproduce.protocols import PROTOCOLS
 
-    _check_output(output)
+    check_output(output)
     protocols = [one for name, one in PROTOCOLS.items() if protocol.value in (name, "both")]
     loaded, tokenizer, sentences = _sentences(model, data, held_out, samples, seed)
     table = measure(loaded, tokenizer, sentences, protocols=protocols, seed=seed, progress=True)
-    _show(table, as_json, as_markdown, output)
+    show(table, as_json, as_markdown, output)
 
 
 def _sentences(
@@ -185,27 +176,8 @@ def _sentences(
         else:
             chosen = sentences.from_files(data, samples, seed)
         ready = sentences.prepare(loaded, tokenizer, *chosen)
-        _say(ready.notes)
+        say(ready.notes)
         return loaded, tokenizer, ready
-
-
-def _show(table: Any, as_json: bool, as_markdown: bool, output: Path | None) -> None:
-    print(_rendered(table, as_json, as_markdown))
-    if output is not None:
-        output.write_text(_rendered(table, output.suffix == ".json", output.suffix == ".md") + "\n", encoding="utf-8")
-
-
-def _rendered(table: Any, as_json: bool, as_markdown: bool) -> str:
-    rendered: str = table.to_json() if as_json else table.markdown() if as_markdown else table.text()
-    return rendered
-
-
-def _check_output(output: Path | None) -> None:
-    """Before minutes of work, not after them."""
-    if output is not None and not output.parent.is_dir():
-        raise InputError(f"there is no directory {output.parent}; make it first")
-    if output is not None and output.is_dir():
-        raise InputError(f"{output} is a directory; give the name of a file in it")
 
 
 def _figure(draw: Callable[..., Any], model: Path | None, texts: Any, output: Path) -> None:
@@ -215,11 +187,6 @@ def _figure(draw: Callable[..., Any], model: Path | None, texts: Any, output: Pa
     with chosen_model(model) as (_, loaded, tokenizer):
         figure = draw(loaded, tokenizer, texts) if texts else draw(loaded, tokenizer)
         for text in [texts] if isinstance(texts, str) else texts or ():
-            _say(adapter_for(loaded).prepare(loaded, tokenizer, text).notes)
+            say(adapter_for(loaded).prepare(loaded, tokenizer, text).notes)
     for path in save_picture(figure, output):
         print(path)
-
-
-def _say(notes: Iterable[str]) -> None:
-    for note in notes:
-        print(f"attnx: {note}", file=sys.stderr)

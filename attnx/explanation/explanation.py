@@ -42,6 +42,8 @@ class Explanation:
     """The layers on the first axis, counted from 1 next to the input."""
     relevance: Mapping[str, Array]
     """Method → layers × positions, or layers × heads × positions when every head was asked for."""
+    references: Mapping[str, Array] = field(default_factory=dict)
+    """Reference → one score for each position, measured on the model itself (see `attnx.references`)."""
     text: str | tuple[str, str] | None = None
     prediction: Prediction | None = None
     saturation: tuple[float, ...] | None = None
@@ -62,6 +64,10 @@ class Explanation:
             if not np.isfinite(scores).all():
                 raise AttentionError(f"{name} has numbers that are not finite")
             scores.setflags(write=False)
+        for name, scores in self.references.items():
+            if scores.shape != (len(self.positions),) or not np.isfinite(scores).all():
+                raise AttentionError(f"reference {name} must be {len(self.positions)} finite numbers, one a position")
+            scores.setflags(write=False)
         places = [self.position, *(index for word in self.words for index in word.positions)]
         if not self.relevance or not all(0 <= place < len(self.positions) for place in places):
             raise AttentionError("an explanation needs a method, and words and an explained position inside its input")
@@ -80,7 +86,12 @@ class Explanation:
         return self.relevance[method]
 
     def scores(self, method: str | None = None, layer: int | None = None, head: int | None = None) -> Array:
-        """One row: the relevance of each position. By default rollout (if it was asked for) at the last layer."""
+        """One row: the relevance of each position. By default rollout (if it was asked for) at the last layer.
+
+        The name of a reference that was asked for gives its scores, which have no layer.
+        """
+        if method is not None and method in self.references:
+            return self.references[method]
         chosen = self[method or self.default_method]
         layer = self.layers[-1] if layer is None else layer
         if layer not in self.layers:
@@ -136,6 +147,7 @@ class Explanation:
             "words": [asdict(one) | {"positions": list(one.positions)} for one in self.words],
             "prediction": _plain(self.prediction),
             "relevance": {name: scores.tolist() for name, scores in self.relevance.items()},
+            "references": {name: scores.tolist() for name, scores in self.references.items()},
             "saturation": None if self.saturation is None else list(self.saturation),
             "notes": list(self.notes),
             "provenance": dict(self.provenance),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def to_frame(explanation: Explanation) -> pandas.DataFrame:
-    """One row for each method, layer, head (where every head was asked for) and position."""
+    """One row for each method, layer, head (where every head was asked for) and position; references as columns."""
     try:
         import pandas
     except ImportError as error:
@@ -34,6 +34,7 @@ def to_frame(explanation: Explanation) -> pandas.DataFrame:
                 "word": words.get(position.index),
                 "special": position.special,
                 "score": float(score),
+                **{name: float(values[position.index]) for name, values in explanation.references.items()},
             }
             rows.append(row)
     return pandas.DataFrame(rows)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 _KEY = "attnx"
+_REFERENCE = "reference:"
 
 
 def save(explanation: Explanation, path: str | PathLike[str]) -> None:
@@ -26,8 +27,13 @@ def save(explanation: Explanation, path: str | PathLike[str]) -> None:
     header = explanation.to_dict()
     del header["relevance"]
     # The order of methods is kept here: safetensors sorts its tensors by size and name.
-    header |= {"format": FORMAT, "methods": list(explanation.methods)}
+    header |= {
+        "format": FORMAT,
+        "methods": list(explanation.methods),
+        "references": list(explanation.references),
+    }
     numbers = {name: np.ascontiguousarray(scores) for name, scores in explanation.relevance.items()}
+    numbers |= {_REFERENCE + name: np.ascontiguousarray(one) for name, one in explanation.references.items()}
     try:
         save_file(numbers, fspath(path), metadata={_KEY: json.dumps(header)})
     except (SafetensorError, OSError) as error:
@@ -41,7 +47,8 @@ def load(path: str | PathLike[str]) -> Explanation:
         with safe_open(fspath(path), framework="numpy") as file:
             header = _header((file.metadata() or {}).get(_KEY), path)
             relevance = {name: file.get_tensor(name) for name in header["methods"]}
-        return _explanation(header, relevance)
+            references = {name: file.get_tensor(_REFERENCE + name) for name in header.get("references", ())}
+        return _explanation(header, relevance, references)
     except FileFormatError:
         raise
     except (SafetensorError, OSError) as error:
@@ -68,7 +75,7 @@ def _header(text: str | None, path: str | PathLike[str]) -> dict[str, Any]:
     return header
 
 
-def _explanation(header: dict[str, Any], relevance: dict[str, Any]) -> Explanation:
+def _explanation(header: dict[str, Any], relevance: dict[str, Any], references: dict[str, Any]) -> Explanation:
     from attnx.explanation import Explanation
 
     text, prediction = header["text"], header["prediction"]
@@ -81,6 +88,7 @@ def _explanation(header: dict[str, Any], relevance: dict[str, Any]) -> Explanati
         position=header["position"],
         layers=tuple(header["layers"]),
         relevance=relevance,
+        references=references,
         text=(text[0], text[1]) if isinstance(text, list) else text,
         prediction=prediction,
         saturation=None if header["saturation"] is None else tuple(header["saturation"]),

@@ -1,99 +1,65 @@
-"""Blank-out: how much the class's probability changes when one position is replaced by a blank token (§4).
-
-Every blanked variant of every input is one row of some batch; rows of like length share it, whatever input they
-come from.
-"""
+"""Blank-out: how much the model's answer changes when one token, word or patch is gone (§4)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import numpy as np
-from torch import Tensor, nn
+from torch import nn
 
-from attnx.adapters import Prepared, adapter_for
-from attnx.adapters.batch import collate
-from attnx.capture.watch import undisturbed, unwrapped
-from attnx.errors import InputError
-from attnx.references.batches import TOKENS_AT_ONCE, bar, batches, bounded
-from attnx.references.class_score import chosen_classes, class_logits, class_probabilities
+from attnx.capture.watch import unwrapped
+from attnx.errors import ChoiceError, InputError
+from attnx.references.answer import Score, check_score
+from attnx.references.case import Case, Scored
+from attnx.references.variants import Variant, measure
+from attnx.registry import unknown
 
-Array = np.ndarray[Any, np.dtype[np.float64]]
+Unit = Literal["token", "word"]
 
 
 def blankout(
     model: nn.Module,
-    tokenizer: Any,
-    prepared: Sequence[Prepared],
+    processor: Any,
+    cases: Sequence[Case],
     *,
-    targets: Sequence[int] | None = None,
+    unit: Unit = "token",
+    score: Score | None = None,
+    blank: str | int | None = None,
+    signed: bool = False,
     positions: Sequence[Sequence[int]] | None = None,
-    blank_id: int | None = None,
-    tokens_at_once: int = TOKENS_AT_ONCE,
+    at_once: int | None = None,
     progress: bool = False,
-) -> list[Array]:
-    """|p(class) − p'(class)| for each position of each input, where p' is after that position was replaced.
+) -> list[Scored]:
+    """|s − s'| for each position of each case, where s' is the target's score after that position was blanked.
 
-    `targets` are the classes to explain, by default the predicted ones. `positions` says for each input which
-    positions to replace, by default all that are not special tokens; the others score 0. The blank is the first
-    token of the adapter's list that the tokenizer has, or `blank_id`.
+    The score is the probability, the logit or the log-odds; with `signed` a position that speaks against the target
+    scores below 0. A `unit` of words blanks all pieces of a word at once and shares its score out among them. What
+    stands for nothing is the adapter's choice, or `blank` (see `choose_blank`). `positions` says for each case which
+    to blank, by default all that are not special tokens; the others score 0. `at_once` bounds a batch in positions.
     """
     model = unwrapped(model)
-    blank = adapter_for(model).blank_token_id(tokenizer) if blank_id is None else blank_id
-    chosen = [content_positions(one) for one in prepared] if positions is None else positions
-    for name, given in (("positions", positions), ("targets", targets)):
-        if given is not None and len(given) != len(prepared):
-            raise InputError(f"{name} for {len(given)} inputs, expected one for each of {len(prepared)}")
-    scores = [np.zeros(len(one.positions)) for one in prepared]
-    pad_id, bound = bounded(model, tokenizer, tokens_at_once)
-    whole: dict[int, float] = {}
-    classes: dict[int, int] = {}
-    with undisturbed(model), bar("blank-out", sum(map(len, chosen)) + len(prepared), progress) as shown:
-        for rows, logits in _run(model, prepared, pad_id, bound):
-            asked = chosen_classes(logits, None if targets is None else [targets[row] for row in rows])
-            probabilities = class_probabilities(model, logits).gather(1, asked[:, None])[:, 0]
-            classes |= dict(zip(rows, asked.tolist(), strict=True))
-            whole |= dict(zip(rows, probabilities.tolist(), strict=True))
-            shown.update(len(rows))
-        places = [(index, position) for index, several in enumerate(chosen) for position in several]
-        blanked = _Blanked(prepared, places, blank)
-        for rows, logits in _run(model, blanked, pad_id, bound):
-            probabilities = class_probabilities(model, logits)
-            for row, probability in zip(rows, probabilities.tolist(), strict=True):
-                index, position = places[row]
-                scores[index][position] = abs(whole[index] - probability[classes[index]])
-            shown.update(len(rows))
-    return scores
+    kind = check_score(score, model, "probability")
+    units = _units(cases, unit, positions)
+    variants = [Variant(number, places) for number, several in enumerate(units) for places in several]
+    whole = [Variant(number) for number in range(len(cases))]
+    options: dict[str, Any] = {"kind": kind, "blank": blank, "at_once": at_once, "progress": progress}
+    measured = measure(model, processor, cases, whole + variants, **options)
+    scores = [np.zeros(len(case.prepared.positions)) for case in cases]
+    for variant, after in zip(variants, measured[len(whole) :], strict=True):
+        change = measured[variant.case] - after
+        scores[variant.case][list(variant.places)] = (change if signed else abs(change)) / len(variant.places)
+    return [Scored(one, {"before": float(before)}) for one, before in zip(scores, measured, strict=False)]
 
 
-def content_positions(prepared: Prepared) -> list[int]:
-    """The positions that are no special tokens."""
-    return [one.index for one in prepared.positions if not one.special]
-
-
-class _Blanked(Sequence[Prepared]):
-    """All variants, each made when it is asked for: as inputs they would be many times the size of the originals."""
-
-    def __init__(self, prepared: Sequence[Prepared], places: Sequence[tuple[int, int]], blank: int) -> None:
-        self._prepared, self._places, self._blank = prepared, places, blank
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-    def __getitem__(self, row: Any) -> Any:
-        index, position = self._places[row]
-        one = self._prepared[index]
-        ids = one.inputs["input_ids"].clone()
-        ids[position] = self._blank
-        return replace(one, inputs={**one.inputs, "input_ids": ids})
-
-
-def _run(
-    model: nn.Module, prepared: Sequence[Prepared], pad_id: int | None, bound: int
-) -> Iterator[tuple[list[int], Tensor]]:
-    """Rows and their class logits, a batch at a time."""
-    for rows in batches([len(one.positions) for one in prepared], bound):
-        inputs = collate(model, [prepared[row] for row in rows], pad_id)
-        yield rows, class_logits(model, model(**inputs)).float()
+def _units(cases: Sequence[Case], unit: Unit, positions: Sequence[Sequence[int]] | None) -> list[list[tuple[int, ...]]]:
+    """For each case, the groups of positions that are blanked together."""
+    if unit not in ("token", "word"):
+        raise ChoiceError(unknown("unit", unit, ("token", "word")))
+    if positions is not None:
+        if len(positions) != len(cases):
+            raise InputError(f"positions for {len(positions)} inputs, expected one for each of {len(cases)}")
+        return [[(int(place),) for place in several] for several in positions]
+    if unit == "word":
+        return [[word.positions for word in case.prepared.words] for case in cases]
+    return [[(place,) for place in case.content] for case in cases]

@@ -1,84 +1,59 @@
-"""Input gradients: the derivative of a class's score by the embedding of each position (§4).
-
-The embeddings go in as `inputs_embeds`, so that what is differentiated is the token alone: its position is added
-afterwards, inside the model.
-"""
+"""Input gradients: the derivative of the target's score by the embedding of each position (§4)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from inspect import signature
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any
 
-import numpy as np
-import torch
 from torch import Tensor, nn
 
-from attnx.adapters import Prepared, adapter_for
-from attnx.adapters.batch import collate
-from attnx.capture.watch import undisturbed, unwrapped
-from attnx.errors import ChoiceError, InputError
-from attnx.references.batches import TOKENS_AT_ONCE, bar, batches, bounded
-from attnx.references.class_score import chosen_classes, class_logits, class_probabilities
-from attnx.registry import unknown
-
-Array = np.ndarray[Any, np.dtype[np.float64]]
-Score = Literal["logit", "probability difference"]
-Reduction = Literal["sum", "absolute sum", "norm"]
-
-REDUCTIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
-    "sum": lambda gradient: gradient.sum(-1),
-    "absolute sum": lambda gradient: gradient.sum(-1).abs(),
-    "norm": lambda gradient: gradient.norm(dim=-1),
-}
-"""From a vector for each position to a number: the signed sum over its dimensions, that without its sign, L2."""
+from attnx.references.answer import Score
+from attnx.references.attribution import Batch, Embed, Reduction, attribute
+from attnx.references.case import Case, Scored
 
 
 def gradient(
     model: nn.Module,
-    tokenizer: Any,
-    prepared: Sequence[Prepared],
+    processor: Any,
+    cases: Sequence[Case],
     *,
-    targets: Sequence[int] | None = None,
-    score: Score = "logit",
+    score: Score | None = None,
     reduction: Reduction = "norm",
-    tokens_at_once: int = TOKENS_AT_ONCE,
+    embed: Embed | None = None,
     progress: bool = False,
-) -> list[Array]:
-    """For each position of each input, the gradient of the class's `score` by its embedding, reduced to a number.
+) -> list[Scored]:
+    """For each position of each case, the slope of the target's score (by default its logit) by that embedding.
 
-    `targets` are the classes to explain, by default the predicted ones. The score is the class's logit or, for a model
-    of two classes, the difference p0 − p1, which does not depend on the target.
+    `reduction` makes one number of a vector: its L2 norm, its signed sum, or that sum's absolute value. `embed`
+    replaces the model's own embedding of tokens.
     """
-    model = unwrapped(model)
-    if reduction not in REDUCTIONS:
-        raise ChoiceError(unknown("reduction", reduction, REDUCTIONS))
-    if score not in ("logit", "probability difference"):
-        raise ChoiceError(unknown("score", score, ("logit", "probability difference")))
-    if "inputs_embeds" not in signature(model.forward).parameters:
-        raise InputError(f"{type(model).__name__} takes no inputs_embeds, so it has no gradients here; use blankout")
-    embeddings = adapter_for(model).embedding_module(model)
-    pad_id, bound = bounded(model, tokenizer, tokens_at_once)
-    scores: dict[int, Array] = {}
-    with undisturbed(model, graph=True), bar("gradients", len(prepared), progress) as shown:
-        for rows in batches([len(one.positions) for one in prepared], bound):
-            inputs = collate(model, [prepared[row] for row in rows], pad_id)
-            embedded = embeddings(inputs.pop("input_ids")).detach().requires_grad_()
-            logits = class_logits(model, model(inputs_embeds=embedded, **inputs))
-            asked = None if targets is None else [targets[row] for row in rows]
-            # Inputs of a batch do not see each other, so the gradient of the sum is each input's own.
-            (slope,) = torch.autograd.grad(_score(model, logits, asked, score).sum(), embedded)
-            for row, values in zip(rows, REDUCTIONS[reduction](slope.double()), strict=True):
-                scores[row] = values[: len(prepared[row].positions)].cpu().numpy()
-            shown.update(len(rows))
-    return [scores[row] for row in range(len(prepared))]
+
+    def explainer(batch: Batch) -> tuple[Tensor, list[dict[str, float]]]:
+        from captum.attr import Saliency
+
+        slopes = Saliency(batch.forward).attribute(batch.values, abs=False, additional_forward_args=batch.extra)
+        return slopes, [{}] * len(batch.cases)
+
+    options: dict[str, Any] = {"kind": score, "reduction": reduction, "embed": embed}
+    return attribute(model, processor, cases, explainer, **options, label="gradients", progress=progress)
 
 
-def _score(model: nn.Module, logits: Tensor, targets: Sequence[int] | None, score: Score) -> Tensor:
-    """One number for each input of the batch, part of the autograd graph."""
-    if score == "logit":
-        return logits.gather(1, chosen_classes(logits, targets)[:, None])[:, 0]
-    if logits.shape[-1] != 2:
-        raise ChoiceError(f"a probability difference needs two classes, model has {logits.shape[-1]}")
-    probabilities = class_probabilities(model, logits)
-    return probabilities[:, 0] - probabilities[:, 1]
+def input_x_gradient(
+    model: nn.Module,
+    processor: Any,
+    cases: Sequence[Case],
+    *,
+    score: Score | None = None,
+    reduction: Reduction = "sum",
+    progress: bool = False,
+) -> list[Scored]:
+    """The gradient times the embedding: to first order, what each position adds to the target's score."""
+
+    def explainer(batch: Batch) -> tuple[Tensor, list[dict[str, float]]]:
+        from captum.attr import InputXGradient
+
+        products = InputXGradient(batch.forward).attribute(batch.values, additional_forward_args=batch.extra)
+        return products, [{}] * len(batch.cases)
+
+    options: dict[str, Any] = {"kind": score, "reduction": reduction}
+    return attribute(model, processor, cases, explainer, **options, label="input × gradient", progress=progress)

@@ -1,9 +1,9 @@
-"""Behind Tables 1 and 2: each sentence's CLS rows against its reference, then the mean over sentences."""
+"""Behind Tables 1 to 3: each sentence's relevance against its reference, then the mean over sentences."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from torch import nn
@@ -12,19 +12,31 @@ from attnx.adapters import Prepared, adapter_for
 from attnx.agreement import Summary, dense_rank_correlation, rankable, spearman
 from attnx.methods.flow import tied_share
 from attnx.provenance import provenance
-from attnx.reproduce.cls_rows import TABLE_METHODS, ClsRows, cls_rows
-from attnx.reproduce.protocols import Protocol, Reference, positions
-from attnx.reproduce.sentences import Sentences
+from attnx.reproduce import protocols
+from attnx.reproduce.protocols import Reference, positions
+from attnx.reproduce.relevance_rows import TABLE_METHODS, Rows, relevance_rows
 from attnx.reproduce.tables import Measured, Published, Table
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
+class Labelled(Protocol):
+    """What a table is made from."""
+
+    @property
+    def prepared(self) -> Sequence[Prepared]: ...
+    @property
+    def labels(self) -> Sequence[int | None]: ...
+    @property
+    def source(self) -> str: ...
+    def __len__(self) -> int: ...
+
+
 def agreement_table(
     model: nn.Module,
     tokenizer: Any,
-    sentences: Sentences,
-    references: Mapping[Protocol, Sequence[Array]],
+    sentences: Labelled,
+    references: Mapping[protocols.Protocol, Sequence[Array]],
     *,
     title: str,
     reference: Reference,
@@ -33,26 +45,33 @@ def agreement_table(
     progress: bool,
 ) -> Table:
     """The table of a reference: under each protocol, one array of scores for each sentence."""
-    rows = cls_rows(model, tokenizer, sentences.prepared, progress=progress)
-    right = [row.predicted == one.label for row, one in zip(rows, sentences.beginnings, strict=True)]
+    kinds = dict.fromkeys(protocol.rows for protocol in references)
+    rows = {kind: relevance_rows(model, tokenizer, sentences.prepared, kind, progress=progress) for kind in kinds}
+    predicted = [row.predicted for row in next(iter(rows.values()))]
     return Table(
         title=title,
         reference=reference,
         published=published,
         measured=tuple(
-            correlate(sentences.prepared, rows, scores, protocol, seed=seed) for protocol, scores in references.items()
+            correlate(sentences.prepared, rows[protocol.rows], scores, protocol, seed=seed)
+            for protocol, scores in references.items()
         ),
         samples=len(sentences),
         source=sentences.source,
-        accuracy=sum(right) / len(right),
+        accuracy=_accuracy(predicted, sentences.labels),
         provenance=provenance(model, adapter_for(model).name, seed=seed),
     )
 
 
 def correlate(
-    prepared: Sequence[Prepared], rows: Sequence[ClsRows], references: Sequence[Array], protocol: Protocol, *, seed: int
+    prepared: Sequence[Prepared],
+    rows: Sequence[Rows],
+    references: Sequence[Array],
+    protocol: protocols.Protocol,
+    *,
+    seed: int,
 ) -> Measured:
-    """The cells of a table under one protocol, from the CLS rows and the reference of each sentence."""
+    """The cells of a table under one protocol, from the relevance and the reference of each sentence."""
     correlation = spearman if protocol.ranks == "average" else dense_rank_correlation
     found: dict[str, list[Array]] = {method: [] for method in TABLE_METHODS}
     tied: list[Array] = []
@@ -67,3 +86,8 @@ def correlate(
         for method, values in found.items()
     }
     return Measured(protocol, cells, tuple(np.stack(tied).mean(0).tolist()))
+
+
+def _accuracy(predicted: Sequence[int], labels: Sequence[int | None]) -> float | None:
+    known = [(one, label) for one, label in zip(predicted, labels, strict=True) if label is not None]
+    return sum(one == label for one, label in known) / len(known) if known else None

@@ -29,6 +29,10 @@ class Sentences:
         return len(self.beginnings)
 
     @property
+    def labels(self) -> list[int]:
+        return [one.label for one in self.beginnings]
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What the user should know of how the sentences were read."""
         noted = sum(bool(one.notes) for one in self.prepared)

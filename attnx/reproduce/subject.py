@@ -18,9 +18,9 @@ from attnx.agreement import Summary, rankable
 from attnx.errors import InputError
 from attnx.methods.question import check_layer
 from attnx.provenance import provenance
-from attnx.references import blankout, gradient
-from attnx.references.blankout import content_positions
-from attnx.reproduce.cls_rows import TABLE_METHODS, cls_rows
+from attnx.references import blankout, cases, gradient
+from attnx.references.case import content_positions
+from attnx.reproduce.relevance_rows import TABLE_METHODS, relevance_rows
 from attnx.reproduce.sentences import Sentences
 from attnx.reproduce.subject_table import Shares, SubjectTable
 from attnx.tasks.verb_number import Beginning
@@ -45,14 +45,15 @@ def subject(
             "give a file with the columns label, subject, beginning"
         )
     prepared = sentences.prepared
-    rows = cls_rows(model, tokenizer, prepared, progress=progress)
+    rows = relevance_rows(model, tokenizer, prepared, "CLS", progress=progress)
     layers = len(rows[0].relevance["raw"])
     layer = layers if layer is None else check_layer(layer, layers)
     measures: dict[str, Sequence[Array]] = {
         name: [rankable(row.relevance[name][layer - 1], name) for row in rows] for name in TABLE_METHODS
     }
-    measures["blank-out"] = blankout(model, tokenizer, prepared, progress=progress)
-    measures["gradient norm"] = gradient(model, tokenizer, prepared, progress=progress)
+    asked = cases(model, tokenizer, prepared)
+    measures["blank-out"] = [one.scores for one in blankout(model, tokenizer, asked, progress=progress)]
+    measures["gradient norm"] = [one.scores for one in gradient(model, tokenizer, asked, progress=progress)]
     measures["even spread"] = [np.ones(len(one.positions)) for one in prepared]
 
     places = [Places.of(*pair) for pair in zip(sentences.beginnings, prepared, strict=True)]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from attnx.references import blankout
+from attnx.references import blankout, cases
 from attnx.reproduce.correlations import Array, agreement_table
 from attnx.reproduce.protocols import PROTOCOLS, Protocol, positions
 from attnx.reproduce.sentences import Sentences
@@ -35,7 +35,8 @@ def table1(
     blanked = {protocol: [positions(one, protocol.blanked) for one in prepared] for protocol in protocols}
     # A position's score is the same in every protocol that blanks it, so each is run once.
     union = [sorted(set().union(*several)) for several in zip(*blanked.values(), strict=True)]
-    scores = blankout(model, tokenizer, prepared, positions=union, progress=progress)
+    asked = cases(model, tokenizer, prepared)
+    scores = [one.scores for one in blankout(model, tokenizer, asked, positions=union, progress=progress)]
     return agreement_table(
         model,
         tokenizer,

@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import nn
 
-from attnx.references import gradient
 from attnx.reproduce.correlations import agreement_table
+from attnx.reproduce.gradients import protocol_gradients
 from attnx.reproduce.protocols import PROTOCOLS, Protocol
 from attnx.reproduce.sentences import Sentences
 from attnx.reproduce.tables import Published, Table
@@ -30,17 +30,7 @@ def table2(
     progress: bool = False,
 ) -> Table:
     """Measure the table on the sentences under each protocol. The seed is the bootstrap's."""
-    references = {
-        protocol: gradient(
-            model,
-            tokenizer,
-            sentences.prepared,
-            score=protocol.gradient_of,
-            reduction=protocol.gradient_reduction,
-            progress=progress,
-        )
-        for protocol in protocols
-    }
+    references = protocol_gradients(model, tokenizer, sentences.prepared, protocols, progress=progress)
     return agreement_table(
         model,
         tokenizer,

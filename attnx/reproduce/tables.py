@@ -16,8 +16,8 @@ from attnx.reproduce.layout import aligned, piped
 from attnx.reproduce.protocols import Protocol, Reference
 
 MeanDeviation = tuple[float, float]
-Published = Mapping[str, tuple[MeanDeviation, ...]]
-"""Method → mean and standard deviation at layers 1, 2, …"""
+Published = Mapping[str, tuple[MeanDeviation | None, ...]]
+"""Method → mean and standard deviation at layers 1, 2, …; None at a layer that the paper does not print."""
 
 FORMAT = 1
 
@@ -41,8 +41,8 @@ class Table:
     measured: tuple[Measured, ...]
     samples: int
     source: str
-    accuracy: float
-    """Of the model on these very sentences."""
+    accuracy: float | None
+    """Of the model on these very sentences; None where their labels are not public."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     def text(self) -> str:
@@ -77,15 +77,16 @@ class Table:
             for one in data.pop("measured")
         )
         published = {
-            method: tuple((mean, deviation) for mean, deviation in cells)
+            method: tuple(None if cell is None else (cell[0], cell[1]) for cell in cells)
             for method, cells in data.pop("published").items()
         }
         return cls(published=published, measured=measured, **data)
 
     def _heading(self, measured: Measured) -> str:
+        right = "" if self.accuracy is None else f" (model right in {self.accuracy:.1%})"
         return (
             f"{self.title}, {self.reference}, protocol {measured.protocol.name}: "
-            f"{self.samples:,} sentences of {self.source} (model right in {self.accuracy:.1%})"
+            f"{self.samples:,} sentences of {self.source}{right}"
         )
 
     def _foot(self, measured: Measured) -> str:

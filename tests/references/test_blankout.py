@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from attnx.adapters import adapter_for
+from attnx.batching import batches
 from attnx.errors import ChoiceError, InputError
-from attnx.references import blankout
-from attnx.references.batches import batches
+from attnx.references import blankout, cases
 from tests import verb_number_zoo as zoo
 from tests import zoo as families
 
@@ -26,28 +27,58 @@ def one_by_one(model, tokenizer, prepared, target=None, blank="unk_token_id"):
     return np.array(scores)
 
 
-@pytest.mark.parametrize("tokens_at_once", [1, 17, 4096])
-def test_batches_of_any_size_equal_the_loop(tokens_at_once):
-    prepared = zoo.prepared()
-    scores = blankout(zoo.model(), zoo.tokenizer(), prepared, tokens_at_once=tokens_at_once)
-    for found, one in zip(scores, prepared, strict=True):
-        np.testing.assert_allclose(found, one_by_one(zoo.model(), zoo.tokenizer(), one), atol=1e-5)
-    assert max(map(np.max, scores)) > 0.01
+def asked(prepared=None, **options):
+    return cases(zoo.model(), zoo.tokenizer(), zoo.prepared() if prepared is None else prepared, **options)
+
+
+def scores(found):
+    return [one.scores for one in found]
+
+
+@pytest.mark.parametrize("at_once", [1, 17, 4096])
+def test_batches_of_any_size_equal_the_loop(at_once):
+    found = scores(blankout(zoo.model(), zoo.tokenizer(), asked(), at_once=at_once))
+    for one, prepared in zip(found, zoo.prepared(), strict=True):
+        np.testing.assert_allclose(one, one_by_one(zoo.model(), zoo.tokenizer(), prepared), atol=1e-5)
+    assert max(map(np.max, found)) > 0.01
 
 
 def test_a_model_of_another_family_is_blanked_with_its_mask_token():
-    from attnx.adapters import adapter_for
-
     model, tokenizer = families.classifier(), families.wordpiece_tokenizer()
     prepared = adapter_for(model).prepare(model, tokenizer, "a witty film")
     expected = one_by_one(model, tokenizer, prepared, blank="mask_token_id")
-    np.testing.assert_allclose(blankout(model, tokenizer, [prepared])[0], expected, atol=1e-5)
+    (found,) = blankout(model, tokenizer, cases(model, tokenizer, [prepared]))
+    np.testing.assert_allclose(found.scores, expected, atol=1e-5)
+
+
+def test_another_blank_is_used_when_it_is_named():
+    model, tokenizer = families.classifier(), families.wordpiece_tokenizer()
+    prepared = adapter_for(model).prepare(model, tokenizer, "a witty film")
+    expected = one_by_one(model, tokenizer, prepared, blank="pad_token_id")
+    for blank in ("pad_token", "[PAD]", tokenizer.pad_token_id):
+        (found,) = blankout(model, tokenizer, cases(model, tokenizer, [prepared]), blank=blank)
+        np.testing.assert_allclose(found.scores, expected, atol=1e-5)
+
+
+def test_a_decoder_is_read_at_its_last_token_also_when_tokens_are_deleted():
+    model, tokenizer = families.causal_lm(), families.bytelevel_tokenizer()
+    prepared = adapter_for(model).prepare(model, tokenizer, "the key to the")
+    (case,) = cases(model, tokenizer, [prepared])
+    (found,) = blankout(model, tokenizer, [case], blank="delete", signed=True)
+    ids = prepared.inputs["input_ids"]
+    with torch.no_grad():
+        whole = model(ids[None]).logits[0, -1].softmax(-1)
+        for place in range(len(ids)):
+            left = torch.cat([ids[:place], ids[place + 1 :]])
+            after = model(left[None]).logits[0, -1].softmax(-1)
+            expected = float(whole[case.target.index] - after[case.target.index])
+            assert found.scores[place] == pytest.approx(expected, abs=1e-6)
 
 
 def test_only_the_asked_positions_are_replaced_and_cls_may_be_one():
-    (prepared,) = zoo.prepared(zoo.TEXTS[0])
-    everything = blankout(zoo.model(), zoo.tokenizer(), [prepared], positions=[range(7)])[0]
-    some = blankout(zoo.model(), zoo.tokenizer(), [prepared], positions=[[0, 2]])[0]
+    prepared = zoo.prepared(zoo.TEXTS[0])
+    (everything,) = scores(blankout(zoo.model(), zoo.tokenizer(), asked(prepared), positions=[range(7)]))
+    (some,) = scores(blankout(zoo.model(), zoo.tokenizer(), asked(prepared), positions=[[0, 2]]))
     assert everything[0] > 0
     np.testing.assert_allclose(some[[0, 2]], everything[[0, 2]], atol=1e-6)
     assert not some[[1, 3, 4, 5, 6]].any()
@@ -55,34 +86,86 @@ def test_only_the_asked_positions_are_replaced_and_cls_may_be_one():
 
 def test_of_two_classes_both_lose_and_win_the_same():
     one, other = (
-        np.concatenate(blankout(zoo.model(), zoo.tokenizer(), zoo.prepared(), targets=[target] * 4))
-        for target in (0, 1)
+        np.concatenate(scores(blankout(zoo.model(), zoo.tokenizer(), asked(target=target)))) for target in (0, 1)
     )
     np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+def test_a_regression_is_explained_by_its_value_and_has_no_probability():
+    model, tokenizer = families.classifier(), families.wordpiece_tokenizer()
+    model.config.problem_type = "regression"
+    try:
+        prepared = adapter_for(model).prepare(model, tokenizer, "a witty film")
+        asked_of = cases(model, tokenizer, [prepared])
+        assert blankout(model, tokenizer, asked_of)[0].scores.any()
+        with pytest.raises(ChoiceError, match="predicts a value, which has no probability; use its logit"):
+            blankout(model, tokenizer, asked_of, score="probability")
+    finally:
+        model.config.problem_type = None
+
+
+def test_labels_that_may_all_be_true_are_explained_each_by_its_own_logit():
+    model, tokenizer = families.classifier(), families.wordpiece_tokenizer()
+    model.config.problem_type = "multi_label_classification"
+    try:
+        prepared = adapter_for(model).prepare(model, tokenizer, "a witty film")
+        (case,) = cases(model, tokenizer, [prepared], target=1)
+        (found,) = blankout(model, tokenizer, [case])
+        with torch.no_grad():
+            ids = prepared.inputs["input_ids"].clone()
+            whole = model(ids[None]).logits[0, 1].sigmoid()
+            ids[2] = tokenizer.mask_token_id
+            after = model(ids[None]).logits[0, 1].sigmoid()
+        assert found.scores[2] == pytest.approx(abs(float(whole - after)), abs=1e-6)
+    finally:
+        model.config.problem_type = None
 
 
 def test_the_model_is_as_it_was():
     model = zoo.model()
     model.train()
     try:
-        blankout(model, zoo.tokenizer(), zoo.prepared())
+        blankout(model, zoo.tokenizer(), asked())
         assert all(module.training for module in model.modules())
     finally:
         model.eval()
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"blank": "[NOTHING]"}, r"blank '\[NOTHING\]' is no token of this tokenizer; give one of its vocabulary"),
+        ({"blank": "mask_token"}, "blank 'mask_token' asked, but the tokenizer has no such token"),
+        ({"blank": 10**6}, "blank 1000000 is no token id of this vocabulary"),
+        ({"unit": "sentence"}, "unit 'sentence' is not known; there are: token, word"),
+        ({"score": "odds"}, "score 'odds' is not known; there are: logit, probability, log_odds"),
+        ({"positions": [[0]]}, "positions for 1 inputs, expected one for each of 4"),
+    ],
+)
+def test_what_does_not_exist_is_an_error_that_says_what_does(options, message):
+    with pytest.raises((ChoiceError, InputError), match=message):
+        blankout(zoo.model(), zoo.tokenizer(), asked(), **options)
+
+
 def test_a_target_that_is_no_class_is_an_error():
-    with pytest.raises(ChoiceError, match="target 2 asked, model has 2 classes"):
-        blankout(zoo.model(), zoo.tokenizer(), zoo.prepared("keys"), targets=[2])
+    with pytest.raises(ChoiceError, match="target 2 is not known; there are: singular, plural"):
+        asked(zoo.prepared("keys"), target=2)
 
 
-def test_positions_for_other_inputs_are_an_error():
-    with pytest.raises(InputError, match="positions for 1 inputs, expected one for each of 4"):
-        blankout(zoo.model(), zoo.tokenizer(), zoo.prepared(), positions=[[0]])
+def test_a_model_without_a_head_has_nothing_to_explain():
+    model, tokenizer = families.classifier().bert, families.wordpiece_tokenizer()
+    prepared = adapter_for(model).prepare(model, tokenizer, "a witty film")
+    with pytest.raises(ChoiceError, match="BertModel predicts nothing, so there is nothing to hold attention against"):
+        cases(model, tokenizer, [prepared])
 
 
 def test_batches_hold_every_index_once_and_stay_in_bounds():
     lengths = [3, 9, 1, 4, 4, 50, 2]
-    found = list(batches(lengths, 12))
+    found = list(batches(lengths, mixed=True, positions=12))
     assert sorted(index for batch in found for index in batch) == list(range(7))
     assert all(len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= 12 for batch in found)
+
+
+def test_where_padding_is_read_only_equal_lengths_share_a_batch():
+    found = list(batches([3, 9, 3, 4, 3, 4], mixed=False, size=2))
+    assert sorted(map(sorted, found)) == [[0, 2], [1], [3, 5], [4]]

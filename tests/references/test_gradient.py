@@ -3,10 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from transformers import GPT2ForSequenceClassification
 
+from attnx.adapters import adapter_for
 from attnx.errors import ChoiceError, InputError
-from attnx.references import gradient
+from attnx.references import REFERENCES, blankout, cases, gradient
 from tests import verb_number_zoo as zoo
+from tests import zoo as families
 
 
 def finite_differences(prepared, score):
@@ -28,9 +31,8 @@ def finite_differences(prepared, score):
     return slope.numpy()
 
 
-def predicted(prepared):
-    inputs = {name: tensor[None] for name, tensor in prepared.inputs.items()}
-    return int(zoo.model()(**inputs).logits.argmax())
+def asked(prepared, **options):
+    return cases(zoo.model(), zoo.tokenizer(), prepared, **options)
 
 
 @pytest.mark.parametrize(
@@ -42,60 +44,117 @@ def predicted(prepared):
     ],
 )
 def test_each_reduction_of_the_predicted_logit_equals_finite_differences(reduction, reduce):
-    (prepared,) = zoo.prepared(zoo.TEXTS[0])
-    target = predicted(prepared)
-    expected = reduce(finite_differences(prepared, lambda logits: float(logits[target])))
-    (found,) = gradient(zoo.model(), zoo.tokenizer(), [prepared], reduction=reduction)
-    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-5)
+    prepared = zoo.prepared(zoo.TEXTS[0])
+    (case,) = asked(prepared)
+    expected = reduce(finite_differences(prepared[0], lambda logits: float(logits[case.target.index])))
+    (found,) = gradient(zoo.model(), zoo.tokenizer(), [case], reduction=reduction)
+    np.testing.assert_allclose(found.scores, expected, rtol=1e-3, atol=1e-5)
 
 
 def test_the_difference_of_probabilities_equals_finite_differences():
-    (prepared,) = zoo.prepared(zoo.TEXTS[3])
-    slope = finite_differences(prepared, lambda logits: float(logits.softmax(-1) @ torch.tensor([1.0, -1.0]).double()))
-    (found,) = gradient(
-        zoo.model(), zoo.tokenizer(), [prepared], score="probability difference", reduction="absolute sum"
+    prepared = zoo.prepared(zoo.TEXTS[3])
+    slope = finite_differences(
+        prepared[0], lambda logits: float(logits.softmax(-1) @ torch.tensor([1.0, -1.0]).double())
     )
-    np.testing.assert_allclose(found, np.abs(slope.sum(-1)), rtol=1e-3, atol=1e-6)
+    (found,) = gradient(
+        zoo.model(),
+        zoo.tokenizer(),
+        asked(prepared, target=("singular", "plural")),
+        score="probability",
+        reduction="absolute sum",
+    )
+    np.testing.assert_allclose(found.scores, np.abs(slope.sum(-1)), rtol=1e-3, atol=1e-6)
 
 
-def test_batching_and_padding_change_nothing():
-    prepared = zoo.prepared()
-    together = gradient(zoo.model(), zoo.tokenizer(), prepared)
-    for found, one in zip(together, prepared, strict=True):
-        np.testing.assert_allclose(found, gradient(zoo.model(), zoo.tokenizer(), [one])[0], rtol=1e-4, atol=1e-6)
+@pytest.mark.parametrize("name", ["gradient", "input_x_gradient", "integrated_gradients"])
+def test_batching_and_padding_change_nothing(name):
+    together = REFERENCES[name](zoo.model(), zoo.tokenizer(), asked(zoo.prepared()))
+    for one, found in zip(zoo.prepared(), together, strict=True):
+        (alone,) = REFERENCES[name](zoo.model(), zoo.tokenizer(), asked([one]))
+        np.testing.assert_allclose(found.scores, alone.scores, rtol=1e-4, atol=1e-6)
 
 
-def test_the_other_class_can_be_asked_for():
-    (prepared,) = zoo.prepared(zoo.TEXTS[0])
-    signed = [
-        gradient(zoo.model(), zoo.tokenizer(), [prepared], targets=[target], reduction="sum")[0] for target in (0, 1)
-    ]
-    assert not np.allclose(*signed)
+def test_integrated_gradients_add_up_to_the_change_of_the_logit():
+    (case,) = asked(zoo.prepared(zoo.TEXTS[0]))
+    (found,) = REFERENCES["integrated_gradients"](zoo.model(), zoo.tokenizer(), [case], steps=128)
+    ids = case.prepared.inputs["input_ids"].clone()[None]
+    with torch.no_grad():
+        whole = zoo.model()(ids).logits[0, case.target.index]
+        ids[0, case.content] = zoo.tokenizer().unk_token_id
+        blank = zoo.model()(ids).logits[0, case.target.index]
+    assert found.scores.sum() == pytest.approx(float(whole - blank), abs=0.02)
+    assert found.facts["convergence_delta"] == pytest.approx(found.scores.sum() - float(whole - blank), abs=1e-4)
 
 
-def test_no_gradient_and_no_mode_is_left_behind():
+def test_the_signed_gradients_of_two_classes_differ():
+    prepared = zoo.prepared(zoo.TEXTS[0])
+    one, other = (
+        gradient(zoo.model(), zoo.tokenizer(), asked(prepared, target=target), reduction="sum")[0].scores
+        for target in (0, 1)
+    )
+    assert not np.allclose(one, other)
+
+
+def test_a_classifier_on_a_decoder_is_not_padded_where_it_cannot_find_the_padding():
+    model, tokenizer = families.causal_lm(), families.bytelevel_tokenizer()
+    config = type(model.config).from_dict({**model.config.to_dict(), "pad_token_id": 0, "num_labels": 2})
+    torch.manual_seed(0)
+    classifier = GPT2ForSequenceClassification(config).eval()
+    prepare = adapter_for(classifier).prepare
+    prepared = [prepare(classifier, tokenizer, text) for text in ("the key", "the key to the cabinets")]
+    together = gradient(classifier, tokenizer, cases(classifier, tokenizer, prepared))
+    for one, found in zip(prepared, together, strict=True):
+        (alone,) = gradient(classifier, tokenizer, cases(classifier, tokenizer, [one]))
+        np.testing.assert_allclose(found.scores, alone.scores, rtol=1e-4, atol=1e-7)
+        assert found.scores.any()
+
+
+def test_the_model_is_as_it_was():
     model = zoo.model()
     model.train()
     try:
-        gradient(model, zoo.tokenizer(), zoo.prepared())
+        for name in REFERENCES:
+            REFERENCES[name](model, zoo.tokenizer(), asked(zoo.prepared("keys")))
         assert all(module.training for module in model.modules())
+        assert all(parameter.grad is None and parameter.requires_grad for parameter in model.parameters())
+        assert not any(module._forward_hooks or module._backward_hooks for module in model.modules())
     finally:
         model.eval()
-    assert all(parameter.grad is None and parameter.requires_grad for parameter in model.parameters())
 
 
-def test_it_works_where_the_caller_has_gradients_off():
+def test_gradients_flow_even_where_the_caller_turned_them_off():
     with torch.no_grad():
-        assert gradient(zoo.model(), zoo.tokenizer(), zoo.prepared("keys"))[0].shape == (3,)
+        assert gradient(zoo.model(), zoo.tokenizer(), asked(zoo.prepared("keys")))[0].scores.any()
 
 
-def test_unknown_names_are_errors_that_name_the_known():
-    with pytest.raises(ChoiceError, match="absolute sum, norm; did you mean 'norm'"):
-        gradient(zoo.model(), zoo.tokenizer(), zoo.prepared("keys"), reduction="nrm")
-    with pytest.raises(ChoiceError, match="logit, probability difference"):
-        gradient(zoo.model(), zoo.tokenizer(), zoo.prepared("keys"), score="odds")
+def test_what_does_not_exist_is_an_error_that_says_what_does():
+    one = asked(zoo.prepared("keys"))
+    with pytest.raises(ChoiceError, match="reduction 'nrm' is not known; there are: sum, absolute sum, norm"):
+        gradient(zoo.model(), zoo.tokenizer(), one, reduction="nrm")
+    with pytest.raises(ChoiceError, match="score 'odds' is not known"):
+        gradient(zoo.model(), zoo.tokenizer(), one, score="odds")
+    with pytest.raises(ChoiceError, match="baseline 'mean' is not known; there are: blank, zero"):
+        REFERENCES["integrated_gradients"](zoo.model(), zoo.tokenizer(), one, start="mean")
 
 
-def test_a_model_without_a_class_head_is_an_error():
-    with pytest.raises(InputError, match="does not classify whole inputs"):
-        gradient(zoo.model().encoder, zoo.tokenizer(), zoo.prepared("keys"))
+def test_a_model_that_takes_no_embeddings_is_sent_to_blank_out():
+    class NoEmbeddings(type(zoo.model())):
+        def forward(self, input_ids=None, attention_mask=None):
+            return super().forward(input_ids=input_ids, attention_mask=attention_mask)
+
+    model = NoEmbeddings(zoo.model().config).eval()
+    prepared = cases(model, zoo.tokenizer(), zoo.prepared("keys"))
+    with pytest.raises(InputError, match=r"takes no inputs_embeds.*use references=\('blankout',\)"):
+        gradient(model, zoo.tokenizer(), prepared)
+    assert blankout(model, zoo.tokenizer(), prepared)[0].scores.any()
+
+
+def test_a_model_that_answers_embeddings_otherwise_is_refused():
+    class Other(type(zoo.model())):
+        def forward(self, input_ids=None, attention_mask=None, inputs_embeds=None):
+            scaled = None if inputs_embeds is None else 3 * inputs_embeds
+            return super().forward(input_ids=input_ids, attention_mask=attention_mask, inputs_embeds=scaled)
+
+    model = Other(zoo.model().config).eval()
+    with pytest.raises(InputError, match="answers differently to inputs_embeds than to the same input_ids"):
+        gradient(model, zoo.tokenizer(), cases(model, zoo.tokenizer(), zoo.prepared("keys")))

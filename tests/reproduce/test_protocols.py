@@ -15,6 +15,8 @@ def test_published_is_what_the_authors_code_did():
         "ranked": "all",
         "ranks": "dense",
         "undefined": "zero",
+        "rows": "CLS",
+        "embedded_twice": False,
     }
 
 
@@ -22,11 +24,13 @@ def test_corrected_is_what_the_paper_says():
     assert asdict(CORRECTED) == {
         "name": "corrected",
         "blanked": "content",
-        "gradient_of": "logit",
+        "gradient_of": "predicted logit",
         "gradient_reduction": "norm",
         "ranked": "content",
         "ranks": "average",
         "undefined": "left out",
+        "rows": "CLS",
+        "embedded_twice": False,
     }
 
 

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 import attnx
-from attnx.references import blankout, gradient
+from attnx.references import blankout, cases, gradient
 from attnx.reproduce.protocols import CORRECTED, PUBLISHED
 from attnx.reproduce.sentences import prepare
 from attnx.reproduce.table1 import table1
@@ -44,7 +44,8 @@ def by_hand_published(few, method, references):
 
 @pytest.mark.parametrize("method", ["raw", "rollout", "flow"])
 def test_corrected_table1_is_spearman_of_words_with_blankout(tables, few, method):
-    references = blankout(zoo.model(), zoo.tokenizer(), few.prepared)
+    asked = cases(zoo.model(), zoo.tokenizer(), few.prepared)
+    references = [one.scores for one in blankout(zoo.model(), zoo.tokenizer(), asked)]
     expected = by_hand_corrected(few, method, references)
     _, corrected = tables[table1].measured
     assert corrected.protocol == CORRECTED
@@ -57,7 +58,8 @@ def test_corrected_table1_is_spearman_of_words_with_blankout(tables, few, method
 @pytest.mark.parametrize("method", ["raw", "rollout", "flow"])
 def test_published_table1_ranks_all_positions_with_eos_at_zero(tables, few, method):
     but_last = [range(len(one.positions) - 1) for one in few.prepared]
-    references = blankout(zoo.model(), zoo.tokenizer(), few.prepared, positions=but_last)
+    asked = cases(zoo.model(), zoo.tokenizer(), few.prepared)
+    references = [one.scores for one in blankout(zoo.model(), zoo.tokenizer(), asked, positions=but_last)]
     assert all(reference[-1] == 0 < reference[0] for reference in references)
     expected = by_hand_published(few, method, references)
     published, _ = tables[table1].measured
@@ -67,9 +69,11 @@ def test_published_table1_ranks_all_positions_with_eos_at_zero(tables, few, meth
 
 @pytest.mark.parametrize("method", ["raw", "rollout", "flow"])
 def test_table2_takes_the_gradient_that_each_protocol_names(tables, few, method):
-    arguments = (zoo.model(), zoo.tokenizer(), few.prepared)
-    signed = gradient(*arguments, score="probability difference", reduction="absolute sum")
-    norms = gradient(*arguments, score="logit", reduction="norm")
+    model, tokenizer = zoo.model(), zoo.tokenizer()
+    contrasted, predicted = (cases(model, tokenizer, few.prepared, target=target) for target in ((0, 1), None))
+    slopes = gradient(model, tokenizer, contrasted, score="probability", reduction="absolute sum")
+    signed = [one.scores for one in slopes]
+    norms = [one.scores for one in gradient(model, tokenizer, predicted, score="logit", reduction="norm")]
     published, corrected = tables[table2].measured
     expected = by_hand_published(few, method, signed).mean(0), np.nanmean(by_hand_corrected(few, method, norms), 0)
     for measured, means in zip((published, corrected), expected, strict=True):

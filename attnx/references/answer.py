@@ -1,0 +1,86 @@
+"""A model's answer as one number for each input: what references differentiate and measure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from inspect import signature
+from typing import Any, Literal, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from attnx.batching import POSITIONS_AT_ONCE
+from attnx.errors import ChoiceError, InputError
+from attnx.prediction import logits_of, probabilities
+from attnx.registry import unknown
+from attnx.target import Target
+
+Score: TypeAlias = Literal["logit", "probability", "log_odds"]
+SCORES: tuple[Score, ...] = ("logit", "probability", "log_odds")
+
+_NOTHING = -1
+_LOGITS_AT_ONCE = 2**26
+"""256 MB: a batch of a language model has a logit for each word of its vocabulary at each position."""
+
+
+def score(model: nn.Module, inputs: dict[str, Tensor], targets: Tensor, kind: Score) -> Tensor:
+    """Run a batch and read one number for each input: logit, probability or log-odds of its target.
+
+    `targets` is what `as_rows` made of them. A target against another is the difference of the two.
+    """
+    index, position, against = targets.unbind(1)
+    kept: Tensor = position.unique()  # type: ignore[no-untyped-call]
+    few = {"logits_to_keep": kept} if _takes_few_logits(model) else {}
+    logits = _answer(model, model(**inputs, **few), kept if few else None, position)
+    values = _values(model, logits, kind)
+    wanted = values.gather(1, index[:, None])[:, 0]
+    other = values.gather(1, against.clamp_min(0)[:, None])[:, 0]
+    return wanted - torch.where(against == _NOTHING, 0.0, other)
+
+
+def as_rows(targets: Sequence[Target], device: torch.device | None = None) -> Tensor:
+    """Targets as an input × 3 tensor, so that they can travel with the batch."""
+    rows = [(one.index, one.position, _NOTHING if one.against is None else one.against) for one in targets]
+    return torch.tensor(rows, dtype=torch.long, device=device)
+
+
+def check_score(kind: str | None, model: nn.Module, default: Score) -> Score:
+    """The kind of number asked for; by default a value without a probability is taken as it is."""
+    if kind is None:
+        regression = getattr(model.config, "problem_type", None) == "regression"
+        return "logit" if regression else default
+    if kind not in SCORES:
+        raise ChoiceError(unknown("score", kind, SCORES))
+    return kind
+
+
+def positions_at_once(model: nn.Module) -> int:
+    """The size of a batch. Where every position gets logits over a vocabulary, they take the most memory."""
+    vocabulary = getattr(model.get_output_embeddings(), "weight", None)  # type: ignore[operator]
+    if vocabulary is None or _takes_few_logits(model):
+        return POSITIONS_AT_ONCE
+    return max(1, min(POSITIONS_AT_ONCE, _LOGITS_AT_ONCE // len(vocabulary)))
+
+
+def _answer(model: nn.Module, output: Any, kept: Tensor | None, position: Tensor) -> Tensor:
+    """batch × class: of models that answer at every position, the answer at the target's."""
+    logits = logits_of(model, output)
+    if logits is None:
+        raise InputError(f"{type(model).__name__} predicts nothing; load it with a head")
+    if logits.ndim == 2:
+        return logits
+    column = position if kept is None else torch.searchsorted(kept, position.contiguous())
+    return logits[torch.arange(len(logits), device=logits.device), column]
+
+
+def _values(model: nn.Module, logits: Tensor, kind: Score) -> Tensor:
+    logits = logits.float()
+    if kind == "logit":
+        return logits
+    chances = probabilities(model, logits)
+    # log(p / (1 − p)) of a probability that rounds to 1 must stay finite.
+    return chances if kind == "probability" else chances.double().logit(eps=1e-12).float()
+
+
+def _takes_few_logits(model: nn.Module) -> bool:
+    return "logits_to_keep" in signature(model.forward).parameters

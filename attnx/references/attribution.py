@@ -1,0 +1,183 @@
+"""The road from a case into Captum and back: embeddings or pixels in, one number for each position out.
+
+Captum does the mathematics. Text goes in as `inputs_embeds`, so that what is attributed is the token alone: its
+position is added afterwards, inside the model. An image goes in as its pixels, which are pooled to patches.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from inspect import signature
+from typing import Any, Literal, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from attnx.adapters import Adapter, Prepared, adapter_for
+from attnx.adapters.batch import collate, padding_id
+from attnx.batching import POSITIONS_AT_ONCE, batches, slack, takes_padding
+from attnx.capture.watch import undisturbed, unwrapped
+from attnx.errors import ChoiceError, InputError
+from attnx.prediction import logits_of
+from attnx.progress import bar
+from attnx.references.answer import Score, as_rows, check_score, score
+from attnx.references.case import Case, Scored
+from attnx.registry import unknown
+
+Reduction: TypeAlias = Literal["sum", "absolute sum", "norm", "mean"]
+REDUCTIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "sum": lambda vectors: vectors.sum(-1),
+    "absolute sum": lambda vectors: vectors.sum(-1).abs(),
+    "norm": lambda vectors: vectors.norm(dim=-1),
+    "mean": lambda vectors: vectors.mean(-1),
+}
+"""From a vector for each position to a number: the signed sum over its dimensions, that without its sign, L2, mean."""
+
+Embed: TypeAlias = Callable[[Tensor], Tensor]
+"""Token ids → what goes into the model as `inputs_embeds`."""
+
+_same_by_embeddings: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Some cases as Captum wants them."""
+
+    cases: tuple[Case, ...]
+    values: Tensor
+    """batch × position × width of embeddings, or batch × channel × height × width of pixels."""
+    forward: Callable[..., Tensor]
+    """(values, *extra) → the score of each case's target."""
+    extra: tuple[Tensor, ...]
+    """Everything else that the forward needs, with the batch as first axis."""
+    enter: Callable[[Sequence[Prepared]], Tensor]
+    """Other inputs of the same shape as values, for baselines."""
+
+
+Explainer: TypeAlias = Callable[[Batch], tuple[Tensor, list[dict[str, float]]]]
+"""A batch → attributions of the shape of its values, and what else is to be known of each case."""
+
+
+def attribute(
+    model: nn.Module,
+    processor: Any,
+    cases: Sequence[Case],
+    explainer: Explainer,
+    *,
+    kind: Score | None,
+    reduction: str,
+    at_once: int = POSITIONS_AT_ONCE,
+    embed: Embed | None = None,
+    graph: bool = True,
+    label: str,
+    progress: bool,
+) -> list[Scored]:
+    """Run an explainer over all cases in batches of at most `at_once` positions; without a `graph` it has no slopes."""
+    model = unwrapped(model)
+    if reduction not in REDUCTIONS:
+        raise ChoiceError(unknown("reduction", reduction, REDUCTIONS))
+    chosen_kind = check_score(kind, model, "logit")
+    adapter, pad_id = adapter_for(model), padding_id(model, processor)
+    prepared = [case.prepared for case in cases]
+    found: dict[int, Scored] = {}
+    with undisturbed(model, graph=graph), bar(label, len(cases), progress) as shown:
+        road = _road(model, adapter, prepared[0], pad_id, embed)
+        mixed = takes_padding(model, prepared, pad_id, partial(_first_answer, road), road=road.name)
+        for rows in batches([len(one.positions) for one in prepared], mixed=mixed, positions=at_once):
+            batch = _batch(road, [cases[row] for row in rows], chosen_kind)
+            attributions, facts = explainer(batch)
+            for row, one, fact in zip(rows, attributions.detach().double(), facts, strict=True):
+                scores = REDUCTIONS[reduction](_vectors(one, prepared[row]))
+                found[row] = Scored(scores.cpu().numpy(), fact)
+            shown.update(len(rows))
+    return [found[row] for row in range(len(cases))]
+
+
+@dataclass(frozen=True, eq=False)
+class _Road:
+    """How inputs enter the model as numbers that have a gradient."""
+
+    model: nn.Module
+    name: Literal["inputs_embeds", "pixel_values"]
+    pad_id: int | None
+    embed: Embed | None
+
+    def inputs(self, prepared: Sequence[Prepared]) -> dict[str, Tensor]:
+        """The model's keyword arguments, what is attributed under the road's name."""
+        inputs = collate(self.model, prepared, self.pad_id)
+        if self.embed is not None:
+            with torch.no_grad():
+                inputs["inputs_embeds"] = self.embed(inputs.pop("input_ids"))
+        return inputs
+
+
+def _road(model: nn.Module, adapter: Adapter, example: Prepared, pad_id: int | None, embed: Embed | None) -> _Road:
+    if "pixel_values" in example.inputs:
+        return _Road(model, "pixel_values", pad_id, None)
+    if "inputs_embeds" not in signature(model.forward).parameters:
+        raise InputError(
+            f"{type(model).__name__} takes no inputs_embeds, so gradients cannot reach its tokens; "
+            "use references=('blankout',), which needs none"
+        )
+    road = _Road(model, "inputs_embeds", pad_id, embed or adapter.embedding_module(model))
+    if embed is None and model not in _same_by_embeddings:
+        _check_same(road, example)
+        _same_by_embeddings.add(model)
+    return road
+
+
+@torch.no_grad()
+def _check_same(road: _Road, example: Prepared) -> None:
+    """Once for each model: embeddings must lead to the answer that token ids lead to."""
+    by_id = logits_of(road.model, road.model(**collate(road.model, [example], road.pad_id)))
+    by_embedding = logits_of(road.model, road.model(**road.inputs([example])))
+    if by_id is None or by_embedding is None:
+        raise InputError(f"{type(road.model).__name__} predicts nothing; load it with a head")
+    if not torch.allclose(by_id, by_embedding, atol=slack(by_id), rtol=0):
+        raise InputError(
+            f"{type(road.model).__name__} answers differently to inputs_embeds than to the same input_ids, so its "
+            "gradients would explain another answer; use references=('blankout',)"
+        )
+
+
+@torch.no_grad()
+def _first_answer(road: _Road, prepared: Sequence[Prepared]) -> list[Tensor]:
+    logits = logits_of(road.model, road.model(**road.inputs(prepared)))
+    if logits is None:
+        return []
+    return [logits[0] if logits.ndim == 2 else logits[0, : len(prepared[0].positions)]]
+
+
+def _batch(road: _Road, cases: list[Case], kind: Score) -> Batch:
+    inputs = road.inputs([case.prepared for case in cases])
+    values = inputs.pop(road.name).detach().requires_grad_(torch.is_grad_enabled())
+    names = tuple(inputs)
+
+    def forward(values: Tensor, targets: Tensor, *others: Tensor) -> Tensor:
+        named = dict(zip(names, others, strict=True))
+        return score(road.model, {road.name: values, **named}, targets, kind)
+
+    return Batch(
+        cases=tuple(cases),
+        values=values,
+        forward=forward,
+        extra=(as_rows([case.target for case in cases], values.device), *inputs.values()),
+        enter=lambda prepared: road.inputs(prepared)[road.name].detach(),
+    )
+
+
+def _vectors(attribution: Tensor, prepared: Prepared) -> Tensor:
+    """position × dimension: the attribution to a token's embedding, or to all pixels of a patch."""
+    if prepared.boxes is None:
+        return attribution[: len(prepared.positions)]
+    patches = {
+        place: attribution[:, top:bottom, left:right].flatten()
+        for place, box in enumerate(prepared.boxes)
+        if box is not None
+        for left, top, right, bottom in [box]
+    }
+    nothing = torch.zeros_like(next(iter(patches.values())))
+    return torch.stack([patches.get(place, nothing) for place in range(len(prepared.positions))])

@@ -1,0 +1,119 @@
+"""Nothing in place of something: how a token, a word or a patch is blanked out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attnx.adapters import Adapter, Prepared
+from attnx.adapters.adapter import Box
+from attnx.adapters.limits import vocabulary_size
+from attnx.errors import ChoiceError
+from attnx.registry import unknown
+
+DELETE = "delete"
+
+
+@dataclass(frozen=True)
+class Blank:
+    """What stands for nothing."""
+
+    apply: Callable[[Prepared, Sequence[int]], Prepared]
+    """(input, positions) → the input with nothing at these positions."""
+    shortens: bool = False
+    """Whether blanked positions are gone, and those behind them move up."""
+
+
+def choose_blank(
+    model: nn.Module, adapter: Adapter, processor: Any, prepared: Prepared, blank: str | int | None
+) -> Blank:
+    """The blank that the user named. For text: a token, its id, `"unk_token"` and the like, or `"delete"`.
+
+    For an image: `"gray"` (the default) or `"mean"`, the mean colour of the picture.
+    """
+    if prepared.boxes is not None:
+        if blank is not None and blank not in _FILLS:
+            raise ChoiceError(unknown("blank", blank, _FILLS) + " (this is an image)")
+        return Blank(partial(_painted, fill=_FILLS[str(blank or "gray")], processor=processor))
+    if blank == DELETE:
+        return Blank(deleted, shortens=True)
+    blank_id = adapter.blank_token_id(processor) if blank is None else _token_id(model, processor, blank)
+    return Blank(partial(replaced, blank_id=blank_id))
+
+
+def replaced(prepared: Prepared, places: Sequence[int], blank_id: int) -> Prepared:
+    """Another token at these positions."""
+    ids = prepared.inputs["input_ids"].clone()
+    ids[list(places)] = blank_id
+    return replace(prepared, inputs={**prepared.inputs, "input_ids": ids})
+
+
+def deleted(prepared: Prepared, places: Sequence[int]) -> Prepared:
+    """The input without these positions; what comes behind moves up."""
+    gone = set(places)
+    kept = [index for index in range(len(prepared.positions)) if index not in gone]
+    if not kept:
+        raise ChoiceError("nothing would be left of the text; blank it with a token instead of deleting")
+    inputs = {name: tensor[kept] for name, tensor in prepared.inputs.items()}
+    return replace(prepared, inputs=inputs, positions=tuple(prepared.positions[index] for index in kept))
+
+
+def _token_id(model: nn.Module, tokenizer: Any, blank: str | int) -> int:
+    """The id of a blank that the user named; one that the tokenizer does not have is an error."""
+    size = vocabulary_size(model)
+    if isinstance(blank, int):
+        if blank < 0 or (size is not None and blank >= size):
+            raise ChoiceError(f"blank {blank} is no token id of this vocabulary of {size}")
+        return blank
+    if blank.endswith("_token"):
+        token_id = getattr(tokenizer, f"{blank}_id", None)
+        if token_id is None:
+            raise ChoiceError(
+                f"blank {blank!r} asked, but the tokenizer has no such token; give another token of its vocabulary, "
+                f"its id, or {DELETE!r}"
+            )
+        return int(token_id)
+    vocabulary: Mapping[str, int] = tokenizer.get_vocab()
+    if blank not in vocabulary:
+        raise ChoiceError(
+            f"blank {blank!r} is no token of this tokenizer; give one of its vocabulary, its id, 'unk_token', "
+            f"'mask_token', 'pad_token' or {DELETE!r}"
+        )
+    return vocabulary[blank]
+
+
+def _painted(
+    prepared: Prepared, places: Sequence[int], fill: Callable[[Tensor, Any], Tensor], processor: Any
+) -> Prepared:
+    """One colour over the patches at these positions."""
+    pixels = prepared.inputs["pixel_values"].clone()
+    colour = fill(pixels, processor)[:, None, None]
+    for left, top, right, bottom in _boxes(prepared, places):
+        pixels[:, top:bottom, left:right] = colour
+    return replace(prepared, inputs={**prepared.inputs, "pixel_values": pixels})
+
+
+def _boxes(prepared: Prepared, places: Sequence[int]) -> list[Box]:
+    assert prepared.boxes is not None
+    return [box for place in places if (box := prepared.boxes[place]) is not None]
+
+
+def _gray(pixels: Tensor, processor: Any) -> Tensor:
+    """Half-way between black and white, as the processor scales pixels; 0 where it does not say."""
+    mean, deviation = (getattr(processor, name, None) for name in ("image_mean", "image_std"))
+    if mean is None or deviation is None or not getattr(processor, "do_normalize", True):
+        return pixels.new_full(pixels.shape[:1], 0.5 if getattr(processor, "do_normalize", True) is False else 0.0)
+    channels = torch.tensor([(0.5 - one) / other for one, other in zip(mean, deviation, strict=True)])
+    return channels.to(pixels).expand(len(pixels))
+
+
+def _mean(pixels: Tensor, processor: Any) -> Tensor:
+    return pixels.mean((1, 2))
+
+
+_FILLS: Mapping[str, Callable[[Tensor, Any], Tensor]] = {"gray": _gray, "mean": _mean}

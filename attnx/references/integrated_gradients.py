@@ -1,0 +1,57 @@
+"""Integrated gradients: slopes summed along the straight way from nothing to the input (Sundararajan et al. 2017).
+
+The attributions of all positions add up to the change of the score; by how much they miss it is the convergence delta.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from attnx.batching import POSITIONS_AT_ONCE
+from attnx.capture.watch import unwrapped
+from attnx.errors import InputError
+from attnx.references.answer import Score
+from attnx.references.attribution import Batch, Reduction, attribute
+from attnx.references.baseline import Baseline, baseline
+from attnx.references.case import Case, Scored
+
+
+def integrated_gradients(
+    model: nn.Module,
+    processor: Any,
+    cases: Sequence[Case],
+    *,
+    steps: int = 32,
+    start: Baseline = "blank",
+    score: Score | None = None,
+    reduction: Reduction = "sum",
+    progress: bool = False,
+) -> list[Scored]:
+    """What each position adds to the target's score on the way from `start`: the blank token, or zero embeddings.
+
+    Each case tells its `convergence_delta`; if it is large beside the score, take more `steps`.
+    """
+    if steps < 1:
+        raise InputError(f"steps must be at least 1, found {steps}")
+    model = unwrapped(model)
+
+    def explainer(batch: Batch) -> tuple[Tensor, list[dict[str, float]]]:
+        from captum.attr import IntegratedGradients
+
+        # Captum multiplies the batch by the steps that it takes at once, and takes at least one.
+        at_once = max(len(batch.cases), POSITIONS_AT_ONCE // max(len(one.prepared.positions) for one in batch.cases))
+        summed, deltas = IntegratedGradients(batch.forward).attribute(
+            batch.values,
+            baselines=baseline(batch, model, processor, start),
+            additional_forward_args=batch.extra,
+            n_steps=steps,
+            internal_batch_size=at_once,
+            return_convergence_delta=True,
+        )
+        return summed, [{"convergence_delta": float(delta)} for delta in deltas]
+
+    options: dict[str, Any] = {"kind": score, "reduction": reduction}
+    return attribute(model, processor, cases, explainer, **options, label="integrated gradients", progress=progress)

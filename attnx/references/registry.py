@@ -1,0 +1,67 @@
+"""The references by name, as `explain`, `compare` and the command line know them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from inspect import Parameter, signature
+from typing import Any, TypeAlias
+
+from attnx.errors import ChoiceError, InputError
+from attnx.references.blankout import blankout
+from attnx.references.case import Scored
+from attnx.references.gradient import gradient, input_x_gradient
+from attnx.references.gradient_shap import gradient_shap
+from attnx.references.integrated_gradients import integrated_gradients
+from attnx.references.occlusion import feature_ablation, occlusion
+from attnx.registry import Registry, unknown
+
+Reference: TypeAlias = Callable[..., list[Scored]]
+"""`reference(model, processor, cases, *, progress=False, …)` → one `Scored` for each case."""
+
+REFERENCES: Registry[Reference] = Registry("reference")
+for _reference in (
+    gradient,
+    blankout,
+    input_x_gradient,
+    integrated_gradients,
+    gradient_shap,
+    occlusion,
+    feature_ablation,
+):
+    REFERENCES.add(_reference.__name__, _reference)
+
+Asked: TypeAlias = Sequence[str] | str | Mapping[str, Mapping[str, Any]]
+"""Names, or names with options: `{"integrated_gradients": {"steps": 64}}`."""
+
+
+def asked_references(asked: Asked) -> dict[str, dict[str, Any]]:
+    """Name → options of what the user asked for; a name or an option that does not exist is an error."""
+    if isinstance(asked, str):
+        asked = (asked,)
+    options = (
+        {name: dict(asked[name]) for name in asked} if isinstance(asked, Mapping) else {name: {} for name in asked}
+    )
+    for name, several in options.items():
+        parameters = signature(REFERENCES[name]).parameters
+        known = [one.name for one in parameters.values() if one.kind is Parameter.KEYWORD_ONLY]
+        anything = any(one.kind is Parameter.VAR_KEYWORD for one in parameters.values())
+        for option in several:
+            if option not in known and not anything:
+                raise ChoiceError(unknown(f"option of {name}", option, known))
+    return options
+
+
+def measure_references(
+    model: Any, processor: Any, cases: Sequence[Any], asked: Mapping[str, Mapping[str, Any]], *, progress: bool = False
+) -> dict[str, list[Scored]]:
+    """Every reference that was asked for, on all cases."""
+    found = {}
+    for name, options in asked.items():
+        scored = REFERENCES[name](model, processor, cases, progress=progress, **options)
+        for one, case in zip(scored, cases, strict=True):
+            if one.scores.shape != (len(case.prepared.positions),):
+                raise InputError(
+                    f"reference {name!r} gave {one.scores.shape} scores for {len(case.prepared.positions)} positions"
+                )
+        found[name] = scored
+    return found

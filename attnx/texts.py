@@ -1,0 +1,112 @@
+"""Files of texts: one in a line, or one in each row of a CSV, TSV or JSONL file; any of them gzipped."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from attnx.errors import FileFormatError, InputError
+from attnx.registry import unknown
+
+_TEXT_COLUMNS = ("text", "sentence", "content", "review")
+_LABEL_COLUMNS = ("label", "labels", "target")
+
+
+class _Tabs(csv.excel_tab):
+    """Quotation marks in a TSV file are part of the text."""
+
+    quoting = csv.QUOTE_NONE
+
+
+_DIALECTS = {".csv": csv.excel, ".tsv": _Tabs}
+
+
+@dataclass(frozen=True)
+class LabelledText:
+    """A text, and its label where the file has one."""
+
+    text: str
+    label: str | None = None
+
+
+def read_texts(path: Path, *, column: str | None = None, limit: int | None = None) -> list[LabelledText]:
+    """The texts of a file, empty lines left out. `column` names the texts of a table, by default `text` or the like."""
+    if limit is not None and limit < 1:
+        raise InputError(f"the number of texts must be at least 1, found {limit}")
+    found: list[LabelledText] = []
+    for one in _read(path, column):
+        if limit is not None and len(found) == limit:
+            break
+        found.append(one)
+    if not found:
+        raise InputError(f"{path.name} has no text in it")
+    return found
+
+
+def _read(path: Path, column: str | None) -> Iterator[LabelledText]:
+    kind = _kind(path)
+    try:
+        with (
+            gzip.open(path, "rt", encoding="utf-8", newline="")
+            if path.suffix == ".gz"
+            else path.open(encoding="utf-8", newline="") as file
+        ):
+            if kind == ".jsonl":
+                yield from _rows(_json_rows(file, path), path, column)
+            elif kind in (".csv", ".tsv"):
+                yield from _rows(enumerate(csv.DictReader(file, dialect=_DIALECTS[kind]), start=2), path, column)
+            else:
+                if column is not None:
+                    raise InputError(f"{path.name} has a text in each line and no columns; give a .csv, .tsv or .jsonl")
+                yield from (LabelledText(line.strip()) for line in file if line.strip())
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise FileFormatError(f"cannot read {path}: {error}") from error
+
+
+def _kind(path: Path) -> str:
+    name = path.with_suffix("") if path.suffix == ".gz" else path
+    return ".jsonl" if name.suffix in (".jsonl", ".ndjson") else name.suffix
+
+
+def _json_rows(lines: Any, path: Path) -> Iterator[tuple[int, Any]]:
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            try:
+                yield number, json.loads(line)
+            except ValueError as error:
+                raise FileFormatError(f"{path.name}, line {number} is no JSON: {error}") from None
+
+
+def _rows(rows: Iterator[tuple[int, Any]], path: Path, column: str | None) -> Iterator[LabelledText]:
+    label_column = None
+    for place, (number, row) in enumerate(rows):
+        if not isinstance(row, dict):
+            raise FileFormatError(f"{path.name}, line {number}: expected an object with columns, found {row!r:.40}")
+        if place == 0:
+            column = _chosen(path, column, list(row))
+            label_column = next((name for name in _LABEL_COLUMNS if name in row), None)
+        text = row.get(column)
+        if not isinstance(text, str):
+            raise FileFormatError(f"{path.name}, line {number} has no text in column {column!r}")
+        if text.strip():
+            label = None if label_column is None else row.get(label_column)
+            yield LabelledText(text.strip(), None if label is None else str(label))
+
+
+def _chosen(path: Path, column: str | None, known: Sequence[str]) -> str:
+    if column is None:
+        for name in _TEXT_COLUMNS:
+            if name in known:
+                return name
+        raise InputError(
+            f"{path.name} has none of the columns {', '.join(_TEXT_COLUMNS)}; say which has the texts: column, one of "
+            f"{', '.join(known)}"
+        )
+    if column not in known:
+        raise InputError(unknown("column", column, known))
+    return column
