@@ -1,6 +1,7 @@
 """attnx follows attention through every layer of a Hugging Face model, and says how far to trust what it shows."""
 
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from attnx.adapters import Adapter, adapters, register_adapter
 from attnx.attention import AttentionTensor
@@ -13,7 +14,19 @@ from attnx.methods.raw import raw
 from attnx.methods.rollout import rollout
 from attnx.render.graph import to_networkx
 
+if TYPE_CHECKING:
+    from attnx.comparison import Comparison, Faithfulness, compare, faithfulness
+
 __version__ = "0.1.0"
+
+_ON_DEMAND = dict.fromkeys(("Comparison", "Faithfulness", "compare", "faithfulness"), "attnx.comparison")
+"""What needs scipy, which takes longer to load than all the rest."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ON_DEMAND:
+        return getattr(import_module(_ON_DEMAND[name]), name)
+    raise AttributeError(f"module 'attnx' has no attribute {name!r}")
 
 
 def load_demo() -> tuple[Any, Any]:
@@ -27,10 +40,14 @@ __all__ = [
     "Adapter",
     "AttentionTensor",
     "AttnxError",
+    "Comparison",
     "Explanation",
+    "Faithfulness",
     "adapters",
     "capture",
+    "compare",
     "explain",
+    "faithfulness",
     "flow",
     "load_demo",
     "raw",

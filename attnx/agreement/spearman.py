@@ -53,9 +53,13 @@ def rankable(scores: Array, method: str) -> Array:
     return rounded(scores) if method == "flow" else scores
 
 
-def _ranks(scores: Array, reference: Array, ties: str) -> tuple[Array, Array]:
+def check_fit(scores: Array, reference: Array) -> None:
     if reference.ndim != 1 or np.shape(scores)[-1] != len(reference):
         raise InputError(f"scores of shape {np.shape(scores)} do not fit a reference of {len(reference)} positions")
+
+
+def _ranks(scores: Array, reference: Array, ties: str) -> tuple[Array, Array]:
+    check_fit(scores, reference)
     if len(reference) == 0:
         return np.zeros(np.shape(scores)), np.zeros(0)
     return rankdata(scores, method=ties, axis=-1), rankdata(reference, method=ties)

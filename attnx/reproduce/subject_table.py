@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from attnx.agreement import Summary
-from attnx.reproduce.layout import aligned, piped
+from attnx.render.columns import aligned, piped
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 from attnx.agreement import Summary
 from attnx.errors import FileFormatError
-from attnx.reproduce.layout import aligned, piped
+from attnx.render.columns import aligned, decimals, piped
 from attnx.reproduce.protocols import Protocol, Reference
 
 MeanDeviation = tuple[float, float]
@@ -109,19 +109,6 @@ def _lines(published: Published, measured: Measured) -> Iterator[list[str]]:
         if any(cell.undefined for cell in cells):
             yield ["", "undefined", *(str(cell.undefined) for cell in cells)]
     yield ["", "tied share", *(f"{share:.0%}" for share in measured.tied)]
-
-
-def decimals(value: float | None) -> str:
-    """As the paper prints correlations: .69, −.11, 1.00.
-
-    >>> decimals(-0.114)
-    '−.11'
-    """
-    if value is None:
-        return "–"
-    digits = f"{abs(value):.2f}"
-    sign = "−" if value < 0 and float(digits) else ""
-    return sign + digits.removeprefix("0")
 
 
 def _mean_deviation(mean: float | None, deviation: float | None) -> str:

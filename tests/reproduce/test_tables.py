@@ -7,10 +7,11 @@ import pytest
 
 from attnx.agreement import Summary
 from attnx.errors import FileFormatError
+from attnx.render.columns import decimals
 from attnx.reproduce.protocols import CORRECTED
 from attnx.reproduce.table1 import PUBLISHED_TABLE
 from attnx.reproduce.table2 import PUBLISHED_TABLE as PUBLISHED_TABLE_2
-from attnx.reproduce.tables import Measured, Table, decimals
+from attnx.reproduce.tables import Measured, Table
 
 CELLS = {
     "raw": (Summary(0.5749, 0.25, 0.55, 0.6, 98, 2), Summary(-0.114, 0.4, -0.2, -0.05, 98, 2)),

@@ -29,3 +29,16 @@ def piped(lines: Lines) -> str:
     """
     head, *body = (f"| {' | '.join(line)} |" for line in lines)
     return "\n".join([head, "|" + "---|" * len(lines[0]), *body])
+
+
+def decimals(value: float | None) -> str:
+    """As the paper prints correlations: .69, −.11, 1.00.
+
+    >>> decimals(-0.114)
+    '−.11'
+    """
+    if value is None:
+        return "–"
+    digits = f"{abs(value):.2f}"
+    sign = "−" if value < 0 and float(digits) else ""
+    return sign + digits.removeprefix("0")

@@ -1,0 +1,158 @@
+"""Faithfulness: does the answer hang on the positions that an explanation puts first, more than on any others?
+
+- comprehensiveness: how far the target's score falls when the most relevant positions are blanked (higher is better);
+- sufficiency: how far it falls when only they are left (lower is better; DeYoung et al. 2020);
+- deletion and insertion: the area under the score while positions go, or come back, the most relevant first.
+
+Each is held against random orders of the same positions of the same texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from attnx.adapters import adapter_for
+from attnx.capture.watch import unwrapped
+from attnx.comparison.faithfulness_table import RANDOM, Faithfulness
+from attnx.comparison.removal import (
+    Curves,
+    Order,
+    curves,
+    order_of,
+    random_orders,
+    removed_counts,
+    share_count,
+    variants,
+)
+from attnx.errors import InputError
+from attnx.explain import explain
+from attnx.explanation import Explanation
+from attnx.inputs import prepare_all
+from attnx.progress import bar
+from attnx.references.answer import Score, check_score
+from attnx.references.case import Case
+from attnx.references.registry import Asked, asked_references
+from attnx.references.variants import measure
+from attnx.target import Target
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
+"""Of the positions, as DeYoung et al. take them: comprehensiveness and sufficiency are means over these."""
+
+
+def faithfulness(
+    model: nn.Module,
+    tokenizer: Any,
+    texts: Any,
+    *,
+    methods: Sequence[str] | str = ("raw", "rollout", "flow"),
+    references: Asked = ("gradient", "blankout"),
+    layer: int | None = None,
+    score: Score | None = None,
+    blank: str | int | None = None,
+    shares: Sequence[float] = SHARES,
+    steps: int = 10,
+    random: int = 10,
+    seed: int = 0,
+    target: Any = None,
+    progress: bool = True,
+    **options: Any,
+) -> Faithfulness:
+    """Measure methods (at `layer`, by default the last) and references alike, beside `random` orders for each text.
+
+    `score` is the target's probability, logit or log-odds; `blank` is what stands for nothing (see `blankout`);
+    `steps` is the resolution of the curves. Further `options` are those of `explain`.
+    """
+    model = unwrapped(model)
+    kind = check_score(score, model, "probability")
+    if steps < 1 or random < 1 or not all(0 < share <= 1 for share in shares) or not shares:
+        raise InputError("steps and random must be at least 1, and shares lie between 0 and 1")
+    asked = asked_references(references)
+    prepared, _ = prepare_all(
+        adapter_for(model), model, tokenizer, texts, truncate=bool(options.get("truncate", False))
+    )
+    explained = explain(
+        model, tokenizer, texts, methods=methods, references=asked, layer=layer, target=target, **options
+    )
+    explanations = explained if isinstance(explained, list) else [explained]
+    found: list[dict[str, Array]] = []
+    drawn: list[dict[str, list[Curves]]] = []
+    generator = np.random.default_rng(seed)
+    with bar("faithfulness", len(prepared), progress) as shown:
+        for one, explanation in zip(prepared, explanations, strict=True):
+            aim = Target.of(model, tokenizer, explanation.prediction, explanation.position, target)
+            of_text = _curves(
+                model, tokenizer, Case(one, aim), explanation, generator, kind, blank, shares, steps, random
+            )
+            drawn.append(of_text)
+            found.append({name: _metrics(several, shares) for name, several in of_text.items()})
+            shown.update()
+    explainers = tuple(name for name in found[0] if name != RANDOM)
+    return Faithfulness(
+        layer=explanations[0].layers[-1],
+        score=kind,
+        values={name: np.stack([one[name] for one in found]) for name in (*explainers, RANDOM)},
+        deletion=_mean_curves(drawn, "without"),
+        insertion=_mean_curves(drawn, "only"),
+        orders=random,
+        seed=seed,
+        provenance=explanations[0].provenance,
+    )
+
+
+def _curves(
+    model: nn.Module,
+    processor: Any,
+    case: Case,
+    explanation: Explanation,
+    generator: np.random.Generator,
+    kind: Score,
+    blank: str | int | None,
+    shares: Sequence[float],
+    steps: int,
+    random: int,
+) -> dict[str, list[Curves]]:
+    """For each explainer the curves of its order, and for chance those of its many."""
+    if not case.content:
+        raise InputError("a text without content positions has nothing to remove; leave it out")
+    orders: dict[str, list[Order]] = {
+        name: [order_of(explanation, name, explanation.layers[-1], generator)]
+        for name in (*explanation.methods, *explanation.references)
+    }
+    orders[RANDOM] = random_orders(explanation, random, generator)
+    counts = removed_counts(len(case.content), steps, shares)
+    runs = [one for several in orders.values() for order in several for one in variants(0, case, order, counts)]
+    scores = dict(zip(runs, measure(model, processor, [case], runs, kind=kind, blank=blank), strict=True))
+    return {name: [curves(0, order, counts, scores) for order in several] for name, several in orders.items()}
+
+
+def _metrics(several: Sequence[Curves], shares: Sequence[float]) -> Array:
+    """Comprehensiveness, sufficiency, deletion and insertion, each the mean over the orders."""
+    return np.mean([_metrics_of(one, shares) for one in several], axis=0)  # type: ignore[no-any-return]
+
+
+def _metrics_of(one: Curves, shares: Sequence[float]) -> list[float]:
+    whole = one.without[0]
+    places = [one.counts.index(share_count(share, one.counts[-1])) for share in shares]
+    return [
+        float(np.mean(whole - one.without[places])),
+        float(np.mean(whole - one.only[places])),
+        float(np.trapezoid(one.without, one.shares)),
+        float(np.trapezoid(one.only, one.shares)),
+    ]
+
+
+def _mean_curves(drawn: Sequence[Mapping[str, Sequence[Curves]]], kind: str) -> dict[str, Array]:
+    """Explainer → the mean over texts on one grid of eleven shares, from 0 to 1."""
+    grid = np.linspace(0, 1, 11)
+    return {
+        name: np.mean(
+            [np.interp(grid, one.shares, getattr(one, kind)) for of_text in drawn for one in of_text[name]], axis=0
+        )
+        for name in drawn[0]
+    }

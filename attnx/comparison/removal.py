@@ -1,0 +1,71 @@
+"""Scores of a text while its positions go, the most relevant first, or come back in that order.
+
+One order gives two curves over the share of positions: deletion starts from the whole text and blanks, insertion starts
+from nothing and restores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attnx.agreement import rankable
+from attnx.explanation import Explanation
+from attnx.references.case import Case
+from attnx.references.variants import Variant
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+Order = tuple[int, ...]
+"""Content positions, the most relevant first."""
+
+
+@dataclass(frozen=True, eq=False)
+class Curves:
+    """The target's score with the first `counts` positions of an order blanked, and with only these left."""
+
+    counts: tuple[int, ...]
+    without: Array
+    only: Array
+
+    @property
+    def shares(self) -> Array:
+        return np.array(self.counts) / self.counts[-1]
+
+
+def order_of(explanation: Explanation, explainer: str, layer: int | None, random: np.random.Generator) -> Order:
+    """Content positions by falling score. Those that tie are put in random order: their own order means nothing."""
+    content = np.array([one.index for one in explanation.positions if not one.special])
+    scores = rankable(np.abs(explanation.scores(explainer, layer)[content]), explainer)
+    return tuple(int(one) for one in content[np.lexsort((random.random(len(content)), -scores))])
+
+
+def random_orders(explanation: Explanation, count: int, random: np.random.Generator) -> list[Order]:
+    content = [one.index for one in explanation.positions if not one.special]
+    return [tuple(int(one) for one in random.permutation(content)) for _ in range(count)]
+
+
+def removed_counts(positions: int, steps: int, shares: Sequence[float]) -> tuple[int, ...]:
+    """How many positions are gone at each point of a curve: a grid of `steps`, and those that `shares` ask for."""
+    grid = {round(step * positions / steps) for step in range(steps + 1)}
+    return tuple(sorted(grid | {share_count(share, positions) for share in shares}))
+
+
+def share_count(share: float, positions: int) -> int:
+    """A share of a text in whole positions: rounded up, so that it is never none."""
+    return min(positions, max(1, int(np.ceil(share * positions - 1e-9))))
+
+
+def variants(number: int, case: Case, order: Order, counts: Sequence[int]) -> Iterator[Variant]:
+    """What must be run for the curves of an order: for each count the text without its first, and with only these."""
+    for count in counts:
+        yield Variant(number, tuple(sorted(order[:count])))
+        yield Variant(number, tuple(sorted(order[count:])))
+
+
+def curves(number: int, order: Order, counts: Sequence[int], scores: Mapping[Variant, float]) -> Curves:
+    without = [scores[Variant(number, tuple(sorted(order[:count])))] for count in counts]
+    only = [scores[Variant(number, tuple(sorted(order[count:])))] for count in counts]
+    return Curves(tuple(counts), np.array(without), np.array(only))
