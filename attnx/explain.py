@@ -144,6 +144,7 @@ def _with_references(
         replace(
             explanation,
             references={name: scored[number].scores for name, scored in measured.items()},
+            notes=(*explanation.notes, *(note for scored in measured.values() for note in scored[number].notes)),
             provenance={
                 **explanation.provenance,
                 "references": {name: {**asked[name], **measured[name][number].facts} for name in measured},

@@ -90,8 +90,9 @@ def attribute(
             batch = _batch(road, [cases[row] for row in rows], chosen_kind)
             attributions, facts = explainer(batch)
             for row, one, fact in zip(rows, attributions.detach().double(), facts, strict=True):
-                scores = REDUCTIONS[reduction](_vectors(one, prepared[row]))
-                found[row] = Scored(scores.cpu().numpy(), fact)
+                vectors = _vectors(one, prepared[row])
+                scores = REDUCTIONS[reduction](vectors).cpu().numpy()
+                found[row] = Scored(scores, fact, _rounding_note(vectors, reduction, label))
             shown.update(len(rows))
     return [found[row] for row in range(len(cases))]
 
@@ -166,6 +167,20 @@ def _batch(road: _Road, cases: list[Case], kind: Score) -> Batch:
         forward=forward,
         extra=(as_rows([case.target for case in cases], values.device), *inputs.values()),
         enter=lambda prepared: road.inputs(prepared)[road.name].detach(),
+    )
+
+
+def _rounding_note(vectors: Tensor, reduction: str, label: str) -> tuple[str, ...]:
+    """A remark where a sum is nothing but rounding.
+
+    What goes through a LayerNorm right behind the embedding cannot change when the same is added to every dimension:
+    the gradient's sum over the dimensions is zero, whatever the weights.
+    """
+    if reduction not in ("sum", "absolute sum") or bool((vectors.sum(-1).abs() > 1e-5 * vectors.norm(dim=-1)).any()):
+        return ()
+    return (
+        f"{label}: the {reduction} over the embedding is zero in this model but for rounding, as it is before any "
+        "LayerNorm, so its order means nothing; use reduction='norm'",
     )
 
 

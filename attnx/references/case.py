@@ -39,6 +39,8 @@ class Scored:
 
     scores: Array
     facts: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    """What the user should know before believing the scores."""
 
 
 def cases(

@@ -5,6 +5,7 @@ import pytest
 import torch
 from transformers import GPT2ForSequenceClassification
 
+from attnx import explain
 from attnx.adapters import adapter_for
 from attnx.errors import ChoiceError, InputError
 from attnx.references import REFERENCES, blankout, cases, gradient
@@ -158,3 +159,10 @@ def test_a_model_that_answers_embeddings_otherwise_is_refused():
     model = Other(zoo.model().config).eval()
     with pytest.raises(InputError, match="answers differently to inputs_embeds than to the same input_ids"):
         gradient(model, zoo.tokenizer(), cases(model, zoo.tokenizer(), zoo.prepared("keys")))
+
+
+def test_a_sum_that_is_nothing_but_rounding_is_remarked():
+    model, tokenizer = families.classifier(), families.wordpiece_tokenizer()
+    e = explain(model, tokenizer, "a witty film", references={"gradient": {"reduction": "sum"}})
+    assert any("zero in this model but for rounding" in note for note in e.notes)
+    assert not explain(model, tokenizer, "a witty film", references="gradient").notes

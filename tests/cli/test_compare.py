@@ -1,0 +1,99 @@
+"""`attnx compare` as a user types it."""
+
+import json
+import sys
+
+import pytest
+
+from attnx import Comparison
+from attnx.cli import main
+from attnx.tasks.verb_number import save
+from tests import verb_number_zoo as zoo
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("model")
+    save(zoo.model(), zoo.tokenizer(), directory)
+    return directory
+
+
+@pytest.fixture
+def compare(saved, monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["attnx", "compare", *map(str, arguments), "--model", str(saved)])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        captured = capsys.readouterr()
+        return stopped.value.code or 0, captured.out, captured.err
+
+    return run
+
+
+def test_texts_as_arguments_give_a_block_for_each_reference(compare):
+    code, out, _ = compare("the key to the cabinets", "some boxes in it")
+    assert code == 0
+    assert out.count("mean of 2 texts") == 2
+    assert [line.split()[0] for line in out.splitlines() if line.startswith(("raw", "rollout", "flow"))] == [
+        "raw",
+        "rollout",
+        "flow",
+    ] * 2
+
+
+def test_a_file_of_texts_is_read_and_the_result_written_in_each_format(compare, tmp_path):
+    (tmp_path / "few.csv").write_text("line\nthe key to the cabinets\nsome boxes in it\nkeys to it\n")
+    shared = ("--data", "few.csv", "--column", "line", "--samples", "2", "--reference", "blankout", "--method", "flow")
+    for suffix in (".md", ".json", ".csv", ".txt"):
+        code, _, err = compare(*shared, "--output", f"result{suffix}")
+        assert (code, err) == (0, f"attnx: wrote result{suffix}\n")
+    read = Comparison.from_json((tmp_path / "result.json").read_text())
+    assert read.references == ("blankout",)
+    assert (tmp_path / "result.txt").read_text() == read.text() + "\n"
+    assert (tmp_path / "result.md").read_text() == read.markdown() + "\n"
+    assert (tmp_path / "result.csv").read_text() == read.to_csv()
+
+
+def test_json_is_one_object(compare):
+    _, out, _ = compare("keys to it", "--json", "--measure", "kendall")
+    assert json.loads(out)["measure"] == "kendall"
+
+
+def test_faithfulness_stands_beside_chance(compare):
+    code, out, _ = compare("keys to it", "the key to the cabinets", "--faithfulness")
+    assert code == 0
+    assert out.splitlines()[2].split() == [
+        "comprehensiveness",
+        "↑",
+        "sufficiency",
+        "↓",
+        "deletion",
+        "↓",
+        "insertion",
+        "↑",
+    ]
+    assert "random" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "nothing to compare: give texts"),
+        (("keys", "--data", "few.csv"), "give texts or --data, not both"),
+        (("keys", "--column", "text"), "--column and --samples are for a file"),
+        (("keys", "--output", "result.pdf"), "--output takes a file that ends in .md, .json"),
+        (("keys", "--output", "nowhere/result.md"), "there is no directory nowhere; make it first"),
+        (("keys", "--reference", "saliency"), "reference 'saliency' is not known; there are: gradient, blankout"),
+        (("keys", "--measure", "pearson"), "measure 'pearson' is not known"),
+        (("keys", "--target", "dual"), "target 'dual' is not known; there are: singular, plural"),
+        (("--data", "nowhere.txt"), "cannot read nowhere.txt"),
+    ],
+)
+def test_mistakes_are_one_line_that_says_what_to_do(compare, arguments, message):
+    code, out, err = compare(*arguments)
+    assert code == 2 or code == 1
+    assert out == ""
+    assert err.startswith(f"attnx: {message}")
+    assert err.count("\n") == 1

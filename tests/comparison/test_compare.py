@@ -1,0 +1,185 @@
+"""A comparison is Spearman of every method with every reference, text by text, and says what it left out."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from scipy import stats
+
+import attnx
+from attnx.comparison.layout import _shown
+from attnx.errors import AttentionError, ChoiceError, FileFormatError, InputError
+from attnx.references import REFERENCES, Scored
+from tests import verb_number_zoo as zoo
+from tests import zoo as families
+
+TEXTS = zoo.TEXTS[:3]
+
+
+@pytest.fixture(scope="module")
+def comparison():
+    return attnx.compare(zoo.model(), zoo.tokenizer(), list(TEXTS), progress=False)
+
+
+def test_each_number_is_scipys_on_the_content_of_one_text(comparison):
+    for number, text in enumerate(TEXTS):
+        e = attnx.explain(zoo.model(), zoo.tokenizer(), text, references=("gradient", "blankout"))
+        content = [one.index for one in e.positions if not one.special]
+        for reference, scores in e.references.items():
+            for method in e.methods:
+                for place, row in enumerate(e[method][:, content]):
+                    expected = stats.spearmanr(np.round(row, 9), np.abs(scores[content])).statistic
+                    found = comparison.values[reference][method][number, place]
+                    assert found == pytest.approx(expected, abs=1e-4, nan_ok=True)
+
+
+def test_a_cell_is_the_mean_over_texts_at_the_last_layer_unless_asked(comparison):
+    values = comparison.values["blankout"]["rollout"]
+    assert comparison.cell("blankout", "rollout").mean == pytest.approx(np.nanmean(values[:, -1]))
+    first = comparison.cell("blankout", "rollout", layer=1)
+    assert first.mean == pytest.approx(np.nanmean(values[:, 0]))
+    assert first.low <= first.mean <= first.high
+    assert (first.count, first.undefined) == (2, 1)  # one text is a single word
+
+
+def test_one_text_is_a_comparison_too():
+    alone = attnx.compare(zoo.model(), zoo.tokenizer(), TEXTS[0], methods="rollout", references="blankout")
+    assert alone.texts == (TEXTS[0],)
+    assert "mean of 1 text\n" in alone.text()
+    assert "95 %" not in alone.text()
+
+
+def test_a_signed_reference_counts_by_its_size():
+    e = attnx.explain(zoo.model(), zoo.tokenizer(), TEXTS[0], references={"blankout": {"signed": True}})
+    assert (e.references["blankout"] < 0).any()
+    unsigned = attnx.compare(zoo.model(), zoo.tokenizer(), TEXTS[0], references="blankout")
+    np.testing.assert_allclose(
+        attnx.Comparison.of([e]).values["blankout"]["flow"], unsigned.values["blankout"]["flow"], atol=1e-6
+    )
+
+
+def test_a_constant_reference_is_counted_as_undefined_and_printed_as_such():
+    def constant(model, processor, cases, *, progress=False):
+        return [Scored(np.ones(len(case.prepared.positions))) for case in cases]
+
+    REFERENCES.add("constant", constant)
+    try:
+        found = attnx.compare(zoo.model(), zoo.tokenizer(), list(TEXTS), references="constant", progress=False)
+    finally:
+        REFERENCES.remove("constant")
+    cell = found.cell("constant", "flow")
+    assert (cell.mean, cell.count, cell.undefined) == (None, 0, 3)
+    assert "NaN" not in found.to_json()
+    assert "nan" not in found.text() + found.markdown() + found.to_csv()
+    assert found.to_csv().splitlines()[1] == "0,constant,raw,1,"
+
+
+def test_text_markdown_json_csv_and_frame_tell_the_same(comparison):
+    again = attnx.Comparison.from_json(comparison.to_json())
+    assert again.text() == comparison.text() == str(comparison)
+    assert json.loads(comparison.to_json())["measure"] == "spearman"
+    assert comparison.markdown().count("\n|---|") == 2
+    frame = comparison.to_frame()
+    assert len(frame) == 3 * 2 * 3 * 3 == len(comparison.to_csv().splitlines()) - 1
+    chosen = frame[(frame.method == "flow") & (frame.reference == "gradient") & (frame.layer == 3)]
+    assert chosen.spearman.mean() == pytest.approx(comparison.cell("gradient", "flow").mean)
+
+
+def test_references_are_set_beside_each_other_for_scale(comparison):
+    values = comparison.ceiling["gradient"]["blankout"]
+    assert values.shape == (3,)
+    np.testing.assert_allclose(values, comparison.ceiling["blankout"]["gradient"])
+    assert "For scale: blankout agrees with gradient at" in comparison.text()
+
+
+def test_a_plot_has_a_panel_a_reference_and_takes_axes(comparison):
+    from matplotlib.figure import Figure
+
+    assert [panel.get_title() for panel in comparison.plot()] == ["agreement with gradient", "agreement with blankout"]
+    ax = Figure().subplots()
+    assert comparison.plot(ax=ax, reference="blankout") is ax
+    assert [line.get_label() for line in ax.lines[:3]] == ["raw", "rollout", "flow"]
+    np.testing.assert_allclose(ax.lines[1].get_ydata()[-1], comparison.cell("blankout", "rollout").mean)
+
+
+def test_of_deep_models_the_first_and_the_last_layer_are_shown():
+    assert _shown(tuple(range(1, 33)))[0] == 1
+    assert _shown(tuple(range(1, 33)))[-1] == 32
+    assert len(_shown(tuple(range(1, 33)))) == 8
+
+
+def vit():
+    torch.manual_seed(0)
+    size = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    model = transformers.ViTForImageClassification(
+        transformers.ViTConfig(image_size=32, patch_size=8, num_labels=3, **size)
+    ).eval()
+    images = (np.random.default_rng(0).random((2, 40, 50, 3)) * 255).astype("uint8")
+    return model, transformers.ViTImageProcessor(size={"height": 32, "width": 32}), list(images)
+
+
+def llama():
+    torch.manual_seed(0)
+    size = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    config = transformers.LlamaConfig(vocab_size=300, num_key_value_heads=2, **size)
+    return (
+        transformers.LlamaForCausalLM(config).eval(),
+        families.bytelevel_tokenizer(),
+        ["the key to the", "a witty film is"],
+    )
+
+
+def distilbert():
+    torch.manual_seed(0)
+    config = transformers.DistilBertConfig(vocab_size=43, dim=32, n_layers=2, n_heads=4, hidden_dim=64, num_labels=3)
+    model = transformers.DistilBertForSequenceClassification(config).eval()
+    return model, families.wordpiece_tokenizer(), ["a witty film", "the key to the cabinets"]
+
+
+FIVE_KINDS = {
+    "bert": lambda: (families.masked_lm(), families.wordpiece_tokenizer(), ["the author talked to sara about [MASK]"]),
+    "distilbert": distilbert,
+    "gpt2": lambda: (families.causal_lm(), families.bytelevel_tokenizer(), ["the key to the", "a film"]),
+    "vit": vit,
+    "llama": llama,
+}
+
+
+@pytest.mark.parametrize("kind", FIVE_KINDS)
+def test_five_kinds_of_model_are_compared_without_special_code(kind):
+    model, processor, inputs = FIVE_KINDS[kind]()
+    found = attnx.compare(model, processor, inputs, progress=False)
+    for reference in ("gradient", "blankout"):
+        for method in ("raw", "rollout", "flow"):
+            cell = found.cell(reference, method)
+            assert cell.count + cell.undefined == len(inputs)
+            assert cell.mean is None or -1 <= cell.mean <= 1
+    assert found.cell("gradient", "rollout").count == len(inputs)
+
+
+def test_what_cannot_be_compared_is_an_error(comparison):
+    with pytest.raises(ChoiceError, match=r"reference 'gradients' is not known; .* did you mean 'gradient'"):
+        attnx.compare(zoo.model(), zoo.tokenizer(), "keys", references="gradients")
+    with pytest.raises(ChoiceError, match=r"option of blankout 'blnk' is not known; .* did you mean 'blank'"):
+        attnx.compare(zoo.model(), zoo.tokenizer(), "keys", references={"blankout": {"blnk": 3}})
+    with pytest.raises(InputError, match="a comparison needs a reference"):
+        attnx.compare(zoo.model(), zoo.tokenizer(), "keys", references=())
+    with pytest.raises(InputError, match="the list of texts is empty"):
+        attnx.compare(zoo.model(), zoo.tokenizer(), [])
+    with pytest.raises(InputError, match="explanations without references cannot be compared"):
+        attnx.Comparison.of([attnx.explain(zoo.model(), zoo.tokenizer(), "keys")])
+    with pytest.raises(ChoiceError, match="layer 9 asked, the comparison has 1, 2, 3"):
+        comparison.cell("blankout", "flow", layer=9)
+    with pytest.raises(FileFormatError, match="not a comparison that"):
+        attnx.Comparison.from_json('{"format": 99}')
+
+
+def test_a_plug_in_that_gives_the_wrong_number_of_scores_is_named():
+    REFERENCES.add("short", lambda model, processor, cases, progress=False: [Scored(np.ones(1)) for _ in cases])
+    try:
+        with pytest.raises((AttentionError, InputError), match="reference 'short' gave"):
+            attnx.explain(zoo.model(), zoo.tokenizer(), "keys to the", references="short")
+    finally:
+        REFERENCES.remove("short")
