@@ -19,6 +19,9 @@ def explain_command(
     ] = None,
     pair: Annotated[str | None, typer.Option("--pair", help="The second text, for models that take two.")] = None,
     method: Annotated[list[str] | None, typer.Option("--method", help="What to compute; may be repeated.")] = None,
+    reference: Annotated[
+        list[str] | None, typer.Option("--reference", help="What to measure on the model; may be repeated.")
+    ] = None,
     layer: Annotated[int | None, typer.Option("--layer", help="One layer, counted from 1 next to the input.")] = None,
     head: Annotated[
         str | None, typer.Option("--head", help="A head from 0, or mean, max, min: how they merge.")
@@ -41,6 +44,7 @@ def explain_command(
         "position": position,
         "target": target,
         "truncate": truncate,
+        "references": reference or (),
     })  # fmt: skip
     for note in explanation.notes:
         print(f"attnx: {note}", file=sys.stderr)
@@ -49,7 +53,7 @@ def explain_command(
     if as_json:
         print(json.dumps(explanation.to_dict(), ensure_ascii=False, allow_nan=False))
     else:
-        _show(explanation, method)
+        _show(explanation, [*(method or [explanation.default_method]), *explanation.references])
 
 
 def _explain(model: str | None, text: Any, method: list[str] | None, options: dict[str, Any]) -> Any:
@@ -70,13 +74,13 @@ def _head(head: str | None) -> int | str | None:
     return int(head) if head is not None and head.lstrip("-").isdecimal() else head
 
 
-def _show(explanation: Any, method: list[str] | None) -> None:
+def _show(explanation: Any, names: list[str]) -> None:
     from rich.console import Console
 
     from attnx.render.terminal import coloured, plain
 
     console = Console()
-    for name in method or [explanation.default_method]:
+    for name in names:
         if console.color_system is None:
             print(plain(explanation, name))
         else:

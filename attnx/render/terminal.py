@@ -45,13 +45,16 @@ def _headline(explanation: Explanation, method: str | None, layer: int | None) -
     layer = explanation.layers[-1] if layer is None else layer
     explained = explanation.positions[explanation.position].token
     answer = f"prediction: {explanation.prediction} · " if explanation.prediction else ""
+    if name in explanation.references:
+        return f"{answer}{name}, measured on the model"
     return f"{answer}{name} at layer {layer} · explained position {explanation.position} {explained}"
 
 
 def _special_share(explanation: Explanation, method: str | None, layer: int | None) -> str:
     scores = explanation.scores(method, layer)
-    special = scores[[one.index for one in explanation.positions if one.special]].sum()
-    return f"special tokens hold {special / scores.sum():.0%} of the relevance; colours are scaled to the words"
+    special = abs(scores[[one.index for one in explanation.positions if one.special]]).sum()
+    share = special / abs(scores).sum() if scores.any() else 0.0
+    return f"special tokens hold {share:.0%} of the relevance; colours are scaled to the words"
 
 
 def _heat_map(words: list[WordScore]) -> Text:
