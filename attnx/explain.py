@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from inspect import signature
-from typing import Any, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 from torch import Tensor, nn
 
@@ -23,9 +22,9 @@ from attnx.methods.flow import column_bound, saturated_share
 from attnx.methods.question import Head, check_layer, check_position
 from attnx.prediction import predict
 from attnx.provenance import provenance
-from attnx.references.case import Case
-from attnx.references.registry import Asked, asked_references, measure_references
-from attnx.target import Target
+
+if TYPE_CHECKING:
+    from attnx.references.registry import Asked
 
 
 class Options(TypedDict, total=False):
@@ -84,7 +83,7 @@ def explain(
     model = unwrapped(model)
     adapter = adapter_for(model)
     methods = _methods(methods)
-    asked_of_model = asked_references(references)
+    reference_options = _reference_options(references)
     if batch_size < 1:
         raise InputError(f"batch_size must be at least 1, found {batch_size}")
     prepared, single = prepare_all(adapter, model, tokenizer, text, truncate=truncate)
@@ -121,37 +120,20 @@ def explain(
                 ),
             )
     ordered = [explanations[index] for index in range(len(prepared))]
-    if asked_of_model:
-        ordered = _with_references(model, tokenizer, prepared, ordered, target, asked_of_model)
+    if reference_options:
+        from attnx.references.attach import with_references
+
+        ordered = with_references(model, tokenizer, prepared, ordered, target, reference_options)
     return ordered[0] if single else ordered
 
 
-def _with_references(
-    model: nn.Module,
-    tokenizer: Any,
-    prepared: Sequence[Prepared],
-    explanations: Sequence[Explanation],
-    target: Any,
-    asked: Mapping[str, Mapping[str, Any]],
-) -> list[Explanation]:
-    """The same explanations, each with the scores that were measured on the model for its prediction."""
-    cases = [
-        Case(one, Target.of(model, tokenizer, explanation.prediction, explanation.position, target))
-        for one, explanation in zip(prepared, explanations, strict=True)
-    ]
-    measured = measure_references(model, tokenizer, cases, asked)
-    return [
-        replace(
-            explanation,
-            references={name: scored[number].scores for name, scored in measured.items()},
-            notes=(*explanation.notes, *(note for scored in measured.values() for note in scored[number].notes)),
-            provenance={
-                **explanation.provenance,
-                "references": {name: {**asked[name], **measured[name][number].facts} for name in measured},
-            },
-        )
-        for number, explanation in enumerate(explanations)
-    ]
+def _reference_options(references: Asked) -> dict[str, dict[str, Any]]:
+    """What was asked to be measured on the model, checked before anything runs."""
+    if not references:
+        return {}
+    from attnx.references.registry import asked_references  # Captum's road is loaded only for those who take it
+
+    return asked_references(references)
 
 
 def _methods(methods: Sequence[str] | str) -> tuple[str, ...]:
