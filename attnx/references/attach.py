@@ -36,8 +36,16 @@ def with_references(
             notes=(*explanation.notes, *(note for scored in measured.values() for note in scored[number].notes)),
             provenance={
                 **explanation.provenance,
-                "references": {name: {**asked[name], **measured[name][number].facts} for name in measured},
+                "references": {name: {**_on_record(asked[name]), **measured[name][number].facts} for name in measured},
             },
         )
         for number, explanation in enumerate(explanations)
     ]
+
+
+def _on_record(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options as they can be saved: a function by its name."""
+    return {
+        name: value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
+        for name, value in options.items()
+    }
