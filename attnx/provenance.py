@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -13,7 +14,7 @@ def provenance(model: nn.Module, adapter: str, **settings: Any) -> dict[str, Any
     config = model.config
     dtype = next(model.parameters()).dtype
     return {
-        "versions": {name: version(name) for name in ("attnx", "torch", "transformers")},
+        "versions": {name: _version(name) for name in ("attnx", "torch", "transformers")},
         "model": getattr(config, "name_or_path", "") or type(model).__name__,
         "class": type(model).__name__,
         "adapter": adapter,
@@ -21,3 +22,9 @@ def provenance(model: nn.Module, adapter: str, **settings: Any) -> dict[str, Any
         "dtype": str(dtype).removeprefix("torch."),
         "settings": settings,
     }
+
+
+@cache
+def _version(package: str) -> str:
+    """Read once: finding a package's metadata takes longer than explaining a short text."""
+    return version(package)

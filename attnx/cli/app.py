@@ -7,13 +7,14 @@ from typing import Annotated
 import typer
 
 import attnx
-from attnx.cli import reproduce, train
+from attnx.cli import probe, reproduce, train
 from attnx.cli.compare import compare_command
 from attnx.cli.explain import explain_command
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.command("explain")(explain_command)
 app.command("compare")(compare_command)
+app.add_typer(probe.app, name="probe")
 app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(train.app, name="train")
 

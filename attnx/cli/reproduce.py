@@ -134,6 +134,23 @@ def figure3_command(
     _figure(figure3, model, text, output)
 
 
+@app.command("figure4")
+def figure4_command(
+    model: Annotated[
+        str, typer.Option("--model", help="A masked language model's directory or hub id.")
+    ] = "bert-large-uncased",
+    output: Annotated[Path, typer.Option("--output", help="Where to write the .png and .svg.")] = Path("figure4"),
+) -> None:
+    """Two masked pronouns: what the model predicts, and whom raw attention, rollout and flow point at."""
+    from attnx.loading import load
+    from attnx.reproduce.figure4 import figure4
+    from attnx.reproduce.pictures import save_picture
+
+    _check_output(output)
+    for path in save_picture(figure4(*load(model)), output):
+        print(path)
+
+
 def _table(
     measure: Callable[..., Any],
     model: Path | None,

@@ -1,0 +1,122 @@
+"""`attnx probe`: questions about a thing that is known, for a sentence or a whole data set."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from attnx.errors import InputError
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Ask a model where it looks, where that is known.")
+
+
+@app.callback()
+def probes() -> None:
+    """Ask a model where it looks, where that is known."""
+
+
+@app.command("pronouns")
+def pronouns_command(
+    sentence: Annotated[
+        str | None, typer.Argument(help="A sentence with [MASK] for its pronoun; or give --data.", show_default=False)
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", help="Winogender templates, or a CSV file: sentence, candidates, answer.")
+    ] = None,
+    model: Annotated[
+        str, typer.Option("--model", help="A saved masked language model's directory or hub id.")
+    ] = "bert-large-uncased",
+    candidates: Annotated[str | None, typer.Option("--candidates", help='Of the sentence: "author|Sara".')] = None,
+    pronouns: Annotated[str | None, typer.Option("--pronouns", help='Of the sentence: "his|her".')] = None,
+    implies: Annotated[
+        str | None, typer.Option("--implies", help='Who goes with which pronoun: "his=author|her=Sara".')
+    ] = None,
+    method: Annotated[list[str] | None, typer.Option("--method", help="What to compute; may be repeated.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", help="Where the .png and .svg go and, of a data set, its results in a .jsonl."),
+    ] = None,
+    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Sentences in one run of the model.")] = 8,
+    seed: Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Draws the bootstrap.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with all digits.")] = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print a table as Markdown.")] = False,
+) -> None:
+    """Which candidate does a masked pronoun draw from, layer by layer, and does that agree with the prediction?
+
+    With --data, results are written as they come: the same command goes on where it was stopped.
+    """
+    if (sentence is None) == (data is None):
+        raise InputError('give a sentence with a mask ("The author talked to Sara about [MASK] book"), or --data FILE')
+    options = {"methods": method} if method else {}
+    if data is not None:
+        if candidates or pronouns or implies:
+            raise InputError("--candidates, --pronouns and --implies are of a sentence; with --data the file has them")
+        stem = _stem(output or Path(f"{data.name.split('.')[0]}.pronouns"))
+        report = _run(model, data, stem, batch_size=batch_size, seed=seed, **options)
+        print(report.to_json() if as_json else report.markdown() if as_markdown else report.text())
+    else:
+        _ask(model, str(sentence), candidates, pronouns, implies, output, as_json, options)
+
+
+def _run(model: str, data: Path, stem: Path, **options: Any) -> Any:
+    # Loaded here, so that --help and mistakes in the arguments answer at once.
+    from attnx.loading import load
+    from attnx.probes.pronouns import read, run
+    from attnx.reproduce.pictures import save_picture
+
+    sentences = read(data)
+    results = stem.with_name(f"{stem.name}.jsonl")
+    if not results.parent.is_dir():
+        raise InputError(f"there is no directory {results.parent}; make it first")
+    loaded, tokenizer = load(model)
+    begun = time.perf_counter()
+    try:
+        report = run(loaded, tokenizer, sentences, source=data.name, output=results, progress=True, **options)
+    except KeyboardInterrupt:
+        print(f"attnx: what was asked is in {results}; the same command goes on from there", file=sys.stderr)
+        raise
+    print(f"attnx: {len(sentences):,} sentences in {time.perf_counter() - begun:.1f} s; {results}", file=sys.stderr)
+    if report.right.sentences or report.implied.sentences:
+        _say_files(save_picture(report.plot(), stem))
+    return report
+
+
+def _ask(
+    model: str,
+    sentence: str,
+    candidates: str | None,
+    pronouns: str | None,
+    implies: str | None,
+    output: Path | None,
+    as_json: bool,
+    options: dict[str, Any],
+) -> None:
+    import json
+
+    from attnx.loading import load
+    from attnx.probes.pronouns import probe
+    from attnx.probes.pronouns.data_file import mapping, pieces
+    from attnx.reproduce.pictures import save_picture
+
+    said = mapping(implies or "")
+    named = pieces(pronouns or "") or tuple(said)
+    if not candidates or not named:
+        raise InputError('a sentence needs --candidates "author|Sara" and --pronouns "his|her"')
+    found = probe(*load(model), sentence, candidates=pieces(candidates), pronouns=named, implies=said, **options)
+    for note in found.notes:
+        print(f"attnx: {note}", file=sys.stderr)
+    print(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False) if as_json else found)
+    if output is not None:
+        _say_files(save_picture(found.plot(), output))
+
+
+def _stem(output: Path) -> Path:
+    return output.with_suffix("") if output.suffix in (".jsonl", ".png", ".svg") else output
+
+
+def _say_files(paths: tuple[Path, ...]) -> None:
+    print(f"attnx: {', '.join(map(str, paths))}", file=sys.stderr)

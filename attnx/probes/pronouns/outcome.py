@@ -1,0 +1,152 @@
+"""The result of one probe: what the model predicts at the mask, whom it draws from, and whether the two agree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from attnx.errors import ChoiceError
+from attnx.probes.pronouns.candidates import Candidate
+from attnx.registry import unknown
+from attnx.reproduce.layout import aligned
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+Verdict = Literal["consistent", "inconsistent", "undecided", "not applicable"]
+
+TIE = 1e-9
+"""Flow is exact to so much: a smaller difference is none. Deep flow saturates, and candidates often tie at 1."""
+
+
+@dataclass(frozen=True, eq=False)
+class Probe:
+    """`probe.relevance["flow"]` is layers × candidates: what the mask draws from each, summed over its positions."""
+
+    text: str
+    mask: int
+    """The position of the mask."""
+    candidates: tuple[Candidate, ...]
+    probabilities: Mapping[str, float]
+    """Pronoun → its probability at the mask, by the softmax over the whole vocabulary."""
+    layers: tuple[int, ...]
+    relevance: Mapping[str, Array]
+    implies: Mapping[str, str] = field(default_factory=dict)
+    """Pronoun → the candidate that it speaks for, as the user said."""
+    notes: tuple[str, ...] = ()
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        return tuple(self.relevance)
+
+    @property
+    def relative(self) -> dict[str, float]:
+        """The probabilities of the pronouns relative to each other: they sum to 1."""
+        total = sum(self.probabilities.values())
+        return {pronoun: value / total if total > 0 else 0.0 for pronoun, value in self.probabilities.items()}
+
+    @property
+    def predicted(self) -> str | None:
+        """The likelier pronoun; None where two are equally likely."""
+        best = max(self.probabilities.values())
+        first = [pronoun for pronoun, value in self.probabilities.items() if value == best]
+        return first[0] if len(first) == 1 else None
+
+    @property
+    def implied(self) -> str | None:
+        """The candidate that the predicted pronoun speaks for; None where `implies` does not say."""
+        return None if self.predicted is None else self.implies.get(self.predicted)
+
+    @property
+    def nearest(self) -> str | None:
+        """The candidate with the fewest positions between it and the mask; None where two are as near."""
+        return self._best([-float(min(abs(self.mask - place) for place in one.positions)) for one in self.candidates])
+
+    def drawn_from(self, method: str) -> tuple[str | None, ...]:
+        """For each layer the candidate with the most relevance; None where two tie to 1e-9."""
+        return tuple(self._best(row) for row in self._of(method).tolist())
+
+    def verdicts(self, method: str) -> tuple[Verdict, ...]:
+        """For each layer, whether the mask draws most from the candidate that the prediction implies."""
+        if self.implied is None:
+            return ("not applicable",) * len(self.layers)
+        return tuple(
+            "undecided" if one is None else "consistent" if one == self.implied else "inconsistent"
+            for one in self.drawn_from(method)
+        )
+
+    def plot(self) -> Figure:
+        """Figure 4 for this sentence: bars of the pronouns, and for each method the candidates over the layers."""
+        from attnx.probes.pronouns.panels import panels
+
+        return panels([self])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain lists, numbers and strings, ready for JSON; `Probe.from_dict` reads it."""
+        return {
+            "text": self.text,
+            "mask": self.mask,
+            "candidates": {one.name: list(one.positions) for one in self.candidates},
+            "probabilities": dict(self.probabilities),
+            "layers": list(self.layers),
+            "relevance": {method: values.tolist() for method, values in self.relevance.items()},
+            "implies": dict(self.implies),
+            "notes": list(self.notes),
+            "provenance": dict(self.provenance),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Probe:
+        return cls(
+            text=str(data["text"]),
+            mask=int(data["mask"]),
+            candidates=tuple(Candidate(name, tuple(places)) for name, places in data["candidates"].items()),
+            probabilities={name: float(value) for name, value in data["probabilities"].items()},
+            layers=tuple(data["layers"]),
+            relevance={method: np.array(rows, dtype=np.float64) for method, rows in data["relevance"].items()},
+            implies=dict(data["implies"]),
+            notes=tuple(data["notes"]),
+            provenance=dict(data["provenance"]),
+        )
+
+    def __repr__(self) -> str:
+        names = ", ".join(one.name for one in self.candidates)
+        return (
+            f"Probe({self.text!r}, predicted {self.predicted!r}, candidates {names}, methods {', '.join(self.methods)})"
+        )
+
+    def __str__(self) -> str:
+        relative = self.relative
+        lines = [self.text, ""]
+        for pronoun, value in self.probabilities.items():
+            speaks = f", speaks for {self.implies[pronoun]}" if pronoun in self.implies else ""
+            lines.append(f"p({pronoun}) = {value:.3f}, {relative[pronoun]:.1%} of the pronouns{speaks}")
+        return "\n".join([*lines, "", aligned(list(self._lines()))])
+
+    def _lines(self) -> Iterator[list[str]]:
+        names = [one.name for one in self.candidates]
+        yield ["", "layer", *names, "draws from", *(["verdict"] if self.implied else [])]
+        for method in self.methods:
+            rows = zip(self.layers, self._of(method), self.drawn_from(method), self.verdicts(method), strict=True)
+            for layer, values, most, verdict in rows:
+                yield [
+                    method if layer == self.layers[0] else "",
+                    str(layer),
+                    *(f"{value:.3f}" for value in values),
+                    most or "undecided",
+                    *([verdict] if self.implied else []),
+                ]
+
+    def _of(self, method: str) -> Array:
+        if method not in self.relevance:
+            raise ChoiceError(unknown("method", method, self.relevance) + " (of those that were asked for)")
+        return self.relevance[method]
+
+    def _best(self, values: list[float]) -> str | None:
+        order = sorted(range(len(values)), key=lambda index: -values[index])
+        return None if values[order[0]] - values[order[1]] <= TIE else self.candidates[order[0]].name

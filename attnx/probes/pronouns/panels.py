@@ -1,0 +1,87 @@
+"""Figure 4: at the left what the model predicts at the mask, at the right whom the mask draws from, layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from attnx.errors import InputError
+from attnx.probes.pronouns.outcome import Probe
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+"""One for each candidate, told apart by colour-blind readers, too (Okabe & Ito)."""
+
+_NOBODY = "#999999"
+_MARKERS = "os^Dv*"
+_NAMES = {"raw": "raw attention", "rollout": "attention rollout", "flow": "attention flow"}
+
+
+def panels(probes: Sequence[Probe]) -> Figure:
+    """A row for each sentence. A pronoun's bar has the colour of the candidate that it speaks for.
+
+    Each panel has its own scale: rollout and flow are of different size. A hollow mark is a tie.
+    """
+    from matplotlib.figure import Figure
+
+    if not probes:
+        raise InputError("a figure needs at least one sentence")
+    methods = probes[0].methods
+    figure = Figure(figsize=(2.4 + 3.0 * len(methods), 3.1 * len(probes)), layout="constrained")
+    rows = figure.subfigures(len(probes), 1, squeeze=False)[:, 0]
+    for row, probe in zip(rows, probes, strict=True):
+        row.suptitle(probe.text, fontsize=11)
+        bars, *curves = row.subplots(1, 1 + len(methods), width_ratios=[0.75, *[1.0] * len(methods)])
+        _bars(bars, probe)
+        for axes, method in zip(curves, methods, strict=True):
+            _curves(axes, probe, method)
+        curves[0].legend(frameon=False, fontsize=8, loc="best")
+    return figure
+
+
+def _bars(axes: Axes, probe: Probe) -> None:
+    relative = probe.relative
+    for place, (pronoun, share) in enumerate(relative.items()):
+        axes.bar(place, share, width=0.62, color=_colours(probe).get(probe.implies.get(pronoun, ""), _NOBODY))
+        axes.text(place, share + 0.02, f"p = {probe.probabilities[pronoun]:.3f}", ha="center", fontsize=8)
+    axes.set_xticks(range(len(relative)), list(relative), fontsize=9)
+    axes.set_xlim(-0.6, len(relative) - 0.4)
+    axes.set_ylim(0, 1.1)
+    axes.set_yticks([0, 0.5, 1])
+    axes.set_title("relative probability", fontsize=9)
+    axes.tick_params(labelsize=9, length=2)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _curves(axes: Axes, probe: Probe, method: str) -> None:
+    colours, tied = _colours(probe), [most is None for most in probe.drawn_from(method)]
+    for column, candidate in enumerate(probe.candidates):
+        values, colour = probe.relevance[method][:, column], colours[candidate.name]
+        axes.plot(probe.layers, values, color=colour, linewidth=1.5, label=candidate.name)
+        for layer, value, is_tie in zip(probe.layers, values, tied, strict=True):
+            face = "white" if is_tie else colour
+            marker = _MARKERS[column % len(_MARKERS)]
+            axes.plot(layer, value, marker=marker, markersize=5, color=colour, markerfacecolor=face)
+    axes.set_title(f"{_NAMES.get(method, method)}\n{_verdict(probe, method)}", fontsize=9)
+    axes.set_ylim(bottom=0)
+    axes.set_xticks(probe.layers if len(probe.layers) <= 12 else probe.layers[1::2])
+    axes.set_xlabel("layer", fontsize=8)
+    axes.tick_params(labelsize=8, length=2)
+    axes.grid(axis="y", alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _colours(probe: Probe) -> dict[str, str]:
+    return {one.name: COLOURS[index % len(COLOURS)] for index, one in enumerate(probe.candidates)}
+
+
+def _verdict(probe: Probe, method: str) -> str:
+    """In how many layers the mask draws most from the candidate that the prediction implies."""
+    verdicts = probe.verdicts(method)
+    if probe.implied is None:
+        return ""
+    ties = f", {verdicts.count('undecided')} undecided" if "undecided" in verdicts else ""
+    return f"consistent in {verdicts.count('consistent')} of {len(verdicts)} layers{ties}"

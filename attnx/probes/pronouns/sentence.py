@@ -1,0 +1,53 @@
+"""What is asked: a sentence with a mask, who could be meant, and which pronouns could stand there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from attnx.errors import InputError
+from attnx.registry import unknown
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence with one masked pronoun. A candidate that occurs twice is told apart by index: "author[1]"."""
+
+    text: str
+    candidates: tuple[str, ...]
+    pronouns: tuple[str, ...]
+    implies: Mapping[str, str] = field(default_factory=dict)
+    """Pronoun → the candidate that it speaks for. A pronoun that is left out speaks for nobody."""
+    answer: str | None = None
+    """The right referent, where there is one."""
+    place: str = ""
+    """Where it was read, for messages: the file and the line."""
+
+    def __post_init__(self) -> None:
+        _check_list("candidate", self.candidates, "author and Sara")
+        _check_list("pronoun", self.pronouns, "his and her")
+        for pronoun, candidate in self.implies.items():
+            if pronoun not in self.pronouns:
+                raise InputError(unknown("pronoun", pronoun, self.pronouns) + "; implies maps a pronoun to a candidate")
+            if candidate not in self.candidates:
+                raise InputError(unknown("candidate", candidate, self.candidates) + "; write it as in candidates")
+        if self.answer is not None and self.answer not in self.candidates:
+            raise InputError(unknown("answer", self.answer, self.candidates) + "; write it as in candidates")
+
+
+def _check_list(noun: str, names: tuple[str, ...], example: str) -> None:
+    if isinstance(names, str):
+        raise InputError(f"{noun}s must be a list, found the text {names!r}; give at least two, such as {example}")
+    if len(names) < 2:
+        raise InputError(f"a probe compares {noun}s and needs two, found {len(names)}; give, for example, {example}")
+    for name in names:
+        if not isinstance(name, str) or not name.strip():
+            raise InputError(f"{name!r} is no {noun}; give a word, such as {example}")
+        if names.count(name) > 1:
+            raise InputError(f"{noun} {name!r} is given twice; {_TWICE[noun]}")
+
+
+_TWICE = {
+    "candidate": "where it occurs twice in the sentence, say which by index: 'author[0]', 'author[1]'",
+    "pronoun": "give each once",
+}
