@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +13,11 @@ import typer
 from attnx.errors import InputError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Ask a model where it looks, where that is known.")
+
+
+class SpanName(StrEnum):
+    sum = "sum"
+    mean = "mean"
 
 
 @app.callback()
@@ -36,6 +42,9 @@ def pronouns_command(
         str | None, typer.Option("--implies", help='Who goes with which pronoun: "his=author|her=Sara".')
     ] = None,
     method: Annotated[list[str] | None, typer.Option("--method", help="What to compute; may be repeated.")] = None,
+    span: Annotated[
+        SpanName, typer.Option("--span", help="How the word pieces of a candidate become one number.")
+    ] = SpanName.sum,
     output: Annotated[
         Path | None,
         typer.Option("--output", help="Where the .png and .svg go and, of a data set, its results in a .jsonl."),
@@ -51,7 +60,7 @@ def pronouns_command(
     """
     if (sentence is None) == (data is None):
         raise InputError('give a sentence with a mask ("The author talked to Sara about [MASK] book"), or --data FILE')
-    options = {"methods": method} if method else {}
+    options: dict[str, Any] = {"span": span.value} | ({"methods": method} if method else {})
     if data is not None:
         if candidates or pronouns or implies:
             raise InputError("--candidates, --pronouns and --implies are of a sentence; with --data the file has them")

@@ -19,6 +19,7 @@ COLOURS = ("#999999", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e
 """One for each method, in their order; told apart by colour-blind readers, too (Okabe & Ito)."""
 
 _MARKERS = "osD^vP*"
+_BASELINES = {"nearest candidate": ":", "commonest pronoun's": "-."}
 
 
 def curves(report: Report) -> Figure:
@@ -38,8 +39,8 @@ def curves(report: Report) -> Figure:
         if column == 0:
             shares.set_ylabel("% of decided sentences", fontsize=9)
             undecided.set_ylabel("% undecided", fontsize=9)
-    handles, labels = panels[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=9)
+    legend = dict(zip(*reversed(panels[0, -1].get_legend_handles_labels()), strict=True))
+    figure.legend(legend.values(), legend, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     return figure
 
 
@@ -59,10 +60,11 @@ def _shares(axes: Axes, rates: Rates, layers: tuple[int, ...]) -> None:
             elinewidth=1,
             label=name,
         )
-    nearest = rates.baselines["nearest candidate"].mean
     axes.axhline(100 * (rates.chance or 0), color="black", linewidth=1, linestyle="--", label="chance")
-    if nearest is not None:
-        axes.axhline(100 * nearest, color="black", linewidth=1, linestyle=":", label="nearest candidate")
+    for name, style in _BASELINES.items():
+        mean = rates.baselines[name].mean
+        if mean is not None:
+            axes.axhline(100 * mean, color="black", linewidth=1, linestyle=style, label=name)
     axes.set_ylim(-2, 102)
     _plain(axes, layers)
 

@@ -51,20 +51,19 @@ def _bars(axes: Axes, probe: Probe) -> None:
     axes.set_xlim(-0.6, len(relative) - 0.4)
     axes.set_ylim(0, 1.1)
     axes.set_yticks([0, 0.5, 1])
-    axes.set_title("relative probability", fontsize=9)
+    axes.set_title("relative probability\np: among all tokens", fontsize=9)
     axes.tick_params(labelsize=9, length=2)
     axes.spines[["top", "right"]].set_visible(False)
 
 
 def _curves(axes: Axes, probe: Probe, method: str) -> None:
-    colours, tied = _colours(probe), [most is None for most in probe.drawn_from(method)]
+    tied = [row for row, most in enumerate(probe.drawn_from(method)) if most is None]
     for column, candidate in enumerate(probe.candidates):
-        values, colour = probe.relevance[method][:, column], colours[candidate.name]
-        axes.plot(probe.layers, values, color=colour, linewidth=1.5, label=candidate.name)
-        for layer, value, is_tie in zip(probe.layers, values, tied, strict=True):
-            face = "white" if is_tie else colour
-            marker = _MARKERS[column % len(_MARKERS)]
-            axes.plot(layer, value, marker=marker, markersize=5, color=colour, markerfacecolor=face)
+        values, colour = probe.relevance[method][:, column], _colours(probe)[candidate.name]
+        look = {"color": colour, "marker": _MARKERS[column % len(_MARKERS)], "markersize": 5}
+        axes.plot(probe.layers, values, linewidth=1.5, label=candidate.name, **look)
+        layers = [probe.layers[row] for row in tied]
+        axes.plot(layers, values[tied], linewidth=0, markerfacecolor="white", **look)
     axes.set_title(f"{_NAMES.get(method, method)}\n{_verdict(probe, method)}", fontsize=9)
     axes.set_ylim(bottom=0)
     axes.set_xticks(probe.layers if len(probe.layers) <= 12 else probe.layers[1::2])

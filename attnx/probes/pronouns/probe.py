@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 from torch import nn
 
 from attnx.adapters.architecture import has_head
-from attnx.errors import AttnxError, InputError
+from attnx.errors import AttnxError, ChoiceError, InputError
 from attnx.explain import explain
 from attnx.explanation import Explanation
 from attnx.probes.pronouns.candidates import Candidate, find
 from attnx.probes.pronouns.mask import Masked, masked
 from attnx.probes.pronouns.outcome import Array, Probe
 from attnx.probes.pronouns.sentence import Sentence
+from attnx.registry import unknown
 
 METHODS = ("raw", "rollout", "flow")
+
+Span = Literal["sum", "mean"]
+"""How a candidate's positions become one number."""
 
 
 def probe(
@@ -29,16 +33,18 @@ def probe(
     pronouns: Sequence[str],
     implies: Mapping[str, str] | None = None,
     methods: Sequence[str] | str = METHODS,
+    span: Span = "sum",
 ) -> Probe:
     """Probe one sentence: `probe(model, tokenizer, "The author talked to Sara about [MASK] book", candidates=("author",
     "Sara"), pronouns=("his", "her"), implies={"his": "author", "her": "Sara"})`.
 
     The mask is `[MASK]`, the tokenizer's own token, or the word `mask`. A candidate is one or more words of the
     sentence, summed over its positions; one that occurs twice is told apart by index, from 0: `"author[1]"`. `implies`
-    says which candidate goes with which pronoun; without it there is no verdict.
+    says which candidate goes with which pronoun; without it there is no verdict. `span="mean"` takes the mean over a
+    candidate's positions instead of their sum, which favours names of many pieces.
     """
     sentence = Sentence(text, _tuple(candidates), _tuple(pronouns), implies or {})
-    return probe_each(model, tokenizer, [sentence], methods=methods)[0]
+    return probe_each(model, tokenizer, [sentence], methods=methods, span=span)[0]
 
 
 def probe_each(
@@ -47,10 +53,12 @@ def probe_each(
     sentences: Sequence[Sentence],
     *,
     methods: Sequence[str] | str = METHODS,
+    span: Span = "sum",
     batch_size: int = 8,
 ) -> list[Probe]:
     """Probe many sentences in batches; the same numbers as one by one."""
-    return ask(model, tokenizer, prepare(model, tokenizer, sentences), methods=methods, batch_size=batch_size)
+    ready = prepare(model, tokenizer, sentences)
+    return ask(model, tokenizer, ready, methods=methods, span=span, batch_size=batch_size)
 
 
 Ready = tuple[Sentence, Masked, tuple[Candidate, ...]]
@@ -77,9 +85,16 @@ def prepare(model: nn.Module, tokenizer: Any, sentences: Iterable[Sentence]) -> 
 
 
 def ask(
-    model: nn.Module, tokenizer: Any, ready: Sequence[Ready], *, methods: Sequence[str] | str, batch_size: int
+    model: nn.Module,
+    tokenizer: Any,
+    ready: Sequence[Ready],
+    *,
+    methods: Sequence[str] | str,
+    span: Span,
+    batch_size: int,
 ) -> list[Probe]:
     """Run the model. Sentences with the same pronouns go together."""
+    merge = _merger(span)
     groups: dict[tuple[int, ...], list[int]] = {}
     for index, (_, one, _) in enumerate(ready):
         groups.setdefault(one.token_ids, []).append(index)
@@ -93,7 +108,7 @@ def ask(
         for row, index in enumerate(group):
             answers = [several[row].prediction for several in (explanations, *others)]
             probabilities = [one.probability for one in answers if one is not None and one.probability is not None]
-            probes[index] = _outcome(ready[index], explanations[row], probabilities)
+            probes[index] = _outcome(ready[index], explanations[row], probabilities, merge)
     return [probes[index] for index in range(len(ready))]
 
 
@@ -114,7 +129,9 @@ def _explained(
     return found
 
 
-def _outcome(ready: Ready, explanation: Explanation, probabilities: Sequence[float]) -> Probe:
+def _outcome(
+    ready: Ready, explanation: Explanation, probabilities: Sequence[float], merge: Callable[..., Any]
+) -> Probe:
     sentence, one, candidates = ready
     return Probe(
         text=one.text,
@@ -122,16 +139,23 @@ def _outcome(ready: Ready, explanation: Explanation, probabilities: Sequence[flo
         candidates=candidates,
         probabilities=dict(zip(sentence.pronouns, probabilities, strict=True)),
         layers=explanation.layers,
-        relevance={name: _summed(explanation[name], candidates) for name in explanation.methods},
+        relevance={name: _by_candidate(explanation[name], candidates, merge) for name in explanation.methods},
         implies=sentence.implies,
         notes=explanation.notes,
         provenance=explanation.provenance,
     )
 
 
-def _summed(relevance: Array, candidates: Sequence[Candidate]) -> Array:
+def _by_candidate(relevance: Array, candidates: Sequence[Candidate], merge: Callable[..., Any]) -> Array:
     """layers × positions → layers × candidates."""
-    return np.stack([relevance[:, list(one.positions)].sum(1) for one in candidates], axis=1)
+    return np.stack([merge(relevance[:, list(one.positions)], axis=1) for one in candidates], axis=1)
+
+
+def _merger(span: str) -> Callable[..., Any]:
+    mergers: dict[str, Callable[..., Any]] = {"sum": np.sum, "mean": np.mean}
+    if span not in mergers:
+        raise ChoiceError(unknown("span", span, mergers))
+    return mergers[span]
 
 
 def _tuple(names: Sequence[str]) -> tuple[str, ...]:

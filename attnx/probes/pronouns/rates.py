@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -49,6 +50,7 @@ class Rates:
             baselines={
                 "nearest candidate": share([probe.nearest for probe, _ in asked]),
                 "most word pieces": share([_longest(probe) for probe, _ in asked]),
+                "commonest pronoun's": share(_commonest([probe for probe, _ in asked])),
             },
         )
 
@@ -58,3 +60,16 @@ def _longest(probe: Probe) -> str | None:
     lengths = [len(one.positions) for one in probe.candidates]
     longest = [one.name for one in probe.candidates if len(one.positions) == max(lengths)]
     return longest[0] if len(longest) == 1 else None
+
+
+def _commonest(probes: Sequence[Probe]) -> list[str | None]:
+    """Each sentence's candidate of the pronoun that is predicted most often: that is right without any attention.
+
+    Forms of a pronoun (he, his, him) go together by their place in a sentence's list.
+    """
+    places = Counter(list(one.probabilities).index(one.predicted) for one in probes if one.predicted is not None)
+    if not places:
+        return [None] * len(probes)
+    commonest = places.most_common(1)[0][0]
+    pronouns = [list(one.probabilities)[commonest : commonest + 1] for one in probes]
+    return [one.implies.get(pronoun[0]) if pronoun else None for one, pronoun in zip(probes, pronouns, strict=True)]

@@ -42,7 +42,14 @@ class Report:
 
     @classmethod
     def of(
-        cls, sentences: Sequence[Sentence], probes: Sequence[Probe], model: nn.Module, *, source: str, seed: int = 0
+        cls,
+        sentences: Sequence[Sentence],
+        probes: Sequence[Probe],
+        model: nn.Module,
+        *,
+        source: str,
+        span: str = "sum",
+        seed: int = 0,
     ) -> Report:
         answers = [one.answer for one in sentences]
         implied = [one.implied for one in probes]
@@ -57,7 +64,9 @@ class Report:
             prediction=Summary.of(np.array(agrees, dtype=np.float64), seed=seed),
             predicted=dict(counts.most_common()),
             mass=float(np.mean([sum(one.probabilities.values()) for one in probes])),
-            provenance=provenance(model, adapter_for(model).name, methods=list(probes[0].methods), seed=seed),
+            provenance=provenance(
+                model, adapter_for(model).name, methods=list(probes[0].methods), span=span, seed=seed
+            ),
         )
 
     def text(self) -> str:
@@ -121,6 +130,8 @@ def _lines(rates: Rates, layers: Sequence[int]) -> Iterator[list[str]]:
     blank = [""] * (len(columns) - 1)
     yield ["chance", "–" if rates.chance is None else f"{rates.chance:.1%}", *blank]
     for name, cell in rates.baselines.items():
+        if cell.mean is None:
+            continue
         undecided = f", {cell.undefined:,} undecided" if cell.undefined else ""
         yield [name, f"{_share(cell)}{undecided}", *blank]
 

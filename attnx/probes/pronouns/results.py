@@ -25,13 +25,14 @@ FORMAT = 1
 _KIND = "attnx pronoun probes"
 
 
-def settings(model: nn.Module, ready: Sequence[Ready], methods: Sequence[str]) -> dict[str, Any]:
+def settings(model: nn.Module, ready: Sequence[Ready], methods: Sequence[str], span: str) -> dict[str, Any]:
     """What makes the numbers of a run: two runs may share a file only where all of it is the same."""
     asked = [[one.text, one.candidates, one.pronouns, dict(one.implies), one.answer] for one, _, _ in ready]
     read = [[one.prepared.inputs["input_ids"].tolist(), one.token_ids] for _, one, _ in ready]
     return {
         "attnx": attnx.__version__,
         "methods": list(methods),
+        "span": span,
         "data": hashlib.sha256(json.dumps(asked).encode()).hexdigest(),
         "tokens": hashlib.sha256(json.dumps(read).encode()).hexdigest(),
         "model": _fingerprint(model),
@@ -41,6 +42,7 @@ def settings(model: nn.Module, ready: Sequence[Ready], methods: Sequence[str]) -
 _NAMES = {
     "attnx": "another version of attnx",
     "methods": "other methods",
+    "span": "another span",
     "data": "other data",
     "tokens": "another tokenizer",
     "model": "another model",

@@ -12,7 +12,7 @@ from attnx.errors import InputError
 from attnx.methods import METHODS as REGISTERED
 from attnx.probes.pronouns import results
 from attnx.probes.pronouns.outcome import Probe
-from attnx.probes.pronouns.probe import METHODS, ask, prepare
+from attnx.probes.pronouns.probe import METHODS, Span, ask, prepare
 from attnx.probes.pronouns.report import Report
 from attnx.probes.pronouns.sentence import Sentence
 from attnx.references.batches import bar
@@ -26,6 +26,7 @@ def run(
     source: str = "a list",
     output: str | Path | None = None,
     methods: Sequence[str] | str = METHODS,
+    span: Span = "sum",
     batch_size: int = 8,
     seed: int = 0,
     progress: bool = False,
@@ -42,7 +43,9 @@ def run(
         REGISTERED[name]
     ready = prepare(model, tokenizer, sentences)
     path = None if output is None else Path(output)
-    probes: dict[int, Probe] = {} if path is None else results.begin(path, results.settings(model, ready, methods))
+    probes: dict[int, Probe] = (
+        {} if path is None else results.begin(path, results.settings(model, ready, methods, span))
+    )
     missing = [index for index in range(len(ready)) if index not in probes]
     missing.sort(key=lambda index: ready[index][1].token_ids)  # whole batches of the same pronouns
     with bar("pronouns", len(ready), progress) as shown:
@@ -50,10 +53,12 @@ def run(
         for start in range(0, len(missing), batch_size):
             batch = missing[start : start + batch_size]
             asked = [ready[index] for index in batch]
-            found = ask(model, tokenizer, asked, methods=methods, batch_size=batch_size)
+            found = ask(model, tokenizer, asked, methods=methods, span=span, batch_size=batch_size)
             fresh = dict(zip(batch, found, strict=True))
             if path is not None:
                 results.append(path, fresh)
             probes |= fresh
             shown.update(len(batch))
-    return Report.of(sentences, [probes[index] for index in range(len(ready))], model, source=source, seed=seed)
+    return Report.of(
+        sentences, [probes[index] for index in range(len(ready))], model, source=source, span=span, seed=seed
+    )
