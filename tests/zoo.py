@@ -144,6 +144,34 @@ def masked_lm() -> Any:
 
 
 @cache
+def roberta_tokenizer(lstrip: bool = True) -> Any:
+    """A byte-level tokenizer in RoBERTa's manner: " his" and "his" are two tokens, and its mask takes a space along."""
+    names = {"bos": "<s>", "pad": "<pad>", "eos": "</s>", "unk": "<unk>", "cls": "<s>", "sep": "</s>"}
+    specials = list(dict.fromkeys(names.values()))
+    backend = tokenizers.Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=420, initial_alphabet=alphabet, special_tokens=specials)
+    backend.train_from_iterator([SENTENCES, "his book", "her book", "The author"] * 5, trainer)
+    backend.post_processor = processors.RobertaProcessing(
+        ("</s>", specials.index("</s>")), ("<s>", specials.index("<s>")), trim_offsets=True, add_prefix_space=False
+    )
+    mask = tokenizers.AddedToken("<mask>", lstrip=lstrip, special=True)
+    return hf.PreTrainedTokenizerFast(
+        tokenizer_object=backend, mask_token=mask, **{f"{name}_token": token for name, token in names.items()}
+    )
+
+
+@cache
+def roberta_masked_lm() -> Any:
+    """A tiny RoBERTa that fills masks, for the tokenizer above."""
+    torch.manual_seed(0)
+    size = len(roberta_tokenizer())
+    config = hf.RobertaConfig(vocab_size=size, pad_token_id=1, max_position_embeddings=66, type_vocab_size=1, **WIDTH)
+    return _sharpened(hf.RobertaForMaskedLM(config))
+
+
+@cache
 def causal_lm() -> Any:
     """A tiny GPT-2 that writes, for the byte-level tokenizer."""
     torch.manual_seed(0)

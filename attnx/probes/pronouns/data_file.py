@@ -36,7 +36,8 @@ def read(path: str | Path) -> list[Sentence]:
     elif set(_NEEDED) <= set(head):
         parse = _parser(head)
     else:
-        raise InputError(f"{path} begins with {', '.join(head[:6]) or 'nothing'!r}: its columns are not known; {_HELP}")
+        found = ", ".join(head[:6]) or "nothing"
+        raise InputError(f"{path} begins with {found[:80]!r}, which are not the columns of a data set; {_HELP}")
     sentences = []
     for number, row in rows:
         place = f"{path.name}, line {number}"

@@ -101,8 +101,8 @@ class Report:
         return "\n\n".join(blocks)
 
     def _title(self) -> str:
-        name = f"{self.provenance['model']} ({self.provenance['class']})" if self.provenance else "a model"
-        return f"Masked pronouns: {self.sentences:,} sentences of {self.source}, {name}"
+        names = dict.fromkeys(str(self.provenance[key]) for key in ("model", "class") if key in self.provenance)
+        return ", ".join([f"Masked pronouns: {self.sentences:,} sentences of {self.source}", *names])
 
     def _predictions(self) -> str:
         counts = ", ".join(f"{pronoun} {count:,}" for pronoun, count in self.predicted.items())

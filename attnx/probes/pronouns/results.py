@@ -94,6 +94,8 @@ def _check(path: Path, first: bytes, chosen: Mapping[str, Any]) -> None:
             f"{path} has format {header.get('format')}, this attnx writes {FORMAT}; give another name, or delete it"
         )
     other = [_NAMES[name] for name, value in chosen.items() if header.get(name) != value]
+    if _NAMES["data"] in other and _NAMES["tokens"] in other:
+        other.remove(_NAMES["tokens"])  # other sentences have other tokens with any tokenizer
     if other:
         raise InputError(
             f"{path} holds results of {' and '.join(other)}, which are not mixed; give another name, or delete it to "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from attnx.errors import InputError
@@ -35,7 +35,7 @@ class Sentence:
             raise InputError(unknown("answer", self.answer, self.candidates) + "; write it as in candidates")
 
 
-def _check_list(noun: str, names: tuple[str, ...], example: str) -> None:
+def _check_list(noun: str, names: Sequence[str], example: str) -> None:
     if isinstance(names, str):
         raise InputError(f"{noun}s must be a list, found the text {names!r}; give at least two, such as {example}")
     if len(names) < 2:
