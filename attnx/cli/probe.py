@@ -42,6 +42,9 @@ def pronouns_command(
         str | None, typer.Option("--implies", help='Who goes with which pronoun: "his=author|her=Sara".')
     ] = None,
     method: Annotated[list[str] | None, typer.Option("--method", help="What to compute; may be repeated.")] = None,
+    written: Annotated[
+        bool, typer.Option("--written", help="Write every pronoun in the mask's place, and follow what it draws from.")
+    ] = False,
     span: Annotated[
         SpanName, typer.Option("--span", help="How the word pieces of a candidate become one number.")
     ] = SpanName.sum,
@@ -64,27 +67,30 @@ def pronouns_command(
     if data is not None:
         if candidates or pronouns or implies:
             raise InputError("--candidates, --pronouns and --implies are of a sentence; with --data the file has them")
-        stem = _stem(output or Path(f"{data.name.split('.')[0]}.pronouns"))
-        report = _run(model, data, stem, batch_size=batch_size, seed=seed, **options)
+        stem = _stem(output or Path(f"{data.name.split('.')[0]}.{'written' if written else 'pronouns'}"))
+        report = _run(model, data, stem, written=written, batch_size=batch_size, seed=seed, **options)
         print(report.to_json() if as_json else report.markdown() if as_markdown else report.text())
     else:
+        if written:
+            raise InputError("--written is for --data; in a sentence, put the pronoun in place of the mask in Python")
         _ask(model, str(sentence), candidates, pronouns, implies, output, as_json, options)
 
 
-def _run(model: str, data: Path, stem: Path, **options: Any) -> Any:
+def _run(model: str, data: Path, stem: Path, *, written: bool, **options: Any) -> Any:
     # Loaded here, so that --help and mistakes in the arguments answer at once.
     from attnx.loading import load
-    from attnx.probes.pronouns import read, run
+    from attnx.probes.pronouns import read, run, written_out
     from attnx.reproduce.pictures import save_picture
 
-    sentences = read(data)
+    sentences = written_out(read(data)) if written else read(data)
+    source = f"{data.name}, pronouns written out" if written else data.name
     results = stem.with_name(f"{stem.name}.jsonl")
     if not results.parent.is_dir():
         raise InputError(f"there is no directory {results.parent}; make it first")
     loaded, tokenizer = load(model)
     begun = time.perf_counter()
     try:
-        report = run(loaded, tokenizer, sentences, source=data.name, output=results, progress=True, **options)
+        report = run(loaded, tokenizer, sentences, source=source, output=results, progress=True, **options)
     except KeyboardInterrupt:
         print(f"attnx: what was asked is in {results}; the same command goes on from there", file=sys.stderr)
         raise

@@ -9,6 +9,6 @@ from attnx.probes.pronouns.outcome import Probe
 from attnx.probes.pronouns.probe import probe, probe_each
 from attnx.probes.pronouns.report import Report
 from attnx.probes.pronouns.run import run
-from attnx.probes.pronouns.sentence import Sentence
+from attnx.probes.pronouns.sentence import Sentence, written_out
 
-__all__ = ["Probe", "Report", "Sentence", "probe", "probe_each", "read", "run"]
+__all__ = ["Probe", "Report", "Sentence", "probe", "probe_each", "read", "run", "written_out"]

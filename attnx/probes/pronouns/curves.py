@@ -35,7 +35,7 @@ def curves(report: Report) -> Figure:
         shares, undecided = panels[:, column]
         _shares(shares, rates, report.layers)
         _undecided(undecided, rates, report.layers)
-        shares.set_title(f"draws most from {rates.wanted}\n{rates.sentences:,} sentences", fontsize=10)
+        shares.set_title(f"drawn most from {rates.wanted}\n{rates.sentences:,} sentences", fontsize=10)
         if column == 0:
             shares.set_ylabel("% of decided sentences", fontsize=9)
             undecided.set_ylabel("% undecided", fontsize=9)

@@ -106,4 +106,4 @@ def _sentence(cells: dict[str, str], place: str) -> Sentence:
         raise InputError("the sentence is empty")
     if not pronouns:
         raise InputError("the sentence names no pronouns; add a column pronouns with, for example, his|her")
-    return Sentence(text, pieces(cells["candidates"]), pronouns, implies, cells.get("answer") or None, place)
+    return Sentence(text, pieces(cells["candidates"]), pronouns, implies, cells.get("answer") or None, place=place)

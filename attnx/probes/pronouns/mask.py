@@ -26,16 +26,18 @@ class Masked:
 
     text: str
     """With the tokenizer's own mask token."""
+    shown: str
+    """What is explained: the same or, where a pronoun is written in the mask's place, the sentence with it."""
     span: tuple[int, int]
     """Where that token begins and ends in the text."""
     prepared: Prepared
     position: int
-    """The mask's position in the input."""
+    """The position of the mask, and of the token that stands in its place."""
     token_ids: tuple[int, ...]
     """One for each pronoun."""
 
 
-def masked(model: nn.Module, tokenizer: Any, text: str, pronouns: Sequence[str]) -> Masked:
+def masked(model: nn.Module, tokenizer: Any, text: str, pronouns: Sequence[str], written: str | None = None) -> Masked:
     """Put the tokenizer's mask token into the sentence, and look up the pronouns in its place.
 
     The mask is written `[MASK]`, `<mask>`, as the tokenizer's own token or, where there is none of these, as the word
@@ -54,7 +56,9 @@ def masked(model: nn.Module, tokenizer: Any, text: str, pronouns: Sequence[str])
         found = [one for one in pieces if one is not None]
         if len(found) == len(pieces):
             span = (len(lead), len(lead) + len(token))
-            return Masked(lead + token + after, span, prepared, position, _single(tokenizer, pronouns, found))
+            whole = lead + token + after
+            shown = whole if written is None else before + written + after
+            return Masked(whole, shown, span, prepared, position, _single(tokenizer, pronouns, found))
     raise InputError(
         f"the tokenizer reads the words around {pronouns[pieces.index(None)]!r} otherwise than those around its mask; "
         "set the mask off with spaces, or choose another pronoun"

@@ -29,7 +29,7 @@ class Probe:
 
     text: str
     mask: int
-    """The position of the mask."""
+    """The position of the mask, or of the pronoun that is written in its place."""
     candidates: tuple[Candidate, ...]
     probabilities: Mapping[str, float]
     """Pronoun → its probability at the mask, by the softmax over the whole vocabulary."""

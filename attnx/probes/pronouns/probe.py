@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Literal
 
 import numpy as np
@@ -32,6 +34,7 @@ def probe(
     candidates: Sequence[str],
     pronouns: Sequence[str],
     implies: Mapping[str, str] | None = None,
+    written: str | None = None,
     methods: Sequence[str] | str = METHODS,
     span: Span = "sum",
 ) -> Probe:
@@ -40,10 +43,11 @@ def probe(
 
     The mask is `[MASK]`, the tokenizer's own token, or the word `mask`. A candidate is one or more words of the
     sentence, summed over its positions; one that occurs twice is told apart by index, from 0: `"author[1]"`. `implies`
-    says which candidate goes with which pronoun; without it there is no verdict. `span="mean"` takes the mean over a
-    candidate's positions instead of their sum, which favours names of many pieces.
+    says which candidate goes with which pronoun; without it there is no verdict. `written="her"` writes that pronoun in
+    the mask's place and follows what *it* draws from; the probabilities stay those of the mask. `span="mean"` takes the
+    mean over a candidate's positions instead of their sum, which favours names of many pieces.
     """
-    sentence = Sentence(text, _tuple(candidates), _tuple(pronouns), implies or {})
+    sentence = Sentence(text, _tuple(candidates), _tuple(pronouns), implies or {}, written=written)
     return probe_each(model, tokenizer, [sentence], methods=methods, span=span)[0]
 
 
@@ -61,8 +65,18 @@ def probe_each(
     return ask(model, tokenizer, ready, methods=methods, span=span, batch_size=batch_size)
 
 
-Ready = tuple[Sentence, Masked, tuple[Candidate, ...]]
-"""A sentence whose mask, pronouns and candidates have been found."""
+@dataclass(frozen=True, eq=False)
+class Ready:
+    """A sentence whose mask, pronouns and candidates have been found."""
+
+    sentence: Sentence
+    masked: Masked
+    candidates: tuple[Candidate, ...]
+
+    @property
+    def batch(self) -> tuple[tuple[int, ...], int]:
+        """What sentences of one batch share. A mask is found by `explain`, a written pronoun by its position."""
+        return self.masked.token_ids, self.masked.position if self.sentence.written else -1
 
 
 def prepare(model: nn.Module, tokenizer: Any, sentences: Iterable[Sentence]) -> list[Ready]:
@@ -75,8 +89,8 @@ def prepare(model: nn.Module, tokenizer: Any, sentences: Iterable[Sentence]) -> 
     ready = []
     for one in sentences:
         try:
-            found = masked(model, tokenizer, one.text, one.pronouns)
-            ready.append((one, found, find(one.candidates, found)))
+            found = masked(model, tokenizer, one.text, one.pronouns, one.written)
+            ready.append(Ready(one, found, find(one.candidates, found)))
         except AttnxError as error:
             if not one.place:
                 raise
@@ -93,54 +107,51 @@ def ask(
     span: Span,
     batch_size: int,
 ) -> list[Probe]:
-    """Run the model. Sentences with the same pronouns go together."""
+    """Run the model on sentences that are ready; one probe for each, in their order."""
     merge = _merger(span)
-    groups: dict[tuple[int, ...], list[int]] = {}
-    for index, (_, one, _) in enumerate(ready):
-        groups.setdefault(one.token_ids, []).append(index)
     probes: dict[int, Probe] = {}
-    for token_ids, group in groups.items():
-        chosen = [ready[index] for index in group]
-        explanations, *others = (
-            _explained(model, tokenizer, chosen, methods if place == 0 else "raw", token_id, batch_size)
-            for place, token_id in enumerate(token_ids)
-        )
+    order = sorted(range(len(ready)), key=lambda index: ready[index].batch)
+    for (token_ids, _), indices in groupby(order, key=lambda index: ready[index].batch):
+        group = list(indices)
+        several = [ready[index] for index in group]
+        shown = _explained(model, tokenizer, several, token_ids[0], False, methods=methods, batch_size=batch_size)
+        # At a mask the first run tells the first pronoun's probability; every other one takes a run of its own.
+        predicted = [] if several[0].sentence.written else [shown]
+        for token_id in token_ids[len(predicted) :]:
+            predicted.append(
+                _explained(model, tokenizer, several, token_id, True, methods="raw", batch_size=batch_size)
+            )
         for row, index in enumerate(group):
-            answers = [several[row].prediction for several in (explanations, *others)]
-            probabilities = [one.probability for one in answers if one is not None and one.probability is not None]
-            probes[index] = _outcome(ready[index], explanations[row], probabilities, merge)
+            probes[index] = _outcome(ready[index], shown[row], [one[row] for one in predicted], merge)
     return [probes[index] for index in range(len(ready))]
 
 
 def _explained(
-    model: nn.Module,
-    tokenizer: Any,
-    chosen: Sequence[Ready],
-    methods: Sequence[str] | str,
-    target: int,
-    batch_size: int,
+    model: nn.Module, tokenizer: Any, group: Sequence[Ready], target: int, at_mask: bool, **options: Any
 ) -> list[Explanation]:
-    """Explanations of the mask, whose prediction is of the `target` token."""
-    texts: list[Any] = [one.text for _, one, _ in chosen]
-    found = explain(model, tokenizer, texts, methods=methods, target=target, batch_size=batch_size)
-    for row, (_, one, _) in enumerate(chosen):
-        if found[row].position != one.position:  # an adapter may answer from elsewhere by default
-            found[row] = explain(model, tokenizer, one.text, methods=methods, target=target, position=one.position)
+    """Explanations of the mask, or of what is written in its place, with a prediction of the `target` token."""
+    texts: list[Any] = [one.masked.text if at_mask else one.masked.shown for one in group]
+    places = [one.masked.position for one in group]
+    shared = places[0] if len(set(places)) == 1 else None
+    found = explain(model, tokenizer, texts, position=shared, target=target, **options)
+    for row, place in enumerate(places):
+        if found[row].position != place:  # an adapter may answer from elsewhere than the mask
+            found[row] = explain(model, tokenizer, texts[row], position=place, target=target, **options)
     return found
 
 
 def _outcome(
-    ready: Ready, explanation: Explanation, probabilities: Sequence[float], merge: Callable[..., Any]
+    ready: Ready, explanation: Explanation, predicted: Sequence[Explanation], merge: Callable[..., Any]
 ) -> Probe:
-    sentence, one, candidates = ready
+    probabilities = [0.0 if one.prediction is None else one.prediction.probability or 0.0 for one in predicted]
     return Probe(
-        text=one.text,
-        mask=one.position,
-        candidates=candidates,
-        probabilities=dict(zip(sentence.pronouns, probabilities, strict=True)),
+        text=ready.masked.shown,
+        mask=ready.masked.position,
+        candidates=ready.candidates,
+        probabilities=dict(zip(ready.sentence.pronouns, probabilities, strict=True)),
         layers=explanation.layers,
-        relevance={name: _by_candidate(explanation[name], candidates, merge) for name in explanation.methods},
-        implies=sentence.implies,
+        relevance={name: _by_candidate(explanation[name], ready.candidates, merge) for name in explanation.methods},
+        implies=ready.sentence.implies,
         notes=explanation.notes,
         provenance=explanation.provenance,
     )

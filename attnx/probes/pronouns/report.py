@@ -102,7 +102,7 @@ class Report:
 
     def _title(self) -> str:
         names = dict.fromkeys(str(self.provenance[key]) for key in ("model", "class") if key in self.provenance)
-        return ", ".join([f"Masked pronouns: {self.sentences:,} sentences of {self.source}", *names])
+        return ", ".join([f"Pronouns: {self.sentences:,} sentences of {self.source}", *names])
 
     def _predictions(self) -> str:
         counts = ", ".join(f"{pronoun} {count:,}" for pronoun, count in self.predicted.items())
@@ -114,7 +114,7 @@ class Report:
 
 def _title(rates: Rates) -> str:
     rest = f", {rates.left_out:,} left out" if rates.left_out else ""
-    return f"The mask draws most from {rates.wanted} ({rates.sentences:,} sentences{rest})"
+    return f"Drawn most from {rates.wanted} ({rates.sentences:,} sentences{rest})"
 
 
 def _lines(rates: Rates, layers: Sequence[int]) -> Iterator[list[str]]:

@@ -27,8 +27,8 @@ _KIND = "attnx pronoun probes"
 
 def settings(model: nn.Module, ready: Sequence[Ready], methods: Sequence[str], span: str) -> dict[str, Any]:
     """What makes the numbers of a run: two runs may share a file only where all of it is the same."""
-    asked = [[one.text, one.candidates, one.pronouns, dict(one.implies), one.answer] for one, _, _ in ready]
-    read = [[one.prepared.inputs["input_ids"].tolist(), one.token_ids] for _, one, _ in ready]
+    asked = [{**vars(one.sentence), "place": None} for one in ready]
+    read = [[one.masked.prepared.inputs["input_ids"].tolist(), one.masked.token_ids] for one in ready]
     return {
         "attnx": attnx.__version__,
         "methods": list(methods),

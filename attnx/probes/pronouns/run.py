@@ -47,7 +47,7 @@ def run(
         {} if path is None else results.begin(path, results.settings(model, ready, methods, span))
     )
     missing = [index for index in range(len(ready)) if index not in probes]
-    missing.sort(key=lambda index: ready[index][1].token_ids)  # whole batches of the same pronouns
+    missing.sort(key=lambda index: ready[index].batch)
     with bar("pronouns", len(ready), progress) as shown:
         shown.update(len(ready) - len(missing))
         for start in range(0, len(missing), batch_size):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from attnx.errors import InputError
 from attnx.registry import unknown
@@ -20,6 +20,8 @@ class Sentence:
     """Pronoun → the candidate that it speaks for. A pronoun that is left out speaks for nobody."""
     answer: str | None = None
     """The right referent, where there is one."""
+    written: str | None = None
+    """A pronoun to be written in the mask's place: followed is then what it draws from, and not the mask."""
     place: str = ""
     """Where it was read, for messages: the file and the line."""
 
@@ -33,6 +35,20 @@ class Sentence:
                 raise InputError(unknown("candidate", candidate, self.candidates) + "; write it as in candidates")
         if self.answer is not None and self.answer not in self.candidates:
             raise InputError(unknown("answer", self.answer, self.candidates) + "; write it as in candidates")
+        if self.written is not None and self.written not in self.pronouns:
+            raise InputError(unknown("pronoun", self.written, self.pronouns) + "; one of them can be written")
+
+
+def written_out(sentences: Iterable[Sentence]) -> list[Sentence]:
+    """Every sentence once with each of its pronouns in place of the mask.
+
+    Where no answer was given, a written pronoun has one: the candidate that it speaks for.
+    """
+    return [
+        replace(one, written=pronoun, answer=one.answer or one.implies.get(pronoun))
+        for one in sentences
+        for pronoun in one.pronouns
+    ]
 
 
 def _check_list(noun: str, names: Sequence[str], example: str) -> None:

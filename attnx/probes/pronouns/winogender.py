@@ -71,7 +71,7 @@ def _sentence(cells: dict[str, str], place: str) -> Sentence:
         pronouns,
         _implied(cells, pronouns, occupation, participant),
         (occupation, participant)[int(cells["answer"])],
-        place,
+        place=place,
     )
 
 

@@ -13,7 +13,7 @@ from attnx.adapters.explained import last_position
 from attnx.adapters.text import prepare_text
 from attnx.errors import AttnxError, ChoiceError, InputError
 from attnx.methods import METHODS
-from attnx.probes.pronouns import Probe, Sentence, probe, probe_each
+from attnx.probes.pronouns import Probe, Sentence, probe, probe_each, written_out
 from attnx.probes.pronouns.candidates import Candidate
 from tests import zoo
 
@@ -269,6 +269,7 @@ MISTAKES = {
     "one pronoun": ({"pronouns": ("his",)}, "needs two, found 1"),
     "implies nobody": ({"implies": {"his": "Peter"}}, "candidate 'Peter' is not known; there are: author, Sara"),
     "implied by nobody": ({"implies": {"he": "author"}}, "pronoun 'he' is not known; there are: his, her"),
+    "written": ({"written": "its"}, "pronoun .its. is not known; there are: his, her"),
     "method": ({"methods": "rolout"}, "did you mean 'rollout'"),
     "span": ({"span": "max"}, "span 'max' is not known; there are: sum, mean"),
     "too long": ({"text": TEXT + " hello" * 70}, "the model takes 64"),
@@ -291,3 +292,22 @@ def test_a_model_without_a_masked_lm_head_is_refused():
 def test_a_tokenizer_without_a_mask_is_refused():
     with pytest.raises(InputError, match="has no mask token"):
         ask(model=zoo.roberta_masked_lm(), tokenizer=zoo.bytelevel_tokenizer())
+
+
+def test_a_written_pronoun_is_followed_from_its_own_position_and_the_prediction_stays_that_of_the_mask():
+    found = ask(written="her")
+    assert found.text == TEXT.replace("[MASK]", "her")
+    assert found.probabilities == pytest.approx(ask().probabilities, rel=1e-4)
+    explanation = attnx.explain(zoo.masked_lm(), zoo.wordpiece_tokenizer(), found.text, position=7)
+    for method in found.methods:
+        np.testing.assert_allclose(found.relevance[method], explanation[method][:, [2, 5]], atol=1e-6)
+
+
+def test_every_pronoun_is_written_out_and_says_who_is_meant():
+    first, second = written_out([Sentence(TEXT, **ASKED)])
+    assert [(one.written, one.answer) for one in (first, second)] == [("his", "author"), ("her", "Sara")]
+    assert [one.answer for one in written_out([Sentence(TEXT, **ASKED, answer="author")])] == ["author", "author"]
+    his, her = probe_each(zoo.masked_lm(), zoo.wordpiece_tokenizer(), [first, second])
+    assert (his.text, her.text) == (TEXT.replace("[MASK]", "his"), TEXT.replace("[MASK]", "her"))
+    np.testing.assert_allclose(her.relevance["flow"], ask(written="her").relevance["flow"], atol=1e-5)
+    assert not np.allclose(his.relevance["raw"], her.relevance["raw"], atol=1e-3)

@@ -52,7 +52,7 @@ def counting(monkeypatch, fail_after=None):
     def counted(model, tokenizer, ready, **options):
         if fail_after is not None and len(asked) >= fail_after:
             raise KeyboardInterrupt
-        asked.extend(sentence.text for sentence, _, _ in ready)
+        asked.extend(one.sentence.text for one in ready)
         return ask(model, tokenizer, ready, **options)
 
     monkeypatch.setattr(module, "ask", counted)
