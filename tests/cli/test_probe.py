@@ -1,0 +1,160 @@
+"""`attnx probe pronouns` and `attnx reproduce figure4` as a user types them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from attnx.cli import main
+from tests import zoo
+
+SENTENCE = "The author talked to Sara about [MASK] book"
+ASKED = ["--candidates", "author|Sara", "--implies", "his=author|her=Sara"]
+CSV = f"sentence,candidates,answer,implies\n{SENTENCE},author|Sara,Sara,his=author|her=Sara\n" + (
+    "Sara said the film of the author was about [MASK] book,Sara|author,author,his=author|her=Sara\n"
+)
+
+
+def save(model, tokenizer, folder):
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    return save(zoo.masked_lm(), zoo.wordpiece_tokenizer(), tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+def attnx(saved, monkeypatch, capsys, tmp_path):
+    """Run a command in a directory of its own: (exit code, standard output, standard error)."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.csv").write_text(CSV)
+
+    def run(*arguments, model=saved):
+        monkeypatch.setattr(sys, "argv", ["attnx", *map(str, arguments), "--model", str(model)])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        captured = capsys.readouterr()
+        return stopped.value.code or 0, captured.out, captured.err
+
+    return run
+
+
+def test_a_sentence_is_answered_in_the_terminal(attnx):
+    code, out, err = attnx("probe", "pronouns", SENTENCE, *ASKED)
+    assert (code, err) == (0, "")
+    assert out.startswith(SENTENCE)
+    assert "speaks for Sara" in out
+    assert out.count("consistent") == 9
+
+
+def test_a_sentence_as_json_and_as_a_picture(attnx, tmp_path):
+    code, out, err = attnx("probe", "pronouns", SENTENCE, *ASKED, "--json", "--output", "x.png", "--method", "raw")
+    assert (code, err) == (0, "attnx: x.png, x.svg\n")
+    assert list(json.loads(out)["relevance"]) == ["raw"]
+    assert ">Sara<" in (tmp_path / "x.svg").read_text(encoding="utf-8")
+
+
+def test_a_data_set_is_a_table_a_plot_and_a_file_of_results(attnx, tmp_path):
+    code, out, err = attnx("probe", "pronouns", "--data", "mine.csv")
+    assert code == 0
+    assert "2 sentences of mine.csv" in out
+    assert "nearest candidate" in out
+    assert "; mine.pronouns.jsonl\nattnx: mine.pronouns.png, mine.pronouns.svg\n" in err
+    assert len((tmp_path / "mine.pronouns.jsonl").read_text(encoding="utf-8").splitlines()) == 3
+    before = (tmp_path / "mine.pronouns.jsonl").read_bytes()
+    assert attnx("probe", "pronouns", "--data", "mine.csv")[1] == out
+    assert (tmp_path / "mine.pronouns.jsonl").read_bytes() == before
+
+
+def test_every_pronoun_written_out_makes_twice_as_many(attnx, tmp_path):
+    code, out, _ = attnx("probe", "pronouns", "--data", "mine.csv", "--written", "--markdown", "--output", "w.jsonl")
+    assert code == 0
+    assert "**Pronouns: 4 sentences of mine.csv, pronouns written out" in out
+    assert (tmp_path / "w.jsonl").is_file()
+    assert (tmp_path / "w.png").is_file()
+
+
+def test_figure_4_is_two_files_with_both_sentences(attnx, tmp_path):
+    code, out, err = attnx("reproduce", "figure4")
+    assert (code, out, err) == (0, "figure4.png\nfigure4.svg\n", "")
+    assert (tmp_path / "figure4.png").read_bytes().startswith(b"\x89PNG")
+    svg = (tmp_path / "figure4.svg").read_text(encoding="utf-8")
+    for text in ("The author talked to Sara about [MASK] book", "Mary convinced John of [MASK] love", "John"):
+        assert f">{text}<" in svg
+
+
+MISTAKES = [
+    ([], "give a sentence with a mask"),
+    ([SENTENCE, "--data", "mine.csv"], "or --data FILE"),
+    ([SENTENCE], "a sentence needs --candidates"),
+    ([SENTENCE, "--candidates", "author|Sara"], "and --pronouns"),
+    ([SENTENCE, "--candidates", "author|Peter", "--pronouns", "his|her"], "'Peter' is not in the sentence"),
+    ([SENTENCE, *ASKED, "--pronouns", "his"], "needs two, found 1"),
+    ([SENTENCE, *ASKED, "--written"], "--written is for --data"),
+    (["no pronoun here", *ASKED], "the sentence has no mask"),
+    ([SENTENCE, "--candidates", "author|Sara", "--implies", "his"], "expected pronoun=candidate"),
+    (["--data", "mine.csv", *ASKED], "with --data the file has them"),
+    (["--data", "nothing.csv"], "nothing.csv is not a file"),
+    (["--data", "bad.csv"], "bad.csv, line 2: answer 'Peter' is not known"),
+    (["--data", "unmasked.csv"], "unmasked.csv, line 3: the sentence has no mask"),
+    (["--data", "mine.csv", "--method", "rolout"], "did you mean 'rollout'"),
+    (["--data", "mine.csv", "--output", "no/such/x"], "there is no directory no/such"),
+    (["--data", "mine.csv", "--output", "notes"], "notes.jsonl is no file of probe results"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), MISTAKES)
+def test_a_mistake_is_one_line_and_exit_code_two(attnx, tmp_path, arguments, message):
+    (tmp_path / "bad.csv").write_text(CSV.replace(",Sara,", ",Peter,"))
+    (tmp_path / "unmasked.csv").write_text(CSV.replace("about [MASK] book,Sara", "about a book,Sara"))
+    (tmp_path / "notes.jsonl").write_text("mine\n")
+    code, out, errors = attnx("probe", "pronouns", *arguments)
+    assert (code, out) == (2, "")
+    assert message in errors
+    assert errors.count("\n") == 1
+
+
+def test_results_of_another_model_are_refused(attnx, tmp_path):
+    attnx("probe", "pronouns", "--data", "mine.csv")
+    other = save(zoo.roberta_masked_lm(), zoo.roberta_tokenizer(), tmp_path / "other")
+    code, _, errors = attnx("probe", "pronouns", "--data", "mine.csv", model=other)
+    assert (code, errors.count("\n")) == (2, 1)
+    assert "holds results of another tokenizer and another model" in errors
+
+
+@pytest.mark.parametrize("command", [["reproduce", "figure4"], ["probe", "pronouns", SENTENCE, *ASKED]])
+def test_a_model_without_a_masked_lm_head_is_one_line(attnx, tmp_path, command):
+    folder = save(zoo.classifier(), zoo.wordpiece_tokenizer(), tmp_path / "classifier")
+    code, _, errors = attnx(*command, model=folder)
+    assert (code, errors.count("\n")) == (2, 1)
+    assert "has no masked-LM head" in errors
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="signals are sent as on POSIX systems")
+def test_control_c_keeps_what_was_asked_and_the_same_command_goes_on(attnx, saved, tmp_path):
+    head, *lines = CSV.splitlines(keepends=True)
+    (tmp_path / "many.csv").write_text(head + "".join(lines) * 100)
+    code = "from attnx.cli import main; main()"
+    arguments = ["probe", "pronouns", "--data", "many.csv", "--model", str(saved)]
+    process = subprocess.Popen([sys.executable, "-c", code, *arguments], stderr=subprocess.PIPE, text=True)
+    results, deadline = tmp_path / "many.pronouns.jsonl", time.monotonic() + 60
+    while time.monotonic() < deadline and (not results.exists() or results.read_bytes().count(b"\n") < 3):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert errors.endswith("is in many.pronouns.jsonl; the same command goes on from there\nattnx: stopped\n")
+    assert "Traceback" not in errors
+    kept = results.read_bytes()
+    assert 3 <= kept.count(b"\n") < 201
+    assert attnx(*arguments[:4])[0] == 0
+    assert results.read_bytes().startswith(kept[: kept.rfind(b"\n") + 1])
+    assert results.read_bytes().count(b"\n") == 201
