@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from enum import StrEnum
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from attnx.cli.output import AsJson, AsMarkdown, check_output, say, show
 from attnx.errors import InputError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Ask a model where it looks, where that is known.")
@@ -54,8 +54,8 @@ def pronouns_command(
     ] = None,
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Sentences in one run of the model.")] = 8,
     seed: Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Draws the bootstrap.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with all digits.")] = False,
-    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print a table as Markdown.")] = False,
+    as_json: AsJson = False,
+    as_markdown: AsMarkdown = False,
 ) -> None:
     """Which candidate does a masked pronoun draw from, layer by layer, and does that agree with the prediction?
 
@@ -69,7 +69,7 @@ def pronouns_command(
             raise InputError("--candidates, --pronouns and --implies are of a sentence; with --data the file has them")
         stem = _stem(output or Path(f"{data.name.split('.')[0]}.{'written' if written else 'pronouns'}"))
         report = _run(model, data, stem, written=written, batch_size=batch_size, seed=seed, **options)
-        print(report.to_json() if as_json else report.markdown() if as_markdown else report.text())
+        show(report, as_json, as_markdown, None)
     else:
         if written:
             raise InputError("--written is for --data; in a sentence, put the pronoun in place of the mask in Python")
@@ -85,18 +85,17 @@ def _run(model: str, data: Path, stem: Path, *, written: bool, **options: Any) -
     sentences = written_out(read(data)) if written else read(data)
     source = f"{data.name}, pronouns written out" if written else data.name
     results = stem.with_name(f"{stem.name}.jsonl")
-    if not results.parent.is_dir():
-        raise InputError(f"there is no directory {results.parent}; make it first")
+    check_output(results)
     loaded, tokenizer = load(model)
     begun = time.perf_counter()
     try:
         report = run(loaded, tokenizer, sentences, source=source, output=results, progress=True, **options)
     except KeyboardInterrupt:
-        print(f"attnx: what was asked is in {results}; the same command goes on from there", file=sys.stderr)
+        say([f"what was asked is in {results}; the same command goes on from there"])
         raise
-    print(f"attnx: {len(sentences):,} sentences in {time.perf_counter() - begun:.1f} s; {results}", file=sys.stderr)
+    say([f"{len(sentences):,} sentences in {time.perf_counter() - begun:.1f} s; {results}"])
     if report.right.sentences or report.implied.sentences:
-        _say_files(save_picture(report.plot(), stem))
+        say([", ".join(map(str, save_picture(report.plot(), stem)))])
     return report
 
 
@@ -117,21 +116,17 @@ def _ask(
     from attnx.probes.pronouns.data_file import mapping, pieces
     from attnx.reproduce.pictures import save_picture
 
+    check_output(output)
     said = mapping(implies or "")
     named = pieces(pronouns or "") or tuple(said)
     if not candidates or not named:
         raise InputError('a sentence needs --candidates "author|Sara" and --pronouns "his|her"')
     found = probe(*load(model), sentence, candidates=pieces(candidates), pronouns=named, implies=said, **options)
-    for note in found.notes:
-        print(f"attnx: {note}", file=sys.stderr)
+    say(found.notes)
     print(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False) if as_json else found)
     if output is not None:
-        _say_files(save_picture(found.plot(), output))
+        say([", ".join(map(str, save_picture(found.plot(), output)))])
 
 
 def _stem(output: Path) -> Path:
     return output.with_suffix("") if output.suffix in (".jsonl", ".png", ".svg") else output
-
-
-def _say_files(paths: tuple[Path, ...]) -> None:
-    print(f"attnx: {', '.join(map(str, paths))}", file=sys.stderr)

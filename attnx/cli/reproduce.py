@@ -146,7 +146,7 @@ def figure4_command(
     from attnx.reproduce.figure4 import figure4
     from attnx.reproduce.pictures import save_picture
 
-    _check_output(output)
+    check_output(output)
     for path in save_picture(figure4(*load(model)), output):
         print(path)
 

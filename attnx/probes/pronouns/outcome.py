@@ -11,7 +11,7 @@ import numpy as np
 from attnx.errors import ChoiceError
 from attnx.probes.pronouns.candidates import Candidate
 from attnx.registry import unknown
-from attnx.reproduce.layout import aligned
+from attnx.render.columns import aligned
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

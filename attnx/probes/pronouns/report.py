@@ -17,7 +17,7 @@ from attnx.probes.pronouns.outcome import Probe
 from attnx.probes.pronouns.rates import Rates
 from attnx.probes.pronouns.sentence import Sentence
 from attnx.provenance import provenance
-from attnx.reproduce.layout import aligned, piped
+from attnx.render.columns import aligned, piped
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

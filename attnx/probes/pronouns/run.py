@@ -15,7 +15,7 @@ from attnx.probes.pronouns.outcome import Probe
 from attnx.probes.pronouns.probe import METHODS, Span, ask, prepare
 from attnx.probes.pronouns.report import Report
 from attnx.probes.pronouns.sentence import Sentence
-from attnx.references.batches import bar
+from attnx.progress import bar
 
 
 def run(
@@ -48,7 +48,7 @@ def run(
     )
     missing = [index for index in range(len(ready)) if index not in probes]
     missing.sort(key=lambda index: ready[index].batch)
-    with bar("pronouns", len(ready), progress) as shown:
+    with bar("pronouns", len(ready), progress, unit=" sentences") as shown:
         shown.update(len(ready) - len(missing))
         for start in range(0, len(missing), batch_size):
             batch = missing[start : start + batch_size]
