@@ -26,3 +26,25 @@ def assets() -> Path:
     if not folder:
         pytest.skip("ATTNX_ASSETS does not point to the shared data and checkpoints")
     return Path(folder)
+
+
+@pytest.fixture
+def no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a page or an example loads a model by its hub id, a tiny one stands in: there is no network here."""
+    import transformers
+
+    from tests import zoo
+
+    stand_ins = {
+        transformers.AutoTokenizer: zoo.wordpiece_tokenizer,
+        transformers.AutoModelForSequenceClassification: lambda: zoo.deep(zoo.classifier()),
+        transformers.AutoModelForMaskedLM: lambda: zoo.deep(zoo.masked_lm()),
+    }
+    for auto, stand_in in stand_ins.items():
+        monkeypatch.setattr(
+            auto,
+            "from_pretrained",
+            lambda name, *rest, load=auto.from_pretrained, stand_in=stand_in, **options: (
+                load(name, *rest, **options) if Path(name).exists() else stand_in()
+            ),
+        )

@@ -6,35 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
-import transformers
 
 from attnx.cli import main
-from tests import zoo
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md")])
 BLOCK = re.compile(r"^```(python|bash)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!http)([^)#]+)\)")
-
-
-@pytest.fixture
-def no_hub(monkeypatch):
-    """Where a page loads a model by its hub id, a tiny one stands in: there is no network here."""
-    for auto in (transformers.AutoModelForSequenceClassification, transformers.AutoTokenizer):
-        load = auto.from_pretrained
-        stand_in = zoo.wordpiece_tokenizer if auto is transformers.AutoTokenizer else deep_classifier
-        monkeypatch.setattr(
-            auto,
-            "from_pretrained",
-            lambda name, *rest, load=load, stand_in=stand_in, **options: (
-                load(name, *rest, **options) if Path(name).exists() else stand_in()
-            ),
-        )
-
-
-def deep_classifier():
-    config = zoo.classifier().config.to_dict() | {"num_hidden_layers": 6}
-    return transformers.BertForSequenceClassification(transformers.BertConfig(**config)).eval()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -182,6 +182,11 @@ def causal_lm() -> Any:
     return _sharpened(hf.GPT2LMHeadModel(config))
 
 
+def deep(made: Any) -> Any:
+    """The same kind of model with six layers, as many as the pages and examples speak of."""
+    return type(made)(type(made.config)(**made.config.to_dict() | {"num_hidden_layers": 6})).eval()
+
+
 def _sharpened(made: Any) -> Any:
     with torch.no_grad():
         for name, parameter in made.named_parameters():
