@@ -75,10 +75,7 @@ class Probe:
         """For each layer, whether the mask draws most from the candidate that the prediction implies."""
         if self.implied is None:
             return ("not applicable",) * len(self.layers)
-        return tuple(
-            "undecided" if one is None else "consistent" if one == self.implied else "inconsistent"
-            for one in self.drawn_from(method)
-        )
+        return tuple(self._verdict(one) for one in self.drawn_from(method))
 
     def plot(self) -> Figure:
         """Figure 4 for this sentence: bars of the pronouns, and for each method the candidates over the layers."""
@@ -141,6 +138,11 @@ class Probe:
                     most or "undecided",
                     *([verdict] if self.implied else []),
                 ]
+
+    def _verdict(self, most: str | None) -> Verdict:
+        if most is None:
+            return "undecided"
+        return "consistent" if most == self.implied else "inconsistent"
 
     def _of(self, method: str) -> Array:
         if method not in self.relevance:

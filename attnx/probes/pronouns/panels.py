@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attnx.errors import InputError
 from attnx.probes.pronouns.outcome import Probe
@@ -60,7 +60,7 @@ def _curves(axes: Axes, probe: Probe, method: str) -> None:
     tied = [row for row, most in enumerate(probe.drawn_from(method)) if most is None]
     for column, candidate in enumerate(probe.candidates):
         values, colour = probe.relevance[method][:, column], _colours(probe)[candidate.name]
-        look = {"color": colour, "marker": _MARKERS[column % len(_MARKERS)], "markersize": 5}
+        look: dict[str, Any] = {"color": colour, "marker": _MARKERS[column % len(_MARKERS)], "markersize": 5}
         axes.plot(probe.layers, values, linewidth=1.5, label=candidate.name, **look)
         layers = [probe.layers[row] for row in tied]
         axes.plot(layers, values[tied], linewidth=0, markerfacecolor="white", **look)

@@ -133,7 +133,7 @@ def _explained(
     texts: list[Any] = [one.masked.text if at_mask else one.masked.shown for one in group]
     places = [one.masked.position for one in group]
     shared = places[0] if len(set(places)) == 1 else None
-    found = explain(model, tokenizer, texts, position=shared, target=target, **options)
+    found: list[Explanation] = explain(model, tokenizer, texts, position=shared, target=target, **options)
     for row, place in enumerate(places):
         if found[row].position != place:  # an adapter may answer from elsewhere than the mask
             found[row] = explain(model, tokenizer, texts[row], position=place, target=target, **options)
