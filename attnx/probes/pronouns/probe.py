@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Literal
 
@@ -114,23 +114,31 @@ def ask(
     for (token_ids, _), indices in groupby(order, key=lambda index: ready[index].batch):
         group = list(indices)
         several = [ready[index] for index in group]
-        shown = _explained(model, tokenizer, several, token_ids[0], False, methods=methods, batch_size=batch_size)
+        shown = _explained(model, tokenizer, several, token_ids[0], methods=methods, batch_size=batch_size)
         # At a mask the first run tells the first pronoun's probability; every other one takes a run of its own.
         predicted = [] if several[0].sentence.written else [shown]
         for token_id in token_ids[len(predicted) :]:
-            predicted.append(
-                _explained(model, tokenizer, several, token_id, True, methods="raw", batch_size=batch_size)
-            )
+            predicted.append(_at_mask(model, tokenizer, several, token_id, batch_size))
         for row, index in enumerate(group):
             probes[index] = _outcome(ready[index], shown[row], [one[row] for one in predicted], merge)
     return [probes[index] for index in range(len(ready))]
 
 
+def _at_mask(
+    model: nn.Module, tokenizer: Any, group: Sequence[Ready], target: int, batch_size: int
+) -> list[Explanation]:
+    """What the masks predict: once for each sentence, however many pronouns are written in its place."""
+    unique = {one.masked.text: replace(one, masked=replace(one.masked, shown=one.masked.text)) for one in group}
+    found = _explained(model, tokenizer, list(unique.values()), target, methods="raw", batch_size=batch_size)
+    by_text = dict(zip(unique, found, strict=True))
+    return [by_text[one.masked.text] for one in group]
+
+
 def _explained(
-    model: nn.Module, tokenizer: Any, group: Sequence[Ready], target: int, at_mask: bool, **options: Any
+    model: nn.Module, tokenizer: Any, group: Sequence[Ready], target: int, **options: Any
 ) -> list[Explanation]:
     """Explanations of the mask, or of what is written in its place, with a prediction of the `target` token."""
-    texts: list[Any] = [one.masked.text if at_mask else one.masked.shown for one in group]
+    texts: list[Any] = [one.masked.shown for one in group]
     places = [one.masked.position for one in group]
     shared = places[0] if len(set(places)) == 1 else None
     found: list[Explanation] = explain(model, tokenizer, texts, position=shared, target=target, **options)
