@@ -87,13 +87,15 @@ def _run(model: str, data: Path, stem: Path, *, written: bool, **options: Any) -
     results = stem.with_name(f"{stem.name}.jsonl")
     check_output(results)
     loaded, tokenizer = load(model)
+    there = _lines(results)
     begun = time.perf_counter()
     try:
         report = run(loaded, tokenizer, sentences, source=source, output=results, progress=True, **options)
     except KeyboardInterrupt:
         say([f"what was asked is in {results}; the same command goes on from there"])
         raise
-    say([f"{len(sentences):,} sentences in {time.perf_counter() - begun:.1f} s; {results}"])
+    asked, seconds = _lines(results) - max(there, 1), time.perf_counter() - begun
+    say([f"{asked:,} sentences asked in {seconds:.1f} s; {results} has {len(sentences):,}"])
     if report.right.sentences or report.implied.sentences:
         say([", ".join(map(str, save_picture(report.plot(), stem)))])
     return report
@@ -126,6 +128,11 @@ def _ask(
     print(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False) if as_json else found)
     if output is not None:
         say([", ".join(map(str, save_picture(found.plot(), output)))])
+
+
+def _lines(results: Path) -> int:
+    """Whole lines of the file, the first of which is its header."""
+    return results.read_bytes().count(b"\n") if results.exists() else 0
 
 
 def _stem(output: Path) -> Path:

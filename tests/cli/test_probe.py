@@ -66,10 +66,13 @@ def test_a_data_set_is_a_table_a_plot_and_a_file_of_results(attnx, tmp_path):
     assert code == 0
     assert "2 sentences of mine.csv" in out
     assert "nearest candidate" in out
-    assert "; mine.pronouns.jsonl\nattnx: mine.pronouns.png, mine.pronouns.svg\n" in err
+    assert err.startswith("attnx: 2 sentences asked in ")
+    assert err.endswith("; mine.pronouns.jsonl has 2\nattnx: mine.pronouns.png, mine.pronouns.svg\n")
     assert len((tmp_path / "mine.pronouns.jsonl").read_text(encoding="utf-8").splitlines()) == 3
     before = (tmp_path / "mine.pronouns.jsonl").read_bytes()
-    assert attnx("probe", "pronouns", "--data", "mine.csv")[1] == out
+    _, again, err = attnx("probe", "pronouns", "--data", "mine.csv")
+    assert again == out
+    assert err.startswith("attnx: 0 sentences asked in ")
     assert (tmp_path / "mine.pronouns.jsonl").read_bytes() == before
 
 
