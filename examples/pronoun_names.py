@@ -32,7 +32,7 @@ TEMPLATES = [
 ]
 
 name = sys.argv[1] if len(sys.argv) > 1 else "bert-large-uncased"
-count = int(sys.argv[2]) if len(sys.argv) > 2 else 100
+count = int(sys.argv[2]) if len(sys.argv) > 2 else 40
 
 couples = [(WOMEN[i], MEN[(i + shift) % len(MEN)]) for shift in range(len(MEN)) for i in range(len(WOMEN))]
 everything = itertools.product(couples, (False, True), TEMPLATES)
