@@ -73,8 +73,6 @@ class Probe:
 
     def verdicts(self, method: str) -> tuple[Verdict, ...]:
         """For each layer, whether the mask draws most from the candidate that the prediction implies."""
-        if self.implied is None:
-            return ("not applicable",) * len(self.layers)
         return tuple(self._verdict(one) for one in self.drawn_from(method))
 
     def plot(self) -> Figure:
@@ -140,6 +138,8 @@ class Probe:
                 ]
 
     def _verdict(self, most: str | None) -> Verdict:
+        if self.implied is None:
+            return "not applicable"
         if most is None:
             return "undecided"
         return "consistent" if most == self.implied else "inconsistent"
