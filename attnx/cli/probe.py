@@ -12,6 +12,9 @@ import typer
 from attnx.cli.output import AsJson, AsMarkdown, check_output, say, show
 from attnx.errors import InputError
 
+_NOTES = 5
+"""So many remarks are printed; the results have all of them."""
+
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Ask a model where it looks, where that is known.")
 
 
@@ -95,6 +98,7 @@ def _run(model: str, data: Path, stem: Path, *, written: bool, **options: Any) -
         say([f"what was asked is in {results}; the same command goes on from there"])
         raise
     asked, seconds = _lines(results) - max(there, 1), time.perf_counter() - begun
+    say(f"{note} (in {count:,} sentences)" for note, count in list(report.notes.items())[:_NOTES])
     say([f"{asked:,} sentences asked in {seconds:.1f} s; {results} has {len(sentences):,}"])
     if report.right.sentences or report.implied.sentences:
         say([", ".join(map(str, save_picture(report.plot(), stem)))])

@@ -76,6 +76,12 @@ def test_a_data_set_is_a_table_a_plot_and_a_file_of_results(attnx, tmp_path):
     assert (tmp_path / "mine.pronouns.jsonl").read_bytes() == before
 
 
+def test_words_outside_the_vocabulary_are_told_of(attnx, tmp_path):
+    (tmp_path / "mine.csv").write_text(CSV.replace("Sara", "Zoe"))
+    _, _, err = attnx("probe", "pronouns", "--data", "mine.csv")
+    assert "attnx: not in the vocabulary, read as [UNK]: Zoe (in 1 sentences)\n" in err
+
+
 def test_every_pronoun_written_out_makes_twice_as_many(attnx, tmp_path):
     code, out, _ = attnx("probe", "pronouns", "--data", "mine.csv", "--written", "--markdown", "--output", "w.jsonl")
     assert code == 0

@@ -38,6 +38,8 @@ class Report:
     """Pronoun → the number of sentences in which it is the likelier one."""
     mass: float
     """The probability that all pronouns have together, on average."""
+    notes: Mapping[str, int] = field(default_factory=dict)
+    """What should be known of how sentences were read, such as words outside the vocabulary, and in how many."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -64,6 +66,7 @@ class Report:
             prediction=Summary.of(np.array(agrees, dtype=np.float64), seed=seed),
             predicted=dict(counts.most_common()),
             mass=float(np.mean([sum(one.probabilities.values()) for one in probes])),
+            notes=dict(Counter(note for one in probes for note in one.notes).most_common()),
             provenance=provenance(
                 model, adapter_for(model).name, methods=list(probes[0].methods), span=span, seed=seed
             ),
