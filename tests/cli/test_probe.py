@@ -15,7 +15,7 @@ from tests import zoo
 SENTENCE = "The author talked to Sara about [MASK] book"
 ASKED = ["--candidates", "author|Sara", "--implies", "his=author|her=Sara"]
 CSV = f"sentence,candidates,answer,implies\n{SENTENCE},author|Sara,Sara,his=author|her=Sara\n" + (
-    "Sara said the film of the author was about [MASK] book,Sara|author,author,his=author|her=Sara\n"
+    "Sara said the author was on [MASK] book,Sara|author,author,his=author|her=Sara\n"
 )
 
 
@@ -79,7 +79,7 @@ def test_a_data_set_is_a_table_a_plot_and_a_file_of_results(attnx, tmp_path):
 def test_words_outside_the_vocabulary_are_told_of(attnx, tmp_path):
     (tmp_path / "mine.csv").write_text(CSV.replace("Sara", "Zoe"))
     _, _, err = attnx("probe", "pronouns", "--data", "mine.csv")
-    assert "attnx: not in the vocabulary, read as [UNK]: Zoe (in 1 sentences)\n" in err
+    assert "attnx: not in the vocabulary, read as [UNK]: Zoe (in 2 sentences)\n" in err
 
 
 def test_every_pronoun_written_out_makes_twice_as_many(attnx, tmp_path):
@@ -122,7 +122,7 @@ MISTAKES = [
 @pytest.mark.parametrize(("arguments", "message"), MISTAKES)
 def test_a_mistake_is_one_line_and_exit_code_two(attnx, tmp_path, arguments, message):
     (tmp_path / "bad.csv").write_text(CSV.replace(",Sara,", ",Peter,"))
-    (tmp_path / "unmasked.csv").write_text(CSV.replace("about [MASK] book,Sara", "about a book,Sara"))
+    (tmp_path / "unmasked.csv").write_text(CSV.replace("on [MASK] book,Sara", "on a book,Sara"))
     (tmp_path / "notes.jsonl").write_text("mine\n")
     code, out, errors = attnx("probe", "pronouns", *arguments)
     assert (code, out) == (2, "")
