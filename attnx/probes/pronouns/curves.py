@@ -1,4 +1,4 @@
-"""The rates of a report over the layers: lines with intervals, the baselines, and beneath what is undecided."""
+"""The rates of a report over the layers: lines with intervals, the baselines, and beneath, where any, the ties."""
 
 from __future__ import annotations
 
@@ -29,16 +29,18 @@ def curves(report: Report) -> Figure:
     asked = [one for one in (report.right, report.implied) if one.sentences]
     if not asked:
         raise InputError("there is nothing to draw: no sentence has an answer, or says what its pronouns imply")
-    figure = Figure(figsize=(5.2 * len(asked) + 0.4, 4.4), layout="constrained")
-    panels = figure.subplots(2, len(asked), height_ratios=(3.4, 1), sharex=True, squeeze=False)
+    ties = any(cell.undefined for rates in asked for cells in rates.methods.values() for cell in cells)
+    heights = (3.4, 1.0) if ties else (3.4,)
+    figure = Figure(figsize=(5.2 * len(asked) + 0.4, 0.8 + sum(heights)), layout="constrained")
+    panels = figure.subplots(len(heights), len(asked), height_ratios=heights, sharex=True, squeeze=False)
     for column, rates in enumerate(asked):
-        shares, undecided = panels[:, column]
-        _shares(shares, rates, report.layers)
-        _undecided(undecided, rates, report.layers)
-        shares.set_title(f"drawn most from {rates.wanted}\n{rates.sentences:,} sentences", fontsize=10)
-        if column == 0:
-            shares.set_ylabel("% of decided sentences", fontsize=9)
-            undecided.set_ylabel("% undecided", fontsize=9)
+        _shares(panels[0, column], rates, report.layers)
+        panels[0, column].set_title(f"drawn most from {rates.wanted}\n{rates.sentences:,} sentences", fontsize=10)
+        if ties:
+            _undecided(panels[1, column], rates, report.layers)
+        panels[-1, column].set_xlabel("layer", fontsize=9)
+    for axes, label in zip(panels[:, 0], ("% of decided sentences", "% undecided"), strict=False):
+        axes.set_ylabel(label, fontsize=9)
     legend = dict(zip(*reversed(panels[0, -1].get_legend_handles_labels()), strict=True))
     figure.legend(legend.values(), legend, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     return figure
@@ -76,7 +78,6 @@ def _undecided(axes: Axes, rates: Rates, layers: tuple[int, ...]) -> None:
         shares = [100 * cell.undefined / rates.sentences for cell in cells]
         axes.bar(place, shares, width=width, color=COLOURS[number % len(COLOURS)])
     axes.set_ylim(0, 100)
-    axes.set_xlabel("layer", fontsize=9)
     _plain(axes, layers)
 
 

@@ -228,7 +228,11 @@ def test_a_report_says_what_does_not_apply_and_draws_what_does():
     assert ["2", "–", "3"] in [line.split() for line in text.splitlines()]
     assert "| 1 | 100.0% (100.0 to 100.0) | 0 |" in report.markdown()
     assert json.loads(report.to_json())["right"]["methods"]["flow"][1]["undefined"] == 3
-    assert [len(axes.get_title()) > 0 for axes in report.plot().axes] == [True, False]
+    shares, ties = report.plot().axes
+    assert "the right referent" in shares.get_title()
+    assert [bar.get_height() for bar in ties.patches] == [0, 100]
+    decided = Report.of(sentences, [drawn("a", "b")] * 3, zoo.masked_lm(), source="a test")
+    assert len(decided.plot().axes) == 2  # both questions, and no ties beneath
     nothing = Report.of([Sentence("[MASK]", ("a", "b"), ("he", "she"))] * 3, probes, zoo.masked_lm(), source="a test")
     with pytest.raises(InputError, match="nothing to draw"):
         nothing.plot()
