@@ -75,11 +75,15 @@ def logits_of(model: nn.Module, output: Any) -> Tensor | None:
 
 def probabilities(model: nn.Module, logits: Tensor) -> Tensor:
     """As transformers' pipelines have it: softmax, or a sigmoid each for labels that may all be true."""
+    return logits.softmax(-1) if exclusive(model, logits) else logits.sigmoid()
+
+
+def exclusive(model: nn.Module, logits: Tensor) -> bool:
+    """Whether just one class is true, so that probabilities share one sum; a regression has none at all."""
     problem = getattr(model.config, "problem_type", None)
     if problem == "regression":
         raise ChoiceError(f"{type(model).__name__} predicts a value, which has no probability; use its logit")
-    single = problem != "multi_label_classification" and logits.shape[-1] > 1
-    return logits.softmax(-1) if single else logits.sigmoid()
+    return problem != "multi_label_classification" and logits.shape[-1] > 1
 
 
 def _class(model: nn.Module, logits: Tensor, target: Any) -> Prediction:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from attnx.batching import POSITIONS_AT_ONCE
 from attnx.errors import ChoiceError, InputError
-from attnx.prediction import logits_of, probabilities
+from attnx.prediction import exclusive, logits_of, probabilities
 from attnx.registry import unknown
 from attnx.target import Target
 
@@ -32,9 +32,8 @@ def score(model: nn.Module, inputs: dict[str, Tensor], targets: Tensor, kind: Sc
     kept: Tensor = position.unique()  # type: ignore[no-untyped-call]
     few = {"logits_to_keep": kept} if _takes_few_logits(model) else {}
     logits = _answer(model, model(**inputs, **few), kept if few else None, position)
-    values = _values(model, logits, kind)
-    wanted = values.gather(1, index[:, None])[:, 0]
-    other = values.gather(1, against.clamp_min(0)[:, None])[:, 0]
+    wanted = _values(model, logits, kind, index)
+    other = _values(model, logits, kind, against.clamp_min(0))
     return wanted - torch.where(against == _NOTHING, 0.0, other)
 
 
@@ -73,13 +72,18 @@ def _answer(model: nn.Module, output: Any, kept: Tensor | None, position: Tensor
     return logits[torch.arange(len(logits), device=logits.device), column]
 
 
-def _values(model: nn.Module, logits: Tensor, kind: Score) -> Tensor:
-    logits = logits.float()
+def _values(model: nn.Module, logits: Tensor, kind: Score, index: Tensor) -> Tensor:
+    """The number of class `index` of each row."""
+    column, logits = index[:, None], logits.float()
+    chosen = logits.gather(1, column)[:, 0]
     if kind == "logit":
-        return logits
-    chances = probabilities(model, logits)
-    # log(p / (1 − p)) of a probability that rounds to 1 must stay finite.
-    return chances if kind == "probability" else chances.double().logit(eps=1e-12).float()
+        return chosen
+    if kind == "probability":
+        return probabilities(model, logits).gather(1, column)[:, 0]
+    if not exclusive(model, logits):
+        return chosen
+    # Against the sum of all others, not log(p / (1 − p)): a confident model's p rounds to 1.
+    return chosen - logits.scatter(1, column, -torch.inf).logsumexp(1)
 
 
 def _takes_few_logits(model: nn.Module) -> bool:

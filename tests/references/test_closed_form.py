@@ -113,3 +113,25 @@ def test_order_batch_size_and_padding_change_no_score(texts, at_once, score):
     for text, found in zip(texts, together, strict=True):
         (alone,) = blankout(MODEL, TOKENIZER, asked([text]), score=score)
         np.testing.assert_allclose(found.scores, alone.scores, atol=1e-5)
+
+
+def test_log_odds_of_a_certain_answer_are_the_difference_of_two_logits():
+    model = bag(labels=2)
+    with torch.no_grad():
+        model.head.weight.mul_(200)
+    prepared = adapter_for(model).prepare(model, TOKENIZER, "a witty film")
+    asked_of = cases(model, TOKENIZER, [prepared])
+    against = cases(model, TOKENIZER, [prepared], target=(asked_of[0].target.index, 1 - asked_of[0].target.index))
+    for name in ("blankout", "gradient"):
+        (odds,) = REFERENCES[name](model, TOKENIZER, asked_of, score="log_odds")
+        (logits,) = REFERENCES[name](model, TOKENIZER, against, score="logit")
+        np.testing.assert_allclose(odds.scores, logits.scores, rtol=1e-4)
+    (chance,) = blankout(model, TOKENIZER, asked_of, score="probability")
+    assert chance.facts["before"] == 1
+
+
+def test_the_log_odds_of_one_of_several_labels_are_its_logit():
+    model = bag(problem_type="multi_label_classification")
+    asked_of = cases(model, TOKENIZER, [adapter_for(model).prepare(model, TOKENIZER, "a witty film")], target=2)
+    odds, logit = (blankout(model, TOKENIZER, asked_of, score=score)[0].scores for score in ("log_odds", "logit"))
+    np.testing.assert_allclose(odds, logit)
