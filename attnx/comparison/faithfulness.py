@@ -72,6 +72,8 @@ def faithfulness(
     kind = check_score(score, model, "probability")
     if steps < 1 or random < 1 or not all(0 < share <= 1 for share in shares) or not shares:
         raise InputError("steps and random must be at least 1, and shares lie between 0 and 1")
+    if seed < 0:
+        raise InputError(f"a seed is a whole number from 0, found {seed}")
     asked = asked_references(references)
     prepared, _ = prepare_all(
         adapter_for(model), model, tokenizer, texts, truncate=bool(options.get("truncate", False))

@@ -29,6 +29,8 @@ _MARKS: Mapping[Verdict, str] = {
     "not told apart from chance": "",
 }
 FORMAT = 1
+FEWEST_TEXTS = 6
+"""Of five texts all fall on one side by chance in 1 of 16 cases: too often for an interval of 95 %."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +63,10 @@ class Faithfulness:
         return Summary.of(self._column(explainer, metric) - self._column(RANDOM, metric), seed=self.seed)
 
     def verdict(self, explainer: str, metric: str) -> Verdict:
-        """Whether the interval of the difference to chance leaves zero out."""
+        """Whether the interval of the difference to chance leaves zero out; fewer than six texts cannot tell."""
         difference = self.beyond_chance(explainer, metric)
+        if difference.count < FEWEST_TEXTS:
+            return "not told apart from chance"
         if difference.low is None or difference.high is None or difference.low <= 0 <= difference.high:
             return "not told apart from chance"
         more = difference.low > 0
@@ -87,12 +91,17 @@ class Faithfulness:
     @classmethod
     def from_json(cls, text: str) -> Faithfulness:
         """Read what `to_json` wrote."""
-        data = json.loads(text)
-        if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
-            raise FileFormatError(f"not a faithfulness table that this attnx reads: expected format {FORMAT}")
-        for name in ("values", "deletion", "insertion"):
-            data[name] = {key: np.array(values, dtype=np.float64) for key, values in data[name].items()}
-        return cls(**data)
+        try:
+            data = json.loads(text)
+            if data.pop("format") != FORMAT:
+                raise FileFormatError(f"not a faithfulness table that this attnx reads: expected format {FORMAT}")
+            for name in ("values", "deletion", "insertion"):
+                data[name] = {key: np.array(values, dtype=np.float64) for key, values in data[name].items()}
+            return cls(**data)
+        except FileFormatError:
+            raise
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise FileFormatError(f"not a faithfulness table that attnx wrote: {error!r}") from error
 
     def to_frame(self) -> pandas.DataFrame:
         """A pandas table with one row for each text and explainer, chance included."""
@@ -151,6 +160,8 @@ class Faithfulness:
         yield [RANDOM, *(decimals(self.cell(RANDOM, one).mean) for one in METRICS)]
 
     def _foot(self) -> str:
+        if len(self.values[RANDOM]) < FEWEST_TEXTS:
+            return f"Fewer than {FEWEST_TEXTS} texts cannot be told apart from chance; give more."
         return (
             f"+ better, − worse than {self.orders} random orders of each text: the 95 % interval of the paired "
             "difference leaves 0 out."

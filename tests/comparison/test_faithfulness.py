@@ -7,7 +7,7 @@ import torch
 import attnx
 from attnx.comparison.faithfulness_table import METRICS, RANDOM
 from attnx.comparison.removal import removed_counts, share_count
-from attnx.errors import ChoiceError, InputError
+from attnx.errors import ChoiceError, FileFormatError, InputError
 from attnx.references import REFERENCES, Scored
 from tests import verb_number_zoo as zoo
 
@@ -135,3 +135,22 @@ def test_bad_choices_are_errors(measured):
         measured.cell("rolout", "deletion")
     with pytest.raises(ChoiceError, match="metric 'delete' is not known"):
         measured.verdict("rollout", "delete")
+
+
+def test_a_few_texts_are_never_told_apart_from_chance():
+    few = attnx.faithfulness(zoo.model(), zoo.tokenizer(), [zoo.TEXTS[0]] * 5, methods="raw", progress=False)
+    assert {few.verdict(name, metric) for name in few.explainers for metric in METRICS} == {
+        "not told apart from chance"
+    }
+    assert "Fewer than 6 texts" in few.text()
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"format": 1}', '{"format": 2}'])
+def test_a_file_of_something_else_is_an_error(text):
+    with pytest.raises(FileFormatError, match="not a faithfulness table"):
+        attnx.Faithfulness.from_json(text)
+
+
+def test_a_negative_seed_is_an_error():
+    with pytest.raises(InputError, match="a seed is a whole number from 0, found -1"):
+        attnx.faithfulness(zoo.model(), zoo.tokenizer(), "keys", seed=-1, progress=False)
