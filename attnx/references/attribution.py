@@ -23,7 +23,7 @@ from attnx.capture.watch import undisturbed, unwrapped
 from attnx.errors import ChoiceError, InputError
 from attnx.prediction import logits_of
 from attnx.progress import bar
-from attnx.references.answer import Score, as_rows, check_score, score
+from attnx.references.answer import Score, as_rows, check_score, positions_at_once, score
 from attnx.references.case import Case, Scored
 from attnx.registry import unknown
 
@@ -82,11 +82,13 @@ def attribute(
     chosen_kind = check_score(kind, model, "logit")
     adapter, pad_id = adapter_for(model), padding_id(model, processor)
     prepared = [case.prepared for case in cases]
+    limit = min(at_once, positions_at_once(model))
     found: dict[int, Scored] = {}
-    with undisturbed(model, graph=graph), bar(label, len(cases), progress) as shown:
+    # Inference mode, unlike no_grad, cannot be overruled from within: it has to be left.
+    with torch.inference_mode(False), undisturbed(model, graph=graph), bar(label, len(cases), progress) as shown:
         road = _road(model, adapter, prepared[0], pad_id, embed)
         mixed = takes_padding(model, prepared, pad_id, partial(_first_answer, road), road=road.name)
-        for rows in batches([len(one.positions) for one in prepared], mixed=mixed, positions=at_once):
+        for rows in batches([len(one.positions) for one in prepared], mixed=mixed, positions=limit):
             batch = _batch(road, [cases[row] for row in rows], chosen_kind)
             attributions, facts = explainer(batch)
             for row, one, fact in zip(rows, attributions.detach().double(), facts, strict=True):
@@ -108,7 +110,11 @@ class _Road:
 
     def inputs(self, prepared: Sequence[Prepared]) -> dict[str, Tensor]:
         """The model's keyword arguments, what is attributed under the road's name."""
-        inputs = collate(self.model, prepared, self.pad_id)
+        # A clone of what was made in inference mode may take part in a graph, the original may not.
+        inputs = {
+            name: tensor.clone() if tensor.is_inference() else tensor
+            for name, tensor in collate(self.model, prepared, self.pad_id).items()
+        }
         if self.embed is not None:
             with torch.no_grad():
                 inputs["inputs_embeds"] = self.embed(inputs.pop("input_ids"))

@@ -10,10 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attnx.batching import POSITIONS_AT_ONCE
 from attnx.capture.watch import unwrapped
 from attnx.errors import InputError
-from attnx.references.answer import Score
+from attnx.references.answer import Score, positions_at_once
 from attnx.references.attribution import Batch, Reduction, attribute
 from attnx.references.baseline import BASELINES, baseline
 from attnx.references.case import Case, Scored
@@ -43,11 +42,11 @@ def gradient_shap(
 
         shap = GradientShap(batch.forward)
         starts = torch.cat([baseline(batch, model, processor, name) for name in BASELINES])
-        longest = max(1, POSITIONS_AT_ONCE // len(batch.cases[0].prepared.positions))
+        at_once = max(1, positions_at_once(model) // len(batch.cases[0].prepared.positions))
         total, left = torch.zeros_like(batch.values), samples
         with _seeded(seed):
             while left:
-                drawn = min(left, longest)
+                drawn = min(left, at_once)
                 found = shap.attribute(
                     batch.values, baselines=starts, n_samples=drawn, additional_forward_args=batch.extra
                 )

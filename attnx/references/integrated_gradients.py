@@ -10,10 +10,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from attnx.batching import POSITIONS_AT_ONCE
 from attnx.capture.watch import unwrapped
 from attnx.errors import InputError
-from attnx.references.answer import Score
+from attnx.references.answer import Score, positions_at_once
 from attnx.references.attribution import Batch, Reduction, attribute
 from attnx.references.baseline import Baseline, baseline
 from attnx.references.case import Case, Scored
@@ -42,7 +41,8 @@ def integrated_gradients(
         from captum.attr import IntegratedGradients
 
         # Captum multiplies the batch by the steps that it takes at once, and takes at least one.
-        at_once = max(len(batch.cases), POSITIONS_AT_ONCE // max(len(one.prepared.positions) for one in batch.cases))
+        longest = max(len(one.prepared.positions) for one in batch.cases)
+        at_once = max(len(batch.cases), positions_at_once(model) // longest)
         summed, deltas = IntegratedGradients(batch.forward).attribute(
             batch.values,
             baselines=baseline(batch, model, processor, start),

@@ -12,10 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnx.batching import POSITIONS_AT_ONCE
 from attnx.capture.watch import unwrapped
 from attnx.errors import InputError
-from attnx.references.answer import Score
+from attnx.references.answer import Score, positions_at_once
 from attnx.references.attribution import Batch, attribute
 from attnx.references.baseline import Baseline, baseline
 from attnx.references.case import Case, Scored
@@ -49,7 +48,7 @@ def occlusion(
             strides=strides,
             baselines=baseline(batch, model, processor, start),
             additional_forward_args=batch.extra,
-            perturbations_per_eval=_together(batch),
+            perturbations_per_eval=_together(model, batch),
         )
         return found, [{}] * len(batch.cases)
 
@@ -78,7 +77,7 @@ def feature_ablation(
             feature_mask=features,
             baselines=baseline(batch, model, processor, start),
             additional_forward_args=batch.extra,
-            perturbations_per_eval=_together(batch),
+            perturbations_per_eval=_together(model, batch),
         )
         return found / pieces, [{}] * len(batch.cases)
 
@@ -117,5 +116,5 @@ def _features(batch: Batch) -> tuple[Tensor, Tensor]:
     return features, pieces
 
 
-def _together(batch: Batch) -> int:
-    return max(1, POSITIONS_AT_ONCE // len(batch.cases[0].prepared.positions))
+def _together(model: nn.Module, batch: Batch) -> int:
+    return max(1, positions_at_once(model) // len(batch.cases[0].prepared.positions))

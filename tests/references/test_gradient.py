@@ -166,3 +166,30 @@ def test_a_sum_that_is_nothing_but_rounding_is_remarked():
     e = explain(model, tokenizer, "a witty film", references={"gradient": {"reduction": "sum"}})
     assert any("zero in this model but for rounding" in note for note in e.notes)
     assert not explain(model, tokenizer, "a witty film", references="gradient").notes
+
+
+def test_gradients_flow_in_inference_mode_and_leave_it_on():
+    model, tokenizer = families.classifier(), families.wordpiece_tokenizer()
+    expected = explain(model, tokenizer, "a witty film", references=tuple(REFERENCES)).references
+    with torch.inference_mode():
+        found = explain(model, tokenizer, "a witty film", references=tuple(REFERENCES)).references
+        assert torch.is_inference_mode_enabled()
+    for name, scores in expected.items():
+        np.testing.assert_allclose(found[name], scores, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["gradient", "integrated_gradients", "gradient_shap", "occlusion", "feature_ablation"])
+def test_no_batch_has_more_logits_than_fit(monkeypatch, name):
+    model, tokenizer = families.masked_lm(), families.wordpiece_tokenizer()
+    prepare = adapter_for(model).prepare
+    prepared = [prepare(model, tokenizer, text) for text in ("a [MASK] film", "the key to the [MASK]", "hello [MASK]")]
+    asked_of = cases(model, tokenizer, prepared)
+    most = 16 * len(tokenizer)
+    monkeypatch.setattr("attnx.references.answer._LOGITS_AT_ONCE", most)
+    sizes = []
+    handle = model.register_forward_hook(lambda module, given, output: sizes.append(output.logits.numel()))
+    try:
+        REFERENCES[name](model, tokenizer, asked_of)
+    finally:
+        handle.remove()
+    assert 0 < max(sizes) <= most
