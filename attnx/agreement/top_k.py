@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from attnx.agreement.spearman import check_fit
+from attnx.errors import InputError
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -23,6 +24,8 @@ def top_k(scores: Array, reference: Array, k: int = TOP) -> Array:
     array(1.)
     """
     check_fit(scores, reference)
+    if k < 1:
+        raise InputError(f"k must be at least 1, found {k}")
     if len(reference) <= k:
         return np.full(scores.shape[:-1], np.nan)
     return np.asarray((_membership(scores, k) * _membership(reference, k)).sum(-1) / k)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -66,10 +67,10 @@ def deleted(prepared: Prepared, places: Sequence[int]) -> Prepared:
 def _token_id(model: nn.Module, tokenizer: Any, blank: str | int) -> int:
     """The id of a blank that the user named; one that the tokenizer does not have is an error."""
     size = vocabulary_size(model)
-    if isinstance(blank, int):
+    if isinstance(blank, Integral):
         if blank < 0 or (size is not None and blank >= size):
             raise ChoiceError(f"blank {blank} is no token id of this vocabulary of {size}")
-        return blank
+        return int(blank)
     if blank.endswith("_token"):
         token_id = getattr(tokenizer, f"{blank}_id", None)
         if token_id is None:

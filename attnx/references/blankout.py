@@ -10,6 +10,7 @@ from torch import nn
 
 from attnx.capture.watch import unwrapped
 from attnx.errors import ChoiceError, InputError
+from attnx.methods.question import check_position
 from attnx.references.answer import Score, check_score
 from attnx.references.case import Case, Scored
 from attnx.references.variants import Variant, measure
@@ -40,6 +41,8 @@ def blankout(
     """
     model = unwrapped(model)
     kind = check_score(score, model, "probability")
+    if at_once is not None and at_once < 1:
+        raise InputError(f"at_once must be at least 1 position, found {at_once}")
     units = _units(cases, unit, positions)
     variants = [Variant(number, places) for number, several in enumerate(units) for places in several]
     whole = [Variant(number) for number in range(len(cases))]
@@ -59,7 +62,11 @@ def _units(cases: Sequence[Case], unit: Unit, positions: Sequence[Sequence[int]]
     if positions is not None:
         if len(positions) != len(cases):
             raise InputError(f"positions for {len(positions)} inputs, expected one for each of {len(cases)}")
-        return [[(int(place),) for place in several] for several in positions]
+        lengths = [len(case.prepared.positions) for case in cases]
+        return [
+            [(check_position(place, length),) for place in several]
+            for several, length in zip(positions, lengths, strict=True)
+        ]
     if unit == "word":
         return [[word.positions for word in case.prepared.words] for case in cases]
     return [[(place,) for place in case.content] for case in cases]

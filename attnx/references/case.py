@@ -42,6 +42,9 @@ class Scored:
     notes: tuple[str, ...] = ()
     """What the user should know before believing the scores."""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scores", np.asarray(self.scores, dtype=np.float64))
+
 
 def cases(
     model: nn.Module, processor: Any, prepared: Sequence[Prepared], *, target: Any = None, position: int | None = None

@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, signature
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from attnx.errors import ChoiceError, InputError
 from attnx.references.blankout import blankout
-from attnx.references.case import Scored
+from attnx.references.case import Case, Scored
 from attnx.references.gradient import gradient, input_x_gradient
 from attnx.references.gradient_shap import gradient_shap
 from attnx.references.integrated_gradients import integrated_gradients
@@ -39,29 +41,40 @@ def asked_references(asked: Asked) -> dict[str, dict[str, Any]]:
     if isinstance(asked, str):
         asked = (asked,)
     options = (
-        {name: dict(asked[name]) for name in asked} if isinstance(asked, Mapping) else {name: {} for name in asked}
+        {name: dict(asked[name] or {}) for name in asked}
+        if isinstance(asked, Mapping)
+        else {name: {} for name in asked}
     )
     for name, several in options.items():
         parameters = signature(REFERENCES[name]).parameters
-        known = [one.name for one in parameters.values() if one.kind is Parameter.KEYWORD_ONLY]
+        known = [
+            one.name for one in parameters.values() if one.kind is Parameter.KEYWORD_ONLY and one.name != "progress"
+        ]
         anything = any(one.kind is Parameter.VAR_KEYWORD for one in parameters.values())
         for option in several:
-            if option not in known and not anything:
+            if option not in known and (option == "progress" or not anything):
                 raise ChoiceError(unknown(f"option of {name}", option, known))
     return options
 
 
 def measure_references(
-    model: Any, processor: Any, cases: Sequence[Any], asked: Mapping[str, Mapping[str, Any]], *, progress: bool = False
+    model: Any, processor: Any, cases: Sequence[Case], asked: Mapping[str, Mapping[str, Any]], *, progress: bool = False
 ) -> dict[str, list[Scored]]:
     """Every reference that was asked for, on all cases."""
     found = {}
     for name, options in asked.items():
         scored = REFERENCES[name](model, processor, cases, progress=progress, **options)
-        for one, case in zip(scored, cases, strict=True):
-            if one.scores.shape != (len(case.prepared.positions),):
-                raise InputError(
-                    f"reference {name!r} gave {one.scores.shape} scores for {len(case.prepared.positions)} positions"
-                )
+        _check_scored(name, scored, cases)
         found[name] = scored
     return found
+
+
+def _check_scored(name: str, scored: Sequence[Any], cases: Sequence[Case]) -> None:
+    if len(scored) != len(cases) or not all(isinstance(one, Scored) for one in scored):
+        raise InputError(f"reference {name!r} must give a list of {len(cases)}: a Scored for each case")
+    for one, case in zip(scored, cases, strict=True):
+        if np.shape(one.scores) != (len(case.prepared.positions),):
+            raise InputError(
+                f"reference {name!r} gave scores of shape {np.shape(one.scores)} for "
+                f"{len(case.prepared.positions)} positions; give one a position"
+            )

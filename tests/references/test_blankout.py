@@ -169,3 +169,17 @@ def test_batches_hold_every_index_once_and_stay_in_bounds():
 def test_where_padding_is_read_only_equal_lengths_share_a_batch():
     found = list(batches([3, 9, 3, 4, 3, 4], mixed=False, size=2))
     assert sorted(map(sorted, found)) == [[0, 2], [1], [3, 5], [4]]
+
+
+def test_bad_options_of_blank_out_are_errors():
+    with pytest.raises(InputError, match="at_once must be at least 1 position, found 0"):
+        blankout(zoo.model(), zoo.tokenizer(), asked(), at_once=0)
+    one = asked(zoo.prepared("keys"))
+    with pytest.raises(ChoiceError, match="position 99 asked"):
+        blankout(zoo.model(), zoo.tokenizer(), one, positions=[[99]])
+
+
+def test_a_blank_may_be_a_numpy_integer():
+    one, unknown = asked(zoo.prepared("keys")), zoo.tokenizer().unk_token_id
+    named, numbered = (blankout(zoo.model(), zoo.tokenizer(), one, blank=b) for b in ("unk_token", np.int64(unknown)))
+    np.testing.assert_array_equal(named[0].scores, numbered[0].scores)
