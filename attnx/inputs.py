@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -18,15 +18,25 @@ def prepare_all(
 ) -> tuple[list[Prepared], bool]:
     """Every input ready for the model, and whether the caller gave one and not a list. Errors name the input."""
     items, single = _items(given)
-    prepared = []
+    return list(_prepare(adapter, model, processor, items, truncate)), single
+
+
+def check_all(adapter: Adapter, model: nn.Module, processor: Any, given: Any, *, truncate: bool = False) -> None:
+    """Raise what `prepare_all` would, before anything runs; nothing is kept."""
+    for _ in _prepare(adapter, model, processor, _items(given)[0], truncate):
+        pass
+
+
+def _prepare(
+    adapter: Adapter, model: nn.Module, processor: Any, items: list[Any], truncate: bool
+) -> Iterator[Prepared]:
     for number, item in enumerate(items, start=1):
         try:
-            prepared.append(adapter.prepare(model, processor, item, truncate=truncate))
+            yield adapter.prepare(model, processor, item, truncate=truncate)
         except AttnxError as error:
             if len(items) == 1:
                 raise
             raise type(error)(f"text {number} of {len(items)}: {error}") from error
-    return prepared, single
 
 
 def _items(given: Any) -> tuple[list[Any], bool]:

@@ -7,11 +7,14 @@ from typing import Any
 
 from torch import nn
 
+from attnx.adapters import adapter_for
 from attnx.agreement.measures import MEASURES
+from attnx.capture.watch import unwrapped
 from attnx.comparison.comparison import Comparison
 from attnx.errors import InputError
 from attnx.explain import explain
 from attnx.explanation import Explanation
+from attnx.inputs import check_all
 from attnx.progress import bar
 from attnx.references.registry import Asked, asked_references
 
@@ -43,6 +46,8 @@ def compare(
     several = list(texts) if isinstance(texts, list) else [texts]
     if not several:
         raise InputError("the list of texts is empty: give at least one")
+    model = unwrapped(model)
+    check_all(adapter_for(model), model, tokenizer, several, truncate=bool(options.get("truncate", False)))
     explanations: list[Explanation] = []
     with bar("comparing", len(several), progress) as shown:
         for start in range(0, len(several), _AT_ONCE):

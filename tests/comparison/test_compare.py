@@ -183,3 +183,23 @@ def test_a_plug_in_that_gives_the_wrong_number_of_scores_is_named():
             attnx.explain(zoo.model(), zoo.tokenizer(), "keys to the", references="short")
     finally:
         REFERENCES.remove("short")
+
+
+@pytest.mark.parametrize("answer", [lambda cases: [], lambda cases: [np.zeros(3) for _ in cases]])
+def test_a_plug_in_that_gives_something_else_is_named(answer):
+    REFERENCES.add("odd", lambda model, processor, cases, *, progress=False: answer(cases))
+    try:
+        with pytest.raises(InputError, match="reference 'odd' must give a list of 1: a Scored for each case"):
+            attnx.explain(zoo.model(), zoo.tokenizer(), "keys", references="odd")
+    finally:
+        REFERENCES.remove("odd")
+
+
+def test_the_progress_of_a_reference_is_no_option_of_the_user():
+    with pytest.raises(ChoiceError, match="option of blankout 'progress' is not known"):
+        attnx.explain(zoo.model(), zoo.tokenizer(), "keys", references={"blankout": {"progress": True}})
+
+
+def test_a_bad_text_among_many_is_named_by_its_number():
+    with pytest.raises(InputError, match="text 19 of 20: the text is empty"):
+        attnx.compare(zoo.model(), zoo.tokenizer(), ["keys"] * 18 + ["", "keys"], progress=False)
