@@ -54,10 +54,15 @@ def split(asked: Any) -> tuple[Any, Any]:
 
 
 def class_index(target: Any, labels: tuple[str, ...]) -> int:
-    """The number of a class that is given by its label in any case, or by its number."""
+    """The number of a class that is given by its label, in any case, or by its number.
+
+    A text is a label first: star ratings are called "1" to "5" and numbered 0 to 4.
+    """
     lowered = [label.lower() for label in labels]
-    if str(target).lower() in lowered:
-        return lowered.index(str(target).lower())
+    if target in labels:
+        return labels.index(target)
+    if isinstance(target, str) and target.lower() in lowered:
+        return lowered.index(target.lower())
     if str(target).isdecimal() and int(target) < len(labels):
         return int(target)
     raise ChoiceError(unknown("target", target, labels))

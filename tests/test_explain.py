@@ -391,3 +391,11 @@ def test_a_list_may_hold_tokenised_inputs():
 def test_the_settings_are_on_record():
     settings = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), TEXT).provenance["settings"]
     assert settings == {"head": "mean", "residual": {"raw": 0.0, "rollout": 0.5, "flow": 0.5}}
+
+
+def test_a_number_is_a_class_also_where_labels_are_numbers():
+    from attnx.target import class_index
+
+    stars = ("1", "2", "3", "4", "5")
+    assert [class_index(1, stars), class_index("1", stars), class_index("0", stars)] == [1, 0, 0]
+    assert class_index("us", ("US", "us")) == 1
