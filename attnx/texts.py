@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ from attnx.registry import unknown
 
 _TEXT_COLUMNS = ("text", "sentence", "content", "review")
 _LABEL_COLUMNS = ("label", "labels", "target")
+_ENCODING = "utf-8-sig"
+"""Spreadsheets begin a UTF-8 file with a mark, which is no part of the first column's name."""
 
 
 class _Tabs(csv.excel_tab):
@@ -52,9 +55,9 @@ def _read(path: Path, column: str | None) -> Iterator[LabelledText]:
     kind = _kind(path)
     try:
         with (
-            gzip.open(path, "rt", encoding="utf-8", newline="")
+            gzip.open(path, "rt", encoding=_ENCODING, newline="")
             if path.suffix == ".gz"
-            else path.open(encoding="utf-8", newline="") as file
+            else path.open(encoding=_ENCODING, newline="") as file
         ):
             if kind == ".jsonl":
                 yield from _rows(_json_rows(file, path), path, column)
@@ -64,13 +67,16 @@ def _read(path: Path, column: str | None) -> Iterator[LabelledText]:
                 if column is not None:
                     raise InputError(f"{path.name} has a text in each line and no columns; give a .csv, .tsv or .jsonl")
                 yield from (LabelledText(line.strip()) for line in file if line.strip())
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
         raise FileFormatError(f"cannot read {path}: {error}") from error
 
 
 def _kind(path: Path) -> str:
     name = path.with_suffix("") if path.suffix == ".gz" else path
-    return ".jsonl" if name.suffix in (".jsonl", ".ndjson") else name.suffix
+    suffix = name.suffix.lower()
+    if suffix == ".json":
+        raise FileFormatError(f"{path.name} is one JSON document; write an object a line into a .jsonl file")
+    return ".jsonl" if suffix in (".jsonl", ".ndjson") else suffix
 
 
 def _json_rows(lines: Any, path: Path) -> Iterator[tuple[int, Any]]:

@@ -58,3 +58,23 @@ def test_a_file_that_is_not_there_or_not_text_is_said(tmp_path):
     (tmp_path / "binary.txt").write_bytes(b"\xff\xfe\x00\x81")
     with pytest.raises(FileFormatError, match=r"cannot read .*binary.txt"):
         read_texts(tmp_path / "binary.txt")
+
+
+def test_a_spreadsheets_mark_is_no_part_of_the_first_column(tmp_path):
+    path = tmp_path / "reviews.CSV"
+    path.write_text("text,label\nfine,1\n", encoding="utf-8-sig")
+    assert [one.text for one in read_texts(path)] == ["fine"]
+
+
+def test_one_json_document_is_not_read_as_lines(tmp_path):
+    path = tmp_path / "reviews.json"
+    path.write_text('[{"text": "fine"}]')
+    with pytest.raises(FileFormatError, match=r"one JSON document; write an object a line into a \.jsonl"):
+        read_texts(path)
+
+
+def test_half_a_gzip_file_is_an_error_in_one_line(tmp_path):
+    path = tmp_path / "reviews.txt.gz"
+    path.write_bytes(gzip.compress(b"fine " * 1000)[:-12])
+    with pytest.raises(FileFormatError, match="cannot read"):
+        read_texts(path)
