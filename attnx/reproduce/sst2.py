@@ -53,7 +53,9 @@ def _glue(samples: int) -> list[LabelledText]:
     except Exception as error:  # whatever an unreachable hub can lead to
         reason = str(error).strip().split("\n")[0]
         raise AttnxError(f"cannot read GLUE SST-2 from the hub: {reason}; give a local copy: --data") from error
-    return [LabelledText(row["sentence"].strip(), str(row["label"])) for row in rows.select(range(samples))]
+    return [
+        LabelledText(row["sentence"].strip(), str(row["label"])) for row in rows.select(range(min(samples, len(rows))))
+    ]
 
 
 def _label(one: LabelledText) -> int | None:
