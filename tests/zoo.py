@@ -124,7 +124,13 @@ def bytelevel_tokenizer() -> Any:
     trainer = trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet, special_tokens=["<|endoftext|>"])
     backend.train_from_iterator([SENTENCES] * 5, trainer)
     end = "<|endoftext|>"
-    return hf.PreTrainedTokenizerFast(tokenizer_object=backend, bos_token=end, eos_token=end, unk_token=end)
+    return hf.PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        model_input_names=["input_ids", "attention_mask"],
+        bos_token=end,
+        eos_token=end,
+        unk_token=end,
+    )
 
 
 @cache
