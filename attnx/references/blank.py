@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from numbers import Integral
 from typing import Any
 
 import torch
@@ -67,7 +66,7 @@ def deleted(prepared: Prepared, places: Sequence[int]) -> Prepared:
 def _token_id(model: nn.Module, tokenizer: Any, blank: str | int) -> int:
     """The id of a blank that the user named; one that the tokenizer does not have is an error."""
     size = vocabulary_size(model)
-    if isinstance(blank, Integral):
+    if not isinstance(blank, str):
         if blank < 0 or (size is not None and blank >= size):
             raise ChoiceError(f"blank {blank} is no token id of this vocabulary of {size}")
         return int(blank)
