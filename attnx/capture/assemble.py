@@ -19,21 +19,26 @@ def assemble(recorder: Recorder, model_name: str, *, padding: Tensor | None, wit
 
     `padding` is batch × n, true where a position is real. `within` keeps only modules whose name begins so.
     """
-    records = _layers([record for record in recorder.records if record.module.startswith(within)])
-    _check_layout(records, recorder.batch, model_name, within)
+    records = layers_of([record for record in recorder.records if record.module.startswith(within)])
+    check_layout(records, recorder.batch, model_name, within)
     _check_numbers(records)
-    length = records[0].weights.shape[-1]
-    if padding is None or padding.shape != (recorder.batch, length):
-        if padding is not None and not bool(padding.all()):
-            raise CaptureError(
-                f"the attention mask is {tuple(padding.shape)} but attention is over {length} positions, so padding "
-                "cannot be cut out; give one input at a time, without padding"
-            )
-        padding = torch.ones(recorder.batch, length, dtype=torch.bool)
-    return [_one(records, index, padding[index], recorder) for index in range(recorder.batch)]
+    real = real_positions(padding, recorder.batch, records[0].weights.shape[-1])
+    return [_one(records, index, real[index], recorder) for index in range(recorder.batch)]
 
 
-def _layers(records: Sequence[Record]) -> list[Record]:
+def real_positions(padding: Tensor | None, batch: int, length: int) -> Tensor:
+    """batch × n, true where a position is no padding: all, unless the attention mask says otherwise."""
+    if padding is not None and padding.shape == (batch, length):
+        return padding
+    if padding is not None and not bool(padding.all()):
+        raise CaptureError(
+            f"the attention mask is {tuple(padding.shape)} but attention is over {length} positions, so padding "
+            "cannot be cut out; give one input at a time, without padding"
+        )
+    return torch.ones(batch, length, dtype=torch.bool)
+
+
+def layers_of(records: Sequence[Record]) -> list[Record]:
     """Without a pooling head, in which a single learned query reads all positions: it is no layer of the stack."""
     lengths = {record.weights.shape[-1] for record in records if record.weights.shape[-2] == record.weights.shape[-1]}
     return [
@@ -109,7 +114,7 @@ def _projections(records: Sequence[Record]) -> tuple[Tensor, ...]:
     return tuple(record.projection for record in records if record.projection is not None)
 
 
-def _check_layout(records: Sequence[Record], batch: int, model_name: str, within: str) -> None:
+def check_layout(records: Sequence[Record], batch: int, model_name: str, within: str) -> None:
     if not records:
         where = f" below {within!r}" if within else ""
         raise CaptureError(
@@ -146,7 +151,7 @@ def _check_one_stack(records: Sequence[Record]) -> None:
             "sub-model"
         )
     for one, other in pairwise(records):
-        if one.module == other.module and torch.equal(one.weights, other.weights):
+        if one.module == other.module and one.same_as(other):
             raise CaptureError(
                 f"{one.module} uses the same attention twice in one layer (as DiffLlama does): the layer is more than "
                 "a mixture by its weights, and attnx does not follow it"

@@ -13,10 +13,12 @@ from torch import Tensor, nn
 
 from attnx.attention import AttentionTensor
 from attnx.capture.assemble import assemble
+from attnx.capture.kept import assemble_long
 from attnx.capture.recompute import TOLERANCE
-from attnx.capture.record import Extra, Reduce
+from attnx.capture.record import Extra, Recorder, Reduce
 from attnx.capture.watch import Backend, choose_backend, undisturbed, unwrapped, watch
 from attnx.errors import CaptureError, InputError
+from attnx.long_attention import LongAttention
 
 _proven: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 """Models whose watched output was once compared with a plain run. The observer changes no operation: once is enough."""
@@ -28,6 +30,14 @@ class Captured:
 
     output: Any
     attention: list[AttentionTensor]
+
+
+@dataclass(frozen=True, eq=False)
+class LongCaptured:
+    """The same for long inputs: queries and keys are kept, and no weights."""
+
+    output: Any
+    attention: list[LongAttention]
 
 
 def capture(
@@ -58,6 +68,36 @@ def capture(
     return captured[0]
 
 
+def capture_long(
+    model: nn.Module, *, reduce: Reduce = None, backend: Backend = "auto", within: str = "", **inputs: Any
+) -> LongAttention:
+    """The attention of `model` on one long input: queries and keys of each layer, from which rows are computed.
+
+    Methods take it like any attention. A layer whose attention cannot be computed from queries and keys (it is no
+    fused kernel, or has a bias of its own) is held as it was seen; `reduce` is applied to those.
+    """
+    captured = capture_long_batch(model, inputs, reduce=reduce, backend=backend, within=within).attention
+    if len(captured) != 1:
+        raise InputError(f"capture_long() takes one input, this is a batch of {len(captured)}; give one at a time")
+    return captured[0]
+
+
+def capture_long_batch(
+    model: nn.Module,
+    inputs: Mapping[str, Any],
+    *,
+    reduce: Reduce = None,
+    backend: Backend = "auto",
+    within: str = "",
+) -> LongCaptured:
+    """`capture_batch` for long inputs."""
+    model = unwrapped(model)
+    output, recorder = _run(model, inputs, reduce=reduce, backend=backend, long=True)
+    attention = assemble_long(recorder, type(model).__name__, padding=_real(inputs), within=within)
+    _prove(model, inputs, output, backend)
+    return LongCaptured(output, attention)
+
+
 def capture_batch(
     model: nn.Module,
     inputs: Mapping[str, Any],
@@ -70,18 +110,31 @@ def capture_batch(
 ) -> Captured:
     """Run `model(**inputs)` on a batch, padded on the right or not at all, and return its output and attention."""
     model = unwrapped(model)
-    batch = _batch_size(inputs)
-    chosen = choose_backend(model, backend)
-    with watch(model, batch=batch, reduce=reduce, extras=extras, graph=graph, backend=chosen) as recorder:
-        output = model(**_without_cache(model, inputs))
-    padding = inputs.get("attention_mask")
-    real = padding.bool().cpu() if isinstance(padding, Tensor) and padding.ndim == 2 else None
-    attention = assemble(recorder, type(model).__name__, padding=real, within=within)
-    if chosen == "interface" or model not in _proven:
-        with undisturbed(model):
-            _check_output(output, model(**inputs), type(model).__name__)
-        _proven.add(model)
+    output, recorder = _run(model, inputs, reduce=reduce, extras=extras, graph=graph, backend=backend)
+    attention = assemble(recorder, type(model).__name__, padding=_real(inputs), within=within)
+    _prove(model, inputs, output, backend)
     return Captured(output, attention)
+
+
+def _run(model: nn.Module, inputs: Mapping[str, Any], *, backend: Backend, **how: Any) -> tuple[Any, Recorder]:
+    """The model's output, and what was recorded meanwhile."""
+    with watch(model, batch=_batch_size(inputs), backend=backend, **how) as recorder:
+        output = model(**_without_cache(model, inputs))
+    return output, recorder
+
+
+def _prove(model: nn.Module, inputs: Mapping[str, Any], output: Any, backend: Backend) -> None:
+    """That the output is the one of a plain run."""
+    if choose_backend(model, backend) == "interface" or model not in _proven:
+        with undisturbed(model):
+            _check_output(output, model(**_without_cache(model, inputs)), type(model).__name__)
+        _proven.add(model)
+
+
+def _real(inputs: Mapping[str, Any]) -> Tensor | None:
+    """batch × n, true where the attention mask says that a position is no padding."""
+    padding = inputs.get("attention_mask")
+    return padding.bool().cpu() if isinstance(padding, Tensor) and padding.ndim == 2 else None
 
 
 def _without_cache(model: nn.Module, inputs: Mapping[str, Any]) -> dict[str, Any]:

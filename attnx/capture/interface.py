@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from attnx.capture.borrow import Setting, borrowed
+from attnx.capture.kept import batch_mask, can_be_kept, mixed_in_blocks
 from attnx.capture.recompute import attention_weights, per_query_head
 from attnx.capture.record import Recorder
 from attnx.capture.visibility import visible_mask, visible_scores
@@ -85,8 +86,12 @@ def _attention(
         mask = mask[..., : key.shape[-2]]
     if position_bias is not None:
         mask = position_bias if mask is None else position_bias + mask
-    weights = attention_weights(query, key, mask=mask, scale=scaling, softcap=softcap, sinks=s_aux)
     recorder: Recorder | None = getattr(_thread, "recorder", None)
+    if recorder is not None and recorder.long and can_be_kept(query, key):
+        how = {"scale": scaling, "softcap": softcap, "sinks": s_aux}
+        record = recorder.keep(query, key, batch_mask(mask, query, key), module, **how)
+        return mixed_in_blocks(record, value).transpose(1, 2).contiguous(), None
+    weights = attention_weights(query, key, mask=mask, scale=scaling, softcap=softcap, sinks=s_aux)
     if recorder is not None:
         visible = None
         if mask is not None:

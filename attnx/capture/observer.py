@@ -23,6 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from attnx.capture.kept import batch_mask, can_be_kept, check_kept
 from attnx.capture.recompute import attention_weights, check_mixture, per_query_head
 from attnx.capture.record import Record, Recorder
 from attnx.capture.visibility import causal_mask, visible_mask, visible_scores
@@ -90,6 +91,10 @@ class Observer(TorchFunctionMode):
     ) -> Any:
         names = ("attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
         options = {**dict(zip(names, rest, strict=False)), **kwargs}
+        if self._recorder.long and can_be_kept(query, key):
+            output = func(query, key, value, *rest, **kwargs)
+            self._keep(query, key, value, output, options)
+            return output
         mask, visible = self._mask(options.get("attn_mask"), bool(options.get("is_causal")), query, key)
         weights = attention_weights(query, key, mask=mask, scale=options.get("scale"))
         if self._recorder.graph:
@@ -103,6 +108,13 @@ class Observer(TorchFunctionMode):
             check_mixture(weights, value, output, record.module)
         self._follow(_Mixed(record), output)
         return output
+
+    def _keep(self, query: Tensor, key: Tensor, value: Tensor, output: Tensor, options: dict[str, Any]) -> None:
+        mask = batch_mask(options.get("attn_mask"), query, key)
+        causal = bool(options.get("is_causal"))
+        record = self._recorder.keep(query, key, mask, causal=causal, scale=options.get("scale"))
+        check_kept(record, value, output)
+        self._follow(_Mixed(record), output)
 
     def _mask(
         self, mask: Tensor | None, is_causal: bool, query: Tensor, key: Tensor

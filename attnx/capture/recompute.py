@@ -55,22 +55,31 @@ def per_query_head(tensor: Tensor, heads: int) -> Tensor:
     return tensor.repeat_interleave(heads // tensor.shape[1], dim=1)
 
 
+def rows_checked(queries: int) -> list[int]:
+    """The few rows, spread over all, on which a kernel's output is checked."""
+    return list(range(0, queries, -(-queries // _ROWS_CHECKED)))
+
+
 def check_mixture(weights: Tensor, values: Tensor, output: Tensor, module: str) -> None:
     """Prove on a few rows that these weights, and no others, made the kernel's output from the values."""
     if not bool(weights.isfinite().all()):
         return  # reported with its layer when all layers are in
+    rows = rows_checked(weights.shape[-2])
+    check_rows(weights[..., rows, :], values, output[..., rows, :], module)
+
+
+def check_rows(weights: Tensor, values: Tensor, output: Tensor, module: str) -> None:
+    """The same for rows that were picked already: `weights` of some queries, and the kernel's output for them."""
     if not bool(values.isfinite().all()):
         raise CaptureError(
             f"the values in {module or 'the model'} are not finite: the model's weights or its input have NaN or "
             "infinity. Check the checkpoint; half precision may need float32: model.float()"
         )
-    queries = weights.shape[-2]
-    rows = list(range(0, queries, -(-queries // _ROWS_CHECKED)))
     values = values.detach().to(weights.dtype)
     values = per_query_head(values, weights.shape[1])
     with torch.autocast(weights.device.type, enabled=False):
-        mixed = weights.detach()[..., rows, :] @ values
-    seen = output.detach()[..., rows, :].to(weights.dtype)
+        mixed = weights.detach() @ values
+    seen = output.detach().to(weights.dtype)
     slack = TOLERANCE.get(output.dtype, 1e-4) * (1 + float(values.abs().amax()))
     if not torch.allclose(mixed, seen, rtol=0, atol=slack, equal_nan=True):
         raise CaptureError(

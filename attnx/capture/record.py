@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from attnx.attention import rows_to_one
 from attnx.capture.recompute import per_query_head
 from attnx.errors import CaptureError, ChoiceError
+from attnx.long_attention import QueriesAndKeys
 
 Reduce: TypeAlias = Literal["mean", "max", "min"] | Callable[[Tensor], Tensor] | None
 """What is kept of a layer's batch × head × query × key weights as they arrive; None keeps every head."""
@@ -40,14 +41,33 @@ class Record:
     """batch × head × key × width, one per query head."""
     projection: Tensor | None = None
     """output × (head · width)."""
+    kept: tuple[QueriesAndKeys, ...] = ()
+    """For a long input, one for each of the batch; `weights` has a shape then, and no numbers."""
+
+    def same_as(self, other: Record) -> bool:
+        """Whether this is the very attention of another call."""
+        if self.kept and other.kept:
+            pairs = zip(self.kept, other.kept, strict=True)
+            return all(torch.equal(a.query, b.query) and torch.equal(a.key, b.key) for a, b in pairs)
+        return not self.kept and not other.kept and torch.equal(self.weights, other.weights)
 
 
 class Recorder:
     """Collects records in the order of the calls, which is the order of the layers."""
 
-    def __init__(self, model: nn.Module, *, batch: int, reduce: Reduce, extras: tuple[Extra, ...], graph: bool) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        batch: int,
+        reduce: Reduce,
+        extras: tuple[Extra, ...],
+        graph: bool,
+        long: bool = False,
+    ) -> None:
         self.records: list[Record] = []
         self.batch = batch
+        self.long = long
         self.extras = extras
         self.graph = graph
         self.merged = reduce if reduce is None or isinstance(reduce, str) else getattr(reduce, "__name__", "reduced")
@@ -72,6 +92,24 @@ class Recorder:
         self.records.append(record)
         return record
 
+    def keep(
+        self, query: Tensor, key: Tensor, mask: Tensor | None, module: nn.Module | None = None, **how: Any
+    ) -> Record:
+        """Keep queries and keys of one call instead of its weights; `how` are the other fields of `QueriesAndKeys`.
+
+        They are copied: a model's own are often views of one buffer, which would be held with the values in it.
+        """
+        name = self._names.get(id(module), "") if module is not None else self._caller()
+        query, key = self._by_head(query, name).detach(), self._by_head(key, name).detach()
+        kept = []
+        for index in range(len(query)):
+            one = None if mask is None else mask[min(index, len(mask) - 1)]
+            kept.append(QueriesAndKeys(_copy(query[index]), _copy(key[index]), one, **how))
+        shape = torch.empty(*query.shape[:-1], key.shape[-2], device="meta")
+        record = Record(name, shape, None, kept=tuple(kept))
+        self.records.append(record)
+        return record
+
     def _by_head(self, tensor: Tensor, name: str) -> Tensor:
         if tensor.ndim == 4:
             return tensor
@@ -91,6 +129,10 @@ class Recorder:
                 return self._names[owner]
             frame = frame.f_back
         return ""
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    return tensor.clone(memory_format=torch.contiguous_format)
 
 
 def _reducer(reduce: Reduce) -> Callable[[Tensor], Tensor] | None:

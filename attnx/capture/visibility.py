@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-NEVER = -700.0
-"""exp(−700) is about the least that float64 holds: a score so far below its row's best is a mask, not a preference."""
+from attnx.long_attention import may_look
 
 
 def visible_scores(scores: Tensor) -> Tensor | None:
@@ -14,9 +13,7 @@ def visible_scores(scores: Tensor) -> Tensor | None:
 
     A key is visible to a query when any head can see it: with ALiBi the steep heads lose sight of what the others see.
     """
-    scores = scores.detach()
-    seen = scores - scores.amax(-1, keepdim=True) > NEVER
-    return visible_mask(seen)
+    return visible_mask(may_look(scores.detach()))
 
 
 def visible_mask(mask: Tensor) -> Tensor | None:

@@ -27,6 +27,7 @@ def watch(
     extras: tuple[Extra, ...] = (),
     graph: bool = False,
     backend: Backend = "auto",
+    long: bool = False,
 ) -> Iterator[Recorder]:
     """Record the attention of every call of `model` inside the block, in this thread.
 
@@ -35,10 +36,11 @@ def watch(
         recorder.records[0].weights        # batch × head × query × key of layer 1
 
     The model is in evaluation mode meanwhile, and without gradients unless `graph` is true. Afterwards it is exactly
-    what it was. `batch` is the number of inputs that a call gets: some models fold it into their heads.
+    what it was. `batch` is the number of inputs that a call gets: some models fold it into their heads. With `long`
+    a record holds queries and keys instead of weights, where the model's attention can be computed from them.
     """
     model = unwrapped(model)
-    recorder = Recorder(model, batch=batch, reduce=reduce, extras=extras, graph=graph)
+    recorder = Recorder(model, batch=batch, reduce=reduce, extras=extras, graph=graph, long=long)
     with ExitStack() as stack:
         stack.enter_context(undisturbed(model, graph=graph))
         if choose_backend(model, backend) == "observer":

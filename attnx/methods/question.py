@@ -18,9 +18,10 @@ from torch import Tensor
 
 from attnx.attention import AttentionTensor, rows_to_one
 from attnx.errors import AttentionError, ChoiceError
+from attnx.long_attention import LongAttention
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
-Attention: TypeAlias = AttentionTensor | Tensor | Array
+Attention: TypeAlias = AttentionTensor | LongAttention | Tensor | Array
 Head: TypeAlias = int | Literal["each", "mean", "max", "min"]
 
 ROW_SUM_SLACK = 1e-4
@@ -51,12 +52,12 @@ class Question:
         residual: float,
     ) -> Question:
         weights = _weights(attention)
-        merged = attention.merged if isinstance(attention, AttentionTensor) else None
+        merged = attention.merged if isinstance(attention, (AttentionTensor, LongAttention)) else None
         head = cast(Head, merged or "mean") if head is None else head
         head = check_head(head, weights.shape[1], merged)
         if not isinstance(residual, (int, float)) or not 0 <= residual <= 1:
             raise ChoiceError(f"residual is a share between 0 and 1, {residual!r} asked")
-        return cls(
+        question = cls(
             weights=weights,
             layers=tuple(range(1, len(weights) + 1)) if layer is None else (check_layer(layer, len(weights)),),
             head=head,
@@ -68,10 +69,24 @@ class Question:
             drop_position=position is not None,
             from_numpy=isinstance(attention, np.ndarray),
         )
+        if isinstance(attention, LongAttention):
+            from attnx.methods.long_question import LongQuestion
+
+            return LongQuestion(**vars(question), attention=attention)
+        return question
 
     @property
     def length(self) -> int:
         return self.weights.shape[-1]
+
+    @property
+    def device(self) -> torch.device:
+        return self.weights.device
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every query is asked for with heads merged: then a layer of interest is like one below."""
+        return not self.drop_position and self.head in ("mean", "max", "min")
 
     @cached_property
     def below(self) -> Tensor:
@@ -86,6 +101,19 @@ class Question:
         if self.head == "each":
             return self._with_residual(self._checked(layer))
         return self.below[layer - 1 : layer]
+
+    def rows(self, layer: int) -> Tensor:
+        """head × asked position × key of the layer of interest."""
+        return self.top(layer)[:, list(self.positions)]
+
+    def pulled(self, vectors: Tensor, layer: int) -> Tensor:
+        """vectors · A: where each vector over the queries of a layer comes from below it, vector × key."""
+        return vectors @ self.below[layer - 1]
+
+    def pushed(self, layer: int, below: Tensor | None) -> Tensor:
+        """A · below for every query of a layer; A itself where nothing is below."""
+        matrix = self.below[layer - 1]
+        return matrix if below is None else matrix @ below
 
     def answer(self, relevance: Tensor) -> Any:
         """Turn layer × head × query × input into the axes and the kind of array that the caller expects."""
@@ -181,6 +209,8 @@ def _tensor(attention: Any) -> Tensor:
     """The weights as a tensor, also of `outputs.attentions`: a tuple of layers, each 1 × head × n × n."""
     if isinstance(attention, AttentionTensor):
         return attention.weights
+    if isinstance(attention, LongAttention):
+        return torch.empty(attention.layers, attention.heads, *2 * (attention.length,), device="meta")
     if isinstance(attention, Tensor):
         return attention
     try:

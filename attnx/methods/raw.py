@@ -26,5 +26,4 @@ def raw(
     array([0.33333333, 0.33333333, 0.33333333])
     """
     question = Question.ask(attention, layer=layer, position=position, head=head, residual=residual)
-    rows = list(question.positions)
-    return question.answer(torch.stack([question.top(layer)[:, rows] for layer in question.layers]))
+    return question.answer(torch.stack([question.rows(layer) for layer in question.layers]))

@@ -43,26 +43,28 @@ def rollout(
 
 def _roll_rows(question: Question, layers: list[int], down_to: int) -> Tensor:
     """All asked rows in one sweep from the top layer down: each layer's rows join the sweep where they start."""
-    rows = list(question.positions)
-    top = question.top(layers[0])
-    heads, length = top.shape[0], question.length
-    sweep = top.new_empty(0, length)
-    for layer in range(max(layers), down_to - 1, -1):
-        sweep = sweep @ question.below[layer - 1]
+    rows = question.positions
+    length = question.length
+    sweep = question.rows(max(layers)).reshape(-1, length)
+    for layer in range(max(layers) - 1, down_to - 1, -1):
+        sweep = question.pulled(sweep, layer)
         if layer in layers:
-            sweep = torch.cat([question.top(layer)[:, rows].reshape(-1, length), sweep])
-    return sweep.view(len(layers), heads, len(rows), length)
+            sweep = torch.cat([question.rows(layer).reshape(-1, length), sweep])
+    return sweep.view(len(layers), -1, len(rows), length)
 
 
 def _roll_all(question: Question, layers: list[int], down_to: int) -> Tensor:
     """From the bottom up, keeping the rollout of the layers below."""
-    rows = list(question.positions)
     rolled = []
     under: Tensor | None = None
     for layer in range(down_to, max(layers) + 1):
+        if question.is_whole:
+            under = question.pushed(layer, under)
+            rolled += [under[None]] if layer in layers else []
+            continue
         if layer in layers:
-            top = question.top(layer)[:, rows]
+            top = question.rows(layer)
             rolled.append(top if under is None else top @ under)
-        matrix = question.below[layer - 1]
-        under = matrix if under is None else matrix @ under
+        if layer < max(layers):
+            under = question.pushed(layer, under)
     return torch.stack(rolled)

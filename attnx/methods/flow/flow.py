@@ -44,7 +44,7 @@ def flow(
     if threads is not None and whole_number("threads", threads) < 1:
         raise ChoiceError(f"threads={threads} asked; at least 1 is needed, or None for one per core")
     relevance = solvers[solver](question, threads)
-    return question.answer(torch.from_numpy(relevance).to(question.weights.device))
+    return question.answer(torch.from_numpy(relevance).to(question.device))
 
 
 def _exact(question: Question, threads: int | None) -> np.ndarray[Any, Any]:
