@@ -21,6 +21,10 @@ class AttentionError(AttnxError, ValueError):
     """An array is not attention: wrong shape, negative, NaN, or rows that sum to more than 1."""
 
 
+class CostError(AttnxError):
+    """What was asked would take longer, or more memory, than anyone waits for."""
+
+
 class RegistryError(AttnxError):
     """An adapter or method was registered twice, or a plug-in could not be loaded."""
 

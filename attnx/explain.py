@@ -6,20 +6,18 @@ from collections.abc import Sequence
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
-from torch import Tensor, nn
+from torch import nn
 
 from attnx.adapters import Adapter, Prepared, adapter_for
-from attnx.adapters.batch import collate, padding_id
-from attnx.attention import AttentionTensor
-from attnx.batching import batches, takes_padding
-from attnx.capture import Captured, capture_batch
 from attnx.capture.watch import unwrapped
-from attnx.errors import AttnxError, CaptureError, InputError
+from attnx.errors import CaptureError, InputError
 from attnx.explanation import Explanation
 from attnx.inputs import prepare_all
+from attnx.long_inputs import road
 from attnx.methods import METHODS
 from attnx.methods.flow import column_bound, saturated_share
 from attnx.methods.question import Head, check_layer, check_position
+from attnx.observation import Attention, observe
 from attnx.prediction import predict
 from attnx.provenance import provenance
 
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
 class Options(TypedDict, total=False):
     """The keyword arguments of `explain`, for type checkers."""
 
-    methods: Sequence[str] | str
+    methods: Sequence[str] | str | None
     position: int | None
     layer: int | None
     head: Head | None
@@ -60,7 +58,7 @@ def explain(
     tokenizer: Any,
     text: Any,
     *,
-    methods: Sequence[str] | str = ("raw", "rollout", "flow"),
+    methods: Sequence[str] | str | None = None,
     position: int | None = None,
     layer: int | None = None,
     head: Head | None = None,
@@ -73,52 +71,51 @@ def explain(
     """What `model` looked at in `text`, as an `Explanation`; for a list of texts, a list of them.
 
     `text` is a text, a pair of texts, an image, or what the tokenizer made of them; `tokenizer` is an image processor
-    for an image. `position` is the position whose view is explained: by default CLS, the mask of a masked language
-    model, or the last token of a decoder. `layer` (from 1) keeps one layer; `head` is a number from 0, "each", or how
-    heads are merged ("mean", "max", "min"). `target` is the class or token that `prediction` speaks of: by default the
-    best. `references` measures on the model itself what each position does for the target (see `attnx.references`);
-    with a pair as target, what it does for the first against the second. The model and the tokenizer are left exactly
-    as they were.
+    for an image. `methods` are raw, rollout and flow; of a text so long that flow would take minutes it is left out,
+    unless you name it. `position` is the position whose view is explained: by default CLS, the mask of a masked
+    language model, or the last token of a decoder. `layer` (from 1) keeps one layer; `head` is a number from 0, "each",
+    or how heads are merged ("mean", "max", "min"). `target` is the class or token that `prediction` speaks of: by
+    default the best. `references` measures on the model itself what each position does for the target (see
+    `attnx.references`); with a pair as target, what it does for the first against the second. The model and the
+    tokenizer are left exactly as they were.
     """
     model = unwrapped(model)
     adapter = adapter_for(model)
-    methods = _methods(methods)
+    names = _methods(methods)
     reference_options = _reference_options(references)
     if batch_size < 1:
         raise InputError(f"batch_size must be at least 1, found {batch_size}")
     prepared, single = prepare_all(adapter, model, tokenizer, text, truncate=truncate)
-    pad_id = padding_id(model, tokenizer)
+    roads = [road(names, len(one.positions), model.config, layer=layer, head=head) for one in prepared]
 
-    def run(chosen: Sequence[Prepared]) -> Captured:
-        return _run(model, adapter, collate(model, chosen, pad_id), head)
+    def answer_at(one: Prepared) -> tuple[int, int]:
+        # Where the first position turns out to see itself alone, the last is explained.
+        return _wanted(adapter, model, tokenizer, one, position), len(one.positions) - 1
 
-    mixed = batch_size > 1 and takes_padding(model, prepared, pad_id, lambda chosen: _of_the_first(run(chosen)))
     asked = {"head": head} | ({} if residual is None else {"residual": residual})
     explanations: dict[int, Explanation] = {}
-    for batch in batches([len(one.positions) for one in prepared], mixed=mixed, size=batch_size):
-        captured = run([prepared[index] for index in batch])
-        for row, index in enumerate(batch):
-            one, attention = prepared[index], captured.attention[row]
-            _check_length(attention, one, adapter, model)
-            place = _place(adapter, model, tokenizer, one, attention, position)
-            kept = tuple(range(1, attention.layers + 1)) if layer is None else (check_layer(layer, attention.layers),)
-            relevance = {
-                name: _relevance(name, attention, kept, layer, {**asked, "position": place}) for name in methods
-            }
-            explanations[index] = Explanation(
-                positions=one.positions,
-                words=one.words,
-                position=place,
-                layers=kept,
-                relevance=relevance,
-                text=one.text,
-                prediction=predict(model, tokenizer, captured.output, row, place, target),
-                saturation=_saturation(relevance.get("flow"), attention, {**asked, "position": place}),
-                notes=(*one.notes, *_unseen_layers(model, attention)),
-                provenance=provenance(
-                    model, adapter.name, head=_head_on_record(head), residual=_residuals(methods, residual)
-                ),
-            )
+    for index, seen in observe(
+        model, adapter, tokenizer, prepared, roads, head=head, batch_size=batch_size, answer_at=answer_at
+    ):
+        one, attention, computed = prepared[index], seen.attention, roads[index].methods
+        _check_length(attention, one, adapter, model)
+        place = _place(adapter, model, tokenizer, one, attention, position)
+        kept = tuple(range(1, attention.layers + 1)) if layer is None else (check_layer(layer, attention.layers),)
+        relevance = {name: _relevance(name, attention, kept, layer, {**asked, "position": place}) for name in computed}
+        explanations[index] = Explanation(
+            positions=one.positions,
+            words=one.words,
+            position=place,
+            layers=kept,
+            relevance=relevance,
+            text=one.text,
+            prediction=predict(model, tokenizer, seen.output, seen.row, seen.seat(place), target),
+            saturation=_saturation(relevance.get("flow"), attention, {**asked, "position": place}),
+            notes=(*one.notes, *roads[index].notes, *_unseen_layers(model, attention)),
+            provenance=provenance(
+                model, adapter.name, head=_head_on_record(head), residual=_residuals(computed, residual)
+            ),
+        )
     ordered = [explanations[index] for index in range(len(prepared))]
     if reference_options:
         from attnx.references.attach import with_references
@@ -136,7 +133,9 @@ def _reference_options(references: Asked) -> dict[str, dict[str, Any]]:
     return asked_references(references)
 
 
-def _methods(methods: Sequence[str] | str) -> tuple[str, ...]:
+def _methods(methods: Sequence[str] | str | None) -> tuple[str, ...] | None:
+    if methods is None:
+        return None
     names = (methods,) if isinstance(methods, str) else tuple(methods)
     if not names:
         raise InputError(f"no method asked; there are: {', '.join(METHODS.names())}")
@@ -145,46 +144,22 @@ def _methods(methods: Sequence[str] | str) -> tuple[str, ...]:
     return names
 
 
-def _run(model: nn.Module, adapter: Adapter, inputs: dict[str, Any], head: Head | None) -> Captured:
-    try:
-        return capture_batch(model, inputs, reduce=_reduction(head), within=adapter.within)
-    except AttnxError:
-        raise
-    except Exception as error:
-        reason = str(error).strip().split("\n")[0]
-        raise CaptureError(
-            f"{type(model).__name__} refused the input ({type(error).__name__}: {reason}); check that tokenizer and "
-            "model belong together, and that the model runs on it by itself"
-        ) from error
-
-
-def _of_the_first(captured: Captured) -> list[Tensor]:
-    """What padding must not change: the first input's attention, and what a classifier says of it."""
-    logits = getattr(captured.output, "logits", None)
-    classes = [logits[0]] if isinstance(logits, Tensor) and logits.ndim == 2 else []
-    return [captured.attention[0].weights, *classes]
-
-
-def _reduction(head: Head | None) -> Any:
-    """Merge heads as they arrive unless single heads are asked for."""
-    if head is None:
-        return "mean"
-    return head if head in ("mean", "max", "min") else None
-
-
 def _place(
-    adapter: Adapter, model: nn.Module, processor: Any, one: Prepared, attention: AttentionTensor, position: int | None
+    adapter: Adapter, model: nn.Module, processor: Any, one: Prepared, attention: Attention, position: int | None
 ) -> int:
     """The explained position. Where the first one can see nothing but itself, a causal model answers from its last."""
-    if position is not None:
-        return check_position(position, len(one.positions))
-    place = adapter.explained(model, processor, one)
-    return attention.length - 1 if place == 0 and attention.causal else place
+    place = _wanted(adapter, model, processor, one, position)
+    return attention.length - 1 if position is None and place == 0 and attention.causal else place
 
 
-def _relevance(
-    name: str, attention: AttentionTensor, kept: tuple[int, ...], layer: int | None, asked: dict[str, Any]
-) -> Any:
+def _wanted(adapter: Adapter, model: nn.Module, processor: Any, one: Prepared, position: int | None) -> int:
+    """The asked position, or the adapter's choice, before anything was seen."""
+    return (
+        adapter.explained(model, processor, one) if position is None else check_position(position, len(one.positions))
+    )
+
+
+def _relevance(name: str, attention: Attention, kept: tuple[int, ...], layer: int | None, asked: dict[str, Any]) -> Any:
     """layers × (heads ×) positions, with an axis of one when a single layer was asked for."""
     scores = METHODS[name](attention, layer=None if layer is None else kept[0], **asked)
     return (scores if layer is None else scores[None]).cpu().numpy()
@@ -203,7 +178,7 @@ def _residuals(methods: tuple[str, ...], residual: float | None) -> dict[str, An
     }
 
 
-def _unseen_layers(model: nn.Module, attention: AttentionTensor) -> tuple[str, ...]:
+def _unseen_layers(model: nn.Module, attention: Attention) -> tuple[str, ...]:
     """A remark when some layers mix positions in another way than by attention, as hybrid models do."""
     layers = getattr(model.config, "num_hidden_layers", None)
     if not isinstance(layers, int) or layers == attention.layers:
@@ -214,14 +189,14 @@ def _unseen_layers(model: nn.Module, attention: AttentionTensor) -> tuple[str, .
     )
 
 
-def _saturation(flow: Any, attention: AttentionTensor, asked: dict[str, Any]) -> tuple[float, ...] | None:
+def _saturation(flow: Any, attention: Attention, asked: dict[str, Any]) -> tuple[float, ...] | None:
     if flow is None:
         return None
     share = saturated_share(flow, column_bound(attention, **asked))
     return tuple((share if share.ndim == 1 else share.mean(1)).tolist())
 
 
-def _check_length(attention: AttentionTensor, prepared: Prepared, adapter: Adapter, model: nn.Module) -> None:
+def _check_length(attention: Attention, prepared: Prepared, adapter: Adapter, model: nn.Module) -> None:
     if attention.length != len(prepared.positions):
         raise CaptureError(
             f"{type(model).__name__} attends over {attention.length} positions, but the {adapter.name!r} adapter names "

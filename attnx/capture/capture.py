@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any
@@ -38,6 +38,8 @@ class LongCaptured:
 
     output: Any
     attention: list[LongAttention]
+    answered: tuple[int, ...] | None = None
+    """The positions at which a language model's answer was computed; None for all."""
 
 
 def capture(
@@ -89,13 +91,22 @@ def capture_long_batch(
     reduce: Reduce = None,
     backend: Backend = "auto",
     within: str = "",
+    answer_at: Sequence[int] | None = None,
 ) -> LongCaptured:
-    """`capture_batch` for long inputs."""
+    """`capture_batch` for long inputs.
+
+    With `answer_at` a language model answers at these positions only, if it can: its logits for 8192 positions and 50
+    thousand tokens would take more memory than all attention here.
+    """
     model = unwrapped(model)
+    can_choose = answer_at is not None and "logits_to_keep" in signature(model.forward).parameters
+    answered = tuple(answer_at) if answer_at is not None and can_choose else None
+    if answered is not None:
+        inputs = {**inputs, "logits_to_keep": torch.tensor(answered, device=_device(inputs))}
     output, recorder = _run(model, inputs, reduce=reduce, backend=backend, long=True)
     attention = assemble_long(recorder, type(model).__name__, padding=_real(inputs), within=within)
     _prove(model, inputs, output, backend)
-    return LongCaptured(output, attention)
+    return LongCaptured(output, attention, answered)
 
 
 def capture_batch(
@@ -142,6 +153,10 @@ def _without_cache(model: nn.Module, inputs: Mapping[str, Any]) -> dict[str, Any
     if "use_cache" not in inputs and "use_cache" in signature(model.forward).parameters:
         return {**inputs, "use_cache": False}
     return dict(inputs)
+
+
+def _device(inputs: Mapping[str, Any]) -> torch.device | None:
+    return next((value.device for value in inputs.values() if isinstance(value, Tensor)), None)
 
 
 def _batch_size(inputs: Mapping[str, Any]) -> int:

@@ -80,6 +80,10 @@ class Question:
         return self.weights.shape[-1]
 
     @property
+    def heads(self) -> int:
+        return self.weights.shape[1]
+
+    @property
     def device(self) -> torch.device:
         return self.weights.device
 

@@ -14,5 +14,8 @@ Method: TypeAlias = Callable[..., Any]
 """`method(attention, *, layer=None, position=None, head=None, residual=…)` → layer × query × input."""
 
 METHODS: Registry[Method] = Registry("method")
+BY_ROWS = {"raw", "rollout"}
+"""Methods that read rows of attention and products with them, and never a whole map: they work on a `LongAttention`."""
+
 for _method in (raw, rollout, flow):
     METHODS.add(_method.__name__, _method)

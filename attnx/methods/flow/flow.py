@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from attnx.errors import ChoiceError
+from attnx.methods.flow.cost import LIMIT, check_cost
 from attnx.methods.question import Attention, Head, Question, whole_number
 from attnx.registry import unknown
 
@@ -24,6 +25,7 @@ def flow(
     residual: float = 0.5,
     solver: Solver = "exact",
     threads: int | None = None,
+    limit: float | None = LIMIT,
 ) -> Any:
     """The maximum flow from each hidden position down to each input position, layer × query × input.
 
@@ -34,6 +36,8 @@ def flow(
     it). `solver="networkx"` computes the same numbers by the definition, thousands of times slower. Round to 1e-9
     before ranking: many inputs of a deep model tie (see `tied_share`).
 
+    Work that would take more than `limit` seconds is refused with its cost; None waits for it.
+
     >>> flow(np.full((2, 1, 2, 2), 0.5), layer=2, position=0)
     array([1. , 0.5])
     """
@@ -43,6 +47,8 @@ def flow(
         raise ChoiceError(unknown("solver", solver, solvers))
     if threads is not None and whole_number("threads", threads) < 1:
         raise ChoiceError(f"threads={threads} asked; at least 1 is needed, or None for one per core")
+    heads = question.heads if head == "each" else 1
+    check_cost(question.layers, question.length, heads * len(question.positions), limit)
     relevance = solvers[solver](question, threads)
     return question.answer(torch.from_numpy(relevance).to(question.device))
 
