@@ -141,6 +141,9 @@ class NoTokenizer:
     def __call__(self, text: str) -> None:
         raise NotImplementedError
 
+    def decode(self, ids: list[int]) -> str:
+        return str(ids[0])
+
     def convert_ids_to_tokens(self, ids: list[int]) -> list[str]:
         return [str(one) for one in ids]
 

@@ -1,0 +1,145 @@
+"""What a row of rollout costs on thousands of tokens: memory by the kernel's own count, time beside a plain forward.
+
+    python -m tests.benchmarks.long_inputs            # everything, some minutes and 6 GB
+    python -m tests.benchmarks.long_inputs --quick    # without n = 8192
+
+GPT-2 small's shape with random weights and as many positions as are needed, without its language-model head. Each peak
+is that of a process which does nothing else; the extra is what it has above the process that runs a plain forward.
+Times are the best of some rounds, taken in turn in one process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tests.benchmarks.capture import NoTokenizer, alternating, resident, seconds
+
+KINDS = ("forward", "row", "everything", "forward with head", "row with head")
+ONE_PROCESS = "--one-process"
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    arguments.add_argument("--quick", action="store_true", help="leave out n = 8192")
+    arguments.add_argument(ONE_PROCESS, choices=[*KINDS, "times"], help=argparse.SUPPRESS)
+    arguments.add_argument("--length", type=int, help=argparse.SUPPRESS)
+    asked = arguments.parse_args()
+    if asked.one_process == "times":
+        print(*times(asked.length))
+    elif asked.one_process:
+        print(peak(asked.one_process, asked.length))
+    else:
+        report((2048,) if asked.quick else (2048, 8192), (1536, 2048, 3072) if asked.quick else (2048, 4096, 8192))
+        flow_limit()
+
+
+def report(lengths: Sequence[int], growth: Sequence[int]) -> None:
+    print("GPT-2 small's shape, random weights; explain(…, methods='rollout') of the last position, all layers")
+    extra = {length: megabytes(length, "row") for length in sorted({*lengths, *growth})}
+    for length in lengths:
+        plain, row, first = in_a_process("times", length)
+        print(f"n = {length}: forward {plain:.2f} s, row {row:.2f} s; extra peak {extra[length]:.0f} MB")
+        if length == 2048:
+            whole = megabytes(length, "everything")
+            share = extra[length] / whole
+            print(f"  extra peak / all layers and heads ({whole:.0f} MB)  {share:6.1%}   (must: at most 20 %)")
+            print(f"  row / forward                                {row / plain:6.2f} ×  (must: at most 2.5)")
+        else:
+            print(f"  extra peak                                   {extra[length]:6.0f} MB (must: under 2000)")
+            print(f"  row / forward                                {row / plain:6.2f} ×  (must: at most 4)")
+        print(f"  the first row of a model, with its proof     {first / plain:6.2f} ×")
+    exponent = slope([math.log(length) for length in growth], [math.log(extra[length]) for length in growth])
+    print(f"memory grows as n^{exponent:.2f} over n = {', '.join(map(str, growth))}")
+    more = megabytes(2048, "row with head", "forward with head")
+    print(f"with the head of 50257 tokens, n = 2048: {more:+.0f} MB beside a forward that has all its logits")
+
+
+def flow_limit() -> None:
+    """What one position at every layer takes by flow, and where attnx refuses to begin."""
+    import torch
+
+    import attnx
+    from attnx.methods.flow.cost import LIMIT, SECONDS_PER_EDGE, estimated_seconds
+
+    print("flow of the last position at every one of 12 layers, random causal attention, one thread")
+    measured = []
+    for length in (128, 256, 512, 1024):
+        scores = 2 * torch.randn(12, 1, length, length, generator=torch.Generator().manual_seed(0))
+        scores.masked_fill_(torch.ones(length, length, dtype=torch.bool).triu(1), -math.inf)
+        attention = scores.softmax(-1)
+        attnx.flow(attention[:3, :, :8, :8] / 2, position=-1)  # the machine code is loaded
+        taken = seconds(lambda attention=attention: attnx.flow(attention, position=-1, threads=1))
+        expected = estimated_seconds(range(1, 13), length)
+        measured.append((length, taken))
+        print(f"  n = {length:5}  {taken:8.2f} s   estimated {expected:8.2f} s")
+    exponent = slope(*([math.log(one[part]) for one in measured[1:]] for part in (0, 1)))
+    longest = (LIMIT / SECONDS_PER_EDGE / sum(range(3, 13))) ** (1 / 3)
+    print(f"  grows as n^{exponent:.2f}; refused above n = {longest:.0f} (12 layers, {LIMIT:.0f} s estimated)")
+
+
+def megabytes(length: int, kind: str, beside: str = "forward") -> float:
+    """By how much the peak of one process is above that of another."""
+    (above,), (ground,) = in_a_process(kind, length), in_a_process(beside, length)
+    return (above - ground) / 2**20
+
+
+def in_a_process(kind: str, length: int) -> list[float]:
+    command = [sys.executable, "-m", "tests.benchmarks.long_inputs", ONE_PROCESS, kind, "--length", str(length)]
+    result = subprocess.run(command, check=True, capture_output=True, text=True)
+    return [float(number) for number in result.stdout.split()]
+
+
+def peak(kind: str, length: int) -> int:
+    """Bytes by which this process grows at most while it does the one thing."""
+    calls = work(length, head="with head" in kind)
+    before = resident()
+    calls[kind.removesuffix(" with head")]()
+    return resident("VmHWM") - before
+
+
+def times(length: int) -> tuple[float, float, float]:
+    """Seconds of a forward, of a row, and of the first row."""
+    calls = work(length)
+    calls["forward"]()
+    first = seconds(calls["row"])
+    taken = alternating({name: calls[name] for name in ("forward", "row")}, 5 if length < 4096 else 2, min)
+    return taken["forward"], taken["row"], first
+
+
+def work(length: int, head: bool = False) -> dict[str, Callable[[], Any]]:
+    import torch
+    import transformers
+
+    import attnx
+
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(n_positions=length)
+    model = (transformers.GPT2LMHeadModel if head else transformers.GPT2Model)(config).eval()
+    inputs = {"input_ids": torch.randint(5, 50000, (1, length))}
+    tokenizer = NoTokenizer()
+
+    def forward() -> None:
+        with torch.no_grad():
+            model(**inputs, use_cache=False)
+
+    return {
+        "forward": forward,
+        "row": lambda: attnx.explain(model, tokenizer, inputs, methods="rollout"),
+        "everything": lambda: attnx.capture(model, **inputs),
+    }
+
+
+def slope(places: Sequence[float], values: Sequence[float]) -> float:
+    """Of the line through the points with the least squares."""
+    middle, height = sum(places) / len(places), sum(values) / len(values)
+    rise = sum((place - middle) * (value - height) for place, value in zip(places, values, strict=True))
+    return rise / sum((place - middle) ** 2 for place in places)
+
+
+if __name__ == "__main__":
+    main()
