@@ -6,7 +6,7 @@ into the sink by one column of layer 1.
 
 An edge with no more than `dust` left is full. A push fills at least one edge of its path, so each blocking flow ends,
 and after it each path goes up more often than before: the search cannot go round on remainders of rounding. What all
-full edges of a cut may still hold is less than 1e-10 together (see `residual_graph.dust`).
+full edges of a cut may still hold is next to nothing (`residual_graph.dust`), and each proof is measured.
 """
 
 from __future__ import annotations

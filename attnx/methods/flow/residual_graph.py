@@ -12,6 +12,9 @@ Array = np.ndarray[Any, np.dtype[Any]]
 DUST = 1e-10
 """What all edges of a graph together may hold back; an edge with less than its share left is full."""
 
+ROUNDINGS = 4
+"""How many sums and differences, rounded each, may lie between what is left of an edge and nothing."""
+
 
 @dataclass(frozen=True, eq=False)
 class ResidualGraph:
@@ -72,11 +75,16 @@ class ResidualGraph:
 
 
 def dust(capacities: Array) -> float:
-    """What may be left of a full edge."""
+    """What may be left of a full edge.
+
+    In a large graph an edge's share is less than the rounding of its capacity. What rounding leaves must count as
+    nothing, or a push fills no edge and the search goes round for ever.
+    """
     floors: int
     length: int
     floors, length, _ = capacities.shape
-    return DUST / (floors * length * length + 2 * length)
+    rounding = ROUNDINGS * np.finfo(np.float64).eps * float(capacities.max(initial=0.0))
+    return max(DUST / (floors * length * length + 2 * length), rounding)
 
 
 def _bits(members: Array, words: int) -> Array:

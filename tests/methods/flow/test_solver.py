@@ -119,3 +119,21 @@ def test_ctrl_c_ends_a_long_flow_within_seconds(threads: int) -> None:
     output, _ = process.communicate(timeout=60)
     assert output == "interrupted\n"
     assert time.monotonic() - asked < 10
+
+
+@pytest.mark.slow
+def test_the_search_ends_where_an_edges_share_of_the_dust_is_less_than_rounding() -> None:
+    """With this attention a push once filled no edge, and the search went round for ever."""
+    script = """
+        import numpy as np
+        import attnx
+        scores = np.random.default_rng(0).normal(size=(12, 1, 512, 512)) * 2
+        weights = np.where(np.tri(512, dtype=bool), np.exp(scores), 0)
+        weights /= weights.sum(-1, keepdims=True)
+        row = attnx.flow(weights, layer=12, position=-1)
+        print(0 < row.min() <= row.max() <= 1 + 1e-9)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert done.stdout.strip() == "True"
