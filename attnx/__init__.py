@@ -9,6 +9,7 @@ from attnx.capture import capture
 from attnx.errors import AttnxError
 from attnx.explain import explain
 from attnx.explanation import Explanation
+from attnx.generation import GenerationExplanation, explain_generation
 from attnx.methods.flow import flow
 from attnx.methods.raw import raw
 from attnx.methods.rollout import rollout
@@ -43,10 +44,12 @@ __all__ = [
     "Comparison",
     "Explanation",
     "Faithfulness",
+    "GenerationExplanation",
     "adapters",
     "capture",
     "compare",
     "explain",
+    "explain_generation",
     "faithfulness",
     "flow",
     "load_demo",

@@ -13,7 +13,7 @@ from attnx.capture.watch import unwrapped
 from attnx.errors import CaptureError, InputError
 from attnx.explanation import Explanation
 from attnx.inputs import prepare_all
-from attnx.long_inputs import road
+from attnx.long_inputs import asked_methods, road
 from attnx.methods import METHODS
 from attnx.methods.flow import column_bound, saturated_share
 from attnx.methods.question import Head, check_layer, check_position
@@ -81,7 +81,7 @@ def explain(
     """
     model = unwrapped(model)
     adapter = adapter_for(model)
-    names = _methods(methods)
+    names = asked_methods(methods)
     reference_options = _reference_options(references)
     if batch_size < 1:
         raise InputError(f"batch_size must be at least 1, found {batch_size}")
@@ -131,17 +131,6 @@ def _reference_options(references: Asked) -> dict[str, dict[str, Any]]:
     from attnx.references.registry import asked_references  # Captum's road is loaded only for those who take it
 
     return asked_references(references)
-
-
-def _methods(methods: Sequence[str] | str | None) -> tuple[str, ...] | None:
-    if methods is None:
-        return None
-    names = (methods,) if isinstance(methods, str) else tuple(methods)
-    if not names:
-        raise InputError(f"no method asked; there are: {', '.join(METHODS.names())}")
-    for name in names:
-        METHODS[name]
-    return names
 
 
 def _place(

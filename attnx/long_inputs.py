@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from attnx.errors import CostError
+from attnx.errors import CostError, InputError
 from attnx.long_attention import LONG_INPUT
 from attnx.methods.flow.cost import LIMIT, check_cost
 from attnx.methods.question import Head
-from attnx.methods.registry import BY_ROWS
+from attnx.methods.registry import BY_ROWS, METHODS
 
 DEFAULT_METHODS = ("raw", "rollout", "flow")
 
@@ -25,15 +25,36 @@ class Road:
     notes: tuple[str, ...] = ()
 
 
-def road(asked: Sequence[str] | None, length: int, config: Any, *, layer: int | None, head: Head | None) -> Road:
-    """The road of an input of `length` positions. Flow that would take too long is an error if it was asked for.
+def asked_methods(methods: Sequence[str] | str | None) -> tuple[str, ...] | None:
+    """The methods that a caller named, each of which exists; None for nobody's choice."""
+    if methods is None:
+        return None
+    names = (methods,) if isinstance(methods, str) else tuple(methods)
+    if not names:
+        raise InputError(f"no method asked; there are: {', '.join(METHODS.names())}")
+    for name in names:
+        METHODS[name]
+    return names
 
-    Nobody asked when `asked` is None: flow is left out then, with a note.
+
+def road(
+    asked: Sequence[str] | None,
+    length: int,
+    config: Any,
+    *,
+    layer: int | None,
+    head: Head | None,
+    positions: int = 1,
+) -> Road:
+    """The road of an input of `length` positions, so many `positions` of which are explained.
+
+    Flow that would take too long is an error if it was asked for. Nobody asked when `asked` is None: it is left out
+    then, with a note.
     """
     layers = getattr(config, "num_hidden_layers", None)
     heads = getattr(config, "num_attention_heads", None)
     heights = (layer,) if isinstance(layer, int) else range(1, (layers if isinstance(layers, int) else 12) + 1)
-    sources = heads if head == "each" and isinstance(heads, int) else 1
+    sources = positions * (heads if head == "each" and isinstance(heads, int) else 1)
     methods = DEFAULT_METHODS if asked is None else tuple(asked)
     notes: tuple[str, ...] = ()
     if "flow" in methods:

@@ -8,6 +8,7 @@ the caller pinned and returns the kind of array that came in.
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeAlias, cast
@@ -47,7 +48,7 @@ class Question:
         attention: Attention,
         *,
         layer: int | None,
-        position: int | None,
+        position: int | Sequence[int] | None,
         head: Head | None,
         residual: float,
     ) -> Question:
@@ -61,12 +62,10 @@ class Question:
             weights=weights,
             layers=tuple(range(1, len(weights) + 1)) if layer is None else (check_layer(layer, len(weights)),),
             head=head,
-            positions=(
-                tuple(range(weights.shape[-1])) if position is None else (check_position(position, weights.shape[-1]),)
-            ),
+            positions=_positions(position, weights.shape[-1]),
             residual=residual,
             drop_layer=layer is not None,
-            drop_position=position is not None,
+            drop_position=position is not None and not isinstance(position, Sequence),
             from_numpy=isinstance(attention, np.ndarray),
         )
         if isinstance(attention, LongAttention):
@@ -90,7 +89,7 @@ class Question:
     @property
     def is_whole(self) -> bool:
         """Whether every query is asked for with heads merged: then a layer of interest is like one below."""
-        return not self.drop_position and self.head in ("mean", "max", "min")
+        return len(self.positions) == self.length and not self.drop_position and self.head in ("mean", "max", "min")
 
     @cached_property
     def below(self) -> Tensor:
@@ -162,6 +161,16 @@ def check_layer(layer: int, layers: int) -> int:
     if not 1 <= layer <= layers:
         raise ChoiceError(f"layer {layer} asked, model has {layers} (1 is next to the input)")
     return layer
+
+
+def _positions(position: int | Sequence[int] | None, length: int) -> tuple[int, ...]:
+    if position is None:
+        return tuple(range(length))
+    if not isinstance(position, Sequence):
+        return (check_position(position, length),)
+    if not position:
+        raise ChoiceError("the list of positions is empty; give at least one, or None for all")
+    return tuple(check_position(one, length) for one in position)
 
 
 def check_position(position: int, length: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ def raw(
     attention: Attention,
     *,
     layer: int | None = None,
-    position: int | None = None,
+    position: int | Sequence[int] | None = None,
     head: Head | None = None,
     residual: float = 0.0,
 ) -> Any:

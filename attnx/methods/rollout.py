@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ def rollout(
     attention: Attention,
     *,
     layer: int | None = None,
-    position: int | None = None,
+    position: int | Sequence[int] | None = None,
     head: Head | None = None,
     residual: float = 0.5,
     down_to: int = 1,

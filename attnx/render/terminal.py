@@ -20,11 +20,11 @@ def plain(explanation: Explanation, method: str | None = None, layer: int | None
 
     words = explanation.by_word(method, layer)
     most = max((word.score for word in words), default=0.0)
-    width = max((cell_len(_printable(word.text)) for word in words), default=0)
+    width = max((cell_len(printable(word.text)) for word in words), default=0)
     lines = [_headline(explanation, method, layer)]
     for word in words:
         bar = "█" * round(24 * _share(word.score, most))
-        lines.append(f"{set_cell_size(_printable(word.text), width)}  {word.score:.4f}  {bar}".rstrip())
+        lines.append(f"{set_cell_size(printable(word.text), width)}  {word.score:.4f}  {bar}".rstrip())
     return "\n".join([*lines, _special_share(explanation, method, layer)])
 
 
@@ -34,7 +34,7 @@ def coloured(explanation: Explanation, method: str | None = None, layer: int | N
     from rich.text import Text
 
     words = explanation.by_word(method, layer)
-    best = ", ".join(f"{_printable(word.text)} {word.score:.3f}" for word in explanation.top(5, method, layer))
+    best = ", ".join(f"{printable(word.text)} {word.score:.3f}" for word in explanation.top(5, method, layer))
     parts: list[RenderableType] = [Text(_headline(explanation, method, layer), style="bold"), Text()]
     parts += [_heat_map(words), Text(), _legend(words), Text(f"most relevant: {best}")]
     return Group(*parts, Text(_special_share(explanation, method, layer), style="dim"))
@@ -63,7 +63,7 @@ def _heat_map(words: list[WordScore]) -> Text:
     most = max((word.score for word in words), default=0.0)
     line = Text()
     for word in words:
-        line.append(f" {_printable(word.text)} ", style=_style(_share(word.score, most)))
+        line.append(f" {printable(word.text)} ", style=_style(_share(word.score, most)))
         line.append(" ")
     return line
 
@@ -88,7 +88,7 @@ def _share(score: float, most: float) -> float:
     return max(score, 0.0) / most if most > 0 else 0.0
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """A word without characters that steer a terminal: they come from the text, and the text is anybody's."""
     return "".join(
         "␤"

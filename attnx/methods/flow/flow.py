@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -20,7 +21,7 @@ def flow(
     attention: Attention,
     *,
     layer: int | None = None,
-    position: int | None = None,
+    position: int | Sequence[int] | None = None,
     head: Head | None = None,
     residual: float = 0.5,
     solver: Solver = "exact",

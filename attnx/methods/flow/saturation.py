@@ -7,6 +7,7 @@ exactly, and the row tells of layer 1 alone.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -51,7 +52,11 @@ def saturated_share(flow: Rows, bound: Rows) -> Any:
 
 
 def column_bound(
-    attention: Attention, *, position: int | None = None, head: Head | None = None, residual: float = 0.5
+    attention: Attention,
+    *,
+    position: int | Sequence[int] | None = None,
+    head: Head | None = None,
+    residual: float = 0.5,
 ) -> Any:
     """min(1, column sum of A(1)), the most that can flow to each input from any depth: query × input.
 

@@ -1,0 +1,154 @@
+"""A prompt and what follows it: written by the model itself, or given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from attnx.adapters import Adapter, Prepared
+from attnx.adapters.batch import collate, padding_id
+from attnx.adapters.limits import max_positions
+from attnx.capture.watch import undisturbed
+from attnx.errors import CaptureError, InputError
+from attnx.positions import Position, group_words
+
+_OURS = ("max_new_tokens", "max_length", "num_return_sequences", "return_dict_in_generate", "streamer")
+
+
+@dataclass(frozen=True, eq=False)
+class Written:
+    """The finished text, ready for the model, and how many of its positions are the prompt's."""
+
+    prepared: Prepared
+    prompt_length: int
+
+
+def check_writer(model: nn.Module) -> None:
+    """Only a model with a language-model head that looks back alone writes text."""
+    can_generate = getattr(model, "can_generate", None)
+    if not callable(can_generate) or not can_generate():
+        raise CaptureError(
+            f"{type(model).__name__} writes no text: load a decoder with its language-model head "
+            "(AutoModelForCausalLM); what an encoder or a classifier looked at is attnx.explain"
+        )
+
+
+def write(
+    model: nn.Module, tokenizer: Any, prompt: Prepared, max_new_tokens: int, options: Mapping[str, Any]
+) -> Written:
+    """Let the model go on from the prompt, greedily unless `options` of `model.generate` say otherwise."""
+    length = len(prompt.positions)
+    wanted, notes = _room(model, length, max_new_tokens)
+    inputs = collate(model, [prompt], None)
+    with undisturbed(model):
+        ids = model.generate(**inputs, generation_config=_config(model, tokenizer, wanted, options))  # type: ignore[operator]
+    new = ids[0, length:].tolist()
+    if not new:
+        raise InputError(
+            "the model wrote nothing: allow it more with max_new_tokens=…, or give the text: continuation=…"
+        )
+    ends = _end_tokens(model, tokenizer)
+    if new[0] in ends:
+        notes += ("the model ended the text at once: the one row explains the end-of-text token",)
+    return Written(_joined(tokenizer, prompt, new, ends, notes), length)
+
+
+def read(adapter: Adapter, model: nn.Module, tokenizer: Any, prompt: str, continuation: str, truncate: bool) -> Written:
+    """The given text, tokenised as one. A token that reaches over the end of the prompt counts to the continuation."""
+    if not isinstance(prompt, str) or not isinstance(continuation, str) or not continuation:
+        raise InputError("continuation needs a prompt and a continuation that are texts, both not empty")
+    prepared = adapter.prepare(model, tokenizer, prompt + continuation, truncate=truncate)
+    ends = [one.end for one in prepared.positions if not one.special]
+    if None in ends:
+        raise InputError(
+            f"{type(tokenizer).__name__} tells no offsets, so the prompt's end cannot be found; use a fast tokenizer"
+        )
+    first = next((one.index for one in prepared.positions if not one.special and (one.end or 0) > len(prompt)), 0)
+    if first == 0:
+        raise InputError("no token stands before the continuation, or none is left of it; give a longer prompt")
+    return Written(prepared, first)
+
+
+def _room(model: nn.Module, length: int, wanted: int) -> tuple[int, tuple[str, ...]]:
+    """How many tokens may be written before the model's positions end."""
+    if wanted < 1:
+        raise InputError(f"max_new_tokens must be at least 1, found {wanted}: with no new token nothing is explained")
+    limit = max_positions(model)
+    if limit is None or length + wanted <= limit:
+        return wanted, ()
+    if length >= limit:
+        raise InputError(
+            f"the prompt has {length} tokens, and the model takes {limit}: there is no room for a new one; shorten it"
+        )
+    return limit - length, (
+        f"the model takes {limit} positions: {limit - length} new tokens were allowed, not {wanted}",
+    )
+
+
+def _config(model: nn.Module, tokenizer: Any, wanted: int, options: Mapping[str, Any]) -> Any:
+    """A copy of the model's own generation config, with what was asked for."""
+    taken = [name for name in _OURS if name in options]
+    if taken:
+        raise InputError(f"{taken[0]} cannot be set here: explain_generation explains one text of max_new_tokens=…")
+    config: Any = deepcopy(model.generation_config)
+    own = {"max_new_tokens": wanted, "max_length": None, "num_return_sequences": 1, "return_dict_in_generate": False}
+    if not options.get("do_sample", False):
+        # Settings of sampling that a checkpoint brings along would only raise warnings.
+        own |= {"do_sample": False, "temperature": None, "top_p": None, "top_k": None, "min_p": None, "typical_p": None}
+    pad = padding_id(model, tokenizer)
+    unknown = config.update(**{**own, **options})
+    for name in own:
+        unknown.pop(name, None)
+    if unknown:
+        raise InputError(f"{', '.join(unknown)} is no setting of model.generate; see transformers' GenerationConfig")
+    if config.pad_token_id is None:
+        ends = _end_tokens(model, tokenizer)
+        config.pad_token_id = pad if pad is not None else min(ends, default=None)
+    return config
+
+
+def _end_tokens(model: nn.Module, tokenizer: Any) -> set[int]:
+    found = {getattr(tokenizer, "eos_token_id", None)}
+    own = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    found |= set(own) if isinstance(own, (list, tuple)) else {own}
+    return {one for one in found if isinstance(one, int)}
+
+
+def _joined(tokenizer: Any, prompt: Prepared, new: Sequence[int], ends: set[int], notes: tuple[str, ...]) -> Prepared:
+    """The prompt's positions with those of the new tokens behind them; words may go on over the border."""
+    length = len(prompt.positions)
+    ids = torch.cat([prompt.inputs["input_ids"], torch.tensor(new)])
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    specials = set(getattr(tokenizer, "all_special_ids", ())) | ends
+    names = tokenizer.convert_ids_to_tokens(list(new))
+    text = prompt.text if isinstance(prompt.text, str) else None
+    positions = [replace(one, word=None) for one in prompt.positions]
+    for offset, (one, name, piece) in enumerate(zip(new, names, _pieces(tokenizer, ids.tolist(), length), strict=True)):
+        if one in specials:
+            positions.append(Position(length + offset, name, special=True))
+            continue
+        start = None if text is None else len(text)
+        text = None if text is None else text + piece
+        positions.append(Position(length + offset, name, start=start, end=None if text is None else len(text)))
+    placed, words = group_words(positions, None if text is None else [text])
+    return Prepared(inputs, placed, words, text, (*prompt.notes, *notes))
+
+
+def _pieces(tokenizer: Any, ids: Sequence[int], length: int) -> list[str]:
+    """What each token behind the first `length` adds to the text: some tokenizers write a space only between tokens."""
+
+    def written(count: int) -> str:
+        text: str = tokenizer.decode(list(ids[:count]), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        return text
+
+    pieces, before = [], written(length)
+    for count in range(length + 1, len(ids) + 1):
+        text = written(count)
+        pieces.append(text[len(before) :] if text.startswith(before) else tokenizer.decode([ids[count - 1]]))
+        before = text
+    return pieces

@@ -1,0 +1,76 @@
+"""Explained generations to look at: a line for each new token in the terminal, a heat map on matplotlib's axes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attnx.render.terminal import printable
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from attnx.generation import GenerationExplanation
+
+COLOURS = "YlGnBu"
+_CELL = 0.32
+"""Inches for one token."""
+
+_BEST = 4
+"""Words on each line."""
+
+
+def plain(generation: GenerationExplanation, method: str | None = None) -> str:
+    """One line for each generated token: its probability, and the words before it that mattered most."""
+    from rich.cells import cell_len, set_cell_size
+
+    name = method or generation.default_method
+    labels = [_quoted(label) for label in generation.generated]
+    width = max(map(cell_len, labels))
+    lines = [f"generated tokens: {len(labels)} · {name} at layer {generation.layer} · p is the token's probability"]
+    for step, label in enumerate(labels):
+        best = generation.step(step).top(_BEST, name)
+        words = ", ".join(f"{printable(word.text)} {word.score:.3f}" for word in best)
+        probability = generation.probabilities[step]
+        lines.append(f"{set_cell_size(label, width)}  p {probability:.3f}  {words}")
+    return "\n".join(lines)
+
+
+def heat_map(generation: GenerationExplanation, method: str | None = None, ax: Axes | None = None) -> Axes:
+    """Rows from the first generated token down; the line is where the prompt ends."""
+    scores = np.ma.masked_array(generation[method or generation.default_method])
+    for step in range(len(generation)):
+        scores[step, generation.prompt_length + step :] = np.ma.masked
+    axes = _axes(generation) if ax is None else ax
+    image = axes.imshow(scores, aspect="auto", cmap=COLOURS, vmin=0, vmax=max(float(scores.max()), 1e-9))
+    sources = [_source(generation, place) for place in range(scores.shape[1])]
+    axes.set_xticks(range(len(sources)), sources, rotation=90, fontsize=8)
+    axes.set_yticks(range(len(generation)), [_quoted(label) for label in generation.generated], fontsize=8)
+    axes.axvline(generation.prompt_length - 0.5, color="0.3", linewidth=1)
+    axes.tick_params(length=0)
+    axes.set_xlabel("prompt │ earlier output", fontsize=9)
+    axes.set_ylabel("generated", fontsize=9)
+    if axes.figure is not None:
+        axes.figure.colorbar(image, ax=axes, fraction=0.03, pad=0.02)
+    return axes
+
+
+def _axes(generation: GenerationExplanation) -> Axes:
+    import matplotlib.pyplot as plt
+
+    rows, columns = generation[generation.default_method].shape
+    _, axes = plt.subplots(figsize=(2.2 + _CELL * columns, 1.6 + _CELL * rows), layout="constrained")
+    return axes
+
+
+def _source(generation: GenerationExplanation, place: int) -> str:
+    """The token as it stands in the text; the tokenizer's name for it where that is not known."""
+    one = generation.positions[place]
+    if one.start is None or one.end is None or generation.text is None:
+        return printable(one.token)
+    return printable(generation.text[one.start : one.end].strip() or "␣")
+
+
+def _quoted(label: str) -> str:
+    return f"'{printable(label)}'"
