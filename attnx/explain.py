@@ -20,6 +20,7 @@ from attnx.methods.question import Head, check_layer, check_position
 from attnx.observation import Attention, observe
 from attnx.prediction import predict
 from attnx.provenance import provenance
+from attnx.target import piece_notes
 
 if TYPE_CHECKING:
     from attnx.references.registry import Asked
@@ -102,6 +103,7 @@ def explain(
         place = _place(adapter, model, tokenizer, one, attention, position)
         kept = tuple(range(1, attention.layers + 1)) if layer is None else (check_layer(layer, attention.layers),)
         relevance = {name: _relevance(name, attention, kept, layer, {**asked, "position": place}) for name in computed}
+        prediction = predict(model, tokenizer, seen.output, seen.row, seen.seat(place), target)
         explanations[index] = Explanation(
             positions=one.positions,
             words=one.words,
@@ -109,9 +111,14 @@ def explain(
             layers=kept,
             relevance=relevance,
             text=one.text,
-            prediction=predict(model, tokenizer, seen.output, seen.row, seen.seat(place), target),
+            prediction=prediction,
             saturation=_saturation(relevance.get("flow"), attention, {**asked, "position": place}),
-            notes=(*one.notes, *roads[index].notes, *_unseen_layers(model, attention)),
+            notes=(
+                *one.notes,
+                *roads[index].notes,
+                *_unseen_layers(model, attention),
+                *piece_notes(target, prediction, tokenizer),
+            ),
             provenance=provenance(
                 model, adapter.name, head=_head_on_record(head), residual=_residuals(computed, residual)
             ),

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from attnx.adapters import Adapter, Prepared
+from attnx.adapters.chat import Chat, is_chat
 from attnx.adapters.text import tokenised_rows
 from attnx.errors import AttnxError, InputError
 
@@ -47,8 +48,15 @@ def _items(given: Any) -> tuple[list[Any], bool]:
             return list(rows), len(rows) == 1
         tokenised = tokenised_rows(given)
         return list(tokenised), len(tokenised) == 1
+    if is_chat(given):
+        return [Chat(tuple(given))], True
     if isinstance(given, list):
         if not given:
             raise InputError("the list of texts is empty: give at least one")
-        return [item for one in given for item in (_items(one)[0] if isinstance(one, Mapping) else [one])], False
+        return [item for one in given for item in (_items(one)[0] if _is_one(one) else [one])], False
     return [given], True
+
+
+def _is_one(given: Any) -> bool:
+    """Whether an element of a list is itself to be taken apart: a tokenised input, or a chat."""
+    return isinstance(given, Mapping) or is_chat(given)

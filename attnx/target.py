@@ -69,13 +69,32 @@ def class_index(target: Any, labels: tuple[str, ...]) -> int:
 
 
 def token_index(target: Any, tokenizer: Any, size: int) -> int:
-    """The id of a token that is given as text or by its id."""
+    """The id of a token that is given as text or by its id. Of a text of several tokens it is the first."""
     if not isinstance(target, str):
         if 0 <= target < size:
             return int(target)
         raise ChoiceError(f"target {target} is no token id of this vocabulary of {size}")
-    ids = tokenizer(str(target), add_special_tokens=False)["input_ids"]
-    if len(ids) != 1:
-        pieces = " ".join(tokenizer.convert_ids_to_tokens(ids))
-        raise ChoiceError(f"target {target!r} is {len(ids)} tokens here ({pieces}); give one token, or its id")
-    return int(ids[0])
+    ids = _pieces(target, tokenizer)
+    if not ids:
+        raise ChoiceError(f"target {target!r} is no token at all; give a word, or a token id")
+    return ids[0]
+
+
+def piece_notes(asked: Any, prediction: Prediction | None, tokenizer: Any) -> tuple[str, ...]:
+    """What a user must know of a target that is more than one token: only the first is explained."""
+    if prediction is None or prediction.kind != "token":
+        return ()
+    notes = []
+    for target in split(asked):
+        ids = _pieces(target, tokenizer) if isinstance(target, str) else []
+        if len(ids) > 1:
+            pieces = " ".join(tokenizer.convert_ids_to_tokens(ids))
+            notes.append(
+                f"target {target!r} is {len(ids)} tokens here ({pieces}): the first is explained; of a decoder, "
+                f"explain_generation(…, continuation={target!r}) explains all"
+            )
+    return tuple(notes)
+
+
+def _pieces(target: str, tokenizer: Any) -> list[int]:
+    return [int(one) for one in tokenizer(target, add_special_tokens=False)["input_ids"]]

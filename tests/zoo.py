@@ -27,6 +27,43 @@ TEXT: dict[str, Callable[[], Any]] = {
     "roberta": lambda: hf.RobertaModel(hf.RobertaConfig(vocab_size=VOCABULARY, **WIDTH)),
     "llama": lambda: hf.LlamaModel(hf.LlamaConfig(vocab_size=VOCABULARY, **WIDTH, **GROUPED)),
     "mistral": lambda: hf.MistralModel(hf.MistralConfig(vocab_size=VOCABULARY, sliding_window=4, **WIDTH, **GROUPED)),
+    "gpt_neo": lambda: hf.GPTNeoModel(
+        hf.GPTNeoConfig(
+            vocab_size=VOCABULARY,
+            hidden_size=32,
+            num_layers=3,
+            num_heads=4,
+            attention_types=[[["global", "local", "global"], 1]],
+            window_size=4,
+        )
+    ),
+    "gpt_neox": lambda: hf.GPTNeoXModel(hf.GPTNeoXConfig(vocab_size=VOCABULARY, **WIDTH)),
+    "opt": lambda: hf.OPTModel(
+        hf.OPTConfig(
+            vocab_size=VOCABULARY,
+            hidden_size=32,
+            word_embed_proj_dim=32,
+            num_hidden_layers=3,
+            num_attention_heads=4,
+            ffn_dim=48,
+        )
+    ),
+    "qwen2": lambda: hf.Qwen2Model(hf.Qwen2Config(vocab_size=VOCABULARY, **WIDTH, **GROUPED)),
+    "qwen3": lambda: hf.Qwen3Model(hf.Qwen3Config(vocab_size=VOCABULARY, head_dim=8, **WIDTH, **GROUPED)),
+    "gemma2": lambda: hf.Gemma2Model(
+        hf.Gemma2Config(vocab_size=VOCABULARY, head_dim=8, sliding_window=4, **WIDTH, **GROUPED)
+    ),
+    "gemma3": lambda: hf.Gemma3TextModel(
+        hf.Gemma3TextConfig(
+            vocab_size=VOCABULARY,
+            head_dim=8,
+            sliding_window=4,
+            layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+            **WIDTH,
+            **GROUPED,
+        )
+    ),
+    "phi3": lambda: hf.Phi3Model(hf.Phi3Config(vocab_size=VOCABULARY, **WIDTH, **GROUPED)),
     "t5": lambda: hf.T5EncoderModel(
         hf.T5Config(vocab_size=VOCABULARY, d_model=32, num_layers=3, num_heads=4, d_kv=8, d_ff=48)
     ),

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from attnx.adapters.adapter import Prepared
+from attnx.adapters.chat import Chat, rendered
 from attnx.adapters.limits import max_positions, vocabulary_size
 from attnx.errors import InputError
 from attnx.positions import Position, group_words
@@ -40,12 +41,14 @@ def prepare_text(model: nn.Module, tokenizer: Any, text: Any, *, truncate: bool 
             f"a text needs a tokenizer, found {type(tokenizer).__name__}; pass AutoTokenizer.from_pretrained(…)"
         )
     notes: list[str] = []
+    texts: tuple[str, ...] | None = None
     if isinstance(text, TokenisedRow):
-        row, texts = text, None
+        row = text
     else:
-        texts = _texts(text)
+        # A chat template writes its special tokens itself.
+        texts = (rendered(tokenizer, text),) if isinstance(text, Chat) else _texts(text)
         _check_vocabulary(model, tokenizer)
-        row = _tokenise(model, tokenizer, texts, truncate, notes)
+        row = _tokenise(model, tokenizer, texts, truncate, notes, add_special_tokens=not isinstance(text, Chat))
     _check_ids(model, row)
     positions, words = group_words(_positions(row, tokenizer), texts)
     if all(one.special for one in positions):
@@ -113,13 +116,20 @@ def _texts(text: Any) -> tuple[str, ...]:
 
 
 def _tokenise(
-    model: nn.Module, tokenizer: Any, texts: tuple[str, ...], truncate: bool, notes: list[str]
+    model: nn.Module,
+    tokenizer: Any,
+    texts: tuple[str, ...],
+    truncate: bool,
+    notes: list[str],
+    *,
+    add_special_tokens: bool = True,
 ) -> TokenisedRow:
     limit = max_positions(model)
+    how = {"padding": False, "return_attention_mask": True, "add_special_tokens": add_special_tokens}
     if not hasattr(tokenizer, "convert_ids_to_tokens"):
         raise InputError(f"a text needs a tokenizer, found {type(tokenizer).__name__}; an image needs a vision model")
     with _unchanged(tokenizer):
-        encoding = tokenizer(*texts, truncation=False, padding=False, return_attention_mask=True, verbose=False)
+        encoding = tokenizer(*texts, truncation=False, verbose=False, **how)
         length = len(encoding["input_ids"])
         if limit is not None and length > limit:
             if not truncate:
@@ -127,7 +137,7 @@ def _tokenise(
                     f"the text has {length} tokens, the model takes {limit}; shorten it, or pass truncate=True "
                     "(--truncate) to explain what fits"
                 )
-            encoding = tokenizer(*texts, truncation=True, max_length=limit, padding=False, return_attention_mask=True)
+            encoding = tokenizer(*texts, truncation=True, max_length=limit, **how)
             notes.append(f"the text was cut to {limit} of {length} tokens")
     return tokenised_rows(encoding)[0]
 

@@ -12,6 +12,7 @@ from attnx.capture.watch import unwrapped
 from attnx.errors import CaptureError, ChoiceError, InputError
 from attnx.generation.result import GenerationExplanation
 from attnx.generation.writing import Written, check_writer, read, write
+from attnx.inputs import prepare_all
 from attnx.long_inputs import asked_methods, road
 from attnx.methods import METHODS
 from attnx.methods.question import Head, check_layer
@@ -54,7 +55,7 @@ def explain_generation(
             raise InputError(f"{', '.join(generation)} steers generation, but a continuation is given: leave one out")
         written = read(adapter, model, tokenizer, prompt, continuation, truncate)
     else:
-        first = _prepared(adapter.prepare(model, tokenizer, prompt, truncate=truncate))
+        first = _prompt(*prepare_all(adapter, model, tokenizer, prompt, truncate=truncate))
         written = write(model, tokenizer, first, max_new_tokens, generation)
     whole, queries = written.prepared, _queries(written)
     plan = road(names, len(whole.positions), model.config, layer=layer, head=head, positions=len(queries))
@@ -84,10 +85,14 @@ def _queries(written: Written) -> list[int]:
     return list(range(written.prompt_length - 1, len(written.prepared.positions) - 1))
 
 
-def _prepared(prompt: Prepared) -> Prepared:
-    if "input_ids" not in prompt.inputs:
+def _prompt(prepared: Sequence[Prepared], single: bool) -> Prepared:
+    if not single:
+        raise InputError(
+            f"explain_generation goes on from one prompt, found a list of {len(prepared)}; give them in turn"
+        )
+    if "input_ids" not in prepared[0].inputs:
         raise InputError("explain_generation goes on from a text; what a model saw in an image is attnx.explain")
-    return prompt
+    return prepared[0]
 
 
 def _checked(attention: Attention, model: nn.Module) -> Attention:
