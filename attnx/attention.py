@@ -23,7 +23,7 @@ class AttentionTensor:
 
     weights: Tensor
     visible: Tensor
-    modules: tuple[str, ...]
+    modules: tuple[str, ...] = ()
     merged: str | None = None
     """How the heads were merged while capturing ("mean", …); None when every head is kept."""
     values: tuple[Tensor, ...] | None = None

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from attnx.attention import rows_to_one
-from attnx.long_attention import Block, LongAttention, blocks, whole_rows
+from attnx.long_attention import Block, LayerRows, LongAttention, QueriesAndKeys, blocks, whole_rows
 from attnx.methods.question import Question
+from attnx.methods.visibility import first_seen
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +30,7 @@ class LongQuestion(Question):
         for start, stop in blocks(kept):
             part = vectors[:, start:stop]
             if bool(part.any()):
-                keys, mixed, stay = self._split(kept.rows(start, stop))
+                keys, mixed, stay = self._split(kept.rows(start, stop), layer)
                 result[:, keys] += part @ mixed
                 result[:, start:stop] += part * stay
         return result
@@ -39,7 +40,7 @@ class LongQuestion(Question):
         kept = self.attention.stack[layer - 1]
         result = torch.zeros(self.length, self.length, dtype=torch.float64, device=self.device)
         for start, stop in blocks(kept):
-            keys, mixed, stay = self._split(kept.rows(start, stop))
+            keys, mixed, stay = self._split(kept.rows(start, stop), layer)
             if below is None:
                 result[start:stop, keys] = mixed
                 result[start:stop].diagonal(start).add_(stay)
@@ -58,6 +59,22 @@ class LongQuestion(Question):
     def device(self) -> torch.device:
         return self.attention.device
 
+    @cached_property
+    def _queries_seeing(self) -> tuple[Tensor, ...]:
+        return tuple(_queries_seeing(layer) for layer in self.attention.stack)
+
+    def queries_seeing(self, layer: int) -> Tensor:
+        return self._queries_seeing[layer - 1]
+
+    @cached_property
+    def sink(self) -> int | None:
+        return first_seen(self.seen, causal=self.attention.causal) if self.drop_sink else None
+
+    def uninformed(self) -> Question:
+        from attnx.methods.even_question import even_question
+
+        return even_question(self)
+
     def _rows(self, layer: int, positions: tuple[int, ...]) -> Tensor:
         """head × position × key of the layer of interest: the asked head or heads, or their merger."""
         kept = self.attention.stack[layer - 1]
@@ -66,7 +83,7 @@ class LongQuestion(Question):
             asked = [position for position in positions if start <= position < stop]
             if asked:
                 rows = whole_rows(kept, asked[0], asked[-1] + 1)[:, [one - asked[0] for one in asked]]
-                parts.append(self._with_residual_at(self._of_interest(rows), asked))
+                parts.append(self._with_residual_at(self._adjusted(self._of_interest(rows), layer), asked))
         return torch.cat(parts, dim=1)
 
     def _of_interest(self, rows: Tensor) -> Tensor:
@@ -79,9 +96,9 @@ class LongQuestion(Question):
         rows[:, range(len(positions)), positions] += self.residual
         return rows_to_one(rows)
 
-    def _split(self, block: Block) -> tuple[slice, Tensor, Tensor]:
+    def _split(self, block: Block, layer: int) -> tuple[slice, Tensor, Tensor]:
         """A block of A, without its diagonal: which keys, query × key, and what of each query stays where it is."""
-        merged = self._merge(block.weights)
+        merged = self._adjusted(self._merge(block.weights), layer, block.keys)
         stay = torch.full((len(merged),), self.residual, dtype=merged.dtype, device=merged.device)
         sums = (1 - self.residual) * merged.sum(-1) + stay
         share = torch.where(sums > 0, 1 / sums, 0)
@@ -93,3 +110,11 @@ class LongQuestion(Question):
         if self.head == "min":
             return rows_to_one(heads.amin(0).double())
         return heads.mean(0).double()
+
+
+def _queries_seeing(layer: LayerRows) -> Tensor:
+    """How many queries see each key."""
+    if isinstance(layer, QueriesAndKeys) and layer.mask is None:
+        places = torch.arange(layer.length, device=layer.device)
+        return layer.length - places if layer.causal else torch.full_like(places, layer.length)
+    return torch.stack([layer.visible(start, stop).sum(0) for start, stop in blocks(layer)]).sum(0)

@@ -8,8 +8,8 @@ the caller pinned and returns the kind of array that came in.
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, TypeAlias, cast
 
@@ -20,6 +20,9 @@ from torch import Tensor
 from attnx.attention import AttentionTensor, rows_to_one
 from attnx.errors import AttentionError, ChoiceError
 from attnx.long_attention import LongAttention
+from attnx.methods.receptive_field import Normalize, by_column, check_normalize
+from attnx.methods.visibility import first_seen, visible_keys
+from attnx.methods.weights import attention_weights
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Attention: TypeAlias = AttentionTensor | LongAttention | Tensor | Array
@@ -38,6 +41,10 @@ class Question:
     head: Head
     positions: tuple[int, ...]
     residual: float
+    normalize: Normalize | None
+    drop_sink: bool
+    mask: Callable[[], Tensor]
+    """What each query can see; asked only where it matters, for it may have to be read off the weights."""
     drop_layer: bool
     drop_position: bool
     from_numpy: bool
@@ -51,8 +58,10 @@ class Question:
         position: int | Sequence[int] | None,
         head: Head | None,
         residual: float,
+        normalize: Normalize | None = None,
+        drop_sink: bool = False,
     ) -> Question:
-        weights = _weights(attention)
+        weights = attention_weights(attention)
         merged = attention.merged if isinstance(attention, (AttentionTensor, LongAttention)) else None
         head = cast(Head, merged or "mean") if head is None else head
         head = check_head(head, weights.shape[1], merged)
@@ -64,6 +73,9 @@ class Question:
             head=head,
             positions=_positions(position, weights.shape[-1]),
             residual=residual,
+            normalize=check_normalize(normalize),
+            drop_sink=drop_sink,
+            mask=lambda: visible_keys(attention, weights),
             drop_layer=layer is not None,
             drop_position=position is not None and not isinstance(position, Sequence),
             from_numpy=isinstance(attention, np.ndarray),
@@ -92,22 +104,52 @@ class Question:
         return len(self.positions) == self.length and not self.drop_position and self.head in ("mean", "max", "min")
 
     @cached_property
+    def visible(self) -> Tensor:
+        """layer × query × key: what each query can see."""
+        return self.mask()
+
+    def queries_seeing(self, layer: int) -> Tensor:
+        """How many queries can see each key."""
+        return self.visible[layer - 1].sum(0)
+
+    @cached_property
+    def seen(self) -> Tensor:
+        """Whether any query of any layer sees a position; what none sees is padding."""
+        return torch.stack([self.queries_seeing(layer) > 0 for layer in range(1, len(self.weights) + 1)]).any(0)
+
+    @cached_property
+    def sink(self) -> int | None:
+        """The position that is dropped as a key, if any is."""
+        return first_seen(self.seen, causal=not bool(self.visible.triu(1).any())) if self.drop_sink else None
+
+    def uninformed(self) -> Question:
+        """The same question about the model that spreads each query's attention evenly over what it can see."""
+        mask = self.visible
+        shared = mask.stride(0) == 0  # as `capture` makes it where all layers have one mask
+        even = rows_to_one((mask[:1] if shared else mask).to(torch.float64))[:, None]
+        weights = even.expand(len(mask), -1, -1, -1)
+        return replace(self, weights=weights, head="mean", normalize=None, mask=lambda: mask)
+
+    @cached_property
     def below(self) -> Tensor:
         """layer × query × key: every layer with its heads merged and the residual added, as lower layers are used."""
         top = max(self.layers)
-        return torch.stack([self._with_residual(self._merged(layer)) for layer in range(1, top + 1)])
+        if self.weights.stride(0) == 0 and self.normalize is None:  # all layers are one, as in an uninformed model
+            return self._with_residual(self._merged(1), 1).expand(top, -1, -1)
+        return torch.stack([self._with_residual(self._merged(layer), layer) for layer in range(1, top + 1)])
 
     def top(self, layer: int) -> Tensor:
         """head × query × key of the layer of interest: the asked head or heads (Appendix A.1), or their merger."""
-        if isinstance(self.head, int):
-            return self._with_residual(self._checked(layer)[self.head : self.head + 1])
-        if self.head == "each":
-            return self._with_residual(self._checked(layer))
-        return self.below[layer - 1 : layer]
+        if self.head in ("mean", "max", "min"):
+            return self.below[layer - 1 : layer]
+        return self._with_residual(self._alone(layer), layer)
 
     def rows(self, layer: int) -> Tensor:
         """head × asked position × key of the layer of interest."""
-        return self.top(layer)[:, list(self.positions)]
+        places = list(self.positions)
+        if self.head in ("mean", "max", "min"):
+            return self.below[layer - 1 : layer, places]
+        return self._with_residual(self._alone(layer)[:, places], layer, places)
 
     def pulled(self, vectors: Tensor, layer: int) -> Tensor:
         """vectors · A: where each vector over the queries of a layer comes from below it, vector × key."""
@@ -150,10 +192,26 @@ class Question:
             )
         return heads
 
-    def _with_residual(self, matrix: Tensor) -> Tensor:
-        """A = (1 − r)·W + r·I, each row re-normalised (§3; r = 0.5 gives the paper's 0.5·W + 0.5·I)."""
+    def _alone(self, layer: int) -> Tensor:
+        """head × query × key of the head or heads that were asked for, none merged."""
+        heads = self._checked(layer)
+        return heads[self.head : self.head + 1] if isinstance(self.head, int) else heads
+
+    def _with_residual(self, matrix: Tensor, layer: int, queries: Sequence[int] | None = None) -> Tensor:
+        """A = (1 − r)·W + r·I, each row re-normalised (§3; r = 0.5 gives the paper's 0.5·W + 0.5·I).
+
+        The rows are those of some queries, or of all.
+        """
         identity = torch.eye(self.length, dtype=matrix.dtype, device=matrix.device)
-        return rows_to_one((1 - self.residual) * matrix + self.residual * identity)
+        identity = identity if queries is None else identity[queries]
+        return rows_to_one((1 - self.residual) * self._adjusted(matrix, layer) + self.residual * identity)
+
+    def _adjusted(self, matrix: Tensor, layer: int, keys: slice = slice(None)) -> Tensor:
+        """Rows of W over some keys, without the sink and with columns normalised, where that is asked for."""
+        if self.sink is not None:
+            kept = torch.arange(self.length, device=matrix.device) != self.sink
+            matrix = matrix * kept[keys]
+        return by_column(matrix, self.queries_seeing(layer)[keys]) if self.normalize == "column" else matrix
 
 
 def check_layer(layer: int, layers: int) -> int:
@@ -202,38 +260,3 @@ def whole_number(name: str, value: Any) -> int:
         return int(operator.index(value)) if not isinstance(value, bool) else int("")
     except (TypeError, ValueError):
         raise ChoiceError(f"{name} must be a whole number, found {value!r}") from None
-
-
-def _weights(attention: Any) -> Tensor:
-    weights = _tensor(attention)
-    if weights.ndim != 4 or weights.shape[-1] != weights.shape[-2] or 0 in weights.shape:
-        hints = {
-            3: "; for one head per layer add the axis: attention[:, None]",
-            5: "; there is a batch axis in it: take one input, attention[:, index]",
-        }
-        raise AttentionError(
-            f"attention must be layer × head × n × n, found shape {tuple(weights.shape)}{hints.get(weights.ndim, '')}"
-        )
-    # Apple's GPUs have no float64, in which every sum here is made.
-    return weights.cpu() if weights.device.type == "mps" else weights
-
-
-def _tensor(attention: Any) -> Tensor:
-    """The weights as a tensor, also of `outputs.attentions`: a tuple of layers, each 1 × head × n × n."""
-    if isinstance(attention, AttentionTensor):
-        return attention.weights
-    if isinstance(attention, LongAttention):
-        return torch.empty(attention.layers, attention.heads, *2 * (attention.length,), device="meta")
-    if isinstance(attention, Tensor):
-        return attention
-    try:
-        if isinstance(attention, (tuple, list)) and attention and isinstance(attention[0], Tensor):
-            stacked = torch.stack(tuple(attention))
-            return stacked[:, 0] if stacked.ndim == 5 and stacked.shape[1] == 1 else stacked
-        # torch takes neither read-only arrays nor those of another byte order.
-        array = np.array(attention)
-        return torch.from_numpy(array.astype(array.dtype.newbyteorder("="), copy=False))
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise AttentionError(
-            f"attention must be a layer × head × n × n array, found {type(attention).__name__}: {error}"
-        ) from error

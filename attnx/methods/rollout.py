@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from attnx.errors import ChoiceError
 from attnx.methods.question import Attention, Head, Question
+from attnx.methods.receptive_field import Normalize, by_reach, rolled_everywhere
 
 
 def rollout(
@@ -22,24 +24,41 @@ def rollout(
     position: int | Sequence[int] | None = None,
     head: Head | None = None,
     residual: float = 0.5,
+    normalize: Normalize | None = None,
+    drop_sink: bool = False,
     down_to: int = 1,
 ) -> Any:
     """How much of each input position reached each query, layer × query × input; every row sums to 1.
 
     `down_to` ends the product above the input: with `down_to=3` the last axis is what enters layer 3, and the layer
     axis begins at 3. With a `head`, that head alone stands in the layer of interest and the layers below keep their
-    heads merged (Appendix A.1).
+    heads merged (Appendix A.1). For decoders `normalize` takes out what the mask alone gives early positions, and
+    `drop_sink` what goes to the first token (see `receptive_field` and `sink`).
 
     >>> rollout(np.full((2, 1, 2, 2), 0.5), layer=2, position=0)
     array([0.625, 0.375])
     """
-    question = Question.ask(attention, layer=layer, position=position, head=head, residual=residual)
+    question = Question.ask(
+        attention,
+        layer=layer,
+        position=position,
+        head=head,
+        residual=residual,
+        normalize=normalize,
+        drop_sink=drop_sink,
+    )
     if not 1 <= down_to <= max(question.layers):
         raise ChoiceError(f"down_to={down_to} asked; it must be between 1 and the layer, {max(question.layers)}")
-    layers = [one for one in question.layers if one >= down_to]
+    depths = [one - down_to + 1 for one in question.layers if one >= down_to]
+    roll = partial(_roll, down_to=down_to)
+    relevance = by_reach(roll(question), question, reach=roll, everywhere=rolled_everywhere, depths=depths)
+    return question.answer(relevance)
+
+
+def _roll(question: Question, down_to: int) -> Tensor:
+    layers = [layer for layer in question.layers if layer >= down_to]
     rows_are_few = len(layers) * len(question.positions) < question.length
-    roll = _roll_rows if rows_are_few else _roll_all
-    return question.answer(roll(question, layers, down_to))
+    return (_roll_rows if rows_are_few else _roll_all)(question, layers, down_to)
 
 
 def _roll_rows(question: Question, layers: list[int], down_to: int) -> Tensor:

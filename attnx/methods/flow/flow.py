@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -11,7 +12,9 @@ from torch import Tensor
 
 from attnx.errors import ChoiceError
 from attnx.methods.flow.cost import LIMIT, check_cost
+from attnx.methods.flow.uninformed import flows_everywhere, uninformed_flow
 from attnx.methods.question import Attention, Head, Question, whole_number
+from attnx.methods.receptive_field import Normalize, by_reach
 from attnx.registry import unknown
 
 Solver = Literal["exact", "networkx"]
@@ -24,6 +27,8 @@ def flow(
     position: int | Sequence[int] | None = None,
     head: Head | None = None,
     residual: float = 0.5,
+    normalize: Normalize | None = None,
+    drop_sink: bool = False,
     solver: Solver = "exact",
     threads: int | None = None,
     limit: float | None = LIMIT,
@@ -31,7 +36,8 @@ def flow(
     """The maximum flow from each hidden position down to each input position, layer × query × input.
 
     A value is at most 1 and a row does not sum to 1. With a `head`, that head alone gives the capacities of the layer
-    of interest and the layers below keep their heads merged (Appendix A.1).
+    of interest and the layers below keep their heads merged (Appendix A.1). For decoders `normalize` takes out what the
+    mask alone gives early positions, and `drop_sink` what goes to the first token (see `receptive_field` and `sink`).
 
     Values are exact to 1e-9 and do not depend on the number of `threads` (by default one per core, where that is worth
     it). `solver="networkx"` computes the same numbers by the definition, thousands of times slower. Round to 1e-9
@@ -42,7 +48,15 @@ def flow(
     >>> flow(np.full((2, 1, 2, 2), 0.5), layer=2, position=0)
     array([1. , 0.5])
     """
-    question = Question.ask(attention, layer=layer, position=position, head=head, residual=residual)
+    question = Question.ask(
+        attention,
+        layer=layer,
+        position=position,
+        head=head,
+        residual=residual,
+        normalize=normalize,
+        drop_sink=drop_sink,
+    )
     solvers = {"exact": _exact, "networkx": _by_definition}
     if solver not in solvers:
         raise ChoiceError(unknown("solver", solver, solvers))
@@ -50,8 +64,19 @@ def flow(
         raise ChoiceError(f"threads={threads} asked; at least 1 is needed, or None for one per core")
     heads = question.heads if head == "each" else 1
     check_cost(question.layers, question.length, heads * len(question.positions), limit)
-    relevance = solvers[solver](question, threads)
-    return question.answer(torch.from_numpy(relevance).to(question.device))
+    solve = partial(_flows, solver=solvers[solver], threads=threads)
+    relevance = by_reach(
+        solve(question),
+        question,
+        reach=partial(uninformed_flow, solve=solve, solver=solver),
+        everywhere=flows_everywhere,
+        depths=question.layers,
+    )
+    return question.answer(relevance)
+
+
+def _flows(question: Question, solver: Callable[[Question, int | None], Any], threads: int | None) -> Tensor:
+    return torch.from_numpy(solver(question, threads)).to(question.device)
 
 
 def _exact(question: Question, threads: int | None) -> np.ndarray[Any, Any]:
@@ -91,7 +116,7 @@ def capacities_below(question: Question, layer: int) -> np.ndarray[Any, Any]:
 
 def top_rows(question: Question, layer: int) -> np.ndarray[Any, Any]:
     """(head · position) × key: the attention of the asked positions in the layer of interest."""
-    return _numpy(question.top(layer)[:, list(question.positions)]).reshape(-1, question.length)
+    return _numpy(question.rows(layer)).reshape(-1, question.length)
 
 
 def _numpy(matrix: Tensor) -> np.ndarray[Any, Any]:

@@ -1,0 +1,101 @@
+"""Decoders treated fairly: relevance beyond what the mask alone gives a position.
+
+Under a causal mask early positions are seen by every later query, so rollout and flow favour them by construction. Two
+ways to take that out:
+
+- `"receptive_field"`: hold the model against two *uninformed* ones that spread each query's attention evenly, with the
+  same residual and number of layers. U is the relevance in the one that sees what the mask shows, B in the one that
+  sees everything; R becomes R · B / U where the query can reach, each row scaled back to the sum that it had.
+- `"column"`: in each layer divide column m by the number of queries that can see m, scale the rows back, then go on.
+
+Windows and padding are masks like any other. A position that no query sees in any layer is padding to B, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from attnx.attention import rows_to_one
+from attnx.errors import AttentionError, ChoiceError
+from attnx.registry import unknown
+
+if TYPE_CHECKING:
+    from attnx.methods.question import Question
+
+Normalize: TypeAlias = Literal["receptive_field", "column"]
+Everywhere: TypeAlias = Callable[[Tensor, Tensor, float, int], Tensor]
+"""(own, even, residual, depth) → query × input: B after so many layers. `own` marks each query's own position, `even`
+is the attention of a query that sees everything."""
+
+UNREACHED = 1e-9
+"""Relevance above this where the mask lets nothing through is a contradiction, not rounding."""
+
+
+def by_reach(
+    relevance: Tensor,
+    question: Question,
+    *,
+    reach: Callable[[Question], Tensor],
+    everywhere: Everywhere,
+    depths: Sequence[int],
+) -> Tensor:
+    """R · B / U for layer × head × query × input; R as it is unless the question asks for `"receptive_field"`.
+
+    `reach` is the method itself, which gives U when it is asked about the uninformed model. `depths` says for each
+    layer of the answer through how many layers it goes.
+    """
+    if question.normalize != "receptive_field":
+        return relevance
+    own, even, residual = _sees_everything(question)
+    everything = torch.stack([everywhere(own, even, residual, depth) for depth in depths])
+    return scaled_by_reach(relevance, reach(question.uninformed()), everything[:, None])
+
+
+def scaled_by_reach(relevance: Tensor, reach: Tensor, everything: Tensor) -> Tensor:
+    """R · B / U where U is not 0, each row scaled back to the sum that R had."""
+    reached = reach > 0
+    lost = relevance.detach().masked_fill(reached, 0)
+    if bool((lost > UNREACHED).any()):
+        *_, query, position = (lost > UNREACHED).nonzero()[0].tolist()
+        raise AttentionError(
+            f"row {query} has relevance {float(lost.max()):.3g} at position {position}, which its mask cannot reach: "
+            "attention and visible contradict each other"
+        )
+    fair = torch.where(reached, relevance * everything / torch.where(reached, reach, 1), 0)
+    return rows_to_one(fair) * relevance.sum(-1, keepdim=True)
+
+
+def _sees_everything(question: Question) -> tuple[Tensor, Tensor, float]:
+    """asked query × input: each query's own position, and even attention to all that any query sees; the residual.
+
+    Without its sink an even row sums to less than 1, and the residual's part of it grows.
+    """
+    places = torch.arange(question.length, device=question.seen.device)
+    own = (places == torch.tensor(question.positions, device=places.device)[:, None]).to(torch.float64)
+    kept = question.seen & (places != (-1 if question.sink is None else question.sink))
+    if not bool(kept.any()):
+        return own, own, 1.0
+    attended = (1 - question.residual) * float(kept.sum() / question.seen.sum())
+    even = rows_to_one(kept.to(torch.float64).expand_as(own))
+    return own, even, question.residual / (question.residual + attended or 1)
+
+
+def rolled_everywhere(own: Tensor, even: Tensor, residual: float, depth: int) -> Tensor:
+    """(r·I + (1 − r)·P)^depth = r^depth · I + (1 − r^depth) · P, because even attention P is P · P."""
+    kept = residual**depth
+    return kept * own + (1 - kept) * even
+
+
+def check_normalize(normalize: Normalize | None) -> Normalize | None:
+    if normalize not in (None, "receptive_field", "column"):
+        raise ChoiceError(unknown("normalize", normalize, ("receptive_field", "column")) + "; None leaves it out")
+    return normalize
+
+
+def by_column(matrix: Tensor, queries: Tensor) -> Tensor:
+    """… × query × key with each column divided by the number of `queries` that can see it, rows scaled back."""
+    return rows_to_one(matrix / queries.clamp(min=1)) * matrix.sum(-1, keepdim=True)
