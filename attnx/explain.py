@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from inspect import signature
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 from torch import nn
@@ -14,12 +13,11 @@ from attnx.errors import CaptureError, InputError
 from attnx.explanation import Explanation
 from attnx.inputs import prepare_all
 from attnx.long_inputs import asked_methods, road
-from attnx.methods import METHODS
-from attnx.methods.flow import column_bound, saturated_share
 from attnx.methods.question import Head, check_layer, check_position
 from attnx.observation import Attention, observe
 from attnx.prediction import predict
 from attnx.provenance import provenance
+from attnx.relevance import Normalization, Settings, relevance_of
 from attnx.target import piece_notes
 
 if TYPE_CHECKING:
@@ -36,6 +34,8 @@ class Options(TypedDict, total=False):
     target: str | int | tuple[str | int, str | int] | None
     references: Asked
     residual: float | None
+    normalize: Normalization
+    drop_sink: bool
     truncate: bool
     batch_size: int
 
@@ -66,6 +66,8 @@ def explain(
     target: str | int | tuple[str | int, str | int] | None = None,
     references: Asked = (),
     residual: float | None = None,
+    normalize: Normalization = "auto",
+    drop_sink: bool = False,
     truncate: bool = False,
     batch_size: int = 8,
 ) -> Explanation | list[Explanation]:
@@ -77,12 +79,16 @@ def explain(
     language model, or the last token of a decoder. `layer` (from 1) keeps one layer; `head` is a number from 0, "each",
     or how heads are merged ("mean", "max", "min"). `target` is the class or token that `prediction` speaks of: by
     default the best. `references` measures on the model itself what each position does for the target (see
-    `attnx.references`); with a pair as target, what it does for the first against the second. The model and the
-    tokenizer are left exactly as they were.
+    `attnx.references`); with a pair as target, what it does for the first against the second.
+
+    In a decoder early positions are seen by every later one. `normalize="receptive_field"` takes that out of rollout
+    and flow; it is on for causal models ("auto"), `"column"` is another way, and None leaves it out. `drop_sink` takes
+    out what goes to the first token. The model and the tokenizer are left exactly as they were.
     """
     model = unwrapped(model)
     adapter = adapter_for(model)
     names = asked_methods(methods)
+    settings = Settings(layer, head, residual, normalize, drop_sink)
     reference_options = _reference_options(references)
     if batch_size < 1:
         raise InputError(f"batch_size must be at least 1, found {batch_size}")
@@ -93,7 +99,6 @@ def explain(
         # Where the first position turns out to see itself alone, the last is explained.
         return _wanted(adapter, model, tokenizer, one, position), len(one.positions) - 1
 
-    asked = {"head": head} | ({} if residual is None else {"residual": residual})
     explanations: dict[int, Explanation] = {}
     for index, seen in observe(
         model, adapter, tokenizer, prepared, roads, head=head, batch_size=batch_size, answer_at=answer_at
@@ -102,26 +107,25 @@ def explain(
         _check_length(attention, one, adapter, model)
         place = _place(adapter, model, tokenizer, one, attention, position)
         kept = tuple(range(1, attention.layers + 1)) if layer is None else (check_layer(layer, attention.layers),)
-        relevance = {name: _relevance(name, attention, kept, layer, {**asked, "position": place}) for name in computed}
+        found = relevance_of(attention, place, computed, settings)
         prediction = predict(model, tokenizer, seen.output, seen.row, seen.seat(place), target)
         explanations[index] = Explanation(
             positions=one.positions,
             words=one.words,
             position=place,
             layers=kept,
-            relevance=relevance,
+            relevance=found.scores,
             text=one.text,
             prediction=prediction,
-            saturation=_saturation(relevance.get("flow"), attention, {**asked, "position": place}),
+            saturation=found.saturation,
+            sink=found.sink,
             notes=(
                 *one.notes,
                 *roads[index].notes,
                 *_unseen_layers(model, attention),
                 *piece_notes(target, prediction, tokenizer),
             ),
-            provenance=provenance(
-                model, adapter.name, head=_head_on_record(head), residual=_residuals(computed, residual)
-            ),
+            provenance=provenance(model, adapter.name, **settings.on_record(attention, computed)),
         )
     ordered = [explanations[index] for index in range(len(prepared))]
     if reference_options:
@@ -155,25 +159,6 @@ def _wanted(adapter: Adapter, model: nn.Module, processor: Any, one: Prepared, p
     )
 
 
-def _relevance(name: str, attention: Attention, kept: tuple[int, ...], layer: int | None, asked: dict[str, Any]) -> Any:
-    """layers × (heads ×) positions, with an axis of one when a single layer was asked for."""
-    scores = METHODS[name](attention, layer=None if layer is None else kept[0], **asked)
-    return (scores if layer is None else scores[None]).cpu().numpy()
-
-
-def _head_on_record(head: Head | None) -> Head:
-    return "mean" if head is None else head if isinstance(head, str) else int(head)
-
-
-def _residuals(methods: tuple[str, ...], residual: float | None) -> dict[str, Any]:
-    """The share of the residual that each method used, for the record."""
-    defaults = {name: signature(METHODS[name]).parameters.get("residual") for name in methods}
-    return {
-        name: residual if residual is not None else parameter.default if parameter is not None else None
-        for name, parameter in defaults.items()
-    }
-
-
 def _unseen_layers(model: nn.Module, attention: Attention) -> tuple[str, ...]:
     """A remark when some layers mix positions in another way than by attention, as hybrid models do."""
     layers = getattr(model.config, "num_hidden_layers", None)
@@ -183,13 +168,6 @@ def _unseen_layers(model: nn.Module, attention: Attention) -> tuple[str, ...]:
         f"attention was seen {attention.layers} times in {layers} layers: what other layers mix (state spaces, "
         "convolutions) is not followed",
     )
-
-
-def _saturation(flow: Any, attention: Attention, asked: dict[str, Any]) -> tuple[float, ...] | None:
-    if flow is None:
-        return None
-    share = saturated_share(flow, column_bound(attention, **asked))
-    return tuple((share if share.ndim == 1 else share.mean(1)).tolist())
 
 
 def _check_length(attention: Attention, prepared: Prepared, adapter: Adapter, model: nn.Module) -> None:

@@ -30,6 +30,12 @@ def explain_command(
     target: Annotated[
         str | None, typer.Option("--target", help="The class or token that the prediction is of.")
     ] = None,
+    normalize: Annotated[
+        str, typer.Option("--normalize", help="For decoders: auto, receptive_field, column or none.")
+    ] = "auto",
+    drop_sink: Annotated[
+        bool, typer.Option("--drop-sink", help="Leave out what goes to a decoder's first token.")
+    ] = False,
     truncate: Annotated[bool, typer.Option("--truncate", help="Cut a text that is too long for the model.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     output: Annotated[Path | None, typer.Option("--output", help="Save the explanation, as .safetensors.")] = None,
@@ -43,6 +49,8 @@ def explain_command(
         "head": _head(head),
         "position": position,
         "target": target,
+        "normalize": None if normalize == "none" else normalize,
+        "drop_sink": drop_sink,
         "truncate": truncate,
         "references": reference or (),
     })  # fmt: skip

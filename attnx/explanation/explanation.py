@@ -48,6 +48,9 @@ class Explanation:
     prediction: Prediction | None = None
     saturation: tuple[float, ...] | None = None
     """Per layer, the share of inputs whose flow is all that can enter them at all; None when flow was not asked for."""
+    sink: tuple[float, ...] | None = None
+    """Per layer, the share of attention that goes to the first token of a decoder, whose place it may be to collect
+    what has nowhere else to go; None for other models and for long inputs."""
     notes: tuple[str, ...] = ()
     """What the user should know of how the input was read."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
@@ -149,6 +152,7 @@ class Explanation:
             "relevance": {name: scores.tolist() for name, scores in self.relevance.items()},
             "references": {name: scores.tolist() for name, scores in self.references.items()},
             "saturation": None if self.saturation is None else list(self.saturation),
+            "sink": None if self.sink is None else list(self.sink),
             "notes": list(self.notes),
             "provenance": dict(self.provenance),
         }

@@ -92,6 +92,7 @@ def _explanation(header: dict[str, Any], relevance: dict[str, Any], references: 
         text=(text[0], text[1]) if isinstance(text, list) else text,
         prediction=prediction,
         saturation=None if header["saturation"] is None else tuple(header["saturation"]),
+        sink=None if header["sink"] is None else tuple(header["sink"]),
         notes=tuple(header["notes"]),
         provenance=header["provenance"],
     )

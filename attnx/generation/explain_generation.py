@@ -14,11 +14,11 @@ from attnx.generation.result import GenerationExplanation
 from attnx.generation.writing import Written, check_writer, read, write
 from attnx.inputs import prepare_all
 from attnx.long_inputs import asked_methods, road
-from attnx.methods import METHODS
 from attnx.methods.question import Head, check_layer
 from attnx.observation import Attention, Observation, observe
 from attnx.prediction import Prediction, predict
 from attnx.provenance import provenance
+from attnx.relevance import Normalization, Settings, relevance_of
 
 NEW_TOKENS = 20
 
@@ -34,6 +34,8 @@ def explain_generation(
     layer: int | None = None,
     head: Head | None = None,
     residual: float | None = None,
+    normalize: Normalization = "auto",
+    drop_sink: bool = False,
     truncate: bool = False,
     **generation: Any,
 ) -> GenerationExplanation:
@@ -64,18 +66,19 @@ def explain_generation(
     )
     attention = _checked(seen.attention, model)
     layer = attention.layers if layer is None else check_layer(layer, attention.layers)
-    asked = {"layer": layer, "position": queries, "head": head} | ({} if residual is None else {"residual": residual})
+    settings = Settings(layer, head, residual, normalize, drop_sink)
+    found = relevance_of(attention, queries, plan.methods, settings)
     return GenerationExplanation(
         positions=whole.positions,
         words=whole.words,
         prompt_length=written.prompt_length,
         layer=layer,
-        relevance={name: METHODS[name](attention, **asked).cpu().numpy()[:, :-1].copy() for name in plan.methods},
+        relevance={name: rows[0, :, :-1].copy() for name, rows in found.scores.items()},
         predictions=_predictions(model, tokenizer, seen, whole, queries),
         text=whole.text if isinstance(whole.text, str) else None,
         notes=(*whole.notes, *plan.notes),
         provenance=provenance(
-            model, adapter.name, head="mean" if head is None else head, residual=residual, generation=generation
+            model, adapter.name, **settings.on_record(attention, plan.methods), generation=generation
         ),
     )
 

@@ -1,11 +1,13 @@
 """Decoders treated fairly: relevance beyond what the mask alone gives a position.
 
-Under a causal mask early positions are seen by every later query, so rollout and flow favour them by construction. Two
-ways to take that out:
+Under a causal mask early positions are seen by every later query, so rollout and flow favour them by construction.
+Ways to take that out:
 
 - `"receptive_field"`: hold the model against two *uninformed* ones that spread each query's attention evenly, with the
   same residual and number of layers. U is the relevance in the one that sees what the mask shows, B in the one that
   sees everything; R becomes R · B / U where the query can reach, each row scaled back to the sum that it had.
+- `"prefix"`: the same, but *everything* ends at the query: each row of a causal model is what it would be if the text
+  ended there. For the last position the two are one.
 - `"column"`: in each layer divide column m by the number of queries that can see m, scale the rows back, then go on.
 
 Windows and padding are masks like any other. A position that no query sees in any layer is padding to B, too.
@@ -26,10 +28,11 @@ from attnx.registry import unknown
 if TYPE_CHECKING:
     from attnx.methods.question import Question
 
-Normalize: TypeAlias = Literal["receptive_field", "column"]
-Everywhere: TypeAlias = Callable[[Tensor, Tensor, float, int], Tensor]
+Normalize: TypeAlias = Literal["receptive_field", "prefix", "column"]
+NORMALIZATIONS = ("receptive_field", "prefix", "column")
+Everywhere: TypeAlias = Callable[[Tensor, Tensor, Tensor, int], Tensor]
 """(own, even, residual, depth) → query × input: B after so many layers. `own` marks each query's own position, `even`
-is the attention of a query that sees everything."""
+the attention of a query that sees everything, `residual` is query × 1."""
 
 UNREACHED = 1e-9
 """Relevance above this where the mask lets nothing through is a contradiction, not rounding."""
@@ -43,12 +46,12 @@ def by_reach(
     everywhere: Everywhere,
     depths: Sequence[int],
 ) -> Tensor:
-    """R · B / U for layer × head × query × input; R as it is unless the question asks for `"receptive_field"`.
+    """R · B / U for layer × head × query × input; R as it is unless the question asks for it.
 
     `reach` is the method itself, which gives U when it is asked about the uninformed model. `depths` says for each
     layer of the answer through how many layers it goes.
     """
-    if question.normalize != "receptive_field":
+    if question.normalize not in ("receptive_field", "prefix"):
         return relevance
     own, even, residual = _sees_everything(question)
     everything = torch.stack([everywhere(own, even, residual, depth) for depth in depths])
@@ -69,30 +72,32 @@ def scaled_by_reach(relevance: Tensor, reach: Tensor, everything: Tensor) -> Ten
     return rows_to_one(fair) * relevance.sum(-1, keepdim=True)
 
 
-def _sees_everything(question: Question) -> tuple[Tensor, Tensor, float]:
+def _sees_everything(question: Question) -> tuple[Tensor, Tensor, Tensor]:
     """asked query × input: each query's own position, and even attention to all that any query sees; the residual.
 
     Without its sink an even row sums to less than 1, and the residual's part of it grows.
     """
     places = torch.arange(question.length, device=question.seen.device)
-    own = (places == torch.tensor(question.positions, device=places.device)[:, None]).to(torch.float64)
-    kept = question.seen & (places != (-1 if question.sink is None else question.sink))
-    if not bool(kept.any()):
-        return own, own, 1.0
-    attended = (1 - question.residual) * float(kept.sum() / question.seen.sum())
-    even = rows_to_one(kept.to(torch.float64).expand_as(own))
-    return own, even, question.residual / (question.residual + attended or 1)
+    queries = torch.tensor(question.positions, device=places.device)[:, None]
+    own = (places == queries).to(torch.float64)
+    shown = question.seen & ((places <= queries) if question.normalize == "prefix" else torch.ones_like(places).bool())
+    kept = shown & (places != (-1 if question.sink is None else question.sink))
+    even = torch.where(kept.any(-1, keepdim=True), rows_to_one(kept.to(torch.float64)), own)
+    counts = [one.sum(-1, keepdim=True).double() for one in (kept, shown)]
+    attended = (1 - question.residual) * counts[0] / counts[1].clamp(min=1)
+    sums = attended + question.residual
+    return own, even.expand_as(own), torch.where(sums > 0, question.residual / torch.where(sums > 0, sums, 1), 1.0)
 
 
-def rolled_everywhere(own: Tensor, even: Tensor, residual: float, depth: int) -> Tensor:
+def rolled_everywhere(own: Tensor, even: Tensor, residual: Tensor, depth: int) -> Tensor:
     """(r·I + (1 − r)·P)^depth = r^depth · I + (1 − r^depth) · P, because even attention P is P · P."""
     kept = residual**depth
     return kept * own + (1 - kept) * even
 
 
 def check_normalize(normalize: Normalize | None) -> Normalize | None:
-    if normalize not in (None, "receptive_field", "column"):
-        raise ChoiceError(unknown("normalize", normalize, ("receptive_field", "column")) + "; None leaves it out")
+    if normalize not in (None, *NORMALIZATIONS):
+        raise ChoiceError(unknown("normalize", normalize, NORMALIZATIONS) + "; None leaves it out")
     return normalize
 
 

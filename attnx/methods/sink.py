@@ -18,7 +18,8 @@ from attnx.methods.question import Attention, Head, Question
 
 
 def sink_share(attention: Attention, *, layer: int | None = None, head: Head | None = None) -> Any:
-    """The share of attention that goes to the first position, per layer: the mean over the later queries that see it.
+    """The share of attention that goes to the first position, per layer: the mean over heads and over the later queries
+    that see it.
 
     With `head="each"` it is layer × head. Spread evenly over n positions it would be the mean of 1/2, 1/3, … 1/n.
 
@@ -33,6 +34,11 @@ def sink_share(attention: Attention, *, layer: int | None = None, head: Head | N
     seen[:, sink] = False
     if not bool(seen.any(1).all()):
         raise ChoiceError(f"no later position sees position {sink}, so there is no sink; give a longer input")
-    shares = [question.top(layer)[:, seen[layer - 1], sink].mean(-1) for layer in question.layers]
-    # The axes that `answer` drops: one query, one input.
-    return replace(question, drop_position=True).answer(torch.stack(shares)[:, :, None, None])[..., 0]
+    given = [question.weights[layer - 1][:, seen[layer - 1], sink].double().mean(-1) for layer in question.layers]
+    shares = torch.stack(given)[:, :, None, None]
+    if isinstance(question.head, int):
+        shares = shares[:, question.head : question.head + 1]
+    elif question.head != "each":
+        shares = shares.mean(1, keepdim=True)
+    # The axes of one query and one input, which nobody asked for.
+    return replace(question, drop_position=True).answer(shares)[..., 0]

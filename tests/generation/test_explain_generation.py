@@ -85,7 +85,7 @@ def test_layer_and_head_choose(generation):
     chosen = {"methods": "rollout", "layer": 2, "head": 1, "residual": 0.3}
     one = attnx.explain_generation(MODEL, TOKENIZER, PROMPT, max_new_tokens=5, min_new_tokens=5, **chosen)
     rows = list(range(generation.prompt_length - 1, ids.shape[1] - 1))
-    expected = attnx.rollout(attention, layer=2, head=1, residual=0.3)[rows, :-1]
+    expected = attnx.rollout(attention, layer=2, head=1, residual=0.3, normalize="prefix")[rows, :-1]
     np.testing.assert_allclose(one["rollout"], expected, atol=1e-6)
     assert one.layer == 2
 

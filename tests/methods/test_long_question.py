@@ -22,6 +22,12 @@ ASKED = [
     {"layer": 3},
     {"head": "each"},
     {"head": 1, "layer": 2},
+    {"position": -1, "normalize": "receptive_field"},
+    {"position": 4, "normalize": "receptive_field", "head": "each", "residual": 0.2},
+    {"normalize": "receptive_field"},
+    {"position": -1, "normalize": "column"},
+    {"position": 4, "normalize": "column", "head": 1},
+    {"normalize": "column"},
     {},
 ]
 
@@ -53,9 +59,21 @@ def test_rollout_down_to_a_layer_is_the_same(both):
     )
 
 
+def test_the_sink_is_dropped_alike(both):
+    held, long = both
+    for asked in ({"position": -1}, {"normalize": "receptive_field", "residual": 0.3}, {"normalize": "column"}):
+        if held.causal:
+            one, other = (attnx.rollout(kind, drop_sink=True, **asked) for kind in (long, held))
+            torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
+        else:
+            with pytest.raises(ChoiceError, match="first token of a decoder"):
+                attnx.rollout(long, drop_sink=True, **asked)
+
+
 def test_flow_reads_the_whole_map_where_it_is_short(both):
     held, long = both
-    for asked in ({"position": -1}, {"position": 5, "head": "each", "layer": 3}):
+    one_head = {"position": 5, "head": "each", "layer": 3}
+    for asked in ({"position": -1}, one_head, {"position": -1, "normalize": "receptive_field"}):
         torch.testing.assert_close(attnx.flow(long, **asked), attnx.flow(held, **asked), atol=1e-5, rtol=0)
 
 

@@ -205,6 +205,23 @@ def test_a_plain_array_is_causal_when_nothing_looks_ahead():
     np.testing.assert_allclose(attnx.rollout(weights, normalize="receptive_field"), attnx.rollout(weights), atol=1e-12)
 
 
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("drop_sink", [False, True])
+def test_a_prefix_is_explained_as_if_the_text_ended_there(method, drop_sink):
+    weights, _ = attention("causal")
+    call = getattr(attnx, method)
+    rows = call(weights, normalize="prefix", drop_sink=drop_sink)
+    for end in range(1, 7):
+        ended = call(
+            wrap(weights[..., :end, :end], mask("causal", 4, end)),
+            position=-1,
+            normalize="receptive_field",
+            drop_sink=drop_sink,
+        )
+        np.testing.assert_allclose(rows[:, end - 1, :end], ended, atol=1e-9)
+        assert (rows[:, end - 1, end:] == 0).all()
+
+
 def test_gradients_flow_through_the_normalised_rollout():
     weights = torch.tensor(attention("causal")[0], requires_grad=True)
     attnx.rollout(weights, layer=4, position=-1, normalize="receptive_field")[1].backward()

@@ -5,12 +5,13 @@
 """
 
 from attnx.methods.flow.cut import CutEdge, MinimumCut, minimum_cut
-from attnx.methods.flow.flow import flow
+from attnx.methods.flow.flow import by_receptive_field, flow
 from attnx.methods.flow.saturation import column_bound, rounded, saturated_share, tied_share
 
 __all__ = [
     "CutEdge",
     "MinimumCut",
+    "by_receptive_field",
     "column_bound",
     "flow",
     "minimum_cut",

@@ -65,14 +65,21 @@ def flow(
     heads = question.heads if head == "each" else 1
     check_cost(question.layers, question.length, heads * len(question.positions), limit)
     solve = partial(_flows, solver=solvers[solver], threads=threads)
-    relevance = by_reach(
-        solve(question),
-        question,
-        reach=partial(uninformed_flow, solve=solve, solver=solver),
-        everywhere=flows_everywhere,
-        depths=question.layers,
-    )
-    return question.answer(relevance)
+    return question.answer(_fair(solve(question), question, solve, solver))
+
+
+def by_receptive_field(flows: Tensor, attention: Attention, **asked: Any) -> Any:
+    """`flow(attention, **asked)` with a `normalize`, of flows that are known already without it."""
+    options: dict[str, Any] = {"layer": None, "position": None, "head": None, "residual": 0.5} | asked
+    question = Question.ask(attention, **options)
+    heads = question.heads if question.head == "each" else 1
+    whole = flows.reshape(len(question.layers), heads, len(question.positions), question.length)
+    return question.answer(_fair(whole, question, partial(_flows, solver=_exact, threads=None), "exact"))
+
+
+def _fair(flows: Tensor, question: Question, solve: Callable[[Question], Tensor], solver: str) -> Tensor:
+    reach = partial(uninformed_flow, solve=solve, solver=solver)
+    return by_reach(flows, question, reach=reach, everywhere=flows_everywhere, depths=question.layers)
 
 
 def _flows(question: Question, solver: Callable[[Question, int | None], Any], threads: int | None) -> Tensor:

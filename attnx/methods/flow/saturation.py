@@ -14,6 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from attnx.methods.question import Attention, Head, Question
+from attnx.methods.receptive_field import Normalize
 
 Rows: TypeAlias = Tensor | np.ndarray[Any, np.dtype[Any]]
 
@@ -57,14 +58,25 @@ def column_bound(
     position: int | Sequence[int] | None = None,
     head: Head | None = None,
     residual: float = 0.5,
+    normalize: Normalize | None = None,
+    drop_sink: bool = False,
 ) -> Any:
     """min(1, column sum of A(1)), the most that can flow to each input from any depth: query × input.
 
     In a causal model only the queries up to the position count, for no later one lies on its way. With `head="each"`
-    the lower layers have their heads merged, as in `flow`, so there is no head axis.
+    the lower layers have their heads merged, as in `flow`, so there is no head axis. `"receptive_field"` scales flows
+    and not what can pass, so it has no part in the bound.
     """
     merged = None if head == "each" or isinstance(head, int) else head
-    question = Question.ask(attention, layer=1, position=position, head=merged, residual=residual)
+    question = Question.ask(
+        attention,
+        layer=1,
+        position=position,
+        head=merged,
+        residual=residual,
+        normalize=normalize,
+        drop_sink=drop_sink,
+    )
     first = question.below[0].detach()
     causal = not bool(question.weights.triu(1).any())
     sums = first.cumsum(0) if causal else first.sum(0).expand(question.length, -1)

@@ -27,7 +27,7 @@ NUMBERS = 50_000
 _flows: dict[Key, Tensor] = {}
 
 
-def flows_everywhere(own: Tensor, even: Tensor, residual: float, depth: int) -> Tensor:
+def flows_everywhere(own: Tensor, even: Tensor, residual: Tensor, depth: int) -> Tensor:
     """min(1, (depth − 1)·(1 − A[s, s]) + A[s, t]) between two positions, and 1 from a position to itself.
 
     The cut is the source's own column: all that leaves it on the way, and its edge to the sink in layer 1. Even layers
@@ -44,7 +44,8 @@ def flows_everywhere(own: Tensor, even: Tensor, residual: float, depth: int) -> 
 
 def uninformed_flow(question: Question, *, solve: Callable[[Question], Tensor], solver: str) -> Tensor:
     """Flow of the uninformed model that the question is about, remembered where it is small."""
-    if len(question.layers) * len(question.positions) * question.length > NUMBERS:
+    numbers = len(question.layers) * len(question.positions) * question.length
+    if numbers > NUMBERS or question.weights.is_meta:  # a long input's are computed where they are read
         return solve(question)
     key = (
         solver,
@@ -60,7 +61,7 @@ def uninformed_flow(question: Question, *, solve: Callable[[Question], Tensor], 
         while len(_flows) >= REMEMBERED:
             _flows.pop(next(iter(_flows)), None)
         _flows[key] = found.cpu()
-    return found.to(question.weights.device)
+    return found.to(question.device)
 
 
 def _fingerprint(weights: Tensor) -> tuple[tuple[int, ...], bytes]:
