@@ -16,11 +16,13 @@ from attnx.methods.rollout import rollout
 from attnx.render.graph import to_networkx
 
 if TYPE_CHECKING:
+    from attnx.atlas import HeadAtlas, head_atlas
     from attnx.comparison import Comparison, Faithfulness, compare, faithfulness
 
 __version__ = "0.1.0"
 
 _ON_DEMAND = dict.fromkeys(("Comparison", "Faithfulness", "compare", "faithfulness"), "attnx.comparison")
+_ON_DEMAND |= dict.fromkeys(("HeadAtlas", "head_atlas"), "attnx.atlas")
 """What needs scipy, which takes longer to load than all the rest."""
 
 
@@ -45,6 +47,7 @@ __all__ = [
     "Explanation",
     "Faithfulness",
     "GenerationExplanation",
+    "HeadAtlas",
     "adapters",
     "capture",
     "compare",
@@ -52,6 +55,7 @@ __all__ = [
     "explain_generation",
     "faithfulness",
     "flow",
+    "head_atlas",
     "load_demo",
     "raw",
     "register_adapter",

@@ -8,6 +8,7 @@ import typer
 
 import attnx
 from attnx.cli import probe, reproduce, train
+from attnx.cli.atlas import atlas_command
 from attnx.cli.compare import compare_command
 from attnx.cli.explain import explain_command
 
@@ -15,6 +16,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 app.command("explain")(explain_command)
 app.command("compare")(compare_command)
 app.add_typer(probe.app, name="probe")
+app.command("atlas")(atlas_command)
 app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(train.app, name="train")
 

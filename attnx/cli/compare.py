@@ -46,11 +46,11 @@ def compare_command(
     check_output(output)
     if output is not None and output.suffix not in _SUFFIXES:
         raise InputError(f"--output takes a file that ends in {', '.join(_SUFFIXES)}, found {output.name!r}")
-    chosen = _texts(texts, data, column, samples)
+    chosen = asked_texts(texts, data, column, samples)
     options: dict[str, Any] = {"target": target, "truncate": truncate, "seed": seed}
     options |= {"methods": method} if method else {}
     options |= {"references": reference} if reference else {}
-    with _model(model) as (loaded, tokenizer):
+    with asked_model(model) as (loaded, tokenizer):
         result = _run(loaded, tokenizer, chosen, faithful, measure, options)
     print(result.to_json() if as_json else result.markdown() if as_markdown else result.text())
     if output is not None:
@@ -58,7 +58,7 @@ def compare_command(
         say([f"wrote {output}"])
 
 
-def _texts(texts: list[str] | None, data: Path | None, column: str | None, samples: int | None) -> list[str]:
+def asked_texts(texts: list[str] | None, data: Path | None, column: str | None, samples: int | None) -> list[str]:
     from attnx.texts import read_texts
 
     if texts and data is not None:
@@ -81,7 +81,7 @@ def _run(model: Any, tokenizer: Any, texts: list[str], faithful: bool, measure: 
 
 
 @contextmanager
-def _model(name: str | None) -> Iterator[tuple[Any, Any]]:
+def asked_model(name: str | None) -> Iterator[tuple[Any, Any]]:
     from attnx.cli.verb_number_model import chosen_model
     from attnx.loading import load
 
