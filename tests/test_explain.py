@@ -462,3 +462,16 @@ def test_a_method_that_knows_no_normalisation_is_left_in_peace():
 def test_a_normalisation_that_does_not_exist_is_named():
     with pytest.raises(ChoiceError, match="'on' is not known; there are: auto, receptive_field"):
         attnx.explain(zoo.causal_lm(), zoo.bytelevel_tokenizer(), PROMPT, normalize="on")
+
+
+def test_of_a_target_in_pieces_the_first_is_explained_and_told():
+    model, tokenizer = zoo.causal_lm(), zoo.bytelevel_tokenizer()
+    first, *others = tokenizer("unaffordable")["input_ids"]
+    one = attnx.explain(model, tokenizer, "the key to", methods="rollout", target="unaffordable")
+    assert others
+    assert one.prediction.index == first
+    assert "the first is explained" in one.notes[0]
+    by_id = attnx.explain(model, tokenizer, "the key to", methods="rollout", target=first, position=1)
+    assert (by_id.prediction.index, by_id.notes) == (first, ())
+    every = attnx.explain_generation(model, tokenizer, "the key to", continuation="unaffordable", methods="rollout")
+    assert "".join(every.generated).endswith("unaffordable")

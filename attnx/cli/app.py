@@ -11,9 +11,11 @@ from attnx.cli import probe, reproduce, train
 from attnx.cli.atlas import atlas_command
 from attnx.cli.compare import compare_command
 from attnx.cli.explain import explain_command
+from attnx.cli.generate import generate_command
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.command("explain")(explain_command)
+app.command("generate")(generate_command)
 app.command("compare")(compare_command)
 app.add_typer(probe.app, name="probe")
 app.command("atlas")(atlas_command)

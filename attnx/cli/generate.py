@@ -1,0 +1,38 @@
+"""`attnx generate`: what a decoder looked at for each token that it writes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+
+def generate_command(
+    prompt: Annotated[str, typer.Argument(help="The text to go on from; - reads it from standard input.")],
+    model: Annotated[str, typer.Option("--model", help="A saved decoder's directory or hub id.")],
+    max_new_tokens: Annotated[int, typer.Option("--max-new-tokens", help="The most tokens to write.")] = 20,
+    continuation: Annotated[
+        str | None, typer.Option("--continuation", help="Explain this text behind the prompt instead of writing one.")
+    ] = None,
+    method: Annotated[list[str] | None, typer.Option("--method", help="What to compute; may be repeated.")] = None,
+    layer: Annotated[int | None, typer.Option("--layer", help="The layer, counted from 1; else the last.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+) -> None:
+    """Show what a model looked at for each token that it writes behind a prompt."""
+    # Loaded here, so that --help and mistakes in the arguments answer at once.
+    from attnx.generation import explain_generation
+    from attnx.loading import load
+    from attnx.render.generation import plain
+
+    prompt = sys.stdin.read() if prompt == "-" else prompt
+    options = {"max_new_tokens": max_new_tokens, "continuation": continuation, "methods": method, "layer": layer}
+    generation = explain_generation(*load(model), prompt, **options)
+    for note in generation.notes:
+        print(f"attnx: {note}", file=sys.stderr)
+    if as_json:
+        print(json.dumps(generation.to_dict(), ensure_ascii=False, allow_nan=False))
+        return
+    for name in method or [generation.default_method]:
+        print(plain(generation, name))
