@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnx.atlas.layout import title
+from attnx.render.columns import decimals
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from attnx.atlas.atlas import HeadAtlas
 
-_CELL = 0.34
+_CELL = 0.38
 """Inches for a head or a layer."""
+
+_WRITTEN = 12
+"""Up to so many heads there is room for the number in each cell."""
 
 
 def plot(atlas: HeadAtlas, ax: Axes | None = None, by: str | None = None) -> Any:
@@ -40,6 +44,11 @@ def _panel(atlas: HeadAtlas, by: str, ax: Axes) -> Axes:
         look = {"cmap": "YlGnBu", "vmin": 0.0}
     image = ax.imshow(grid, origin="lower", aspect="equal", **look)  # type: ignore[arg-type]
     ax.set_facecolor("#dddddd")  # undefined
+    if atlas.heads <= _WRITTEN:
+        for (layer, head), mean in np.ndenumerate(grid):
+            colour = "white" if _is_dark(image, mean) else "black"
+            label = decimals(None if mean != mean else mean)
+            ax.text(head, layer, label, ha="center", va="center", color=colour, fontsize=6.5)
     ax.set_title(title(atlas, by), fontsize=9)
     ax.set_xlabel("head")
     ax.set_ylabel("layer")
@@ -52,3 +61,9 @@ def _panel(atlas: HeadAtlas, by: str, ax: Axes) -> Axes:
     bar.ax.tick_params(labelsize=7, length=2)
     bar.outline.set_visible(False)
     return ax
+
+
+def _is_dark(image: Any, value: float) -> bool:
+    """Whether white is easier to read on a cell than black."""
+    red, green, blue, _ = image.cmap(image.norm(value))
+    return bool(0.299 * red + 0.587 * green + 0.114 * blue < 0.5)
