@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from pathlib import Path
 
@@ -36,15 +37,18 @@ def no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     from tests import zoo
 
     stand_ins = {
-        transformers.AutoTokenizer: zoo.wordpiece_tokenizer,
-        transformers.AutoModelForSequenceClassification: lambda: zoo.deep(zoo.classifier()),
-        transformers.AutoModelForMaskedLM: lambda: zoo.deep(zoo.masked_lm()),
+        transformers.AutoTokenizer: lambda name: copy.deepcopy(
+            zoo.bytelevel_tokenizer() if name == "gpt2" else zoo.wordpiece_tokenizer()
+        ),
+        transformers.AutoModelForSequenceClassification: lambda name: zoo.deep(zoo.classifier()),
+        transformers.AutoModelForMaskedLM: lambda name: zoo.deep(zoo.masked_lm()),
+        transformers.AutoModelForCausalLM: lambda name: zoo.causal_lm(),
     }
     for auto, stand_in in stand_ins.items():
         monkeypatch.setattr(
             auto,
             "from_pretrained",
             lambda name, *rest, load=auto.from_pretrained, stand_in=stand_in, **options: (
-                load(name, *rest, **options) if Path(name).exists() else stand_in()
+                load(name, *rest, **options) if Path(name).exists() else stand_in(name)
             ),
         )

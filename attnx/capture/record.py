@@ -104,7 +104,7 @@ class Recorder:
         kept = []
         for index in range(len(query)):
             one = None if mask is None else mask[min(index, len(mask) - 1)]
-            kept.append(QueriesAndKeys(_copy(query[index]), _copy(key[index]), one, **how))
+            kept.append(QueriesAndKeys(_copy(query[index]), _copy(_each_once(key[index])), one, **how))
         shape = torch.empty(*query.shape[:-1], key.shape[-2], device="meta")
         record = Record(name, shape, None, kept=tuple(kept))
         self.records.append(record)
@@ -129,6 +129,18 @@ class Recorder:
                 return self._names[owner]
             frame = frame.f_back
         return ""
+
+
+def _each_once(keys: Tensor) -> Tensor:
+    """Keys without the repetition that models of grouped queries make for kernels that cannot share them."""
+    heads = len(keys)
+    if heads == 1 or not torch.equal(keys[0], keys[1]):
+        return keys
+    for size in (size for size in range(heads, 1, -1) if heads % size == 0):
+        groups = keys.unflatten(0, (-1, size))
+        if torch.equal(groups, groups[:, :1].expand_as(groups)):
+            return groups[:, 0]
+    return keys
 
 
 def _copy(tensor: Tensor) -> Tensor:

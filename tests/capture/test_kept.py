@@ -55,8 +55,9 @@ def test_keys_outside_a_window_are_not_even_computed():
     assert block.weights.shape == (4, 2, 5)
 
 
-def test_shared_keys_are_kept_once():
-    layer = capture_long(zoo.model("llama"), **zoo.inputs("llama")).stack[0]
+@pytest.mark.parametrize("name", ["llama", "mistral"])
+def test_shared_keys_are_kept_once_also_where_the_model_repeats_them(name):
+    layer = capture_long(zoo.model(name), **zoo.inputs(name)).stack[0]
     assert (layer.query.shape, layer.key.shape) == ((4, 9, 8), (2, 9, 8))
 
 
