@@ -91,7 +91,7 @@ class QueriesAndKeys:
         return self.key.device
 
     def rows(self, start: int, stop: int) -> Block:
-        mask = None if self.mask is None else self.mask[:, start:stop]
+        mask = None if self.mask is None else self.mask[:, start:stop].to(self.device)
         first, last = (0, stop) if self.causal else _span(mask, self.length)
         scores = self._scores(slice(start, stop), slice(first, last))
         if self.softcap is not None:
@@ -111,7 +111,7 @@ class QueriesAndKeys:
             return places[start:stop, None] >= places
         if self.mask is None:
             return torch.ones(stop - start, self.length, dtype=torch.bool, device=self.key.device)
-        return may_look(self.mask[:, start:stop]).any(0)
+        return may_look(self.mask[:, start:stop]).any(0).to(self.device)
 
     def cropped(self, kept: Tensor, mask: Tensor | None) -> QueriesAndKeys:
         kept = kept.to(self.key.device)

@@ -72,7 +72,7 @@ def test_a_language_model_answers_where_it_is_asked_only(position, long_road, mo
     model.lm_head.register_forward_hook(lambda _, __, output: widths.append(output.shape[1]))
     one = attnx.explain(model, tokenizer, text, methods=ROWS, position=position)
     model.lm_head._forward_hooks.clear()
-    assert set(widths) == {2}
+    assert set(widths) == {1 if position is None else 2}  # the last one may turn out to be needed
     place = len(logits) - 1 if position is None else position
     assert one.prediction.index == int(logits[place].argmax())
 

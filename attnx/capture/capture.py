@@ -100,7 +100,7 @@ def capture_long_batch(
     """
     model = unwrapped(model)
     can_choose = answer_at is not None and "logits_to_keep" in signature(model.forward).parameters
-    answered = tuple(answer_at) if answer_at is not None and can_choose else None
+    answered = tuple(dict.fromkeys(answer_at)) if answer_at is not None and can_choose else None
     if answered is not None:
         inputs = {**inputs, "logits_to_keep": torch.tensor(answered, device=_device(inputs))}
     output, recorder = _run(model, inputs, reduce=reduce, backend=backend, long=True)

@@ -42,7 +42,7 @@ def mixed_in_blocks(record: Record, values: Tensor) -> Tensor:
         value = per_query_head(value[None], one.heads)[0]
         for start, stop in blocks(one):
             block = one.rows(start, stop)
-            mixed[:, start:stop] = block.weights @ value[:, block.keys].to(block.weights.dtype)
+            mixed[:, start:stop] = block.weights @ value[:, block.keys].to(block.weights)
     return output
 
 

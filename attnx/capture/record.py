@@ -137,13 +137,16 @@ def _each_once(keys: Tensor) -> Tensor:
     if heads == 1 or not torch.equal(keys[0], keys[1]):
         return keys
     for size in (size for size in range(heads, 1, -1) if heads % size == 0):
-        groups = keys.unflatten(0, (-1, size))
+        groups = keys.reshape(-1, size, *keys.shape[1:])
         if torch.equal(groups, groups[:, :1].expand_as(groups)):
             return groups[:, 0]
     return keys
 
 
 def _copy(tensor: Tensor) -> Tensor:
+    # Apple's GPUs have no float64, in which sums over rows are made.
+    if tensor.device.type == "mps":
+        return tensor.cpu().contiguous()
     return tensor.clone(memory_format=torch.contiguous_format)
 
 

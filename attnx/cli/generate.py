@@ -27,8 +27,16 @@ def generate_command(
     from attnx.render.generation import plain
 
     prompt = sys.stdin.read() if prompt == "-" else prompt
-    options = {"max_new_tokens": max_new_tokens, "continuation": continuation, "methods": method, "layer": layer}
-    generation = explain_generation(*load(model), prompt, **options)
+    loaded, tokenizer = load(model)
+    generation = explain_generation(
+        loaded,
+        tokenizer,
+        prompt,
+        max_new_tokens=max_new_tokens,
+        continuation=continuation,
+        methods=method or None,
+        layer=layer,
+    )
     for note in generation.notes:
         print(f"attnx: {note}", file=sys.stderr)
     if as_json:

@@ -26,6 +26,7 @@ class LongQuestion(Question):
     def pulled(self, vectors: Tensor, layer: int) -> Tensor:
         """vectors · A: the rows of queries to which no vector gives weight are not even computed."""
         kept = self.attention.stack[layer - 1]
+        vectors = vectors.to(kept.device)  # a model may be spread over several
         result = torch.zeros_like(vectors)
         for start, stop in blocks(kept):
             part = vectors[:, start:stop]
@@ -33,12 +34,13 @@ class LongQuestion(Question):
                 keys, mixed, stay = self._split(kept.rows(start, stop), layer)
                 result[:, keys] += part @ mixed
                 result[:, start:stop] += part * stay
-        return result
+        return result.to(self.device)
 
     def pushed(self, layer: int, below: Tensor | None) -> Tensor:
         """A · below, every row of it; A itself for None."""
         kept = self.attention.stack[layer - 1]
-        result = torch.zeros(self.length, self.length, dtype=torch.float64, device=self.device)
+        below = None if below is None else below.to(kept.device)
+        result = torch.zeros(self.length, self.length, dtype=torch.float64, device=kept.device)
         for start, stop in blocks(kept):
             keys, mixed, stay = self._split(kept.rows(start, stop), layer)
             if below is None:
@@ -46,7 +48,7 @@ class LongQuestion(Question):
                 result[start:stop].diagonal(start).add_(stay)
             else:
                 result[start:stop] = mixed @ below[keys] + stay[:, None] * below[start:stop]
-        return result
+        return result.to(self.device)
 
     @cached_property
     def below(self) -> Tensor:
@@ -84,7 +86,7 @@ class LongQuestion(Question):
             if asked:
                 rows = whole_rows(kept, asked[0], asked[-1] + 1)[:, [one - asked[0] for one in asked]]
                 parts.append(self._with_residual_at(self._adjusted(self._of_interest(rows), layer), asked))
-        return torch.cat(parts, dim=1)
+        return torch.cat(parts, dim=1).to(self.device)
 
     def _of_interest(self, rows: Tensor) -> Tensor:
         if isinstance(self.head, int):
