@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -113,6 +114,19 @@ class GenerationExplanation:
             if places:
                 words.append(Word(len(words), text or word.text, places, word.segment))
         return tuple(words)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write a safetensors file that `GenerationExplanation.load` reads."""
+        from attnx.generation.storage import save
+
+        save(self, path)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> GenerationExplanation:
+        """Read what `save` wrote. Nothing in the file is executed."""
+        from attnx.generation.storage import load
+
+        return load(path)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain lists, numbers and strings, ready for JSON."""

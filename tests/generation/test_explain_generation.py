@@ -11,7 +11,7 @@ import transformers as hf
 
 import attnx
 from attnx import long_inputs
-from attnx.errors import CaptureError, ChoiceError, InputError
+from attnx.errors import CaptureError, ChoiceError, FileFormatError, InputError
 from tests import zoo
 
 matplotlib.use("Agg")
@@ -172,3 +172,17 @@ def test_the_matrix_is_drawn_on_given_axes(generation):
     assert shown.mask[0].sum() == 4
     assert len(axes.get_yticklabels()) == 5
     assert generation.plot("flow").images
+
+
+def test_what_was_saved_is_loaded(generation, tmp_path):
+    file = tmp_path / "g.safetensors"
+    generation.save(file)
+    same = attnx.GenerationExplanation.load(file)
+    assert same.to_dict() == generation.to_dict()
+    assert same.methods == generation.methods
+    other = tmp_path / "e.safetensors"
+    generation.step(0).save(other)
+    with pytest.raises(FileFormatError, match="holds no explained generation"):
+        attnx.GenerationExplanation.load(other)
+    with pytest.raises(FileFormatError, match="is no explained generation"):
+        attnx.GenerationExplanation.load(tmp_path / "missing")
