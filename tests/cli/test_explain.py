@@ -170,3 +170,21 @@ def test_control_c_stops_without_a_traceback(saved):
     assert process.returncode == 130
     assert errors == "attnx: stopped\n"
     assert "Traceback" not in errors
+
+
+def test_a_decoder_can_be_left_as_it_is(tmp_path, monkeypatch, capsys):
+    zoo.causal_lm().save_pretrained(tmp_path)
+    zoo.bytelevel_tokenizer().save_pretrained(tmp_path)
+    settings = {}
+    for chosen in ([], ["--normalize", "none", "--drop-sink"], ["--normalize", "column"]):
+        command = ["attnx", "explain", "the key", "--model", str(tmp_path), "--method", "rollout", "--json", *chosen]
+        monkeypatch.setattr(sys, "argv", command)
+        with pytest.raises(SystemExit):
+            main()
+        found = json.loads(capsys.readouterr().out)["provenance"]["settings"]
+        settings[" ".join(chosen)] = (found["normalize"], found["drop_sink"])
+    assert settings == {
+        "": ("receptive_field", False),
+        "--normalize none --drop-sink": (None, True),
+        "--normalize column": ("column", False),
+    }
