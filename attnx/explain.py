@@ -13,7 +13,7 @@ from attnx.errors import CaptureError, InputError
 from attnx.explanation import Explanation
 from attnx.inputs import prepare_all
 from attnx.long_inputs import asked_methods, road
-from attnx.methods.question import Head, check_layer, check_position
+from attnx.methods.choices import Head, check_layer, check_position
 from attnx.observation import Attention, observe
 from attnx.prediction import predict
 from attnx.provenance import provenance

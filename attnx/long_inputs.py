@@ -8,8 +8,8 @@ from typing import Any
 
 from attnx.errors import CostError, InputError
 from attnx.long_attention import LONG_INPUT
+from attnx.methods.choices import Head
 from attnx.methods.flow.cost import LIMIT, check_cost
-from attnx.methods.question import Head
 from attnx.methods.registry import BY_ROWS, METHODS
 
 DEFAULT_METHODS = ("raw", "rollout", "flow")

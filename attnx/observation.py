@@ -16,7 +16,7 @@ from attnx.capture import Captured, LongCaptured, capture_batch, capture_long_ba
 from attnx.errors import AttnxError, CaptureError
 from attnx.long_attention import LongAttention
 from attnx.long_inputs import Road
-from attnx.methods.question import Head
+from attnx.methods.choices import Head
 
 Attention: TypeAlias = AttentionTensor | LongAttention
 

@@ -13,8 +13,8 @@ from attnx.attention import AttentionTensor
 from attnx.errors import ChoiceError
 from attnx.long_attention import LongAttention
 from attnx.methods import METHODS
+from attnx.methods.choices import Head
 from attnx.methods.flow import by_receptive_field, column_bound, saturated_share
-from attnx.methods.question import Head
 from attnx.methods.receptive_field import NORMALIZATIONS, Normalize
 from attnx.methods.sink import sink_share
 from attnx.registry import unknown

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
+
+if TYPE_CHECKING:
+    from attnx.relevance import Normalization
 
 
 def generate_command(
@@ -18,6 +21,8 @@ def generate_command(
     ] = None,
     method: Annotated[list[str] | None, typer.Option("--method", help="What to compute; may be repeated.")] = None,
     layer: Annotated[int | None, typer.Option("--layer", help="The layer, counted from 1; else the last.")] = None,
+    normalize: Annotated[str, typer.Option("--normalize", help="auto, receptive_field, column or none.")] = "auto",
+    drop_sink: Annotated[bool, typer.Option("--drop-sink", help="Leave out what goes to the first token.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Show what a model looked at for each token that it writes behind a prompt."""
@@ -36,6 +41,8 @@ def generate_command(
         continuation=continuation,
         methods=method or None,
         layer=layer,
+        normalize=cast("Normalization", None if normalize == "none" else normalize),
+        drop_sink=drop_sink,
     )
     for note in generation.notes:
         print(f"attnx: {note}", file=sys.stderr)

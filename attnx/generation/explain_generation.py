@@ -14,7 +14,7 @@ from attnx.generation.result import GenerationExplanation
 from attnx.generation.writing import Written, check_writer, read, write
 from attnx.inputs import prepare_all
 from attnx.long_inputs import asked_methods, road
-from attnx.methods.question import Head, check_layer
+from attnx.methods.choices import Head, check_layer
 from attnx.observation import Attention, Observation, observe
 from attnx.prediction import Prediction, predict
 from attnx.provenance import provenance

@@ -7,11 +7,10 @@ the caller pinned and returns the kind of array that came in.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -20,13 +19,13 @@ from torch import Tensor
 from attnx.attention import AttentionTensor, rows_to_one
 from attnx.errors import AttentionError, ChoiceError
 from attnx.long_attention import LongAttention
+from attnx.methods.choices import Head, check_head, check_layer, check_positions
 from attnx.methods.receptive_field import Normalize, by_column, check_normalize
 from attnx.methods.visibility import first_seen, visible_keys
 from attnx.methods.weights import attention_weights
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Attention: TypeAlias = AttentionTensor | LongAttention | Tensor | Array
-Head: TypeAlias = int | Literal["each", "mean", "max", "min"]
 
 ROW_SUM_SLACK = 1e-4
 """How far above 1 a row may sum in single or double precision; half precision is given its own rounding."""
@@ -71,7 +70,7 @@ class Question:
             weights=weights,
             layers=tuple(range(1, len(weights) + 1)) if layer is None else (check_layer(layer, len(weights)),),
             head=head,
-            positions=_positions(position, weights.shape[-1]),
+            positions=check_positions(position, weights.shape[-1]),
             residual=residual,
             normalize=check_normalize(normalize),
             drop_sink=drop_sink,
@@ -212,51 +211,3 @@ class Question:
             kept = torch.arange(self.length, device=matrix.device) != self.sink
             matrix = matrix * kept[keys]
         return by_column(matrix, self.queries_seeing(layer)[keys]) if self.normalize == "column" else matrix
-
-
-def check_layer(layer: int, layers: int) -> int:
-    layer = whole_number("layer", layer)
-    if not 1 <= layer <= layers:
-        raise ChoiceError(f"layer {layer} asked, model has {layers} (1 is next to the input)")
-    return layer
-
-
-def _positions(position: int | Sequence[int] | None, length: int) -> tuple[int, ...]:
-    if position is None:
-        return tuple(range(length))
-    if not isinstance(position, Sequence):
-        return (check_position(position, length),)
-    if not position:
-        raise ChoiceError("the list of positions is empty; give at least one, or None for all")
-    return tuple(check_position(one, length) for one in position)
-
-
-def check_position(position: int, length: int) -> int:
-    """The index from 0 of a position, which may be counted from the end as in Python (−1 is the last)."""
-    position = whole_number("position", position)
-    if not -length <= position < length:
-        raise ChoiceError(f"position {position} asked, input has {length} (0 to {length - 1}; −1 is the last)")
-    return position % length
-
-
-def check_head(head: Head, heads: int, merged: str | None) -> Head:
-    if isinstance(head, str):
-        if head not in ("each", "mean", "max", "min"):
-            raise ChoiceError(f"head {head!r} is not known; give a number from 0, 'each', 'mean', 'max' or 'min'")
-    else:
-        head = whole_number("head", head)
-    if merged and head != merged:
-        raise ChoiceError(
-            f"head {head!r} asked, but the heads were merged ({merged}) while capturing; capture with reduce=None"
-        )
-    if not isinstance(head, str) and not 0 <= head < heads:
-        raise ChoiceError(f"head {head} asked, model has {heads} (0 to {heads - 1})")
-    return head
-
-
-def whole_number(name: str, value: Any) -> int:
-    """A plain int of any whole number, numpy's too."""
-    try:
-        return int(operator.index(value)) if not isinstance(value, bool) else int("")
-    except (TypeError, ValueError):
-        raise ChoiceError(f"{name} must be a whole number, found {value!r}") from None

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from attnx.errors import ChoiceError
-from attnx.methods.question import Attention, Head, Question
+from attnx.methods.choices import Head
+from attnx.methods.question import Attention, Question
 from attnx.methods.receptive_field import Normalize, by_reach, rolled_everywhere
 
 

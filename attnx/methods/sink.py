@@ -14,7 +14,8 @@ import torch
 
 from attnx.errors import ChoiceError
 from attnx.long_attention import LongAttention
-from attnx.methods.question import Attention, Head, Question
+from attnx.methods.choices import Head
+from attnx.methods.question import Attention, Question
 
 
 def sink_share(attention: Attention, *, layer: int | None = None, head: Head | None = None) -> Any:

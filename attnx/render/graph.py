@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from attnx.errors import InputError
+from attnx.methods.choices import Head
 from attnx.methods.flow.reference import capacity_graph
-from attnx.methods.question import Attention, Head, Question
+from attnx.methods.question import Attention, Question
 
 
 def to_networkx(

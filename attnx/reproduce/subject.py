@@ -16,7 +16,7 @@ from torch import nn
 from attnx.adapters import Prepared, adapter_for
 from attnx.agreement import Summary, rankable
 from attnx.errors import InputError
-from attnx.methods.question import check_layer
+from attnx.methods.choices import check_layer
 from attnx.provenance import provenance
 from attnx.references import blankout, cases, gradient
 from attnx.references.case import content_positions

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import attnx
 from attnx.errors import AttentionError, ChoiceError
 from attnx.methods.flow import uninformed
+from tests import zoo
 from tests.methods.flow.attentions import residuals
 
 some = settings(max_examples=40, deadline=None)
@@ -49,6 +50,11 @@ def wrap(weights, seen):
 def even(seen):
     """The uninformed model behind a mask: layer × 1 × query × key."""
     return (seen / np.maximum(seen.sum(-1, keepdims=True), 1))[:, None]
+
+
+def in_shares(rows):
+    sums = rows.sum(-1, keepdims=True)
+    return rows / np.where(sums > 0, sums, 1)
 
 
 def by_definition(method, weights, seen, residual=0.5, **options):
@@ -104,7 +110,7 @@ def test_an_uninformed_model_gets_what_one_that_sees_everything_gets(kind, layer
     fair = call(wrap(even(seen), seen), residual=residual, normalize="receptive_field").numpy()
     everything = call(even(np.broadcast_to(seen.any((0, 1)), seen.shape)), residual=residual)
     free = np.where(call(even(seen), residual=residual) > 0, everything, 0)
-    np.testing.assert_allclose(fair / fair.sum(-1, keepdims=True), free / free.sum(-1, keepdims=True), atol=1e-7)
+    np.testing.assert_allclose(in_shares(fair), in_shares(free), atol=1e-7)
 
 
 def test_the_last_row_of_an_uninformed_decoder_prefers_nothing_but_itself():
@@ -128,6 +134,17 @@ def test_what_a_query_cannot_reach_has_nothing():
         for normalize in ("receptive_field", "column"):
             fair = getattr(attnx, method)(tensor, layer=2, normalize=normalize).numpy()
             assert ((fair > 0) == reach).all()
+
+
+@pytest.mark.parametrize("family", ["gpt2", "mistral", "modernbert", "bert"])
+def test_the_masks_of_real_families_are_taken_as_they_were_seen(family):
+    seen = attnx.capture(zoo.model(family), **zoo.inputs(family, 12))
+    weights, visible = seen.weights.double().numpy(), seen.visible.numpy()
+    for method in METHODS:
+        fair = getattr(attnx, method)(seen, normalize="receptive_field")
+        np.testing.assert_allclose(fair, by_definition(method, weights, visible), atol=1e-6)
+    changed = not np.allclose(attnx.rollout(seen), attnx.rollout(seen, normalize="receptive_field"), atol=1e-3)
+    assert changed is (family != "bert")
 
 
 def test_three_tokens_by_hand():

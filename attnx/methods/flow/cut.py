@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from attnx.errors import ChoiceError
+from attnx.methods.choices import Head, check_position
 from attnx.methods.flow.flow import capacities_below, top_rows
-from attnx.methods.question import Attention, Head, Question, check_position
+from attnx.methods.question import Attention, Question
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from attnx.errors import ChoiceError
+from attnx.methods.choices import Head, whole_number
 from attnx.methods.flow.cost import LIMIT, check_cost
 from attnx.methods.flow.uninformed import flows_everywhere, uninformed_flow
-from attnx.methods.question import Attention, Head, Question, whole_number
+from attnx.methods.question import Attention, Question
 from attnx.methods.receptive_field import Normalize, by_reach
 from attnx.registry import unknown
 

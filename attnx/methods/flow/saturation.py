@@ -13,7 +13,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from torch import Tensor
 
-from attnx.methods.question import Attention, Head, Question
+from attnx.methods.choices import Head
+from attnx.methods.question import Attention, Question
 from attnx.methods.receptive_field import Normalize
 
 Rows: TypeAlias = Tensor | np.ndarray[Any, np.dtype[Any]]
