@@ -10,7 +10,7 @@ from torch import nn
 
 from attnx.capture.watch import unwrapped
 from attnx.errors import ChoiceError, InputError
-from attnx.methods.question import check_position
+from attnx.methods.choices import check_position
 from attnx.references.answer import Score, check_score
 from attnx.references.case import Case, Scored
 from attnx.references.variants import Variant, measure
