@@ -68,6 +68,6 @@ class Adapter:
             if token_id is not None:
                 return int(token_id)
         raise ChoiceError(
-            f"the tokenizer has none of {', '.join(self.blank)}, so no token can stand for a blank; "
-            "set one of them on your tokenizer"
+            f"the tokenizer has none of {', '.join(self.blank)}, so no token can stand for a blank; set one, or say "
+            "what does: blank='delete' or a token for blankout, start='zero' for gradients along a path"
         )

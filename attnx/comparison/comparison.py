@@ -67,7 +67,7 @@ class Comparison:
             ceiling=_arrays(among),
             texts=tuple(_name(one) for one in explanations),
             seed=seed,
-            provenance=first.provenance,
+            provenance={**first.provenance, "references": _shared([one.provenance for one in explanations])},
         )
 
     @property
@@ -181,6 +181,15 @@ def _check(explanations: Sequence[Explanation]) -> None:
         shape = (one.layers, one.methods, tuple(one.references))
         if shape != (first.layers, first.methods, tuple(first.references)):
             raise InputError("explanations of one comparison need the same layers, methods and references")
+
+
+def _shared(provenances: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The settings of the references that are the same for every text."""
+    first, *others = (one.get("references", {}) for one in provenances)
+    return {
+        name: {key: value for key, value in facts.items() if all(one[name].get(key) == value for one in others)}
+        for name, facts in first.items()
+    }
 
 
 def _name(explanation: Explanation) -> str:

@@ -10,6 +10,7 @@ Each is held against random orders of the same positions of the same texts.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -36,13 +37,16 @@ from attnx.progress import bar
 from attnx.references.answer import Score, check_score
 from attnx.references.case import Case
 from attnx.references.registry import Asked, asked_references
-from attnx.references.variants import measure
+from attnx.references.variants import Variant, measure
 from attnx.target import Target
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
 """Of the positions, as DeYoung et al. take them: comprehensiveness and sufficiency are means over these."""
+
+_AT_ONCE = 16
+"""Texts that run together: enough to fill batches."""
 
 
 def faithfulness(
@@ -78,27 +82,37 @@ def faithfulness(
     prepared, _ = prepare_all(
         adapter_for(model), model, tokenizer, texts, truncate=bool(options.get("truncate", False))
     )
-    explained = explain(
-        model, tokenizer, texts, methods=methods, references=asked, layer=layer, target=target, **options
-    )
-    explanations = explained if isinstance(explained, list) else [explained]
-    found: list[dict[str, Array]] = []
-    drawn: list[dict[str, list[Curves]]] = []
+    plan = _Plan(kind, blank, tuple(shares), steps, random)
     generator = np.random.default_rng(seed)
+    explanations: list[Explanation] = []
+    drawn: list[dict[str, list[Curves]]] = []
+    several = texts if isinstance(texts, list) else [texts]
     with bar("faithfulness", len(prepared), progress) as shown:
-        for one, explanation in zip(prepared, explanations, strict=True):
-            aim = Target.of(model, tokenizer, explanation.prediction, explanation.position, target)
-            of_text = _curves(
-                model, tokenizer, Case(one, aim), explanation, generator, kind, blank, shares, steps, random
+        for start in range(0, len(several), _AT_ONCE):
+            found = explain(
+                model,
+                tokenizer,
+                several[start : start + _AT_ONCE],
+                methods=methods,
+                references=asked,
+                layer=layer,
+                target=target,
+                **options,
             )
-            drawn.append(of_text)
-            found.append({name: _metrics(several, shares) for name, several in of_text.items()})
-            shown.update()
-    explainers = tuple(name for name in found[0] if name != RANDOM)
+            done = len(explanations)
+            cases = [
+                Case(one, Target.of(model, tokenizer, explanation.prediction, explanation.position, target))
+                for one, explanation in zip(prepared[done : done + len(found)], found, strict=True)
+            ]
+            drawn += _curves(model, tokenizer, cases, found, plan, generator)
+            explanations += found
+            shown.update(len(found))
+    metrics = [{name: _metrics(curves, shares) for name, curves in of_text.items()} for of_text in drawn]
+    explainers = tuple(name for name in metrics[0] if name != RANDOM)
     return Faithfulness(
         layer=explanations[0].layers[-1],
         score=kind,
-        values={name: np.stack([one[name] for one in found]) for name in (*explainers, RANDOM)},
+        values={name: np.stack([one[name] for one in metrics]) for name in (*explainers, RANDOM)},
         deletion=_mean_curves(drawn, "without"),
         insertion=_mean_curves(drawn, "only"),
         orders=random,
@@ -107,30 +121,51 @@ def faithfulness(
     )
 
 
+@dataclass(frozen=True)
+class _Plan:
+    """What is removed, and what is read off the model then."""
+
+    kind: Score
+    blank: str | int | None
+    shares: tuple[float, ...]
+    steps: int
+    random: int
+
+
 def _curves(
     model: nn.Module,
     processor: Any,
-    case: Case,
-    explanation: Explanation,
+    cases: Sequence[Case],
+    explanations: Sequence[Explanation],
+    plan: _Plan,
     generator: np.random.Generator,
-    kind: Score,
-    blank: str | int | None,
-    shares: Sequence[float],
-    steps: int,
-    random: int,
-) -> dict[str, list[Curves]]:
-    """For each explainer the curves of its order, and for chance those of its many."""
-    if not case.content:
-        raise InputError("a text without content positions has nothing to remove; leave it out")
-    orders: dict[str, list[Order]] = {
-        name: [order_of(explanation, name, explanation.layers[-1], generator)]
-        for name in (*explanation.methods, *explanation.references)
-    }
-    orders[RANDOM] = random_orders(explanation, random, generator)
-    counts = removed_counts(len(case.content), steps, shares)
-    runs = [one for several in orders.values() for order in several for one in variants(0, case, order, counts)]
-    scores = dict(zip(runs, measure(model, processor, [case], runs, kind=kind, blank=blank), strict=True))
-    return {name: [curves(0, order, counts, scores) for order in several] for name, several in orders.items()}
+) -> list[dict[str, list[Curves]]]:
+    """For each text and each explainer the curves of its order, and for chance those of its many; run all at once."""
+    orders: list[dict[str, list[Order]]] = []
+    runs: list[Variant] = []
+    for number, (case, explanation) in enumerate(zip(cases, explanations, strict=True)):
+        if not case.content:
+            raise InputError("a text without content positions has nothing to remove; leave it out")
+        of_text = {
+            name: [order_of(explanation, name, explanation.layers[-1], generator)]
+            for name in (*explanation.methods, *explanation.references)
+        }
+        of_text[RANDOM] = random_orders(explanation, plan.random, generator)
+        counts = removed_counts(len(case.content), plan.steps, plan.shares)
+        runs += [one for several in of_text.values() for order in several for one in variants(number, order, counts)]
+        orders.append(of_text)
+    measured = measure(model, processor, cases, runs, kind=plan.kind, blank=plan.blank)
+    scores = dict(zip(runs, measured.tolist(), strict=True))
+    return [
+        {
+            name: [
+                curves(number, order, removed_counts(len(case.content), plan.steps, plan.shares), scores)
+                for order in several
+            ]
+            for name, several in of_text.items()
+        }
+        for number, (case, of_text) in enumerate(zip(cases, orders, strict=True))
+    ]
 
 
 def _metrics(several: Sequence[Curves], shares: Sequence[float]) -> Array:
@@ -144,9 +179,13 @@ def _metrics_of(one: Curves, shares: Sequence[float]) -> list[float]:
     return [
         float(np.mean(whole - one.without[places])),
         float(np.mean(whole - one.only[places])),
-        float(np.trapezoid(one.without, one.shares)),
-        float(np.trapezoid(one.only, one.shares)),
+        _area(one.without, one.shares),
+        _area(one.only, one.shares),
     ]
+
+
+def _area(scores: Array, shares: Array) -> float:
+    return float(((scores[1:] + scores[:-1]) / 2 * np.diff(shares)).sum())
 
 
 def _mean_curves(drawn: Sequence[Mapping[str, Sequence[Curves]]], kind: str) -> dict[str, Array]:

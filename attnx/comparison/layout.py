@@ -86,7 +86,7 @@ def _shown(layers: tuple[int, ...]) -> list[int]:
 
 
 def _interval(cell: Summary) -> str:
-    return "–" if cell.mean is None else f"{decimals(cell.low)} to {decimals(cell.high)}"
+    return "–" if cell.count < 2 else f"{decimals(cell.low)} to {decimals(cell.high)}"
 
 
 def _undefined(cells: list[Summary]) -> str:

@@ -14,7 +14,6 @@ import numpy as np
 
 from attnx.agreement import rankable
 from attnx.explanation import Explanation
-from attnx.references.case import Case
 from attnx.references.variants import Variant
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -58,7 +57,7 @@ def share_count(share: float, positions: int) -> int:
     return min(positions, max(1, int(np.ceil(share * positions - 1e-9))))
 
 
-def variants(number: int, case: Case, order: Order, counts: Sequence[int]) -> Iterator[Variant]:
+def variants(number: int, order: Order, counts: Sequence[int]) -> Iterator[Variant]:
     """What must be run for the curves of an order: for each count the text without its first, and with only these."""
     for count in counts:
         yield Variant(number, tuple(sorted(order[:count])))

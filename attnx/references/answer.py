@@ -30,7 +30,7 @@ def score(model: nn.Module, inputs: dict[str, Tensor], targets: Tensor, kind: Sc
     """
     index, position, against = targets.unbind(1)
     kept: Tensor = position.unique()  # type: ignore[no-untyped-call]
-    few = {"logits_to_keep": kept} if _takes_few_logits(model) else {}
+    few = {"logits_to_keep": kept} if answers_where_told(model) else {}
     logits = _answer(model, model(**inputs, **few), kept if few else None, position)
     wanted = _values(model, logits, kind, index)
     other = _values(model, logits, kind, against.clamp_min(0))
@@ -53,12 +53,29 @@ def check_score(kind: str | None, model: nn.Module, default: Score) -> Score:
     return kind
 
 
-def positions_at_once(model: nn.Module) -> int:
-    """The size of a batch. Where every position gets logits over a vocabulary, they take the most memory."""
+def positions_at_once(model: nn.Module, *, all_answers: bool = False) -> int:
+    """The size of a batch. Where every position gets logits over a vocabulary, they take the most memory.
+
+    Models that can be told where to answer answer nowhere else, unless `all_answers` are wanted.
+    """
     vocabulary = getattr(model.get_output_embeddings(), "weight", None)  # type: ignore[operator]
-    if vocabulary is None or _takes_few_logits(model):
+    if vocabulary is None or (answers_where_told(model) and not all_answers):
         return POSITIONS_AT_ONCE
     return max(1, min(POSITIONS_AT_ONCE, _LOGITS_AT_ONCE // len(vocabulary)))
+
+
+def answers_where_told(model: nn.Module) -> bool:
+    """Whether the model can leave its logits out but at some positions, the same ones in all inputs of a batch.
+
+    Inputs of different length are therefore kept apart: each length would add its last position to all.
+    """
+    return "logits_to_keep" in signature(model.forward).parameters
+
+
+def first_answer(model: nn.Module, inputs: dict[str, Tensor], length: int) -> list[Tensor]:
+    """What the model says of the first input of a batch, which has so many positions: it must not hang on padding."""
+    logits = logits_of(model, model(**inputs))
+    return [] if logits is None else [logits[0] if logits.ndim == 2 else logits[0, :length]]
 
 
 def _answer(model: nn.Module, output: Any, kept: Tensor | None, position: Tensor) -> Tensor:
@@ -84,7 +101,3 @@ def _values(model: nn.Module, logits: Tensor, kind: Score, index: Tensor) -> Ten
         return chosen
     # Against the sum of all others, not log(p / (1 − p)): a confident model's p rounds to 1.
     return chosen - logits.scatter(1, column, -torch.inf).logsumexp(1)
-
-
-def _takes_few_logits(model: nn.Module) -> bool:
-    return "logits_to_keep" in signature(model.forward).parameters

@@ -23,7 +23,15 @@ from attnx.capture.watch import undisturbed, unwrapped
 from attnx.errors import ChoiceError, InputError
 from attnx.prediction import logits_of
 from attnx.progress import bar
-from attnx.references.answer import Score, as_rows, check_score, positions_at_once, score
+from attnx.references.answer import (
+    Score,
+    answers_where_told,
+    as_rows,
+    check_score,
+    first_answer,
+    positions_at_once,
+    score,
+)
 from attnx.references.case import Case, Scored
 from attnx.registry import unknown
 
@@ -87,14 +95,16 @@ def attribute(
     # Inference mode, unlike no_grad, cannot be overruled from within: it has to be left.
     with torch.inference_mode(False), undisturbed(model, graph=graph), bar(label, len(cases), progress) as shown:
         road = _road(model, adapter, prepared[0], pad_id, embed)
-        mixed = takes_padding(model, prepared, pad_id, partial(_first_answer, road), road=road.name)
+        mixed = not answers_where_told(model) and takes_padding(
+            model, prepared, pad_id, partial(_first_answer, road), road=road.name
+        )
         for rows in batches([len(one.positions) for one in prepared], mixed=mixed, positions=limit):
             batch = _batch(road, [cases[row] for row in rows], chosen_kind)
             attributions, facts = explainer(batch)
             for row, one, fact in zip(rows, attributions.detach().double(), facts, strict=True):
                 vectors = _vectors(one, prepared[row])
                 scores = REDUCTIONS[reduction](vectors).cpu().numpy()
-                found[row] = Scored(scores, fact, _rounding_note(vectors, reduction, label))
+                found[row] = Scored(scores, {"score": chosen_kind, **fact}, _rounding_note(vectors, reduction, label))
             shown.update(len(rows))
     return [found[row] for row in range(len(cases))]
 
@@ -152,10 +162,7 @@ def _check_same(road: _Road, example: Prepared) -> None:
 
 @torch.no_grad()
 def _first_answer(road: _Road, prepared: Sequence[Prepared]) -> list[Tensor]:
-    logits = logits_of(road.model, road.model(**road.inputs(prepared)))
-    if logits is None:
-        return []
-    return [logits[0] if logits.ndim == 2 else logits[0, : len(prepared[0].positions)]]
+    return first_answer(road.model, road.inputs(prepared), len(prepared[0].positions))
 
 
 def _batch(road: _Road, cases: list[Case], kind: Score) -> Batch:

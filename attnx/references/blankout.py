@@ -52,7 +52,9 @@ def blankout(
     for variant, after in zip(variants, measured[len(whole) :], strict=True):
         change = measured[variant.case] - after
         scores[variant.case][list(variant.places)] = (change if signed else abs(change)) / len(variant.places)
-    return [Scored(one, {"before": float(before)}) for one, before in zip(scores, measured, strict=False)]
+    return [
+        Scored(one, {"score": kind, "before": float(before)}) for one, before in zip(scores, measured, strict=False)
+    ]
 
 
 def _units(cases: Sequence[Case], unit: Unit, positions: Sequence[Sequence[int]] | None) -> list[list[tuple[int, ...]]]:

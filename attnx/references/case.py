@@ -13,8 +13,8 @@ from attnx.adapters import Prepared, adapter_for
 from attnx.adapters.batch import collate, padding_id
 from attnx.batching import batches, takes_padding
 from attnx.capture.watch import undisturbed, unwrapped
-from attnx.prediction import logits_of, predict
-from attnx.references.answer import positions_at_once
+from attnx.prediction import predict
+from attnx.references.answer import first_answer, positions_at_once
 from attnx.target import Target
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -38,7 +38,7 @@ class Scored:
     """One score for each position of a case, and what else was learnt while measuring."""
 
     scores: Array
-    facts: Mapping[str, float] = field(default_factory=dict)
+    facts: Mapping[str, float | str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     """What the user should know before believing the scores."""
 
@@ -55,14 +55,11 @@ def cases(
     pad_id = padding_id(model, processor)
     found: dict[int, Case] = {}
 
-    def run(chosen: Sequence[Prepared]) -> Any:
-        return model(**collate(model, chosen, pad_id))
-
     with undisturbed(model):
         mixed = mixes_lengths(model, prepared, pad_id)
         lengths = [len(one.positions) for one in prepared]
-        for rows in batches(lengths, mixed=mixed, positions=positions_at_once(model)):
-            output = run([prepared[row] for row in rows])
+        for rows in batches(lengths, mixed=mixed, positions=positions_at_once(model, all_answers=True)):
+            output = model(**collate(model, [prepared[row] for row in rows], pad_id))
             for place, row in enumerate(rows):
                 where = adapter.explained(model, processor, prepared[row]) if position is None else position
                 prediction = predict(model, processor, output, place, where, target)
@@ -74,8 +71,7 @@ def mixes_lengths(model: nn.Module, prepared: Sequence[Prepared], pad_id: int | 
     """Whether inputs of different length may share a batch: the model's answer to one is the same padded as alone."""
 
     def answers(chosen: Sequence[Prepared]) -> list[Any]:
-        logits = logits_of(model, model(**collate(model, chosen, pad_id)))
-        return [] if logits is None else [logits[0] if logits.ndim == 2 else logits[0, : len(chosen[0].positions)]]
+        return first_answer(model, collate(model, chosen, pad_id), len(chosen[0].positions))
 
     return takes_padding(model, prepared, pad_id, answers)
 

@@ -17,7 +17,7 @@ from attnx.adapters.batch import collate, padding_id
 from attnx.batching import batches
 from attnx.capture.watch import undisturbed
 from attnx.progress import bar
-from attnx.references.answer import Score, as_rows, positions_at_once, score
+from attnx.references.answer import Score, answers_where_told, as_rows, positions_at_once, score
 from attnx.references.blank import Blank, choose_blank
 from attnx.references.case import Array, Case, mixes_lengths
 
@@ -50,7 +50,9 @@ def measure(
     found: dict[Variant, float] = {}
     with undisturbed(model), bar(label, len(different), progress, " runs") as shown:
         ends = [different[lengths.index(end)] for end in (min(lengths), max(lengths))]
-        mixed = mixes_lengths(model, [_made(cases[one.case], one, chosen_blank).prepared for one in ends], pad_id)
+        mixed = not answers_where_told(model) and mixes_lengths(
+            model, [_made(cases[one.case], one, chosen_blank).prepared for one in ends], pad_id
+        )
         for rows in batches(lengths, mixed=mixed, positions=at_once or positions_at_once(model)):
             made = [_made(cases[different[row].case], different[row], chosen_blank) for row in rows]
             inputs = collate(model, [one.prepared for one in made], pad_id)
