@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnx.errors import AttentionError, ChoiceError
+from attnx.explanation.views import Views
 from attnx.methods.flow import tied_share
 from attnx.positions import Position, Word
 from attnx.prediction import Prediction
@@ -31,7 +32,7 @@ class WordScore:
 
 
 @dataclass(frozen=True, eq=False)
-class Explanation:
+class Explanation(Views):
     """What the model looked at, keyed by position. `e["rollout"]` is layers × positions, the last layer last."""
 
     positions: tuple[Position, ...]

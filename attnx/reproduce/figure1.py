@@ -10,7 +10,7 @@ from attnx.adapters import adapter_for
 from attnx.adapters.batch import collate, padding_id
 from attnx.capture import capture_batch
 from attnx.methods import METHODS
-from attnx.reproduce.layered_graph import layered_graphs
+from attnx.reproduce.panels import layered_graphs
 from attnx.reproduce.paper_sentences import KEY
 
 if TYPE_CHECKING:

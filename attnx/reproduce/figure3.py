@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from attnx.explain import explain
-from attnx.reproduce.heat_map import heat_maps
+from attnx.reproduce.panels import heat_maps
 from attnx.reproduce.paper_sentences import PAPER_SENTENCES
 
 if TYPE_CHECKING:
