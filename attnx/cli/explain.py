@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from attnx.errors import InputError
+from attnx.render.printable import printable
 
 
 def explain_command(
@@ -23,6 +24,7 @@ def explain_command(
         list[str] | None, typer.Option("--reference", help="What to measure on the model; may be repeated.")
     ] = None,
     layer: Annotated[int | None, typer.Option("--layer", help="One layer, counted from 1 next to the input.")] = None,
+    layers: Annotated[bool, typer.Option("--layers", help="Show every layer, the last on top.")] = False,
     head: Annotated[
         str | None, typer.Option("--head", help="A head from 0, or mean, max, min: how they merge.")
     ] = None,
@@ -55,13 +57,13 @@ def explain_command(
         "references": reference or (),
     })  # fmt: skip
     for note in explanation.notes:
-        print(f"attnx: {note}", file=sys.stderr)
+        print(f"attnx: {printable(note)}", file=sys.stderr)
     if output is not None:
         explanation.save(output)
     if as_json:
         print(json.dumps(explanation.to_dict(), ensure_ascii=False, allow_nan=False))
     else:
-        _show(explanation, [*(method or [explanation.default_method]), *explanation.references])
+        _show(explanation, method, layers)
 
 
 def _explain(model: str | None, text: Any, method: list[str] | None, options: dict[str, Any]) -> Any:
@@ -82,14 +84,9 @@ def _head(head: str | None) -> int | str | None:
     return int(head) if head is not None and head.lstrip("-").isdecimal() else head
 
 
-def _show(explanation: Any, names: list[str]) -> None:
+def _show(explanation: Any, method: list[str] | None, layers: bool) -> None:
     from rich.console import Console
 
-    from attnx.render.terminal import coloured, plain
+    from attnx.render.terminal import show
 
-    console = Console()
-    for name in names:
-        if console.color_system is None:
-            print(plain(explanation, name))
-        else:
-            console.print(coloured(explanation, name))
+    show(explanation, Console(highlight=False), method or (), layers=layers)

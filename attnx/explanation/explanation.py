@@ -173,7 +173,7 @@ class Explanation(Views):
         )
 
     def __str__(self) -> str:
-        from attnx.render.terminal import plain
+        from attnx.render.plain_text import plain
 
         return plain(self)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnx.render.terminal import printable
+from attnx.render.printable import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

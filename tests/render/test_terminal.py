@@ -1,62 +1,192 @@
 """The terminal view: every word, its score, and nothing that steers the terminal."""
 
 import dataclasses
+import os
+import re
+import subprocess
+import sys
 
-import numpy as np
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 
-from attnx.explanation import Explanation
-from attnx.positions import Position, group_words
-from attnx.render.terminal import coloured, plain
+import attnx
+from attnx.render.plain_text import plain, plain_layers
+from attnx.render.terminal import MOST_WORDS, coloured, coloured_layers, show
+from tests import zoo
+from tests.render.rows import explanation
 
 
-def explanation(*tokens, scores=None):
-    made = [Position(0, "[CLS]", special=True), *(Position(i, token) for i, token in enumerate(tokens, start=1))]
-    positions, words = group_words(made, None)
-    row = np.array([[0.5, *(scores or [0.5 / len(tokens)] * len(tokens))]])
-    return Explanation(positions, words, position=0, layers=(1,), relevance={"rollout": row})
-
-
-def shown(one, **options):
-    console = Console(force_terminal=True, color_system="truecolor", width=80, **options)
+def shown(view, width=80, colours="truecolor"):
+    console = Console(force_terminal=True, color_system=colours, width=width, _environ={})
     with console.capture() as captured:
-        console.print(coloured(one))
+        console.print(view)
     return captured.get()
 
 
+def without_colours(text):
+    return re.sub(r"\x1b\[[\d;]*m", "", text)
+
+
 def test_the_strongest_word_has_the_strongest_colour():
-    text = shown(explanation("key", "to", scores=[0.4, 0.1]))
-    assert "48;2;198;88;0m key " in text
-    assert "48;2;241;213;191m to " in text
-    assert "key 0.400, to 0.100" in text
+    text = shown(coloured(explanation("key", "to", scores=[0.4, 0.1])))
+    assert "48;2;190;72;0m key " in text
+    assert "48;2;242;205;166m to " in text
+
+
+def test_the_best_words_have_position_score_and_bar():
+    text = without_colours(shown(coloured(explanation("the", "key", "the", scores=[0.1, 0.05, 0.2]))))
+    assert re.findall(r"(\d) +(\w+) +(0\.\d+) +(━*)", text) == [
+        ("3", "the", "0.200", "━" * 24),
+        ("1", "the", "0.100", "━" * 12),
+        ("2", "key", "0.050", "━" * 6),
+    ]
+
+
+def test_every_method_is_a_row():
+    one = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key to the cabinets")
+    text = without_colours(shown(coloured(one)))
+    for name in ("raw", "rollout", "flow"):
+        assert re.search(rf"^{name} +the  key  to  the  cabinets", text, re.MULTILINE)
+    assert "prediction" in text
+
+
+def test_layers_are_rows_with_the_last_on_top():
+    text = without_colours(shown(coloured_layers(explanation("key", "to", layers=3))))
+    assert re.findall(r"layer (\d)   key  to ", text) == ["3", "2", "1"]
 
 
 def test_special_tokens_are_told_apart():
-    assert "special tokens hold 50% of the relevance" in plain(explanation("key", "to"))
+    assert "special tokens hold 50% of rollout" in plain(explanation("key", "to"))
     assert "[CLS]" not in plain(explanation("key")).splitlines()[1]
 
 
-@pytest.mark.parametrize("token", ["\x1b[31mred", "\x9b31m", "\rover", "\u202eback", "\x07"])
+def test_ties_are_told():
+    assert "67% of the positions tie in rollout" in plain(explanation("key", "to"))
+    assert "tie" not in plain(explanation("key", "to", scores=[0.3, 0.2]))
+
+
+STEERING = ["\x1b[31mred", "\x9b31m", "\rover", "\u202eback", "\x07"]
+
+
+@pytest.mark.parametrize("token", STEERING)
 def test_a_token_cannot_steer_the_terminal(token):
     steering = {one for one in token if not one.isprintable()}
-    for view in (plain(explanation(token, "key")), Console(width=80).render_str(plain(explanation(token))).plain):
+    one = explanation(token, "key")
+    for view in (plain(one), plain_layers(one)):
         assert not steering & set(view)
-    console = Console(width=80, no_color=True, color_system=None)
-    with console.capture() as captured:
-        console.print(coloured(explanation(token, "key")))
-    assert not steering & set(captured.get())
+    for view in (coloured(one), coloured_layers(one)):
+        assert not steering & set(without_colours(shown(view)))
+
+
+@pytest.mark.parametrize("token", STEERING)
+def test_neither_can_the_explained_token(token):
+    explained = dataclasses.replace(explanation("key", token), position=2)
+    steering = {one for one in token if not one.isprintable()}
+    assert not steering & set(plain(explained))
+    assert not steering & set(without_colours(shown(coloured(explained))))
 
 
 def test_markup_in_a_token_is_text():
-    assert "[bold]x[/bold]" in shown(explanation("[bold]x[/bold]"))
+    assert "[bold]x[/bold]" in shown(coloured(explanation("[bold]x[/bold]")))
 
 
-def test_wide_characters_keep_the_columns_straight():
-    lines = plain(explanation("我", "key")).splitlines()
-    assert lines[1].index("0.2500") + 1 == lines[2].index("0.2500")
+@pytest.mark.parametrize("wide", ["我", "👩\u200d👩\u200d👧", "⚠\ufe0f"])
+def test_wide_characters_keep_the_columns_straight(wide):
+    first, second = plain(explanation(wide, "key")).splitlines()[1:3]
+    assert cell_len(first[: first.index("0.2500")]) == cell_len(second[: second.index("0.2500")])
+
+
+WORDS = ["the", "我", "cabinets", "שלום", "👩\u200d👩\u200d👧", "x" * 200, "of", "é"] * 5
+
+
+@pytest.mark.parametrize("width", [12, 20, 40, 79, 200])
+@pytest.mark.parametrize("view", [coloured, coloured_layers])
+def test_no_line_is_wider_than_the_terminal(view, width):
+    text = without_colours(shown(view(explanation(*WORDS, layers=2)), width))
+    assert max(map(cell_len, text.splitlines())) <= width
+
+
+def test_every_word_is_shown_however_narrow():
+    text = without_colours(shown(coloured(explanation(*(f"word{number}" for number in range(50)))), 30))
+    assert re.findall(r"word\d+", text.split("position")[0]) == [f"word{number}" for number in range(50)]
+
+
+def test_a_word_that_is_too_wide_is_cut_with_an_ellipsis():
+    assert "xx… " in without_colours(shown(coloured(explanation("x" * 200, "of")), 40))
+
+
+def test_a_word_from_right_to_left_does_not_reorder_its_neighbours():
+    assert "\u2068שלום\u2069" in shown(coloured(explanation("key", "שלום")))
+
+
+def test_a_long_text_is_shortened_and_says_so():
+    text = without_colours(shown(coloured(explanation(*["of"] * (MOST_WORDS + 60)))))
+    assert f"the strongest {MOST_WORDS} of {MOST_WORDS + 60} words" in text
 
 
 def test_nothing_of_relevance_is_drawn_without_a_bar():
-    one = dataclasses.replace(explanation("key"), relevance={"rollout": np.array([[1.0, 0.0]])})
-    assert "█" not in plain(one)
+    assert "█" not in plain(explanation("key", scores=[0.0]))
+    assert "━" not in shown(coloured(explanation("key", scores=[0.0])))
+
+
+def test_plain_layers_wrap_to_the_width():
+    one = explanation("key", "to", scores=[0.4, 0.1], layers=5)
+    assert plain_layers(one).splitlines()[2:] == [
+        "layer       1       2       3       4       5",
+        "key    0.0250  0.0500  0.1000  0.2000  0.4000",
+        "to     0.0063  0.0125  0.0250  0.0500  0.1000",
+    ]
+    narrow = plain_layers(one, width=30).splitlines()[2:]
+    assert max(map(len, narrow)) <= 30
+    assert narrow[4:] == ["layer       4       5", "key    0.2000  0.4000", "to     0.0500  0.1000"]
+
+
+@pytest.mark.parametrize(
+    ("environment", "options"),
+    [
+        ({"NO_COLOR": "1", "TERM": "xterm-256color"}, {"force_terminal": True}),
+        ({"TERM": "dumb"}, {"force_terminal": True}),
+        ({"TERM": "xterm"}, {}),
+    ],
+)
+def test_without_colours_the_text_is_plain(environment, options, tmp_path):
+    with (tmp_path / "out").open("w+") as file:
+        show(explanation("key"), Console(_environ=environment, width=60, file=file, **options))
+        file.seek(0)
+        assert file.read() == plain(explanation("key")) + "\n"
+
+
+def in_a_terminal(columns, **environment):
+    """What `attnx explain` writes to a terminal of its own."""
+    pty, termios = pytest.importorskip("pty", reason="POSIX terminals"), pytest.importorskip("termios")
+    main, terminal = pty.openpty()
+    termios.tcsetwinsize(terminal, (40, columns))
+    command = [sys.executable, "-c", "from attnx.cli import main; main()", "explain", "the key to the cabinets"]
+    unset = {"NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "TERM", "COLORTERM", "CI"}
+    inherited = {name: value for name, value in os.environ.items() if name not in unset}
+    process = subprocess.Popen(command, stdout=terminal, env=inherited | environment)
+    os.close(terminal)
+    written = b""
+    try:
+        while chunk := os.read(main, 4096):
+            written += chunk
+    except OSError:  # the terminal's other end was closed
+        pass
+    os.close(main)
+    assert process.wait() == 0
+    return written.decode().replace("\r\n", "\n")
+
+
+@pytest.mark.slow
+def test_a_real_terminal_gets_colours_in_its_width():
+    text = in_a_terminal(24, TERM="xterm-256color", COLORTERM="truecolor")
+    assert "48;2;190;72;0m cabinets " in text
+    assert max(map(cell_len, without_colours(text).splitlines())) <= 24
+
+
+@pytest.mark.slow
+def test_a_real_terminal_without_colours_gets_plain_text():
+    text = in_a_terminal(80, TERM="xterm-256color", NO_COLOR="1")
+    assert "\x1b" not in text
+    assert "\ncabinets  0." in text

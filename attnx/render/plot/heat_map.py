@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnx.explanation import Explanation
+from attnx.render.caption import seen_from
 from attnx.render.plot.axes import VERBATIM, given_or_new, without_frame
 from attnx.render.printable import printable
 
@@ -37,8 +38,7 @@ def plot_layers(
     height = min(CELL * len(explanation.layers), _HIGHEST) + label_room(explanation.tokens) + 0.4
     axes = given_or_new(ax, width, height)
     draw_layers(axes, explanation, name, head=head)
-    seen_from = printable(explanation.positions[explanation.position].token)
-    axes.set_title(f"{name}, as seen from {seen_from}", fontsize=9, loc="left", **VERBATIM)
+    axes.set_title(f"{name}, {seen_from(explanation)}", fontsize=9, loc="left", **VERBATIM)
     axes.set_ylabel("layer", fontsize=9)
     return axes
 

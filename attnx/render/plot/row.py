@@ -9,6 +9,7 @@ import numpy as np
 from attnx.errors import ChoiceError
 from attnx.explanation import Explanation
 from attnx.registry import unknown
+from attnx.render.caption import row_name
 from attnx.render.plot.axes import VERBATIM, given_or_new, without_frame
 from attnx.render.plot.heat_map import CELL, draw_heat_map, label_room
 from attnx.render.printable import printable
@@ -53,7 +54,7 @@ def plot(
     else:
         axes = given_or_new(ax, CELL * len(kept) + 1.2, CELL + label_room(labels) + 0.5)
         draw_heat_map(axes, shown[None], labels, [""])
-    what = _what(explanation, method, layer, head)
+    what = row_name(explanation, method, layer, head)
     note = reduction_note(len(kept), len(scores), f"{by}s")
     axes.set_title(f"{what}\n({note})" if note else what, fontsize=9, loc="left", **VERBATIM)
     return axes
@@ -81,11 +82,3 @@ def _bars(axes: Axes, labels: list[str], scores: Array) -> None:
     axes.xaxis.set_visible(False)
     axes.axvline(0, color=WEAK, linewidth=1, zorder=0)
     without_frame(axes)
-
-
-def _what(explanation: Explanation, method: str | None, layer: int | None, head: int | None) -> str:
-    name = method or explanation.default_method
-    layer = explanation.layers[-1] if layer is None else layer
-    seen_from = printable(explanation.positions[explanation.position].token)
-    alone = "" if head is None else f", head {head}"
-    return f"{name} at layer {layer}{alone}, as seen from {seen_from}"

@@ -1,0 +1,76 @@
+"""The words of a text with several rows of scores: one a method, or one a layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attnx.explanation import Explanation
+from attnx.render.printable import printable
+from attnx.render.reduction import reduction_note, strongest
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+GAP = "⋯"
+"""Stands for words that were left out."""
+
+
+@dataclass(frozen=True, eq=False)
+class WordRows:
+    """`scores[row, word]`, and `shares`, the same between 0 and 1: how strongly each is to be shown."""
+
+    labels: tuple[str, ...]
+    words: tuple[str, ...]
+    scores: Array
+    shares: Array
+    note: str = ""
+    """What was left out of a long text."""
+
+    def shortened(self, most: int) -> WordRows:
+        """The `most` words that are strongest in any row; a gap stands for each run of the others."""
+        if len(self.words) <= most:
+            return self
+        kept = strongest(self.shares.max(0), most)
+        places: list[int | None] = []
+        for index in range(len(self.words)):
+            if index in kept:
+                places.append(index)
+            elif not places or places[-1] is not None:
+                places.append(None)
+        columns = [-1 if place is None else place for place in places]
+        absent = np.array([place is None for place in places])
+        return WordRows(
+            self.labels,
+            tuple(GAP if place is None else self.words[place] for place in places),
+            np.where(absent, 0, self.scores[:, columns]),
+            np.where(absent, 0, self.shares[:, columns]),
+            f"{reduction_note(most, len(self.words), 'words')}; {GAP} stands for the rest",
+        )
+
+
+def method_rows(explanation: Explanation, methods: Sequence[str], layer: int | None = None) -> WordRows:
+    """A row for each method, each on its own scale: flow, rollout and raw are of different size."""
+    rows = [[word.score for word in explanation.by_word(method, layer)] for method in methods]
+    scores = np.array(rows, dtype=float).reshape(len(rows), -1)
+    return WordRows(tuple(methods), _words(explanation), scores, _shares(scores, scores.max(-1, initial=0)[:, None]))
+
+
+def layer_rows(explanation: Explanation, method: str) -> WordRows:
+    """A row for each layer with the last on top, all on one scale, as in the paper's Figures 2 and 3."""
+    layers = explanation.layers[::-1]
+    rows = [[word.score for word in explanation.by_word(method, layer)] for layer in layers]
+    scores = np.array(rows, dtype=float).reshape(len(rows), -1)
+    labels = tuple(f"layer {layer}" for layer in layers)
+    return WordRows(labels, _words(explanation), scores, _shares(scores, scores.max(initial=0)))
+
+
+def _words(explanation: Explanation) -> tuple[str, ...]:
+    return tuple(printable(word.text) for word in explanation.words)
+
+
+def _shares(scores: Array, most: Any) -> Array:
+    shares: Array = np.maximum(scores, 0) / np.where(most > 0, most, 1)
+    return shares

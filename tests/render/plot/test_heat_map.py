@@ -1,0 +1,38 @@
+"""Layers × positions, the last layer on top."""
+
+import numpy as np
+import pytest
+
+import attnx
+from attnx.errors import ChoiceError
+from tests import zoo
+from tests.render.rows import explanation
+
+
+def test_colours_are_the_scores_and_the_last_layer_is_on_top(explained):
+    axes = explained.plot_layers("flow")
+    np.testing.assert_allclose(axes.images[0].get_array(), explained["flow"])
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["1", "2", "3"]
+    assert [label.get_text() for label in axes.get_xticklabels()] == list(explained.tokens)
+    bottom, top = axes.get_ylim()
+    assert bottom < top
+
+
+def test_a_scale_stands_beside_it(explained):
+    axes = explained.plot_layers()
+    (scale,) = (one for one in axes.figure.axes if one is not axes)
+    assert scale.get_ylim() == (0, explained["rollout"].max())
+
+
+def test_one_head_or_the_mean_of_all():
+    each = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key", head="each", methods="rollout")
+    np.testing.assert_allclose(each.plot_layers(head=2).images[0].get_array(), each["rollout"][:, 2])
+    np.testing.assert_allclose(each.plot_layers().images[0].get_array(), each["rollout"].mean(1))
+    with pytest.raises(ChoiceError, match="head 9 asked"):
+        each.plot_layers(head=9)
+
+
+def test_of_many_tokens_every_second_or_third_is_named():
+    axes = explanation(*map(str, range(1, 200)), layers=2).plot_layers()
+    assert [label.get_text() for label in axes.get_xticklabels()][:4] == ["[CLS]", "3", "6", "9"]
+    assert axes.images[0].get_array().shape == (2, 200)
