@@ -37,6 +37,7 @@ class Options(TypedDict, total=False):
     normalize: Normalization
     drop_sink: bool
     truncate: bool
+    maps: bool
     batch_size: int
 
 
@@ -69,6 +70,7 @@ def explain(
     normalize: Normalization = "auto",
     drop_sink: bool = False,
     truncate: bool = False,
+    maps: bool = False,
     batch_size: int = 8,
 ) -> Explanation | list[Explanation]:
     """What `model` looked at in `text`, as an `Explanation`; for a list of texts, a list of them.
@@ -83,7 +85,8 @@ def explain(
 
     In a decoder early positions are seen by every later one. `normalize="receptive_field"` takes that out of rollout
     and flow; it is on for causal models ("auto"), `"column"` is another way, and None leaves it out. `drop_sink` takes
-    out what goes to the first token. The model and the tokenizer are left exactly as they were.
+    out what goes to the first token. `maps` keeps the rows of all positions, not only of the explained one. The model
+    and the tokenizer are left exactly as they were.
     """
     model = unwrapped(model)
     adapter = adapter_for(model)
@@ -93,7 +96,10 @@ def explain(
     if batch_size < 1:
         raise InputError(f"batch_size must be at least 1, found {batch_size}")
     prepared, single = prepare_all(adapter, model, tokenizer, text, truncate=truncate)
-    roads = [road(names, len(one.positions), model.config, layer=layer, head=head) for one in prepared]
+    roads = [
+        road(names, length, model.config, layer=layer, head=head, positions=length if maps else 1)
+        for length in (len(one.positions) for one in prepared)
+    ]
 
     def answer_at(one: Prepared) -> tuple[int, int]:
         # Where the first position turns out to see itself alone, the last is explained.
@@ -126,6 +132,7 @@ def explain(
                 *piece_notes(target, prediction, tokenizer),
             ),
             provenance=provenance(model, adapter.name, **settings.on_record(attention, computed)),
+            maps=_maps(attention, computed, settings) if maps else None,
         )
     ordered = [explanations[index] for index in range(len(prepared))]
     if reference_options:
@@ -157,6 +164,12 @@ def _wanted(adapter: Adapter, model: nn.Module, processor: Any, one: Prepared, p
     return (
         adapter.explained(model, processor, one) if position is None else check_position(position, len(one.positions))
     )
+
+
+def _maps(attention: Attention, methods: Sequence[str], settings: Settings) -> dict[str, Any]:
+    """layers × (heads ×) query × input of each method, in single precision."""
+    whole = relevance_of(attention, range(attention.length), methods, settings).scores
+    return {name: scores.astype("float32") for name, scores in whole.items()}
 
 
 def _unseen_layers(model: nn.Module, attention: Attention) -> tuple[str, ...]:

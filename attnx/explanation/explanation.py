@@ -56,6 +56,8 @@ class Explanation(Views):
     """What the user should know of how the input was read."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
     """Versions, model and settings that made these numbers."""
+    maps: Mapping[str, Array] | None = None
+    """Method → layers × (heads ×) query × input in single precision: every position explained, where asked for."""
 
     def __post_init__(self) -> None:
         for name, scores in self.relevance.items():
@@ -71,6 +73,11 @@ class Explanation(Views):
         for name, scores in self.references.items():
             if scores.shape != (len(self.positions),) or not np.isfinite(scores).all():
                 raise AttentionError(f"reference {name} must be {len(self.positions)} finite numbers, one a position")
+            scores.setflags(write=False)
+        for name, scores in (self.maps or {}).items():
+            shape = (*self[name].shape[:-1], len(self.positions), len(self.positions))
+            if scores.shape != shape or not np.isfinite(scores).all():
+                raise AttentionError(f"the map of {name} must be {' × '.join(map(str, shape))} finite numbers")
             scores.setflags(write=False)
         places = [self.position, *(index for word in self.words for index in word.positions)]
         if not self.relevance or not all(0 <= place < len(self.positions) for place in places):
@@ -156,6 +163,7 @@ class Explanation(Views):
             "sink": None if self.sink is None else list(self.sink),
             "notes": list(self.notes),
             "provenance": dict(self.provenance),
+            "maps": None if self.maps is None else {name: scores.tolist() for name, scores in self.maps.items()},
         }
 
     def to_frame(self) -> pandas.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
@@ -18,22 +19,25 @@ if TYPE_CHECKING:
 FORMAT = 1
 _KEY = "attnx"
 _REFERENCE = "reference:"
+_MAP = "map:"
 
 
 def save(explanation: Explanation, path: str | PathLike[str]) -> None:
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    header = explanation.to_dict()
+    header = replace(explanation, maps=None).to_dict()
     del header["relevance"]
     # The order of methods is kept here: safetensors sorts its tensors by size and name.
     header |= {
         "format": FORMAT,
         "methods": list(explanation.methods),
         "references": list(explanation.references),
+        "maps": list(explanation.maps or ()),
     }
     numbers = {name: np.ascontiguousarray(scores) for name, scores in explanation.relevance.items()}
     numbers |= {_REFERENCE + name: np.ascontiguousarray(one) for name, one in explanation.references.items()}
+    numbers |= {_MAP + name: np.ascontiguousarray(one) for name, one in (explanation.maps or {}).items()}
     try:
         save_file(numbers, fspath(path), metadata={_KEY: json.dumps(header)})
     except (SafetensorError, OSError) as error:
@@ -48,7 +52,8 @@ def load(path: str | PathLike[str]) -> Explanation:
             header = _header((file.metadata() or {}).get(_KEY), path)
             relevance = {name: file.get_tensor(name) for name in header["methods"]}
             references = {name: file.get_tensor(_REFERENCE + name) for name in header.get("references", ())}
-        return _explanation(header, relevance, references)
+            maps = {name: file.get_tensor(_MAP + name) for name in header.get("maps", ())}
+        return _explanation(header, relevance, references, maps or None)
     except FileFormatError:
         raise
     except (SafetensorError, OSError) as error:
@@ -75,7 +80,9 @@ def _header(text: str | None, path: str | PathLike[str]) -> dict[str, Any]:
     return header
 
 
-def _explanation(header: dict[str, Any], relevance: dict[str, Any], references: dict[str, Any]) -> Explanation:
+def _explanation(
+    header: dict[str, Any], relevance: dict[str, Any], references: dict[str, Any], maps: dict[str, Any] | None
+) -> Explanation:
     from attnx.explanation import Explanation
 
     text, prediction = header["text"], header["prediction"]
@@ -95,4 +102,5 @@ def _explanation(header: dict[str, Any], relevance: dict[str, Any], references: 
         sink=None if header["sink"] is None else tuple(header["sink"]),
         notes=tuple(header["notes"]),
         provenance=header["provenance"],
+        maps=maps,
     )

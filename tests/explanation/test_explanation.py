@@ -146,3 +146,41 @@ def test_a_header_that_was_tampered_with_is_refused(explanation, field, tmp_path
 def test_numbers_that_are_none_are_refused(explanation):
     with pytest.raises(AttnxError, match="not finite"):
         dataclasses.replace(explanation, relevance={"raw": explanation["raw"] * np.nan})
+
+
+def test_maps_hold_every_position_and_survive_a_file(explanation, tmp_path):
+    whole = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), TEXT, maps=True)
+    assert explanation.maps is None
+    for name in whole.methods:
+        np.testing.assert_allclose(whole[name], explanation[name], rtol=0, atol=1e-12)
+        np.testing.assert_allclose(whole.maps[name][:, whole.position], whole[name], rtol=0, atol=1e-7)
+    third = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), TEXT, position=3)
+    np.testing.assert_allclose(whole.maps["flow"][:, 3], third["flow"], rtol=0, atol=1e-7)
+    whole.save(tmp_path / "x.safetensors")
+    loaded = attnx.Explanation.load(tmp_path / "x.safetensors")
+    assert {name: scores.tolist() for name, scores in loaded.maps.items()} == whole.to_dict()["maps"]
+
+
+def test_maps_of_one_layer_have_an_axis_of_one():
+    one = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key", maps=True, layer=2, methods="rollout")
+    assert one.maps["rollout"].shape == (1, 4, 4)
+
+
+def test_maps_of_every_head_have_an_axis_for_them():
+    each = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key", maps=True, head="each")
+    second = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key", maps=True, head=2)
+    assert each.maps["flow"].shape == (3, 4, 4, 4)
+    for name in each.methods:
+        np.testing.assert_allclose(each.maps[name][:, 2], second.maps[name], rtol=0, atol=1e-6)
+
+
+def test_maps_of_a_decoder_are_normalised_as_its_rows_are():
+    whole = attnx.explain(zoo.causal_lm(), zoo.bytelevel_tokenizer(), "the key to it", maps=True)
+    third = attnx.explain(zoo.causal_lm(), zoo.bytelevel_tokenizer(), "the key to it", position=3)
+    for name in whole.methods:
+        np.testing.assert_allclose(whole.maps[name][:, 3], third[name], rtol=0, atol=1e-6)
+
+
+def test_a_map_of_another_shape_is_refused(explanation):
+    with pytest.raises(AttnxError, match="the map of raw must be 3 × 13 × 13"):
+        dataclasses.replace(explanation, maps={"raw": np.zeros((3, 13, 12))})
