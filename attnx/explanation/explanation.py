@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnx.errors import AttentionError, ChoiceError
+from attnx.errors import AttentionError, ChoiceError, InputError
 from attnx.explanation.views import Views
 from attnx.methods.flow import tied_share
 from attnx.positions import Position, Word
@@ -108,15 +108,18 @@ class Explanation(Views):
         if layer not in self.layers:
             raise ChoiceError(f"layer {layer} asked, the explanation has {', '.join(map(str, self.layers))}")
         row: Array = chosen[self.layers.index(layer)]
-        if row.ndim == 1:
-            return row
-        if head is None:
-            mean: Array = row.mean(0)
-            return mean
-        if not 0 <= head < len(row):
-            raise ChoiceError(f"head {head} asked, the explanation has {len(row)} (0 to {len(row) - 1})")
-        one: Array = row[head]
-        return one
+        return row if row.ndim == 1 else _one_head(row, head)
+
+    def map(self, method: str | None = None, head: int | None = None) -> Array:
+        """Layers × query × input: the rows of all positions, of one head or of their mean where every head was kept."""
+        name = method or self.default_method
+        rows = self[name]
+        if self.maps is None:
+            raise InputError(
+                "only the rows of the explained position were kept; explain(..., maps=True) keeps those of all"
+            )
+        chosen = self.maps[name]
+        return chosen if rows.ndim == 2 else _one_head(np.moveaxis(chosen, 1, 0), head)
 
     @property
     def default_method(self) -> str:
@@ -184,6 +187,17 @@ class Explanation(Views):
         from attnx.render.plain_text import plain
 
         return plain(self)
+
+
+def _one_head(heads: Array, head: int | None) -> Array:
+    """The asked one on the first axis, or the mean of all."""
+    if head is None:
+        mean: Array = heads.mean(0)
+        return mean
+    if not 0 <= head < len(heads):
+        raise ChoiceError(f"head {head} asked, the explanation has {len(heads)} (0 to {len(heads) - 1})")
+    one: Array = heads[head]
+    return one
 
 
 def _plain(prediction: Prediction | None) -> dict[str, Any] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from captum.attr._utils.visualization import VisualizationDataRecord
     from matplotlib.axes import Axes
 
     from attnx.render.plot.row import Kind, Unit
@@ -39,3 +40,17 @@ class Views:
         from attnx.render.plot.layered_graph import plot_graph
 
         return plot_graph(self, method, head=head, ax=ax)
+
+    def to_bertviz(self: Any, method: str | None = None) -> dict[str, Any]:
+        """What BertViz's `head_view` and `model_view` take; needs `explain(..., head="each", maps=True)`."""
+        from attnx.render.bertviz import to_bertviz
+
+        return to_bertviz(self, method)
+
+    def to_captum(
+        self: Any, method: str | None = None, layer: int | None = None, *, true_class: str = "–"
+    ) -> VisualizationDataRecord:
+        """A record for Captum's `visualize_text`."""
+        from attnx.render.captum import to_captum
+
+        return to_captum(self, method, layer, true_class=true_class)

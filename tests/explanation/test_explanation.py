@@ -171,7 +171,16 @@ def test_maps_of_every_head_have_an_axis_for_them():
     second = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key", maps=True, head=2)
     assert each.maps["flow"].shape == (3, 4, 4, 4)
     for name in each.methods:
-        np.testing.assert_allclose(each.maps[name][:, 2], second.maps[name], rtol=0, atol=1e-6)
+        np.testing.assert_allclose(each.map(name, head=2), second.map(name), rtol=0, atol=1e-6)
+        np.testing.assert_allclose(each.map(name), each.maps[name].mean(1), rtol=0, atol=1e-6)
+        np.testing.assert_allclose(each.map(name)[:, each.position], each[name].mean(1), rtol=0, atol=1e-6)
+    with pytest.raises(ChoiceError, match="head 4 asked, the explanation has 4"):
+        each.map("raw", head=4)
+
+
+def test_a_map_that_was_not_kept_says_how_to_keep_it(explanation):
+    with pytest.raises(AttnxError, match=r"explain\(\.\.\., maps=True\)"):
+        explanation.map("raw")
 
 
 def test_maps_of_a_decoder_are_normalised_as_its_rows_are():

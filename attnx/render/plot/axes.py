@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-VERBATIM = {"parse_math": False, "usetex": False}
+VERBATIM: dict[str, Any] = {"parse_math": False, "usetex": False}
 """For every text that comes from the input: a token may be a dollar sign, and is no formula."""
 
 

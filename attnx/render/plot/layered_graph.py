@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnx.errors import InputError
 from attnx.explanation import Explanation
 from attnx.render.plot.axes import VERBATIM, given_or_new, without_frame
 from attnx.render.printable import printable
@@ -40,7 +39,7 @@ def plot_graph(
     the relevance is of. Lines of the explained position are highlighted.
     """
     name = method or explanation.default_method
-    weights = _maps(explanation, name, head)
+    weights = explanation.map(name, head)
     # Those that matter to the explained position, and that position itself.
     standing = explanation.scores(name, head=head).copy()
     standing[explanation.position] = np.inf
@@ -60,19 +59,6 @@ def plot_graph(
     axes.set_title(name, fontsize=11)
     axes.set_xlabel("\n".join(["layer", *filter(None, notes)]), fontsize=9)
     return axes
-
-
-def _maps(explanation: Explanation, method: str, head: int | None) -> Array:
-    """layer × query × input."""
-    explanation[method]
-    maps = getattr(explanation, "maps", None)
-    if not maps:
-        raise InputError("this explanation kept one row for each layer; a graph needs explain(..., maps=True)")
-    weights: Array = maps[method]
-    if weights.ndim == 3:
-        return weights
-    merged: Array = weights.mean(1) if head is None else weights[:, head]
-    return merged
 
 
 def node_shares(weights: Array) -> Array:
