@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnx.errors import ChoiceError
 from attnx.registry import unknown
+from attnx.render.plot.axes import given_or_new
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,7 +21,7 @@ def plot(comparison: Comparison, ax: Axes | None = None, reference: str | None =
     if reference is not None and reference not in comparison.references:
         raise ChoiceError(unknown("reference", reference, comparison.references))
     if ax is not None or reference is not None:
-        return _panel(comparison, reference or comparison.references[0], _own(ax))
+        return _panel(comparison, reference or comparison.references[0], given_or_new(ax, 4.8, 3.4))
     from matplotlib import pyplot
 
     count = len(comparison.references)
@@ -28,15 +29,6 @@ def plot(comparison: Comparison, ax: Axes | None = None, reference: str | None =
     for one, name in zip(panels[0], comparison.references, strict=True):
         _panel(comparison, name, one)
     return panels[0]
-
-
-def _own(ax: Axes | None) -> Axes:
-    if ax is not None:
-        return ax
-    from matplotlib import pyplot
-
-    _, made = pyplot.subplots(figsize=(4.8, 3.4), layout="constrained")
-    return made
 
 
 def _panel(comparison: Comparison, reference: str, ax: Axes) -> Axes:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from captum.attr._utils.visualization import VisualizationDataRecord
     from matplotlib.axes import Axes
+    from rich.console import RenderableType
 
     from attnx.render.plot.row import Kind, Unit
 
@@ -40,6 +41,12 @@ class Views:
         from attnx.render.plot.layered_graph import plot_graph
 
         return plot_graph(self, method, head=head, ax=ax)
+
+    def __rich__(self: Any) -> RenderableType:
+        """For `rich.print(e)`: the words on coloured backgrounds, as `attnx explain` shows them."""
+        from attnx.render.terminal import coloured
+
+        return coloured(self)
 
     def to_bertviz(self: Any, method: str | None = None) -> dict[str, Any]:
         """What BertViz's `head_view` and `model_view` take; needs `explain(..., head="each", maps=True)`."""

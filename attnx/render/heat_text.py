@@ -40,13 +40,14 @@ class HeatText:
 
 @dataclass(frozen=True)
 class Legend:
-    """The colours from 0 to the most, with what the most is."""
+    """The colours from 0 to the most, with what the most is; on both sides of 0 where something speaks against."""
 
     most: str
+    signed: bool = False
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        line = Text("0 ", style="dim")
-        for step in range(9):
+        line = Text("against " if self.signed else "0 ", style="dim")
+        for step in range(-8, 9, 2) if self.signed else range(9):
             line.append("   ", style=shade(step / 8, console.color_system))
         yield line.append(f" {self.most}")
 

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from attnx.explanation import Explanation
 from attnx.render.caption import answer, cautions, row_name, seen_from
 from attnx.render.printable import isolated
-from attnx.render.word_rows import layer_rows, method_rows
+from attnx.render.word_rows import layer_rows, named_rows
 
 _BAR = 24
 _COLUMN = 8
@@ -16,11 +16,11 @@ _COLUMN = 8
 def plain(explanation: Explanation, method: str | None = None, layer: int | None = None) -> str:
     """One line a word: its score and a bar."""
     name = method or explanation.default_method
-    rows = method_rows(explanation, [name], layer)
+    rows = named_rows(explanation, [name], layer)
     words = _column(rows.words)
     lines = [_answered(explanation) + row_name(explanation, name, layer)]
     for word, score, share in zip(words, rows.scores[0], rows.shares[0], strict=True):
-        lines.append(f"{word}  {score:.4f}  {'█' * round(_BAR * share)}".rstrip())
+        lines.append(f"{word}  {score:.4f}  {'█' * round(_BAR * max(share, 0))}".rstrip())
     return "\n".join([*lines, *cautions(explanation, [name], layer)])
 
 

@@ -20,7 +20,7 @@ GAP = "⋯"
 
 @dataclass(frozen=True, eq=False)
 class WordRows:
-    """`scores[row, word]`, and `shares`, the same between 0 and 1: how strongly each is to be shown."""
+    """`scores[row, word]`, and `shares`, the same between −1 and 1: how strongly each is to be shown."""
 
     labels: tuple[str, ...]
     words: tuple[str, ...]
@@ -33,7 +33,7 @@ class WordRows:
         """The `most` words that are strongest in any row; a gap stands for each run of the others."""
         if len(self.words) <= most:
             return self
-        kept = strongest(self.shares.max(0), most)
+        kept = strongest(abs(self.shares).max(0), most)
         places: list[int | None] = []
         for index in range(len(self.words)):
             if index in kept:
@@ -51,11 +51,11 @@ class WordRows:
         )
 
 
-def method_rows(explanation: Explanation, methods: Sequence[str], layer: int | None = None) -> WordRows:
-    """A row for each method, each on its own scale: flow, rollout and raw are of different size."""
-    rows = [[word.score for word in explanation.by_word(method, layer)] for method in methods]
+def named_rows(explanation: Explanation, names: Sequence[str], layer: int | None = None) -> WordRows:
+    """A row for each method or reference, each on its own scale: they are of different size."""
+    rows = [[word.score for word in explanation.by_word(name, layer)] for name in names]
     scores = np.array(rows, dtype=float).reshape(len(rows), -1)
-    return WordRows(tuple(methods), _words(explanation), scores, _shares(scores, scores.max(-1, initial=0)[:, None]))
+    return WordRows(tuple(names), _words(explanation), scores, _shares(scores, abs(scores).max(-1, initial=0)[:, None]))
 
 
 def layer_rows(explanation: Explanation, method: str) -> WordRows:
@@ -64,7 +64,7 @@ def layer_rows(explanation: Explanation, method: str) -> WordRows:
     rows = [[word.score for word in explanation.by_word(method, layer)] for layer in layers]
     scores = np.array(rows, dtype=float).reshape(len(rows), -1)
     labels = tuple(f"layer {layer}" for layer in layers)
-    return WordRows(labels, _words(explanation), scores, _shares(scores, scores.max(initial=0)))
+    return WordRows(labels, _words(explanation), scores, _shares(scores, abs(scores).max(initial=0)))
 
 
 def _words(explanation: Explanation) -> tuple[str, ...]:
@@ -72,5 +72,5 @@ def _words(explanation: Explanation) -> tuple[str, ...]:
 
 
 def _shares(scores: Array, most: Any) -> Array:
-    shares: Array = np.maximum(scores, 0) / np.where(most > 0, most, 1)
+    shares: Array = scores / np.where(most > 0, most, 1)
     return shares

@@ -142,6 +142,24 @@ def test_without_a_model_the_embedded_one_answers(monkeypatch, capsys):
     assert json.loads(capsys.readouterr().out)["prediction"]["label"] == "singular"
 
 
+def test_layers_are_columns_of_plain_text(saved, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["attnx", "explain", "the key", "--model", saved, "--layers", "--method", "raw"])
+    with pytest.raises(SystemExit):
+        main()
+    _, _, head, first, second = capsys.readouterr().out.splitlines()
+    assert (head.split(), first.split()[0], second.split()[0]) == (["layer", "1", "2", "3"], "the", "key")
+    rows = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key", methods="raw")["raw"]
+    assert [float(number) for number in second.split()[1:]] == pytest.approx(rows[:, 2].tolist(), abs=1e-4)
+
+
+def test_a_note_cannot_steer_the_terminal(saved, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["attnx", "explain", "the \x1b[31mkey", "--model", saved])
+    with pytest.raises(SystemExit):
+        main()
+    shown = capsys.readouterr()
+    assert "\x1b" not in shown.out + shown.err
+
+
 @pytest.mark.skipif(os.name != "posix", reason="a shell pipe")
 @pytest.mark.slow
 def test_a_reader_that_goes_away_gets_no_traceback(saved):

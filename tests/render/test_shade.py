@@ -18,12 +18,13 @@ def luminance(colour):
     return float(np.dot(linear, [0.2126, 0.7152, 0.0722]))
 
 
-def test_the_stronger_the_darker():
-    bright = [luminance(Style.parse(shade(share)).bgcolor) for share in SHARES]
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_stronger_the_darker(sign):
+    bright = [luminance(Style.parse(shade(sign * share)).bgcolor) for share in SHARES]
     assert all(upper < lower for lower, upper in pairwise(bright))
 
 
-@pytest.mark.parametrize("share", SHARES[::10])
+@pytest.mark.parametrize("share", [*SHARES[::10], *(-share for share in SHARES[::10])])
 def test_words_stand_out_from_their_background(share):
     style = Style.parse(shade(share))
     dark, light = sorted([luminance(style.color), luminance(style.bgcolor)])
@@ -31,7 +32,7 @@ def test_words_stand_out_from_their_background(share):
 
 
 def test_sixteen_colours_are_named_and_not_rounded():
-    styles = [Style.parse(shade(share, "standard")) for share in SHARES]
-    assert len({style.bgcolor for style in styles}) == 4
+    styles = [Style.parse(shade(sign * share, "standard")) for share in SHARES for sign in (1, -1)]
+    assert len({style.bgcolor for style in styles}) == 7
     assert all(style.bgcolor.type is ColorType.STANDARD for style in styles)
     assert all(style.color != style.bgcolor for style in styles)

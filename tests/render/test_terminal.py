@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
@@ -49,6 +50,29 @@ def test_every_method_is_a_row():
     for name in ("raw", "rollout", "flow"):
         assert re.search(rf"^{name} +the  key  to  the  cabinets", text, re.MULTILINE)
     assert "prediction" in text
+
+
+def with_reference(*scores):
+    one = explanation(*(f"word{number}" for number in range(len(scores))))
+    return dataclasses.replace(one, references={"occlusion": np.array([0.0, *scores])})
+
+
+def test_a_reference_is_a_row_beside_the_methods():
+    text = without_colours(shown(coloured(with_reference(0.3, 0.1))))
+    assert re.search(r"^occlusion +word0  word1", text, re.MULTILINE)
+    assert "measured on the model, not attention: occlusion" in text
+    assert plain(with_reference(0.3, 0.1), "occlusion").startswith("occlusion, measured on the model\n")
+
+
+def test_what_speaks_against_is_blue():
+    text = shown(coloured(with_reference(-0.3, 0.1)))
+    assert "48;2;22;96;160m word0 " in text
+    assert "against" in text
+    assert "against" not in shown(coloured(with_reference(0.3, 0.1)))
+
+
+def test_rich_shows_an_explanation_by_itself():
+    assert shown(explanation("key")) == shown(coloured(explanation("key")))
 
 
 def test_layers_are_rows_with_the_last_on_top():

@@ -5,14 +5,14 @@ import dataclasses
 import numpy as np
 
 from attnx.render.reduction import reduction_note, strongest
-from attnx.render.word_rows import GAP, layer_rows, method_rows
+from attnx.render.word_rows import GAP, layer_rows, named_rows
 from tests.render.rows import explanation
 
 
 def test_each_method_is_on_its_own_scale():
     one = explanation("key", "to", scores=[0.4, 0.1])
     two = dataclasses.replace(one, relevance={**one.relevance, "flow": np.array([[1.0, 2.0, 4.0]])})
-    np.testing.assert_allclose(method_rows(two, two.methods).shares, [[1, 0.25], [0.5, 1]])
+    np.testing.assert_allclose(named_rows(two, two.methods).shares, [[1, 0.25], [0.5, 1]])
 
 
 def test_layers_share_one_scale_and_the_last_is_on_top():
@@ -22,21 +22,21 @@ def test_layers_share_one_scale_and_the_last_is_on_top():
 
 
 def test_a_long_text_keeps_its_strongest_words_in_order_and_says_so():
-    rows = method_rows(explanation(*"abcdefg", scores=[0, 0, 0.2, 0, 0, 0.1, 0.3]), ["rollout"]).shortened(3)
+    rows = named_rows(explanation(*"abcdefg", scores=[0, 0, 0.2, 0, 0, 0.1, 0.3]), ["rollout"]).shortened(3)
     assert rows.words == (GAP, "c", GAP, "f", "g")
     np.testing.assert_allclose(rows.scores, [[0, 0.2, 0, 0.1, 0.3]])
     assert rows.note == f"the strongest 3 of 7 words; {GAP} stands for the rest"
 
 
 def test_a_short_text_is_whole():
-    rows = method_rows(explanation("key", "to"), ["rollout"])
+    rows = named_rows(explanation("key", "to"), ["rollout"])
     assert rows.shortened(2) is rows
     assert rows.note == ""
 
 
-def test_negative_scores_and_zeros_have_no_colour():
-    rows = method_rows(explanation("key", "to", scores=[-0.4, 0.0]), ["rollout"])
-    np.testing.assert_array_equal(rows.shares, [[0, 0]])
+def test_negative_scores_are_against_on_the_same_scale():
+    rows = named_rows(explanation("key", "to", scores=[-0.4, 0.1]), ["rollout"])
+    np.testing.assert_allclose(rows.shares, [[-1, 0.25]])
 
 
 def test_of_equal_scores_the_earlier_are_kept():

@@ -20,6 +20,8 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 
 COLOURS = "YlGnBu"
 """Light to dark in one order for every reader, colour-blind or not, and in print."""
+COLOURS_BOTH_WAYS = "PuOr_r"
+"""For scores on both sides of 0: purple against, orange for."""
 CELL = 0.42
 """Inches for one token or layer."""
 
@@ -45,15 +47,17 @@ def plot_layers(
 
 def draw_layers(axes: Axes, explanation: Explanation, method: str, *, head: int | None = None) -> None:
     """The heat map alone, for a panel of a larger figure."""
+    explanation[method]  # a reference has no layers
     scores = np.stack([explanation.scores(method, layer, head) for layer in explanation.layers])
     draw_heat_map(axes, scores, explanation.tokens, [str(layer) for layer in explanation.layers])
 
 
 def draw_heat_map(axes: Axes, scores: Array, columns: Sequence[str], rows: Sequence[str]) -> AxesImage:
-    """rows × columns, the first row at the bottom, with a scale of its own that begins at 0."""
-    image = axes.imshow(
-        scores, origin="lower", aspect="auto", cmap=COLOURS, vmin=0, vmax=max(float(scores.max(initial=0)), 1e-9)
-    )
+    """rows × columns, the first row at the bottom, with a scale of its own from 0, or on both sides of it."""
+    most = max(float(abs(scores).max(initial=0)), 1e-9)
+    signed = bool((scores < 0).any())
+    colours = COLOURS_BOTH_WAYS if signed else COLOURS
+    image = axes.imshow(scores, origin="lower", aspect="auto", cmap=colours, vmin=-most if signed else 0, vmax=most)
     step = -(-len(columns) // _MOST_LABELS)
     named = [printable(one) for one in columns[::step]]
     axes.set_xticks(range(0, len(columns), step), named, rotation=90, fontsize=9, **VERBATIM)

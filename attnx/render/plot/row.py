@@ -46,7 +46,7 @@ def plot(
     if kind not in ("bars", "heat"):
         raise ChoiceError(unknown("kind", kind, ("bars", "heat")))
     labels, scores = _row(explanation, method, layer, head, by)
-    kept = strongest(scores, MOST_BARS)
+    kept = strongest(abs(scores), MOST_BARS)
     labels, shown = [labels[index] for index in kept], scores[kept]
     if kind == "bars":
         axes = given_or_new(ax, 5.2, 0.75 + _BAR_HEIGHT * len(kept))

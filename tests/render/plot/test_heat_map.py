@@ -1,5 +1,7 @@
 """Layers × positions, the last layer on top."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -30,6 +32,12 @@ def test_one_head_or_the_mean_of_all():
     np.testing.assert_allclose(each.plot_layers().images[0].get_array(), each["rollout"].mean(1))
     with pytest.raises(ChoiceError, match="head 9 asked"):
         each.plot_layers(head=9)
+
+
+def test_a_reference_has_no_layers():
+    one = dataclasses.replace(explanation("key", "to"), references={"occlusion": np.array([0.0, -0.3, 0.1])})
+    with pytest.raises(ChoiceError, match="'occlusion' is not known"):
+        one.plot_layers("occlusion")
 
 
 def test_of_many_tokens_every_second_or_third_is_named():

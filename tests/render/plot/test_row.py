@@ -1,5 +1,7 @@
 """One row as bars or as a strip: the numbers of the explanation, in the order of the text."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -34,6 +36,14 @@ def test_a_strip_has_the_same_numbers(explained):
     axes = explained.plot("flow", kind="heat")
     np.testing.assert_allclose(axes.images[0].get_array()[0], [word.score for word in explained.by_word("flow")])
     assert labels(axes.get_xticklabels()) == [word.text for word in explained.words]
+
+
+def test_a_reference_has_its_bars_and_colours_on_both_sides_of_zero():
+    signed = dataclasses.replace(explanation("key", "to"), references={"occlusion": np.array([0.0, -0.3, 0.1])})
+    axes = signed.plot("occlusion")
+    assert [bar.get_width() for bar in axes.patches] == [-0.3, 0.1]
+    assert axes.get_title(loc="left") == "occlusion, measured on the model"
+    assert signed.plot("occlusion", kind="heat").images[0].get_clim() == (-0.3, 0.3)
 
 
 def test_a_long_text_is_reduced_and_says_so():
