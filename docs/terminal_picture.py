@@ -1,24 +1,31 @@
-"""Draw what the first README command shows, as it looks in a terminal.
+"""Draw what `attnx explain` shows in a terminal: the README's first command, and its layers.
 
 python docs/terminal_picture.py
 """
 
 import re
+import shlex
 from io import StringIO
 from pathlib import Path
 
 from rich.console import Console
 
 import attnx
-from attnx.render.terminal import coloured
+from attnx.render.terminal import show
 
 TEXT = "the key to the cabinets"
-PICTURE = Path(__file__).parent / "images" / "terminal.svg"
+IMAGES = Path(__file__).parent / "images"
+
+
+def picture(name, options, explanation, **view):
+    console = Console(record=True, width=72, force_terminal=True, color_system="truecolor", file=StringIO())
+    console.print(f"[bold]$[/bold] attnx explain {shlex.quote(TEXT)} {options}".replace("'", '"'), highlight=False)
+    show(explanation, console, **view)
+    svg = console.export_svg(title="attnx")
+    # The export would load a font from the network; any monospaced one will do.
+    (IMAGES / name).write_text(re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL), encoding="utf-8")
+
 
 model, tokenizer = attnx.load_demo()
-console = Console(record=True, width=78, force_terminal=True, color_system="truecolor", file=StringIO())
-console.print(f'[bold]$[/bold] attnx explain "{TEXT}"', highlight=False)
-console.print(coloured(attnx.explain(model, tokenizer, TEXT)))
-svg = console.export_svg(title="attnx")
-# The export would load a font from the network; any monospaced one will do.
-PICTURE.write_text(re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL))
+picture("terminal.svg", "", attnx.explain(model, tokenizer, TEXT))
+picture("terminal-layers.svg", "--layers", attnx.explain(model, tokenizer, TEXT), layers=True)

@@ -56,8 +56,15 @@ def draw_heat_map(axes: Axes, scores: Array, columns: Sequence[str], rows: Seque
     """rows × columns, the first row at the bottom, with a scale of its own from 0, or on both sides of it."""
     most = max(float(abs(scores).max(initial=0)), 1e-9)
     signed = bool((scores < 0).any())
-    colours = COLOURS_BOTH_WAYS if signed else COLOURS
-    image = axes.imshow(scores, origin="lower", aspect="auto", cmap=colours, vmin=-most if signed else 0, vmax=most)
+    image = axes.imshow(
+        scores,
+        origin="lower",
+        aspect="auto",
+        interpolation="nearest",  # a cell of a long text keeps its own colour
+        cmap=COLOURS_BOTH_WAYS if signed else COLOURS,
+        vmin=-most if signed else 0,
+        vmax=most,
+    )
     step = -(-len(columns) // _MOST_LABELS)
     named = [printable(one) for one in columns[::step]]
     axes.set_xticks(range(0, len(columns), step), named, rotation=90, fontsize=9, **VERBATIM)

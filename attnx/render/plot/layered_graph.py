@@ -26,8 +26,8 @@ MOST_LINES = 4000
 MOST_POSITIONS = 60
 """More lines or positions than this cannot be told apart; the strongest are drawn, and the plot says so."""
 
-_WIDEST = 24.0
-"""Inches for all layers; deeper models get narrower columns."""
+_WIDEST, _HIGHEST = 24.0, 14.0
+"""Inches for all layers and all positions; more of them stand closer together."""
 
 
 def plot_graph(
@@ -70,7 +70,7 @@ def node_shares(weights: Array) -> Array:
 def graph_size(tokens: Sequence[str], layers: int) -> tuple[float, float]:
     """Width and height in inches at which lines and tokens are easy to tell apart."""
     token_room = 0.25 + 0.085 * max(map(len, tokens), default=0)
-    return min(0.62 * layers, _WIDEST) + token_room + 0.3, 0.42 * len(tokens) + 0.95
+    return min(0.62 * layers, _WIDEST) + token_room + 0.3, min(0.42 * len(tokens), _HIGHEST) + 0.95
 
 
 def draw_graph(
