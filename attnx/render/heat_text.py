@@ -46,10 +46,10 @@ class Legend:
     signed: bool = False
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        line = Text("against " if self.signed else "0 ", style="dim")
+        line = Text.assemble(("against " if self.signed else "0 ", "dim"))
         for step in range(-8, 9, 2) if self.signed else range(9):
             line.append("   ", style=shade(step / 8, console.color_system))
-        yield line.append(f" {self.most}")
+        yield line.append(f" {self.most}", style="dim")
 
 
 def lines(words: list[str], room: int) -> list[list[int]]:

@@ -149,6 +149,13 @@ def test_a_long_text_is_shortened_and_says_so():
     assert f"the strongest {MOST_WORDS} of {MOST_WORDS + 60} words" in text
 
 
+def test_a_text_without_words_is_no_crash():
+    empty = dataclasses.replace(explanation("[SEP]"), words=())
+    assert "as seen from [CLS]" in plain(empty)
+    assert "as seen from [CLS]" in shown(coloured(empty))
+    assert "as seen from [CLS]" in shown(coloured_layers(empty))
+
+
 def test_nothing_of_relevance_is_drawn_without_a_bar():
     assert "█" not in plain(explanation("key", scores=[0.0]))
     assert "━" not in shown(coloured(explanation("key", scores=[0.0])))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from attnx.errors import ChoiceError
+from attnx.errors import ChoiceError, InputError
 from attnx.explanation import Explanation
 from attnx.registry import unknown
 from attnx.render.caption import row_name
@@ -46,6 +46,8 @@ def plot(
     if kind not in ("bars", "heat"):
         raise ChoiceError(unknown("kind", kind, ("bars", "heat")))
     labels, scores = _row(explanation, method, layer, head, by)
+    if not labels:
+        raise InputError('there is no word to draw, only special tokens; by="token" draws those')
     kept = strongest(abs(scores), MOST_BARS)
     labels, shown = [labels[index] for index in kept], scores[kept]
     if kind == "bars":

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from attnx.errors import ChoiceError
+from attnx.errors import ChoiceError, InputError
 from attnx.render.plot.row import MOST_BARS
 from tests.render.rows import explanation
 
@@ -51,6 +51,13 @@ def test_a_long_text_is_reduced_and_says_so():
     axes = explanation(*map(str, range(MOST_BARS + 20)), scores=scores).plot()
     assert labels(axes.get_yticklabels()) == [str(number) for number in range(20, MOST_BARS + 20)]
     assert f"the strongest {MOST_BARS} of {MOST_BARS + 20} words" in axes.get_title(loc="left")
+
+
+def test_no_word_is_an_error_that_says_what_can_be_drawn():
+    empty = dataclasses.replace(explanation("[SEP]"), words=())
+    with pytest.raises(InputError, match='by="token"'):
+        empty.plot()
+    assert len(empty.plot(by="token").patches) == 2
 
 
 def test_what_is_not_known_is_named(explained):
