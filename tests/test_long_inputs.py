@@ -121,8 +121,6 @@ def test_two_thousand_positions_take_no_map():
     config = hf.GPT2Config(vocab_size=120, n_embd=32, n_layer=3, n_head=4, n_positions=2048)
     model = hf.GPT2Model(config).eval()
     ids = torch.randint(5, 120, (1, 2048))
-    one = attnx.explain(model, NoTokenizer(), {"input_ids": ids})
-    assert one.methods == ("raw", "rollout", "flow") or "flow was left out" in one.notes[0]
     rows = attnx.explain(model, NoTokenizer(), {"input_ids": ids}, methods="rollout")
     np.testing.assert_allclose(rows["rollout"].sum(1), 1, atol=1e-9)
     attention = attnx.capture(model, reduce="mean", input_ids=ids)
