@@ -40,10 +40,13 @@ def main() -> None:
 
 def report(lengths: Sequence[int], growth: Sequence[int]) -> None:
     print("GPT-2 small's shape, random weights; explain(…, methods='rollout') of the last position, all layers")
-    extra = {length: megabytes(length, "row") for length in sorted({*lengths, *growth})}
+    extra = {}
+    for length in sorted({*lengths, *growth}):
+        extra[length] = megabytes(length, "row")
+        print(f"n = {length}: extra peak {extra[length]:.0f} MB")
     for length in lengths:
         plain, row, first = in_a_process("times", length)
-        print(f"n = {length}: forward {plain:.2f} s, row {row:.2f} s; extra peak {extra[length]:.0f} MB")
+        print(f"n = {length}: forward {plain:.2f} s, row {row:.2f} s")
         if length == 2048:
             whole = megabytes(length, "everything")
             share = extra[length] / whole
