@@ -23,18 +23,25 @@ _verdicts: weakref.WeakKeyDictionary[nn.Module, dict[str, bool]] = weakref.WeakK
 
 
 def batches(
-    lengths: Sequence[int], *, mixed: bool, size: int | None = None, positions: int = POSITIONS_AT_ONCE
+    lengths: Sequence[int],
+    *,
+    mixed: bool,
+    size: int | None = None,
+    positions: int = POSITIONS_AT_ONCE,
+    shapes: Sequence[tuple[int, ...]] | None = None,
 ) -> Iterator[list[int]]:
     """Indices from short to long. A batch has at most `size` inputs and so many `positions`, and at least one input.
 
-    Only with `mixed` do inputs of different length share a batch.
+    Only with `mixed` do inputs of different length share a batch. Images share one only when their `shapes` are equal.
     """
-    order = sorted(range(len(lengths)), key=lambda index: lengths[index])
+    shapes = [()] * len(lengths) if shapes is None else shapes
+    order = sorted(range(len(lengths)), key=lambda index: (lengths[index], shapes[index]))
     batch: list[int] = []
     for index in order:
         # The newcomer is the longest so far, so the whole batch is padded to its length.
         full = batch and (len(batch) == size or lengths[index] * (len(batch) + 1) > positions)
-        if full or (batch and not mixed and lengths[index] != lengths[batch[0]]):
+        alien = batch and (shapes[index] != shapes[batch[0]] or (not mixed and lengths[index] != lengths[batch[0]]))
+        if full or alien:
             yield batch
             batch = []
         batch.append(index)

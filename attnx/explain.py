@@ -38,6 +38,7 @@ class Options(TypedDict, total=False):
     drop_sink: bool
     truncate: bool
     maps: bool
+    interpolate: bool
     batch_size: int
 
 
@@ -71,6 +72,7 @@ def explain(
     drop_sink: bool = False,
     truncate: bool = False,
     maps: bool = False,
+    interpolate: bool = False,
     batch_size: int = 8,
 ) -> Explanation | list[Explanation]:
     """What `model` looked at in `text`, as an `Explanation`; for a list of texts, a list of them.
@@ -95,7 +97,7 @@ def explain(
     reference_options = _reference_options(references)
     if batch_size < 1:
         raise InputError(f"batch_size must be at least 1, found {batch_size}")
-    prepared, single = prepare_all(adapter, model, tokenizer, text, truncate=truncate)
+    prepared, single = prepare_all(adapter, model, tokenizer, text, truncate=truncate, interpolate=interpolate)
     roads = [
         road(names, length, model.config, layer=layer, head=head, positions=length if maps else 1)
         for length in (len(one.positions) for one in prepared)
@@ -122,6 +124,8 @@ def explain(
             layers=kept,
             relevance=found.scores,
             text=one.text,
+            image=one.image,
+            image_size=None if one.image is None else one.image.size,
             prediction=prediction,
             saturation=found.saturation,
             sink=found.sink,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from inspect import signature
 from typing import Any
 
 import torch
@@ -10,34 +11,55 @@ from torch import nn
 
 from attnx.adapters import Adapter, Prepared
 from attnx.adapters.chat import Chat, is_chat
+from attnx.adapters.registry import reads_images
 from attnx.adapters.text import tokenised_rows
 from attnx.errors import AttnxError, InputError
 
 
 def prepare_all(
-    adapter: Adapter, model: nn.Module, processor: Any, given: Any, *, truncate: bool = False
+    adapter: Adapter,
+    model: nn.Module,
+    processor: Any,
+    given: Any,
+    *,
+    truncate: bool = False,
+    interpolate: bool = False,
 ) -> tuple[list[Prepared], bool]:
     """Every input ready for the model, and whether the caller gave one and not a list. Errors name the input."""
     items, single = _items(given)
-    return list(_prepare(adapter, model, processor, items, truncate)), single
+    return list(_prepare(adapter, model, processor, items, truncate, interpolate)), single
 
 
-def check_all(adapter: Adapter, model: nn.Module, processor: Any, given: Any, *, truncate: bool = False) -> None:
+def check_all(
+    adapter: Adapter,
+    model: nn.Module,
+    processor: Any,
+    given: Any,
+    *,
+    truncate: bool = False,
+    interpolate: bool = False,
+) -> None:
     """Raise what `prepare_all` would, before anything runs; nothing is kept."""
-    for _ in _prepare(adapter, model, processor, _items(given)[0], truncate):
+    for _ in _prepare(adapter, model, processor, _items(given)[0], truncate, interpolate):
         pass
 
 
 def _prepare(
-    adapter: Adapter, model: nn.Module, processor: Any, items: list[Any], truncate: bool
+    adapter: Adapter, model: nn.Module, processor: Any, items: list[Any], truncate: bool, interpolate: bool
 ) -> Iterator[Prepared]:
+    options = {"truncate": truncate}
+    if interpolate:
+        if "interpolate" not in signature(adapter.prepare).parameters:
+            raise InputError(f"interpolate is for images; {type(model).__name__} reads text")
+        options["interpolate"] = True
+    noun = "image" if reads_images(model) else "text"
     for number, item in enumerate(items, start=1):
         try:
-            yield adapter.prepare(model, processor, item, truncate=truncate)
+            yield adapter.prepare(model, processor, item, **options)
         except AttnxError as error:
             if len(items) == 1:
                 raise
-            raise type(error)(f"text {number} of {len(items)}: {error}") from error
+            raise type(error)(f"{noun} {number} of {len(items)}: {error}") from error
 
 
 def _items(given: Any) -> tuple[list[Any], bool]:

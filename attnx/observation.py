@@ -65,7 +65,8 @@ def observe(
     mixed = batch_size > 1 and bool(short) and takes_padding(
         model, [prepared[index] for index in short], pad_id, lambda chosen: _of_the_first(run(chosen))
     )  # fmt: skip
-    for batch in batches([len(prepared[index].positions) for index in short], mixed=mixed, size=batch_size):
+    lengths, shapes = [len(prepared[index].positions) for index in short], [prepared[index].shape for index in short]
+    for batch in batches(lengths, mixed=mixed, size=batch_size, shapes=shapes):
         captured = run([prepared[short[place]] for place in batch])
         for row, place in enumerate(batch):
             yield short[place], Observation(captured.attention[row], captured.output, row)

@@ -28,6 +28,8 @@ class Position:
     """0 for the text, 1 for the second text of a pair."""
     word: int | None = None
     """Index into the list of words; None for special tokens."""
+    box: tuple[float, float, float, float] | None = None
+    """Of a patch: left, top, right and bottom in the original image, in pixels; None where it reads none of it."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import transformers as hf
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 WIDTH = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48}
+DINO = {name: size for name, size in WIDTH.items() if name != "intermediate_size"}
 VOCABULARY = 120
 GROUPED = {"num_key_value_heads": 2, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 
@@ -86,6 +87,13 @@ TEXT: dict[str, Callable[[], Any]] = {
 IMAGE: dict[str, Callable[[], Any]] = {
     "vit": lambda: hf.ViTModel(hf.ViTConfig(image_size=32, patch_size=8, **WIDTH)),
     "deit": lambda: hf.DeiTModel(hf.DeiTConfig(image_size=32, patch_size=8, **WIDTH)),
+    "beit": lambda: hf.BeitModel(hf.BeitConfig(image_size=32, patch_size=8, **WIDTH)),
+    "dinov2": lambda: hf.Dinov2Model(hf.Dinov2Config(image_size=32, patch_size=8, mlp_ratio=2, **DINO)),
+    "dinov2_with_registers": lambda: hf.Dinov2WithRegistersModel(
+        hf.Dinov2WithRegistersConfig(image_size=32, patch_size=8, mlp_ratio=2, num_register_tokens=4, **DINO)
+    ),
+    "clip_vision_model": lambda: hf.CLIPVisionModel(hf.CLIPVisionConfig(image_size=32, patch_size=8, **WIDTH)),
+    "siglip_vision_model": lambda: hf.SiglipVisionModel(hf.SiglipVisionConfig(image_size=32, patch_size=8, **WIDTH)),
 }
 FAMILIES = [*TEXT, *IMAGE]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from torch import Tensor, nn
@@ -27,6 +27,16 @@ class Prepared:
     """What the user should know of how the input was read: a cut, unknown words."""
     boxes: tuple[Box | None, ...] | None = None
     """Of an image, the pixels of `pixel_values` that each position reads; None for CLS and the like."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """What else the model's forward must be told, the same for a whole batch: `interpolate_pos_encoding`."""
+    image: Any = None
+    """The picture that was given, as a PIL image."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of an image's pixel values: only equal ones fit in one batch. Empty for a text, which can be padded."""
+        pixels = self.inputs.get("pixel_values")
+        return () if pixels is None else tuple(pixels.shape)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,14 +7,14 @@ from inspect import Parameter, signature
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 
 from attnx.adapters.adapter import Prepared
 from attnx.adapters.architecture import base_model
 
 
-def collate(model: nn.Module, prepared: Sequence[Prepared], pad_id: int | None) -> dict[str, Tensor]:
+def collate(model: nn.Module, prepared: Sequence[Prepared], pad_id: int | None) -> dict[str, Any]:
     """The model's keyword arguments for a batch, on its device; floating inputs in its precision."""
     accepted = _accepted(model)
     device, dtype = _place(model)
@@ -27,7 +27,7 @@ def collate(model: nn.Module, prepared: Sequence[Prepared], pad_id: int | None) 
                 pad_sequence(rows, batch_first=True, padding_value=fill) if rows[0].ndim == 1 else torch.stack(rows)
             )
             batch[name] = stacked.to(device, dtype if stacked.is_floating_point() else stacked.dtype)
-    return batch
+    return {**batch, **prepared[0].options}
 
 
 def padding_id(model: nn.Module, processor: Any) -> int | None:

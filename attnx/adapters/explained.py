@@ -46,7 +46,17 @@ def last_position(model: nn.Module, processor: Any, prepared: Prepared) -> int:
 
 
 def first_position(model: nn.Module, processor: Any, prepared: Prepared) -> int:
-    """The first position, which is CLS in vision transformers that have one."""
+    """The first position."""
+    return 0
+
+
+def image_position(model: nn.Module, processor: Any, prepared: Prepared) -> int:
+    """CLS, the first of the positions that are no patches."""
+    if not prepared.positions[0].special:
+        raise ChoiceError(
+            f"{type(model).__name__} has no CLS token: it answers from all patches together; say whose view to "
+            "explain: position=…"
+        )
     return 0
 
 

@@ -1,74 +1,141 @@
-"""From an image to pixel values and patches as positions."""
+"""From an image to pixel values and patches as positions, each with its box in the original image."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from attnx.adapters.adapter import Box, Prepared
+from attnx.adapters.architecture import has_head
+from attnx.adapters.geometry import Geometry, measured_geometry
+from attnx.adapters.patches import channels, check_channels, interpolation, patches_of
+from attnx.adapters.picture import read_picture
+from attnx.adapters.text import TokenisedRow
 from attnx.errors import InputError
 from attnx.positions import Position, group_words
 
-_PREFIXES = {
-    "cls_token": "[CLS]",
-    "class_embedding": "[CLS]",
-    "distillation_token": "[DIST]",
-    "register_tokens": "[REG]",
-}
-"""Parameters that vision models put before the patches, and what their positions are called."""
+_geometries: dict[tuple[str, tuple[int, int], str], Geometry | None] = {}
+"""What was measured, by the processor's settings: images of one size need it once."""
 
 
-def prepare_image(model: nn.Module, processor: Any, image: Any, *, truncate: bool = False) -> Prepared:
-    """Process one image (or take processed `pixel_values` as they are) and name its patches by row and column."""
-    pixels = _pixels(processor, image)
-    tokens = [(token, True) for token in _prefix(model)]
-    height, width = _patch_size(model)
-    rows, columns = pixels.shape[-2] // height, pixels.shape[-1] // width
-    grid = [(row, column) for row in range(rows) for column in range(columns)]
-    boxes: list[Box | None] = [None] * len(tokens)
-    boxes += [(column * width, row * height, (column + 1) * width, (row + 1) * height) for row, column in grid]
-    tokens += [(f"r{row}c{column}", False) for row, column in grid]
-    positions, words = group_words([Position(i, token, special) for i, (token, special) in enumerate(tokens)], None)
-    return Prepared({"pixel_values": pixels}, positions, words, boxes=tuple(boxes))
+def prepare_image(
+    model: nn.Module, processor: Any, image: Any, *, truncate: bool = False, interpolate: bool = False
+) -> Prepared:
+    """Process one image (or take processed `pixel_values` as they are) and name its patches by row and column.
 
-
-def _pixels(processor: Any, image: Any) -> Tensor:
-    if isinstance(image, str):
-        raise InputError(
-            "this is a vision model and explains images, not text; pass a PIL image, an array, or processed pixels"
-        )
+    Processed pixels have no original: boxes are in the picture that they make up. With `interpolate` the model may be
+    given another size than it was built for, square or not.
+    """
+    if isinstance(image, TokenisedRow):
+        raise InputError("this is a vision model and explains images, not tokenised text; pass an image")
+    notes: tuple[str, ...] = ()
     if isinstance(image, Mapping):
-        if "pixel_values" not in image:
-            raise InputError(f"a processed image needs 'pixel_values', found {', '.join(map(str, image)) or 'nothing'}")
-        pixels = torch.as_tensor(image["pixel_values"])
-        return pixels[0] if pixels.ndim == 4 else pixels
-    if not callable(processor):
-        raise InputError("an image needs an image processor; pass AutoImageProcessor.from_pretrained(…)")
-    try:
-        pixels = processor(images=image, return_tensors="pt")["pixel_values"]
-    except (KeyError, TypeError, ValueError) as error:
+        pixels = _processed(image)
+        check_channels(model, pixels)
+        picture, geometry = _shown(processor, pixels), None
+    else:
+        picture, notes = read_picture(image, channels(model))
+        process = partial(_process, _image_processor(processor))
+        pixels = process(picture)
+        check_channels(model, pixels)
+        geometry, found = _geometry(processor, process, picture)
+        notes += found
+    options, interpolated = interpolation(model, pixels, interpolate)
+    patches = patches_of(model, pixels)
+    positions = [Position(index, token, special=True) for index, token in enumerate(patches.prefix)]
+    boxes: list[Box | None] = [None] * len(positions)
+    for token, box in patches.boxes():
+        place = box if isinstance(image, Mapping) else None if geometry is None else geometry.original(box)
+        positions.append(Position(len(positions), token, box=place))
+        boxes.append(box)
+    if min(picture.size[0] / patches.width, picture.size[1] / patches.height) < 1:
+        notes += (f"the image, {picture.size[0]} × {picture.size[1]} pixels, is smaller than a patch; it was enlarged",)
+    named, words = group_words(positions, None)
+    return Prepared(
+        {"pixel_values": pixels},
+        named,
+        words,
+        notes=(*notes, *interpolated, *_pooling(model)),
+        boxes=tuple(boxes),
+        options=options,
+        image=picture,
+    )
+
+
+def _pooling(model: nn.Module) -> tuple[str, ...]:
+    """BEiT's classifier reads the mean of the patches, and CLS, which is explained by default, not at all."""
+    if getattr(model.config, "use_mean_pooling", False) and has_head(model, "ForImageClassification"):
+        return (f"{type(model).__name__} classifies the mean of all patches: the view of [CLS] is not what it answers",)
+    return ()
+
+
+def _image_processor(processor: Any) -> Any:
+    """The part that processes images, also of a processor that has a tokenizer as well."""
+    inner = getattr(processor, "image_processor", processor)
+    if not callable(inner) or hasattr(inner, "convert_ids_to_tokens"):
         raise InputError(
-            f"{type(processor).__name__} cannot process {type(image).__name__} as an image: {error}"
+            f"an image needs an image processor, found {type(processor).__name__}; pass "
+            "AutoImageProcessor.from_pretrained(…)"
+        )
+    return inner
+
+
+def _process(processor: Any, picture: Any) -> Tensor:
+    try:
+        pixels = torch.as_tensor(processor(images=picture, return_tensors="pt")["pixel_values"])
+    except Exception as error:  # whatever a processor of any making does with a picture that it cannot read
+        reason = str(error).strip().split("\n")[0]
+        raise InputError(
+            f"{type(processor).__name__} cannot process the image ({type(error).__name__}: {reason}); is it the image "
+            "processor of this model?"
         ) from error
-    first: Tensor = pixels[0]
-    return first
+    return pixels[0] if pixels.ndim == 4 else pixels
 
 
-def _prefix(model: nn.Module) -> list[str]:
-    found = {}
-    for name, parameter in model.named_parameters():
-        last = name.rpartition(".")[2]
-        if last in _PREFIXES:
-            found[last] = parameter.shape[1] if parameter.ndim == 3 else 1
-    return [token for name, token in _PREFIXES.items() for _ in range(found.get(name, 0))]
+def _processed(image: Mapping[str, Any]) -> Tensor:
+    if "pixel_values" not in image:
+        raise InputError(f"a processed image needs 'pixel_values', found {', '.join(map(str, image)) or 'nothing'}")
+    pixels = torch.as_tensor(image["pixel_values"])
+    pixels = pixels[0] if pixels.ndim == 4 else pixels
+    if not bool(pixels.isfinite().all()):
+        raise InputError("the processed image has pixels that are NaN or infinite; process it again")
+    return pixels
 
 
-def _patch_size(model: nn.Module) -> tuple[int, int]:
-    patch = getattr(getattr(model.config, "vision_config", model.config), "patch_size", None)
-    if patch is None:
-        raise InputError(f"{type(model).__name__} names no patch_size, so its positions cannot be placed in the image")
-    height, width = patch if isinstance(patch, (tuple, list)) else (patch, patch)
-    return height, width
+def _geometry(processor: Any, process: Any, picture: Any) -> tuple[Geometry | None, tuple[str, ...]]:
+    settings = getattr(processor, "to_json_string", None)
+    key = (f"{type(processor)}{settings() if callable(settings) else id(processor)}", picture.size, picture.mode)
+    if key in _geometries and callable(settings):
+        geometry = _geometries[key]
+    else:
+        geometry = measured_geometry(lambda probe: process(probe).double().numpy(), picture.size, picture.mode)
+        if len(_geometries) >= 256:
+            _geometries.clear()
+        _geometries[key] = geometry
+    if geometry is None:
+        return None, (
+            "the image processor does more than to scale, crop and pad, so patches have no box in the original image; "
+            "explain its processed pixels to see them",
+        )
+    return geometry, ()
+
+
+def _shown(processor: Any, pixels: Tensor) -> Any:
+    """The picture that processed pixels make up, their normalisation undone as far as the processor tells it."""
+    from PIL import Image
+
+    processor = getattr(processor, "image_processor", processor)
+    mean, deviation = getattr(processor, "image_mean", None), getattr(processor, "image_std", None)
+    shades = pixels.detach().cpu().double().numpy()
+    if mean is not None and deviation is not None and getattr(processor, "do_normalize", True):
+        shades = shades * np.reshape(deviation, (-1, 1, 1)) + np.reshape(mean, (-1, 1, 1))
+    low, high = shades.min(), shades.max()
+    if low < -0.01 or high > 1.01:
+        shades = (shades - low) / max(high - low, 1e-12)
+    bytes_ = np.round(255 * np.clip(shades, 0, 1)).astype(np.uint8).transpose(1, 2, 0)
+    return Image.fromarray(bytes_[..., 0] if bytes_.shape[-1] == 1 else np.ascontiguousarray(bytes_[..., :3]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 from torch import nn
@@ -46,9 +47,17 @@ def _has_decoder(model: nn.Module) -> bool:
 
 
 def _generic(model: nn.Module, config: Any) -> str:
-    if getattr(model, "main_input_name", "input_ids") == "pixel_values":
+    if reads_images(model):
         return "vision"
     return "decoder" if _is_decoder(config) else "encoder"
+
+
+def reads_images(model: nn.Module) -> bool:
+    """Whether images go into the model, as into a vision tower that was taken out of a larger one."""
+    takes = signature(model.forward).parameters
+    return getattr(model, "main_input_name", "") == "pixel_values" or (
+        "pixel_values" in takes and "input_ids" not in takes
+    )
 
 
 def _is_decoder(config: Any) -> bool:

@@ -18,6 +18,7 @@ from attnx.registry import unknown
 
 if TYPE_CHECKING:
     import pandas
+    from PIL.Image import Image
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -58,6 +59,10 @@ class Explanation(Views):
     """Versions, model and settings that made these numbers."""
     maps: Mapping[str, Array] | None = None
     """Method → layers × (heads ×) query × input in single precision: every position explained, where asked for."""
+    image: Image | None = field(default=None, repr=False)
+    """The picture that was explained. It stays in memory and is not saved: files are small, and tell no faces."""
+    image_size: tuple[int, int] | None = None
+    """Its width and height, in which the boxes of the positions are counted; None for a text."""
 
     def __post_init__(self) -> None:
         for name, scores in self.relevance.items():
@@ -157,7 +162,7 @@ class Explanation(Views):
             "text": list(self.text) if isinstance(self.text, tuple) else self.text,
             "position": self.position,
             "layers": list(self.layers),
-            "positions": [asdict(one) for one in self.positions],
+            "positions": [_plain_position(one) for one in self.positions],
             "words": [asdict(one) | {"positions": list(one.positions)} for one in self.words],
             "prediction": _plain(self.prediction),
             "relevance": {name: scores.tolist() for name, scores in self.relevance.items()},
@@ -167,6 +172,7 @@ class Explanation(Views):
             "notes": list(self.notes),
             "provenance": dict(self.provenance),
             "maps": None if self.maps is None else {name: scores.tolist() for name, scores in self.maps.items()},
+            "image_size": None if self.image_size is None else list(self.image_size),
         }
 
     def to_frame(self) -> pandas.DataFrame:
@@ -198,6 +204,10 @@ def _one_head(heads: Array, head: int | None) -> Array:
         raise ChoiceError(f"head {head} asked, the explanation has {len(heads)} (0 to {len(heads) - 1})")
     one: Array = heads[head]
     return one
+
+
+def _plain_position(position: Position) -> dict[str, Any]:
+    return asdict(position) | {"box": None if position.box is None else list(position.box)}
 
 
 def _plain(prediction: Prediction | None) -> dict[str, Any] | None:

@@ -90,7 +90,7 @@ def _explanation(
         pieces = {"labels": tuple(prediction["labels"]), "logits": tuple(prediction["logits"])}
         prediction = Prediction(**{**prediction, **pieces})
     return Explanation(
-        positions=tuple(Position(**one) for one in header["positions"]),
+        positions=tuple(_position(one) for one in header["positions"]),
         words=tuple(Word(**{**one, "positions": tuple(one["positions"])}) for one in header["words"]),
         position=header["position"],
         layers=tuple(header["layers"]),
@@ -103,4 +103,14 @@ def _explanation(
         notes=tuple(header["notes"]),
         provenance=header["provenance"],
         maps=maps,
+        image_size=_pair(header.get("image_size")),
     )
+
+
+def _position(header: dict[str, Any]) -> Position:
+    box = header.get("box")
+    return Position(**{**header, "box": None if box is None else tuple(box)})
+
+
+def _pair(size: list[int] | None) -> tuple[int, int] | None:
+    return None if size is None else (size[0], size[1])

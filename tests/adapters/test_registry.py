@@ -28,6 +28,11 @@ CHOSEN = {
     "mistral": "decoder",
     "bloom": "decoder",
     "deit": "vision",
+    "beit": "vision",
+    "dinov2": "vision",
+    "dinov2_with_registers": "vision",
+    "clip_vision_model": "vision",
+    "siglip_vision_model": "vision",
 }
 
 
