@@ -1,0 +1,100 @@
+"""Several views of one picture side by side: every method and reference, or one method at every layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnx.explanation import Explanation
+from attnx.render.overlay import colour_map, highest_score, lit, picture_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from PIL.Image import Image
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_WIDTH = 2.4
+"""Inches of one panel."""
+_PIXELS = 480
+"""The longer side of the copy that a panel shows: more is not seen at that size."""
+
+
+def image_panels(
+    explanation: Explanation,
+    methods: Sequence[str] | None = None,
+    layer: int | None = None,
+    *,
+    head: int | None = None,
+    image: Any = None,
+    colours: str = "viridis",
+    smooth: bool = True,
+) -> Figure:
+    """The picture, and beside it what each method and reference says; each has its own scale, from 0 to its highest."""
+    names = [*explanation.methods, *explanation.references] if methods is None else list(methods)
+    scores = [explanation.scores(name, layer, head) for name in names]
+    at = explanation.layers[-1] if layer is None else layer
+    titles = [name if name in explanation.references else f"{name}, layer {at}" for name in names]
+    highest = [highest_score(explanation, one) for one in scores]
+    captions = [f"{title}\nhighest {most:.2g}" for title, most in zip(titles, highest, strict=True)]
+    picture = _small(picture_of(explanation, image))
+    pictures = [
+        lit(explanation, one, picture, colours, most, smooth=smooth) for one, most in zip(scores, highest, strict=True)
+    ]
+    answer = f"\n{explanation.prediction}" if explanation.prediction else "\n "
+    return _figure([picture, *pictures], [f"image{answer}", *captions], colours, "highest")
+
+
+def layer_strip(
+    explanation: Explanation,
+    method: str | None = None,
+    *,
+    head: int | None = None,
+    image: Any = None,
+    colours: str = "viridis",
+    smooth: bool = True,
+) -> Figure:
+    """One method at every layer, from the input on, on one scale."""
+    rows = [explanation.scores(method, layer, head) for layer in explanation.layers]
+    most = max(highest_score(explanation, row) for row in rows)
+    picture = _small(picture_of(explanation, image))
+    pictures = [lit(explanation, row, picture, colours, most, smooth=smooth) for row in rows]
+    return _figure(pictures, [f"layer {layer}" for layer in explanation.layers], colours, f"{most:.2g}")
+
+
+def _small(picture: Image) -> Image:
+    small = picture.copy()
+    small.thumbnail((_PIXELS, _PIXELS))
+    return small
+
+
+def _figure(pictures: Sequence[Image], titles: Sequence[str], colours: str, highest: str) -> Figure:
+    from matplotlib.figure import Figure
+
+    columns = min(len(pictures), 6)
+    rows = -(-len(pictures) // columns)
+    width, height = pictures[0].size
+    # A panorama or a tower must not make a figure of slivers.
+    high = _WIDTH * min(max(height / width, 0.4), 1.6)
+    figure = Figure(figsize=(columns * _WIDTH + 0.6, rows * (high + 0.45)), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    for ax, picture, title in zip(axes, pictures, titles, strict=False):
+        ax.imshow(np.asarray(picture))
+        ax.set_title(title, fontsize=9)
+    for ax in axes:
+        ax.set_axis_off()
+    _bar(figure, list(axes), colours, highest)
+    return figure
+
+
+def _bar(figure: Figure, axes: list[Axes], colours: str, highest: str) -> None:
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import ListedColormap
+
+    shades = ScalarMappable(cmap=ListedColormap(colour_map(colours) / 255))
+    bar = figure.colorbar(shades, ax=axes, aspect=30, shrink=0.8, pad=0.02)
+    bar.set_ticks([0, 1], labels=["0", highest], fontsize=9)
+    bar.outline.set_visible(False)

@@ -1,0 +1,133 @@
+"""An explanation laid over its picture, at the picture's full size, with a bar that says what the colours mean."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnx.adapters.picture import read_picture
+from attnx.errors import ChoiceError, InputError
+from attnx.explanation import Explanation
+from attnx.registry import unknown
+from attnx.render.heat import heat
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+COLOURS = ("viridis", "cividis", "magma", "inferno", "plasma")
+"""Maps whose lightness grows with the score: they read the same to the colour-blind, and in gray."""
+
+_STRENGTH = 0.65
+"""How much of the colour and how little of the picture is seen."""
+
+
+def overlay(
+    explanation: Explanation,
+    method: str | None = None,
+    layer: int | None = None,
+    head: int | None = None,
+    *,
+    image: Any = None,
+    colours: str = "viridis",
+    smooth: bool = True,
+    bar: bool = True,
+    highest: float | None = None,
+) -> Image:
+    """The picture in gray under the scores in colour; what the processor cropped away stays plain gray.
+
+    `method` is a method or a reference. `image` is the picture where the explanation has none, because it was loaded
+    from a file. Colours go from 0 to the `highest` score of a patch. Without its `bar` the result has the picture's
+    own size.
+    """
+    scores = explanation.scores(method, layer, head)
+    most = highest_score(explanation, scores) if highest is None else highest
+    laid = lit(explanation, scores, picture_of(explanation, image), colours, most, smooth=smooth)
+    return _with_bar(laid, colour_map(colours), most) if bar else laid
+
+
+def highest_score(explanation: Explanation, scores: Array) -> float:
+    """Of a patch that is in the picture."""
+    return max((abs(float(scores[one.index])) for one in explanation.positions if one.box is not None), default=0.0)
+
+
+def lit(
+    explanation: Explanation, scores: Array, picture: Image, colours: str, highest: float, *, smooth: bool = True
+) -> Image:
+    """The picture, or a smaller copy of it, under the scores; a patch that is itself explained has a white frame."""
+    from PIL import ImageDraw
+
+    # Gradients have signs, which a map of one direction cannot show: their size is what is relevant.
+    heated = heat(explanation, np.abs(scores), smooth=smooth, size=picture.size)
+    laid = _blended(picture, heated, highest, colours)
+    explained = explanation.positions[explanation.position].box
+    if explained is not None and explanation.image_size is not None:
+        across, down = (one / other for one, other in zip(picture.size, explanation.image_size, strict=True))
+        left, top, right, bottom = (round(edge * by) for edge, by in zip(explained, (across, down) * 2, strict=True))
+        width = max(1, min(picture.size) // 150)
+        ImageDraw.Draw(laid).rectangle((left, top, right - 1, bottom - 1), outline="white", width=width)
+    return laid
+
+
+def picture_of(explanation: Explanation, image: Any = None) -> Image:
+    """The picture that was explained: the one in memory, or the one handed in again."""
+    if image is None:
+        if explanation.image is None:
+            raise InputError(
+                "the explanation has no picture: files do not keep it; pass it again, image=…"
+                if explanation.image_size
+                else "this is no explanation of an image: there is no picture to draw"
+            )
+        return explanation.image
+    picture, _ = read_picture(image)
+    if explanation.image_size is not None and picture.size != explanation.image_size:
+        expected, found = (" × ".join(map(str, size)) for size in (explanation.image_size, picture.size))
+        raise InputError(f"another picture was explained: it was {expected} pixels, this one is {found}")
+    return picture
+
+
+def _blended(picture: Image, heated: Array, most: float, colours: str) -> Image:
+    """The gray picture with its heat; NaN is left gray."""
+    from PIL import Image
+
+    gray = np.asarray(picture.convert("L"), dtype=np.float32)[..., None]
+    seen = ~np.isnan(heated)[..., None]
+    share = np.nan_to_num(heated) / most if most > 0 else np.zeros(heated.shape)
+    shades = colour_map(colours)[np.round(255 * np.clip(share, 0, 1)).astype(np.int64)]
+    # The picture keeps its contrast as light and shade of the colour, so that colours stay those of the bar.
+    mixed = _STRENGTH * shades + (1 - _STRENGTH) * gray
+    return Image.fromarray(np.where(seen, mixed, 0.6 * gray).round().astype(np.uint8))
+
+
+def colour_map(colours: str) -> Array:
+    """256 × RGB."""
+    import matplotlib
+
+    if colours not in COLOURS:
+        raise ChoiceError(unknown("colours", colours, COLOURS))
+    shades: Array = np.round(255 * matplotlib.colormaps[colours](np.linspace(0, 1, 256))[:, :3])
+    return shades
+
+
+def _with_bar(picture: Image, shades: Array, most: float) -> Image:
+    """A white margin at the right with the colours from 0 to the highest score."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    width, height = picture.size
+    size = max(10, min(36, height // 24))
+    font = ImageFont.load_default(size)
+    label = f"{most:.2g}"
+    text_width = int(max(font.getlength(label), font.getlength("0"))) + 1
+    thick = max(6, size)
+    margin = size // 2
+    whole = Image.new("RGB", (width + 3 * margin + thick + text_width, max(height, 3 * size)), "white")
+    whole.paste(picture, (0, 0))
+    ramp = Image.fromarray(shades[::-1, None].astype(np.uint8))
+    left = width + margin
+    whole.paste(ramp.resize((thick, whole.height - size), Image.Resampling.BILINEAR), (left, size // 2))
+    draw = ImageDraw.Draw(whole)
+    draw.text((left + thick + margin, size // 2), label, fill="black", font=font, anchor="lm")
+    draw.text((left + thick + margin, whole.height - size // 2 - 1), "0", fill="black", font=font, anchor="lm")
+    return whole

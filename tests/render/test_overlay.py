@@ -1,0 +1,151 @@
+"""Relevance over the picture: at its size, in its place, in colours that everybody can read."""
+
+import matplotlib
+import numpy as np
+import pytest
+import transformers as hf
+from PIL import Image
+
+import attnx
+from attnx.errors import ChoiceError, InputError
+from attnx.render.heat import heat
+from attnx.render.image_panels import image_panels, layer_strip
+from attnx.render.overlay import COLOURS, colour_map, overlay
+from tests import zoo
+
+CROP = hf.BitImageProcessor(size={"shortest_edge": 40}, crop_size={"height": 32, "width": 32})
+
+
+def photo(width=120, height=80):
+    return Image.fromarray(np.random.default_rng(0).integers(0, 255, (height, width, 3), dtype=np.uint8))
+
+
+@pytest.fixture
+def explanation():
+    return attnx.explain(zoo.model("vit"), CROP, photo(), position=0)
+
+
+def one_hot(explanation, index):
+    return np.eye(len(explanation.positions))[index]
+
+
+def test_a_patch_heats_its_box_and_nothing_else(explanation):
+    patch = explanation.positions[7]
+    left, top, right, bottom = patch.box
+    spread = heat(explanation, one_hot(explanation, 7), smooth=False)
+    assert spread.shape == (80, 120)
+    rows, columns = np.nonzero(spread == 1)
+    edges = (columns.min(), rows.min(), columns.max() + 1, rows.max() + 1)
+    assert edges == (left, top, right, bottom) == (60, 24, 76, 40)
+    assert len(rows) == 16 * 16
+    assert np.nansum(spread) == 16 * 16
+
+
+def test_what_was_cropped_away_has_no_heat(explanation):
+    for smooth in (True, False):
+        seen = ~np.isnan(heat(explanation, explanation.scores(), smooth=smooth))
+        assert seen[8:72, 28:92].all()
+        assert seen.sum() == 64 * 64
+
+
+def test_smooth_heat_has_the_patchs_score_at_its_centre(explanation):
+    scores = explanation.scores()
+    spread = heat(explanation, scores)
+    for one in explanation.positions[1:]:
+        left, top, right, bottom = one.box
+        row, column = int(top + bottom) // 2, int(left + right) // 2
+        around = spread[row - 1 : row + 1, column - 1 : column + 1]
+        assert around.mean() == pytest.approx(scores[one.index], rel=0.15)
+    assert np.nanmax(spread) <= scores[1:].max() + 1e-12
+
+
+def test_a_copy_of_another_size_is_heated_in_the_same_places(explanation):
+    small = heat(explanation, one_hot(explanation, 7), smooth=False, size=(60, 40))
+    rows, columns = np.nonzero(small == 1)
+    assert (columns.min(), rows.min(), columns.max() + 1, rows.max() + 1) == (30, 12, 38, 20)
+
+
+def test_the_overlay_has_the_pictures_size_and_a_bar_beside_it(explanation):
+    assert explanation.overlay(bar=False).size == (120, 80)
+    barred = explanation.overlay()
+    assert barred.height == 80
+    assert barred.width > 120
+    np.testing.assert_array_equal(np.asarray(barred)[:, :120], np.asarray(explanation.overlay(bar=False)))
+
+
+def test_the_best_patch_has_the_brightest_colour():
+    black = attnx.explain(zoo.model("vit"), CROP, Image.new("RGB", (120, 80)))
+    drawn = np.asarray(black.overlay(bar=False, smooth=False)).astype(float).sum(-1)
+    best = max(black.positions[1:], key=lambda one: black.scores()[one.index])
+    left, top, right, bottom = map(int, best.box)
+    assert (drawn[top:bottom, left:right] == drawn.max()).all()
+    assert (drawn[:, :28] == 0).all()
+
+
+def test_every_method_layer_and_head_can_be_drawn():
+    each = attnx.explain(zoo.model("vit"), CROP, photo(), head="each")
+    drawn = [each.overlay("raw", layer=layer, head=head) for layer in (1, 3) for head in (0, 3)]
+    assert len({picture.tobytes() for picture in drawn}) == 4
+
+
+def test_a_fixed_scale_makes_pictures_comparable(explanation):
+    dim = np.asarray(explanation.overlay(highest=10, bar=False)).astype(int)
+    expected = 0.65 * colour_map("viridis")[0] + 0.35 * np.asarray(photo().convert("L"))[40, 60]
+    assert np.abs(dim[40, 60] - expected).max() <= 1
+
+
+@pytest.mark.parametrize("colours", COLOURS)
+def test_colours_differ_in_lightness_alone_as_well(colours):
+    red, green, blue = colour_map(colours).T / 255
+    lightness = 0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2
+    assert (np.diff(lightness) > -1e-3).all()
+    assert lightness[-1] - lightness[0] > 0.6
+
+
+def test_an_explained_patch_is_framed():
+    plain, framed = (attnx.explain(zoo.model("vit"), CROP, photo(), position=place) for place in (0, 6))
+    left, top, *_ = map(int, framed.positions[6].box)
+    assert framed.overlay().getpixel((left, top)) == (255, 255, 255)
+    assert plain.overlay().getpixel((left, top)) != (255, 255, 255)
+
+
+def test_a_loaded_explanation_takes_the_picture_again(explanation, tmp_path):
+    explanation.save(tmp_path / "e.safetensors")
+    loaded = attnx.Explanation.load(tmp_path / "e.safetensors")
+    assert (loaded.image, loaded.image_size, loaded.positions) == (None, (120, 80), explanation.positions)
+    assert (tmp_path / "e.safetensors").stat().st_size < 20_000
+    with pytest.raises(InputError, match="pass it again, image="):
+        loaded.overlay()
+    with pytest.raises(InputError, match="it was 120 × 80 pixels, this one is 80 × 120"):
+        loaded.overlay(image=photo(80, 120))
+    assert loaded.overlay(image=photo()).tobytes() == explanation.overlay().tobytes()
+
+
+def test_a_text_has_no_overlay():
+    text = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key")
+    with pytest.raises(InputError, match="no explanation of an image"):
+        text.overlay()
+
+
+def test_unknown_names_are_answered(explanation):
+    with pytest.raises(ChoiceError, match="did you mean 'viridis'"):
+        explanation.overlay(colours="virids")
+    with pytest.raises(ChoiceError, match="method 'rol'"):
+        explanation.overlay("rol")
+
+
+def test_panels_show_the_picture_and_every_method_and_reference():
+    config = hf.ViTConfig(image_size=32, patch_size=8, num_labels=2, **zoo.WIDTH)
+    model = hf.ViTForImageClassification(config).eval()
+    e = attnx.explain(model, CROP, photo(), references=("gradient", "blankout"))
+    titles = [ax.get_title().split("\n")[0] for ax in image_panels(e).axes]
+    assert titles[:6] == ["image", "raw, layer 3", "rollout, layer 3", "flow, layer 3", "gradient", "blankout"]
+    shown = [np.asarray(ax.images[0].get_array()) for ax in image_panels(e, ["gradient"]).axes[:2]]
+    np.testing.assert_array_equal(shown[1], np.asarray(overlay(e, "gradient", bar=False)))
+
+
+def test_the_strip_has_a_panel_for_each_layer(explanation):
+    before = matplotlib.get_backend()
+    titles = [ax.get_title() for ax in layer_strip(explanation, "raw").axes]
+    assert titles[:3] == ["layer 1", "layer 2", "layer 3"]
+    assert matplotlib.get_backend() == before
