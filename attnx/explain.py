@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 from torch import nn
@@ -36,6 +37,7 @@ class Options(TypedDict, total=False):
     residual: float | None
     normalize: Normalization
     drop_sink: bool
+    discard: float | None
     truncate: bool
     maps: bool
     interpolate: bool
@@ -70,6 +72,7 @@ def explain(
     residual: float | None = None,
     normalize: Normalization = "auto",
     drop_sink: bool = False,
+    discard: float | None = None,
     truncate: bool = False,
     maps: bool = False,
     interpolate: bool = False,
@@ -87,13 +90,16 @@ def explain(
 
     In a decoder early positions are seen by every later one. `normalize="receptive_field"` takes that out of rollout
     and flow; it is on for causal models ("auto"), `"column"` is another way, and None leaves it out. `drop_sink` takes
-    out what goes to the first token. `maps` keeps the rows of all positions, not only of the explained one. The model
+    out what goes to the first token. `discard` drops that share of each layer's lowest weights before they are rolled
+    out; `interpolate` lets a vision model read images of another size than it was built for. `maps` keeps the rows of
+    all positions, not only of the explained one. The model
     and the tokenizer are left exactly as they were.
     """
     model = unwrapped(model)
     adapter = adapter_for(model)
     names = asked_methods(methods)
-    settings = Settings(layer, head, residual, normalize, drop_sink)
+    settings = Settings(layer, head, residual, normalize, drop_sink, discard)
+    settings.check_discard(names)
     reference_options = _reference_options(references)
     if batch_size < 1:
         raise InputError(f"batch_size must be at least 1, found {batch_size}")
@@ -115,7 +121,8 @@ def explain(
         _check_length(attention, one, adapter, model)
         place = _place(adapter, model, tokenizer, one, attention, position)
         kept = tuple(range(1, attention.layers + 1)) if layer is None else (check_layer(layer, attention.layers),)
-        found = relevance_of(attention, place, computed, settings)
+        spare = 0 if one.positions[0].special else None
+        found = relevance_of(attention, place, computed, replace(settings, spare=spare))
         prediction = predict(model, tokenizer, seen.output, seen.row, seen.seat(place), target)
         explanations[index] = Explanation(
             positions=one.positions,

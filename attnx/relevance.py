@@ -33,6 +33,9 @@ class Settings:
     residual: float | None = None
     normalize: Normalization = "auto"
     drop_sink: bool = False
+    discard: float | None = None
+    spare: int | None = 0
+    """The position whose weights are not discarded: CLS, where the input begins with it."""
 
     def __post_init__(self) -> None:
         if self.normalize not in ("auto", None, *NORMALIZATIONS):
@@ -53,7 +56,15 @@ class Settings:
             for name, parameter in defaults.items()
         }
         normalize = self.normalization(attention)
-        return {"head": head, "residual": residuals, "normalize": normalize, "drop_sink": self.drop_sink}
+        record = {"head": head, "residual": residuals, "normalize": normalize, "drop_sink": self.drop_sink}
+        return record if self.discard is None else record | {"discard": self.discard}
+
+    def check_discard(self, methods: Sequence[str] | None) -> None:
+        """Refuse to discard where no method does; among the usual ones, None, rollout does."""
+        if methods is None or self.discard is None:
+            return
+        if not any("discard" in signature(METHODS[name]).parameters for name in methods):
+            raise ChoiceError(f"discard={self.discard} asked, but {', '.join(methods)} discards nothing; use rollout")
 
 
 @dataclass(frozen=True)
@@ -90,6 +101,8 @@ def _rows(
     own: dict[str, Any] = (
         {"normalize": normalize} if normalize is not None and _takes(method, "normalize", settings) else {}
     )
+    if settings.discard is not None and "discard" in signature(method).parameters:
+        own |= {"discard": settings.discard, "spare": settings.spare}
     if name != "flow":
         return _layers(method(attention, layer=settings.layer, **asked, **own), settings), None
     # Whether a flow is saturated must be asked before it is held against the receptive field.

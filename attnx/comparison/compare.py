@@ -47,7 +47,8 @@ def compare(
     if not several:
         raise InputError("the list of texts is empty: give at least one")
     model = unwrapped(model)
-    check_all(adapter_for(model), model, tokenizer, several, truncate=bool(options.get("truncate", False)))
+    reading = {name: bool(options.get(name, False)) for name in ("truncate", "interpolate")}
+    check_all(adapter_for(model), model, tokenizer, several, **reading)
     explanations: list[Explanation] = []
     with bar("comparing", len(several), progress) as shown:
         for start in range(0, len(several), _AT_ONCE):

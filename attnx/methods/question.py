@@ -19,7 +19,8 @@ from torch import Tensor
 from attnx.attention import AttentionTensor, rows_to_one
 from attnx.errors import AttentionError, ChoiceError
 from attnx.long_attention import LongAttention
-from attnx.methods.choices import Head, check_head, check_layer, check_positions
+from attnx.methods.choices import Head, check_head, check_layer, check_position, check_positions
+from attnx.methods.discard import check_share, discarded
 from attnx.methods.receptive_field import Normalize, by_column, check_normalize
 from attnx.methods.visibility import first_seen, visible_keys
 from attnx.methods.weights import attention_weights
@@ -42,6 +43,8 @@ class Question:
     residual: float
     normalize: Normalize | None
     drop_sink: bool
+    discard: float
+    spare: int | None
     mask: Callable[[], Tensor]
     """What each query can see; asked only where it matters, for it may have to be read off the weights."""
     drop_layer: bool
@@ -59,6 +62,8 @@ class Question:
         residual: float,
         normalize: Normalize | None = None,
         drop_sink: bool = False,
+        discard: float = 0.0,
+        spare: int | None = 0,
     ) -> Question:
         weights = attention_weights(attention)
         merged = attention.merged if isinstance(attention, (AttentionTensor, LongAttention)) else None
@@ -74,6 +79,8 @@ class Question:
             residual=residual,
             normalize=check_normalize(normalize),
             drop_sink=drop_sink,
+            discard=check_share(discard),
+            spare=None if spare is None else check_position(spare, weights.shape[-1]),
             mask=lambda: visible_keys(attention, weights),
             drop_layer=layer is not None,
             drop_position=position is not None and not isinstance(position, Sequence),
@@ -82,6 +89,8 @@ class Question:
         if isinstance(attention, LongAttention):
             from attnx.methods.long_question import LongQuestion
 
+            if discard:
+                raise ChoiceError("discard needs all weights of a layer at once, which a long input does not keep")
             return LongQuestion(**vars(question), attention=attention)
         return question
 
@@ -127,7 +136,7 @@ class Question:
         shared = mask.stride(0) == 0  # as `capture` makes it where all layers have one mask
         even = rows_to_one((mask[:1] if shared else mask).to(torch.float64))[:, None]
         weights = even.expand(len(mask), -1, -1, -1)
-        return replace(self, weights=weights, head="mean", normalize=None, mask=lambda: mask)
+        return replace(self, weights=weights, head="mean", normalize=None, discard=0.0, mask=lambda: mask)
 
     @cached_property
     def below(self) -> Tensor:
@@ -172,10 +181,12 @@ class Question:
     def _merged(self, layer: int) -> Tensor:
         heads = self._checked(layer)
         if self.head == "max":
-            return rows_to_one(heads.amax(0))
-        if self.head == "min":
-            return rows_to_one(heads.amin(0))
-        return heads.mean(0)
+            heads = rows_to_one(heads.amax(0))
+        elif self.head == "min":
+            heads = rows_to_one(heads.amin(0))
+        else:
+            heads = heads.mean(0)
+        return discarded(heads, self.discard, self.spare)
 
     def _checked(self, layer: int) -> Tensor:
         """head × query × key of one layer in float64; an error names the layer and the row that is not attention."""
@@ -194,7 +205,8 @@ class Question:
     def _alone(self, layer: int) -> Tensor:
         """head × query × key of the head or heads that were asked for, none merged."""
         heads = self._checked(layer)
-        return heads[self.head : self.head + 1] if isinstance(self.head, int) else heads
+        heads = heads[self.head : self.head + 1] if isinstance(self.head, int) else heads
+        return discarded(heads, self.discard, self.spare)
 
     def _with_residual(self, matrix: Tensor, layer: int, queries: Sequence[int] | None = None) -> Tensor:
         """A = (1 − r)·W + r·I, each row re-normalised (§3; r = 0.5 gives the paper's 0.5·W + 0.5·I).

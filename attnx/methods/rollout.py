@@ -28,13 +28,17 @@ def rollout(
     normalize: Normalize | None = None,
     drop_sink: bool = False,
     down_to: int = 1,
+    discard: float = 0.0,
+    spare: int | None = 0,
 ) -> Any:
     """How much of each input position reached each query, layer × query × input; every row sums to 1.
 
     `down_to` ends the product above the input: with `down_to=3` the last axis is what enters layer 3, and the layer
     axis begins at 3. With a `head`, that head alone stands in the layer of interest and the layers below keep their
     heads merged (Appendix A.1). For decoders `normalize` takes out what the mask alone gives early positions, and
-    `drop_sink` what goes to the first token (see `receptive_field` and `sink`).
+    `drop_sink` what goes to the first token (see `receptive_field` and `sink`). `discard` drops that share of each
+    layer's lowest weights, but none to the position `spare`, before they are rolled out: 0.9 is usual in vision
+    transformers, whose rollout is noisy (see `discarded`).
 
     >>> rollout(np.full((2, 1, 2, 2), 0.5), layer=2, position=0)
     array([0.625, 0.375])
@@ -47,6 +51,8 @@ def rollout(
         residual=residual,
         normalize=normalize,
         drop_sink=drop_sink,
+        discard=discard,
+        spare=spare,
     )
     if not 1 <= down_to <= max(question.layers):
         raise ChoiceError(f"down_to={down_to} asked; it must be between 1 and the layer, {max(question.layers)}")
