@@ -1,4 +1,4 @@
-"""`attnx explain`: one text, its heat map in the terminal, as JSON, or saved."""
+"""`attnx explain`: one text or image, its relevance in the terminal, as JSON, or saved."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from typing import Annotated, Any
 
 import typer
 
-from attnx.errors import InputError
+from attnx.cli.image import check_arguments, save_output
 from attnx.render.printable import printable
 
 
 def explain_command(
-    text: Annotated[str, typer.Argument(help="The text to explain; - reads it from standard input.")],
+    text: Annotated[
+        str | None, typer.Argument(help="The text to explain; - reads it from standard input.", show_default=False)
+    ] = None,
     model: Annotated[
         str | None, typer.Option("--model", help="A saved model's directory or hub id; else the embedded one.")
     ] = None,
+    image: Annotated[Path | None, typer.Option("--image", help="An image to explain, for vision models.")] = None,
     pair: Annotated[str | None, typer.Option("--pair", help="The second text, for models that take two.")] = None,
     method: Annotated[list[str] | None, typer.Option("--method", help="What to compute; may be repeated.")] = None,
     reference: Annotated[
@@ -39,14 +42,20 @@ def explain_command(
         bool, typer.Option("--drop-sink", help="Leave out what goes to a decoder's first token.")
     ] = False,
     truncate: Annotated[bool, typer.Option("--truncate", help="Cut a text that is too long for the model.")] = False,
+    discard: Annotated[
+        float | None, typer.Option("--discard", help="Share of a layer's lowest weights to leave out of rollout.")
+    ] = None,
+    interpolate: Annotated[
+        bool, typer.Option("--interpolate", help="Let a vision model read an image of another size.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
-    output: Annotated[Path | None, typer.Option("--output", help="Save the explanation, as .safetensors.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", help="Save it: .safetensors, or .png of an image.")] = None,
 ) -> None:
-    """Show what a model looked at in a text."""
-    if output is not None and output.suffix != ".safetensors":
-        raise InputError(f"--output takes a file that ends in .safetensors, found {output.name!r}")
+    """Show what a model looked at in a text or in an image."""
+    check_arguments(text, pair, image, model, output)
     text = sys.stdin.read() if text == "-" else text
-    explanation = _explain(model, text if pair is None else (text, pair), method, {
+    given = image if image is not None else text if pair is None else (text, pair)
+    explanation = _explain(model, given, method, {
         "layer": layer,
         "head": _head(head),
         "position": position,
@@ -55,11 +64,13 @@ def explain_command(
         "drop_sink": drop_sink,
         "truncate": truncate,
         "references": reference or (),
+        "discard": discard,
+        "interpolate": interpolate,
     })  # fmt: skip
     for note in explanation.notes:
         print(f"attnx: {printable(note)}", file=sys.stderr)
     if output is not None:
-        explanation.save(output)
+        save_output(explanation, output, _names(explanation, method))
     if as_json:
         print(json.dumps(explanation.to_dict(), ensure_ascii=False, allow_nan=False))
     else:
@@ -87,6 +98,15 @@ def _head(head: str | None) -> int | str | None:
 def _show(explanation: Any, method: list[str] | None, layers: bool) -> None:
     from rich.console import Console
 
+    if explanation.image_size is not None:
+        from attnx.render.patch_table import patch_table
+
+        print("\n\n".join(patch_table(explanation, name) for name in _names(explanation, method)))
+        return
     from attnx.render.terminal import show
 
     show(explanation, Console(highlight=False), method or (), layers=layers)
+
+
+def _names(explanation: Any, method: list[str] | None) -> list[str]:
+    return [*(method or [explanation.default_method]), *explanation.references]

@@ -198,6 +198,10 @@ class Explanation(Views):
         )
 
     def __str__(self) -> str:
+        if self.image_size is not None:
+            from attnx.render.patch_table import patch_table
+
+            return patch_table(self)
         from attnx.render.plain_text import plain
 
         return plain(self)
