@@ -79,9 +79,8 @@ def faithfulness(
     if seed < 0:
         raise InputError(f"a seed is a whole number from 0, found {seed}")
     asked = asked_references(references)
-    prepared, _ = prepare_all(
-        adapter_for(model), model, tokenizer, texts, truncate=bool(options.get("truncate", False))
-    )
+    reading = {name: bool(options.get(name, False)) for name in ("truncate", "interpolate")}
+    prepared, _ = prepare_all(adapter_for(model), model, tokenizer, texts, **reading)
     plan = _Plan(kind, blank, tuple(shares), steps, random)
     generator = np.random.default_rng(seed)
     explanations: list[Explanation] = []

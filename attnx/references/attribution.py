@@ -98,7 +98,8 @@ def attribute(
         mixed = not answers_where_told(model) and takes_padding(
             model, prepared, pad_id, partial(_first_answer, road), road=road.name
         )
-        for rows in batches([len(one.positions) for one in prepared], mixed=mixed, positions=limit):
+        shapes = [one.shape for one in prepared]
+        for rows in batches([len(one.positions) for one in prepared], mixed=mixed, positions=limit, shapes=shapes):
             batch = _batch(road, [cases[row] for row in rows], chosen_kind)
             attributions, facts = explainer(batch)
             for row, one, fact in zip(rows, attributions.detach().double(), facts, strict=True):

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from attnx.adapters import Adapter, Prepared
 from attnx.adapters.adapter import Box
 from attnx.adapters.limits import vocabulary_size
+from attnx.attention import rows_to_one
 from attnx.errors import ChoiceError
 from attnx.registry import unknown
 
@@ -34,7 +35,8 @@ def choose_blank(
 ) -> Blank:
     """The blank that the user named. For text: a token, its id, `"unk_token"` and the like, or `"delete"`.
 
-    For an image: `"gray"` (the default) or `"mean"`, the mean colour of the picture.
+    For an image: `"gray"` (the default), `"mean"`, the mean colour of the picture, or `"blur"`, the picture out of
+    focus, which takes away detail without putting in edges that no photo has.
     """
     if prepared.boxes is not None:
         if blank is not None and blank not in _FILLS:
@@ -88,13 +90,13 @@ def _token_id(model: nn.Module, tokenizer: Any, blank: str | int) -> int:
 
 
 def _painted(
-    prepared: Prepared, places: Sequence[int], fill: Callable[[Tensor, Any], Tensor], processor: Any
+    prepared: Prepared, places: Sequence[int], fill: Callable[[Prepared, Any], Tensor], processor: Any
 ) -> Prepared:
-    """One colour over the patches at these positions."""
+    """Something else over the patches at these positions."""
     pixels = prepared.inputs["pixel_values"].clone()
-    colour = fill(pixels, processor)[:, None, None]
+    paint = fill(prepared, processor).expand_as(pixels)
     for left, top, right, bottom in _boxes(prepared, places):
-        pixels[:, top:bottom, left:right] = colour
+        pixels[:, top:bottom, left:right] = paint[:, top:bottom, left:right]
     return replace(prepared, inputs={**prepared.inputs, "pixel_values": pixels})
 
 
@@ -103,17 +105,35 @@ def _boxes(prepared: Prepared, places: Sequence[int]) -> list[Box]:
     return [box for place in places if (box := prepared.boxes[place]) is not None]
 
 
-def _gray(pixels: Tensor, processor: Any) -> Tensor:
+def _gray(prepared: Prepared, processor: Any) -> Tensor:
     """Half-way between black and white, as the processor scales pixels; 0 where it does not say."""
+    pixels = prepared.inputs["pixel_values"]
+    processor = getattr(processor, "image_processor", processor)
     mean, deviation = (getattr(processor, name, None) for name in ("image_mean", "image_std"))
     if mean is None or deviation is None or not getattr(processor, "do_normalize", True):
-        return pixels.new_full(pixels.shape[:1], 0.5 if getattr(processor, "do_normalize", True) is False else 0.0)
+        return pixels.new_full((len(pixels), 1, 1), 0.5 if getattr(processor, "do_normalize", True) is False else 0.0)
     channels = torch.tensor([(0.5 - one) / other for one, other in zip(mean, deviation, strict=True)])
-    return channels.to(pixels).expand(len(pixels))
+    return channels.to(pixels).expand(len(pixels))[:, None, None]
 
 
-def _mean(pixels: Tensor, processor: Any) -> Tensor:
-    return pixels.mean((1, 2))
+def _mean(prepared: Prepared, processor: Any) -> Tensor:
+    return prepared.inputs["pixel_values"].mean((1, 2), keepdim=True)
 
 
-_FILLS: Mapping[str, Callable[[Tensor, Any], Tensor]] = {"gray": _gray, "mean": _mean}
+def _blur(prepared: Prepared, processor: Any) -> Tensor:
+    """By a Gaussian as wide as a patch: nothing within one is left to see."""
+    pixels = prepared.inputs["pixel_values"]
+    left, top, right, bottom = _boxes(prepared, range(len(prepared.positions)))[0]
+    for axis, width in ((1, bottom - top), (2, right - left)):
+        pixels = _blurred(pixels, axis, float(width))
+    return pixels
+
+
+def _blurred(pixels: Tensor, axis: int, width: float) -> Tensor:
+    """Each line is the mean of all, by their distance; at the edges of those that there are."""
+    places = torch.arange(pixels.shape[axis], dtype=pixels.dtype, device=pixels.device)
+    weights = torch.exp(-(((places[:, None] - places) / width) ** 2) / 2)
+    return (pixels.movedim(axis, -1) @ rows_to_one(weights).T).movedim(-1, axis)
+
+
+_FILLS: Mapping[str, Callable[[Prepared, Any], Tensor]] = {"gray": _gray, "mean": _mean, "blur": _blur}

@@ -13,6 +13,7 @@ from attnx.errors import ChoiceError, InputError
 from attnx.methods.choices import check_position
 from attnx.references.answer import Score, check_score
 from attnx.references.case import Case, Scored
+from attnx.references.patch_groups import patch_groups
 from attnx.references.variants import Variant, measure
 from attnx.registry import unknown
 
@@ -27,6 +28,7 @@ def blankout(
     unit: Unit = "token",
     score: Score | None = None,
     blank: str | int | None = None,
+    group: int | None = None,
     signed: bool = False,
     positions: Sequence[Sequence[int]] | None = None,
     at_once: int | None = None,
@@ -35,15 +37,16 @@ def blankout(
     """|s − s'| for each position of each case, where s' is the target's score after that position was blanked.
 
     The score is the probability, the logit or the log-odds; with `signed` a position that speaks against the target
-    scores below 0. A `unit` of words blanks all pieces of a word at once and shares its score out among them. What
-    stands for nothing is the adapter's choice, or `blank` (see `choose_blank`). `positions` says for each case which
-    to blank, by default all that are not special tokens; the others score 0. `at_once` bounds a batch in positions.
+    scores below 0. A `unit` of words blanks all pieces of a word at once and shares its score out among them; so does
+    a `group` of 2 with squares of 2 × 2 patches of an image, where many patches are grouped anyway. What stands for
+    nothing is the adapter's choice, or `blank` (see `choose_blank`). `positions` says for each case which to blank, by
+    default all that are not special tokens; the others score 0. `at_once` bounds a batch in positions.
     """
     model = unwrapped(model)
     kind = check_score(score, model, "probability")
     if at_once is not None and at_once < 1:
         raise InputError(f"at_once must be at least 1 position, found {at_once}")
-    units = _units(cases, unit, positions)
+    units = _units(cases, unit, positions, group)
     variants = [Variant(number, places) for number, several in enumerate(units) for places in several]
     whole = [Variant(number) for number in range(len(cases))]
     options: dict[str, Any] = {"kind": kind, "blank": blank, "at_once": at_once, "progress": progress}
@@ -57,7 +60,9 @@ def blankout(
     ]
 
 
-def _units(cases: Sequence[Case], unit: Unit, positions: Sequence[Sequence[int]] | None) -> list[list[tuple[int, ...]]]:
+def _units(
+    cases: Sequence[Case], unit: Unit, positions: Sequence[Sequence[int]] | None, group: int | None
+) -> list[list[tuple[int, ...]]]:
     """For each case, the groups of positions that are blanked together."""
     if unit not in ("token", "word"):
         raise ChoiceError(unknown("unit", unit, ("token", "word")))
@@ -69,6 +74,8 @@ def _units(cases: Sequence[Case], unit: Unit, positions: Sequence[Sequence[int]]
             [(check_position(place, length),) for place in several]
             for several, length in zip(positions, lengths, strict=True)
         ]
+    if group is not None or all(case.prepared.boxes is not None for case in cases):
+        return [patch_groups(case.prepared, group) for case in cases]
     if unit == "word":
         return [[word.positions for word in case.prepared.words] for case in cases]
     return [[(place,) for place in case.content] for case in cases]

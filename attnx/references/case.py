@@ -58,7 +58,8 @@ def cases(
     with undisturbed(model):
         mixed = mixes_lengths(model, prepared, pad_id)
         lengths = [len(one.positions) for one in prepared]
-        for rows in batches(lengths, mixed=mixed, positions=positions_at_once(model, all_answers=True)):
+        shapes, most = [one.shape for one in prepared], positions_at_once(model, all_answers=True)
+        for rows in batches(lengths, mixed=mixed, positions=most, shapes=shapes):
             output = model(**collate(model, [prepared[row] for row in rows], pad_id))
             for place, row in enumerate(rows):
                 where = adapter.explained(model, processor, prepared[row]) if position is None else position

@@ -53,7 +53,8 @@ def measure(
         mixed = not answers_where_told(model) and mixes_lengths(
             model, [_made(cases[one.case], one, chosen_blank).prepared for one in ends], pad_id
         )
-        for rows in batches(lengths, mixed=mixed, positions=at_once or positions_at_once(model)):
+        shapes = [cases[one.case].prepared.shape for one in different]
+        for rows in batches(lengths, mixed=mixed, positions=at_once or positions_at_once(model), shapes=shapes):
             made = [_made(cases[different[row].case], different[row], chosen_blank) for row in rows]
             inputs = collate(model, [one.prepared for one in made], pad_id)
             targets = as_rows([one.target for one in made], next(iter(inputs.values())).device)
