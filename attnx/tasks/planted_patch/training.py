@@ -1,0 +1,83 @@
+"""Trains a tiny vision transformer on planted patches; the same seed gives the same model on the same machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import ViTConfig, ViTForImageClassification
+
+from attnx.errors import InputError
+from attnx.tasks.planted_patch.generator import LABELS, PATCH, SIDE, Array, draw
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that the result depends on."""
+
+    seed: int = 0
+    steps: int = 1200
+    batch: int = 48
+    learning_rate: float = 2e-3
+    warmup: float = 0.15
+    """Share of the steps in which the learning rate rises."""
+    width: int = 48
+    layers: int = 4
+    heads: int = 4
+
+
+def train(recipe: Recipe | None = None, *, report: Callable[[int, float], None] | None = None) -> Any:
+    """A trained model in evaluation mode. `report` is called with every step and its loss."""
+    recipe = recipe or Recipe()
+    if recipe.steps < 1 or recipe.batch < 1:
+        raise InputError(f"steps and batch must be at least 1, found {recipe.steps} and {recipe.batch}")
+    random = np.random.default_rng(recipe.seed + 1)
+    with torch.random.fork_rng(devices=[]), torch.enable_grad():
+        torch.manual_seed(recipe.seed)
+        model = ViTForImageClassification(_config(recipe)).train()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=recipe.learning_rate, weight_decay=0.01)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(
+            optimizer, recipe.learning_rate, total_steps=recipe.steps, pct_start=recipe.warmup
+        )
+        for step in range(1, recipe.steps + 1):
+            pictures, labels, _ = draw(recipe.batch, random)
+            logits = model(pixel_values=_pixels(pictures)).logits
+            loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(labels))
+            optimizer.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+            if report is not None:
+                report(step, loss.item())
+    return model.eval()
+
+
+def accuracy(model: Any, *, count: int = 500, seed: int = 10_000) -> float:
+    """The share of new pictures that are classified right."""
+    pictures, labels, _ = draw(count, np.random.default_rng(seed))
+    with torch.no_grad():
+        found = model(pixel_values=_pixels(pictures)).logits.argmax(-1)
+    return float((found == torch.from_numpy(labels)).float().mean())
+
+
+def _pixels(pictures: Array) -> Tensor:
+    """As the image processor of the model scales them: from −1 to 1."""
+    return torch.from_numpy(pictures).permute(0, 3, 1, 2).float() / 127.5 - 1
+
+
+def _config(recipe: Recipe) -> ViTConfig:
+    return ViTConfig(
+        image_size=SIDE,
+        patch_size=PATCH,
+        hidden_size=recipe.width,
+        intermediate_size=2 * recipe.width,
+        num_hidden_layers=recipe.layers,
+        num_attention_heads=recipe.heads,
+        id2label=dict(enumerate(LABELS)),
+        label2id={label: index for index, label in enumerate(LABELS)},
+    )
