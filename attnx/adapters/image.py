@@ -21,6 +21,7 @@ from attnx.positions import Position, group_words
 
 _geometries: dict[tuple[str, tuple[int, int], str], Geometry | None] = {}
 """What was measured, by the processor's settings: images of one size need it once."""
+_MOST_GEOMETRIES = 256
 
 
 def prepare_image(
@@ -109,12 +110,13 @@ def _processed(image: Mapping[str, Any]) -> Tensor:
 
 def _geometry(processor: Any, process: Any, picture: Any) -> tuple[Geometry | None, tuple[str, ...]]:
     settings = getattr(processor, "to_json_string", None)
-    key = (f"{type(processor)}{settings() if callable(settings) else id(processor)}", picture.size, picture.mode)
-    if key in _geometries and callable(settings):
+    key = (f"{type(processor)} {settings()}", picture.size, picture.mode) if callable(settings) else None
+    if key is not None and key in _geometries:
         geometry = _geometries[key]
     else:
         geometry = measured_geometry(lambda probe: process(probe).double().numpy(), picture.size, picture.mode)
-        if len(_geometries) >= 256:
+    if key is not None:
+        if len(_geometries) >= _MOST_GEOMETRIES:
             _geometries.clear()
         _geometries[key] = geometry
     if geometry is None:

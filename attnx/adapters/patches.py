@@ -103,8 +103,9 @@ def vision_config(model: nn.Module) -> Any:
 def _prefix(model: nn.Module) -> tuple[str, ...]:
     found = {}
     for name, parameter in model.named_parameters():
-        last = name.rpartition(".")[2]
-        if last in _PREFIXES:
+        *path, last = name.split(".")
+        # A pooling head may have a token of its own, which is no position of the layers (AIMv2).
+        if last in _PREFIXES and "head" not in path:
             found[last] = parameter.shape[1] if parameter.ndim == 3 else 1
     return tuple(token for name, token in _PREFIXES.items() for _ in range(found.get(name, 0)))
 

@@ -35,4 +35,4 @@ def save_output(explanation: Any, output: Path, names: list[str]) -> None:
 
         image_panels(explanation, names).savefig(output, dpi=150)
     else:
-        explanation.overlay(names[0] if names else None).save(output)
+        explanation.overlay(names[0]).save(output)

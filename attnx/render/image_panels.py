@@ -66,7 +66,7 @@ def layer_strip(
 
 
 def _small(picture: Image) -> Image:
-    small = picture.copy()
+    small = picture.convert("RGB")
     small.thumbnail((_PIXELS, _PIXELS))
     return small
 
