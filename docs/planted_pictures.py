@@ -1,0 +1,30 @@
+"""Draw the pictures of docs/images.md: one planted patch seen by every method, and rollout over the layers.
+
+python docs/planted_pictures.py
+"""
+
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+import attnx
+from attnx.render.image_panels import image_panels, layer_strip
+from attnx.tasks.planted_patch import generate, load_demo
+
+IMAGES = Path(__file__).parent / "images"
+
+
+def main() -> None:
+    model, processor = load_demo()
+    planted = generate(1, seed=1, enlarged=6)[0]
+    e = attnx.explain(model, processor, planted.image, references=("gradient", "blankout"))
+    save(image_panels(e, smooth=False), "planted-panels.png")
+    save(layer_strip(e, "rollout"), "planted-layers.png")
+
+
+def save(figure: Figure, name: str) -> None:
+    figure.savefig(IMAGES / name, dpi=75, pil_kwargs={"optimize": True})
+
+
+if __name__ == "__main__":
+    main()
