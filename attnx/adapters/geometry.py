@@ -54,7 +54,7 @@ def measured_geometry(process: Process, size: tuple[int, int], mode: str) -> Geo
     None where the processor does more than to scale, crop and pad, so that columns and rows stay no columns and rows.
     """
     width, height = size
-    dark, bright = (process(_painted(np.full((height, width), value), mode)) for value in (0.0, 1.0))
+    dark, bright = (process(_painted(np.full(1, shade), size, mode)) for shade in (0.0, 1.0))
     if dark.ndim != 3 or dark.shape != bright.shape:
         return None
     contrast = bright - dark
@@ -62,7 +62,7 @@ def measured_geometry(process: Process, size: tuple[int, int], mode: str) -> Geo
 
     def seen(ramp: Array, axis: int) -> Array:
         """Per pixel along the axis, how bright the ramp is there: 0 to 1, and NaN where there is padding."""
-        ramped = process(_painted(np.broadcast_to(ramp[:, None] if axis == 0 else ramp, (height, width)), mode))
+        ramped = process(_painted(ramp[:, None] if axis == 0 else ramp, size, mode))
         if ramped.shape != dark.shape:
             return np.full(dark.shape[1 + axis], np.nan)
         bright_share = np.where(inked, (ramped - dark) / np.where(inked, contrast, 1), np.nan)
@@ -145,7 +145,9 @@ def _whole(profile: Array, length: int) -> Axis | None:
     return Axis((covered[-1] + 1 - covered[0]) / length, float(covered[0]), length)
 
 
-def _painted(shades: Array, mode: str) -> Any:
+def _painted(shades: Array, size: tuple[int, int], mode: str) -> Any:
+    """A picture of this size from one line of shades between 0 and 1, all its lines alike."""
     from PIL import Image
 
-    return Image.fromarray(np.round(255 * shades).astype(np.uint8)).convert(mode)
+    line = np.round(255 * shades).astype(np.uint8)
+    return Image.fromarray(np.ascontiguousarray(np.broadcast_to(line, size[::-1]))).convert(mode)

@@ -92,13 +92,13 @@ def _blended(picture: Image, heated: Array, most: float, colours: str) -> Image:
     """The gray picture with its heat; NaN is left gray."""
     from PIL import Image
 
-    gray = np.asarray(picture.convert("L"), dtype=np.float32)[..., None]
-    seen = ~np.isnan(heated)[..., None]
-    share = np.nan_to_num(heated) / most if most > 0 else np.zeros(heated.shape)
-    shades = colour_map(colours)[np.round(255 * np.clip(share, 0, 1)).astype(np.int64)]
+    gray = picture.convert("L").convert("RGB")
+    share = np.clip(heated / most if most > 0 else heated, 0, 1)
+    shades = colour_map(colours).astype(np.uint8)[np.nan_to_num(np.round(255 * share)).astype(np.uint8)]
     # The picture keeps its contrast as light and shade of the colour, so that colours stay those of the bar.
-    mixed = _STRENGTH * shades + (1 - _STRENGTH) * gray
-    return Image.fromarray(np.where(seen, mixed, 0.6 * gray).round().astype(np.uint8))
+    mixed = Image.blend(gray, Image.fromarray(shades), _STRENGTH)
+    seen = Image.fromarray(~np.isnan(heated))
+    return Image.composite(mixed, gray.point(lambda shade: 0.6 * shade), seen)
 
 
 def colour_map(colours: str) -> Array:
