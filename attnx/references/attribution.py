@@ -123,8 +123,8 @@ class _Road:
         """The model's keyword arguments, what is attributed under the road's name."""
         # A clone of what was made in inference mode may take part in a graph, the original may not.
         inputs = {
-            name: tensor.clone() if tensor.is_inference() else tensor
-            for name, tensor in collate(self.model, prepared, self.pad_id).items()
+            name: value.clone() if isinstance(value, Tensor) and value.is_inference() else value
+            for name, value in collate(self.model, prepared, self.pad_id).items()
         }
         if self.embed is not None:
             with torch.no_grad():
