@@ -121,8 +121,8 @@ def explain(
         _check_length(attention, one, adapter, model)
         place = _place(adapter, model, tokenizer, one, attention, position)
         kept = tuple(range(1, attention.layers + 1)) if layer is None else (check_layer(layer, attention.layers),)
-        spare = 0 if one.positions[0].special else None
-        found = relevance_of(attention, place, computed, replace(settings, spare=spare))
+        own = replace(settings, spare=0 if one.positions[0].special else None)
+        found = relevance_of(attention, place, computed, own)
         prediction = predict(model, tokenizer, seen.output, seen.row, seen.seat(place), target)
         explanations[index] = Explanation(
             positions=one.positions,
@@ -143,7 +143,7 @@ def explain(
                 *piece_notes(target, prediction, tokenizer),
             ),
             provenance=provenance(model, adapter.name, **settings.on_record(attention, computed)),
-            maps=_maps(attention, computed, settings) if maps else None,
+            maps=_maps(attention, computed, own) if maps else None,
         )
     ordered = [explanations[index] for index in range(len(prepared))]
     if reference_options:

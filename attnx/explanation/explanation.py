@@ -143,14 +143,6 @@ class Explanation(Views):
         """The share of positions whose score, rounded to 1e-9, another position has too: their order means nothing."""
         return float(tied_share(self.scores(method, layer)))
 
-    def overlay(
-        self, method: str | None = None, layer: int | None = None, head: int | None = None, **options: Any
-    ) -> Image:
-        """The picture with the relevance of its patches in colour, as a PIL image (see `attnx.render.overlay`)."""
-        from attnx.render.overlay import overlay
-
-        return overlay(self, method, layer, head, **options)
-
     def save(self, path: str | PathLike[str]) -> None:
         """Write a safetensors file that `Explanation.load` reads: the numbers, and a JSON header with all the rest."""
         from attnx.explanation.storage import save

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from captum.attr._utils.visualization import VisualizationDataRecord
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from PIL.Image import Image
     from rich.console import RenderableType
 
     from attnx.render.plot.row import Kind, Unit
@@ -24,14 +26,30 @@ class Views:
         by: Unit = "word",
         head: int | None = None,
         ax: Axes | None = None,
-    ) -> Axes:
-        """One row in matplotlib, as bars or as a strip of colours (`kind="heat"`), by word or by token."""
+    ) -> Axes | Figure:
+        """One row in matplotlib, as bars or as a strip of colours (`kind="heat"`), by word or by token.
+
+        Of an image: its overlay in the axes, or without a method the panels of all methods and references as a figure.
+        """
+        if self.image_size is not None:
+            from attnx.render.image_panels import plot_image
+
+            return plot_image(self, method, layer, head=head, ax=ax)
         from attnx.render.plot.row import plot
 
         return plot(self, method, layer, kind=kind, by=by, head=head, ax=ax)
 
-    def plot_layers(self: Any, method: str | None = None, *, head: int | None = None, ax: Axes | None = None) -> Axes:
-        """Layers × positions in matplotlib, the last layer on top (the paper's Figures 2 and 3)."""
+    def plot_layers(
+        self: Any, method: str | None = None, *, head: int | None = None, ax: Axes | None = None
+    ) -> Axes | Figure:
+        """Layers × positions in matplotlib, the last layer on top (the paper's Figures 2 and 3).
+
+        Of an image: a strip of overlays, one a layer, as a figure.
+        """
+        if self.image_size is not None and ax is None:
+            from attnx.render.image_panels import layer_strip
+
+            return layer_strip(self, method, head=head)
         from attnx.render.plot.heat_map import plot_layers
 
         return plot_layers(self, method, head=head, ax=ax)
@@ -44,9 +62,19 @@ class Views:
 
     def __rich__(self: Any) -> RenderableType:
         """For `rich.print(e)`: the words on coloured backgrounds, as `attnx explain` shows them."""
+        if self.image_size is not None:
+            return str(self)
         from attnx.render.terminal import coloured
 
         return coloured(self)
+
+    def overlay(
+        self: Any, method: str | None = None, layer: int | None = None, head: int | None = None, **options: Any
+    ) -> Image:
+        """The picture with the relevance of its patches in colour, as a PIL image (see `attnx.render.overlay`)."""
+        from attnx.render.overlay import overlay
+
+        return overlay(self, method, layer, head, **options)
 
     def to_bertviz(self: Any, method: str | None = None) -> dict[str, Any]:
         """What BertViz's `head_view` and `model_view` take; needs `explain(..., head="each", maps=True)`."""

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnx.explanation import Explanation
+from attnx.render.caption import row_name
 from attnx.render.overlay import colour_map, highest_score, lit, picture_of
+from attnx.render.plot.axes import given_or_new
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,6 +48,27 @@ def image_panels(
     ]
     answer = f"\n{explanation.prediction}" if explanation.prediction else "\n "
     return _figure([picture, *pictures], [f"image{answer}", *captions], colours, "highest")
+
+
+def plot_image(
+    explanation: Explanation,
+    method: str | None = None,
+    layer: int | None = None,
+    *,
+    head: int | None = None,
+    ax: Axes | None = None,
+) -> Axes | Figure:
+    """The overlay of one method in some axes; where neither is named, all panels."""
+    if method is None and ax is None:
+        return image_panels(explanation, layer=layer, head=head)
+    name = method or explanation.default_method
+    scores = explanation.scores(name, layer, head)
+    picture = _small(picture_of(explanation))
+    axes = given_or_new(ax, 4, 4 * picture.height / picture.width + 0.4)
+    axes.imshow(np.asarray(lit(explanation, scores, picture, "viridis", highest_score(explanation, scores))))
+    axes.set_title(row_name(explanation, name, layer, head), fontsize=9, loc="left")
+    axes.set_axis_off()
+    return axes
 
 
 def layer_strip(

@@ -4,6 +4,7 @@ import matplotlib
 import numpy as np
 import pytest
 import transformers as hf
+from matplotlib.figure import Figure
 from PIL import Image
 
 import attnx
@@ -149,3 +150,18 @@ def test_the_strip_has_a_panel_for_each_layer(explanation):
     titles = [ax.get_title() for ax in layer_strip(explanation, "raw").axes]
     assert titles[:3] == ["layer 1", "layer 2", "layer 3"]
     assert matplotlib.get_backend() == before
+
+
+def test_plot_of_an_image_is_its_panels_or_one_overlay(explanation):
+    titles = [ax.get_title().split("\n")[0] for ax in explanation.plot().axes]
+    assert titles[:4] == ["image", "raw, layer 3", "rollout, layer 3", "flow, layer 3"]
+    axes = Figure().subplots()
+    assert explanation.plot("flow", 2, ax=axes) is axes
+    expected = np.asarray(explanation.overlay("flow", 2, bar=False))
+    np.testing.assert_array_equal(np.asarray(axes.images[0].get_array()), expected)
+    assert "layer 2" in axes.get_title(loc="left")
+    assert [ax.get_title() for ax in explanation.plot_layers("raw").axes][:3] == ["layer 1", "layer 2", "layer 3"]
+
+
+def test_rich_prints_the_best_patches(explanation):
+    assert explanation.__rich__() == str(explanation)
