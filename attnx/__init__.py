@@ -39,6 +39,13 @@ def load_demo() -> tuple[Any, Any]:
     return load()
 
 
+def to_html(results: Any, path: Any = None, *, title: str | None = None) -> str | None:
+    """One page for an explanation or for several with a picker; written to `path`, or returned without one."""
+    from attnx.render.html import to_html as write
+
+    return write(results, path, title=title)
+
+
 __all__ = [
     "Adapter",
     "AttentionTensor",
@@ -60,5 +67,6 @@ __all__ = [
     "raw",
     "register_adapter",
     "rollout",
+    "to_html",
     "to_networkx",
 ]

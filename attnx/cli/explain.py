@@ -10,7 +10,11 @@ from typing import Annotated, Any
 import typer
 
 from attnx.cli.image import check_arguments, save_output
+from attnx.errors import InputError
 from attnx.render.printable import printable
+
+MAPS_UP_TO = 128
+"""Positions of a text whose rows are all kept for a page."""
 
 
 def explain_command(
@@ -50,12 +54,15 @@ def explain_command(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     output: Annotated[Path | None, typer.Option("--output", help="Save it: .safetensors, or .png of an image.")] = None,
+    html: Annotated[Path | None, typer.Option("--html", help="Write a page to look at, in one file.")] = None,
 ) -> None:
     """Show what a model looked at in a text or in an image."""
     check_arguments(text, pair, image, model, output)
+    if html is not None and html.suffix not in (".html", ".htm"):
+        raise InputError(f"--html takes a file that ends in .html, found {html.name!r}")
     text = sys.stdin.read() if text == "-" else text
     given = image if image is not None else text if pair is None else (text, pair)
-    explanation = _explain(model, given, method, {
+    explanation = _explain(model, given, method, html is not None, {
         "layer": layer,
         "head": _head(head),
         "position": position,
@@ -71,13 +78,15 @@ def explain_command(
         print(f"attnx: {printable(note)}", file=sys.stderr)
     if output is not None:
         save_output(explanation, output, _names(explanation, method))
+    if html is not None:
+        explanation.to_html(html)
     if as_json:
         print(json.dumps(explanation.to_dict(), ensure_ascii=False, allow_nan=False))
     else:
         _show(explanation, method, layers)
 
 
-def _explain(model: str | None, text: Any, method: list[str] | None, options: dict[str, Any]) -> Any:
+def _explain(model: str | None, text: Any, method: list[str] | None, page: bool, options: dict[str, Any]) -> Any:
     # Loaded here, so that --help and mistakes in the arguments answer at once.
     from attnx.cli.verb_number_model import chosen_model
     from attnx.explain import explain
@@ -86,9 +95,17 @@ def _explain(model: str | None, text: Any, method: list[str] | None, options: di
     if method:
         options["methods"] = method
     if model is not None:
-        return explain(*load(model), text, **options)
+        return _for_page(explain, *load(model), text, page, options)
     with chosen_model() as (_, loaded, tokenizer):
-        return explain(loaded, tokenizer, text, **options)
+        return _for_page(explain, loaded, tokenizer, text, page, options)
+
+
+def _for_page(explain: Any, model: Any, tokenizer: Any, text: Any, page: bool, options: dict[str, Any]) -> Any:
+    """A page explains every word that is clicked on; the flow of all rows of a long text would take minutes."""
+    explanation = explain(model, tokenizer, text, **options)
+    if not page or options["head"] == "each" or len(explanation.positions) > MAPS_UP_TO:
+        return explanation
+    return explain(model, tokenizer, text, **options, maps=True)
 
 
 def _head(head: str | None) -> int | str | None:

@@ -1,0 +1,21 @@
+"""A result in a notebook's cell: the page in a sandboxed frame, and beneath it the words for where frames are dropped.
+
+The frame has an origin of its own and no network, so that neither the page nor a text in it can reach the notebook.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attnx.render.html.content import content
+from attnx.render.html.page import template, to_html
+from attnx.render.html.plain import plain
+
+HEIGHT = 620
+
+
+def notebook_html(explanation: Any) -> str:
+    """HTML for `_repr_html_`, needing nothing outside itself."""
+    (result,) = content([explanation])["results"]
+    cell: str = template("notebook").render(page=to_html(explanation), result=plain(result), height=HEIGHT)
+    return cell

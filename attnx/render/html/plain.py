@@ -1,0 +1,50 @@
+"""A result where no script runs: its words, each on one of eleven backgrounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+LEVELS = 10
+
+
+@dataclass(frozen=True)
+class PlainWord:
+    text: str
+    gap: str
+    level: int
+    """From 0 to 10, as a share of the strongest word."""
+    score: str
+
+
+@dataclass(frozen=True)
+class PlainResult:
+    """What the template `result.html.jinja` shows."""
+
+    label: str
+    probability: str
+    headline: str
+    words: tuple[PlainWord, ...]
+    notes: tuple[str, ...]
+
+
+def plain(result: dict[str, Any]) -> PlainResult:
+    """The last layer of the default method, from what the page's scripts read."""
+    scores = result["relevance"][result["method"]][-1]
+    sums = [sum(scores[place] for place in word["positions"]) for word in result["words"]]
+    most = max([0.0, *sums])
+    words = tuple(
+        PlainWord(word["text"], word["gap"], round(LEVELS * max(score, 0) / most) if most > 0 else 0, f"{score:.6f}")
+        for word, score in zip(result["words"], sums, strict=True)
+    )
+    answer = result["prediction"] or {"label": "", "probability": None}
+    probability = answer["probability"]
+    explained = result["positions"][result["position"]]["token"]
+    return PlainResult(
+        label=answer["label"],
+        probability="" if probability is None else f"{probability:.1%}",
+        headline=f"{result['method']} at layer {result['layers'][-1]}, "
+        f"explained position {result['position']} {explained}",
+        words=words,
+        notes=tuple(result["notes"]),
+    )

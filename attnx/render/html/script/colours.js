@@ -1,0 +1,42 @@
+"use strict";
+// Colours of the theme for canvases, and canvases that are sharp on every screen and follow their width.
+attnx.colours = (() => {
+  const named = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  const parts = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+  const mix = (from, to, share) => `rgb(${from.map((one, at) => Math.round(one + (to[at] - one) * share)).join(",")})`;
+
+  const theme = () => {
+    const colours = Object.fromEntries(
+      ["ink", "muted", "line", "card", "cold", "hot", "lines", "on-hot"].map((name) => [name, named(name)]),
+    );
+    const [cold, hot] = [parts(colours.cold), parts(colours.hot)];
+    return { ...colours, heat: (share) => mix(cold, hot, Math.max(0, Math.min(1, share))) };
+  };
+
+  const font = (size) => `${size}px system-ui, sans-serif`;
+
+  // Size a canvas to its card and return a context in CSS pixels.
+  const sheet = (canvas, height) => {
+    const width = Math.max(canvas.parentElement.clientWidth - 2 * parseFloat(getComputedStyle(canvas.parentElement).paddingLeft), 120);
+    const scale = Math.max(window.devicePixelRatio || 1, 2);
+    canvas.width = Math.round(width * scale);
+    canvas.height = Math.round(height * scale);
+    canvas.style.width = `${width}px`;
+    canvas.style.height = `${height}px`;
+    const pen = canvas.getContext("2d");
+    pen.scale(scale, scale);
+    return { pen, width };
+  };
+
+  const width = (canvas) =>
+    canvas.parentElement.clientWidth - 2 * parseFloat(getComputedStyle(canvas.parentElement).paddingLeft);
+
+  const clipped = (pen, text, room) => {
+    if (pen.measureText(text).width <= room) return text;
+    let short = text;
+    while (short && pen.measureText(`${short}…`).width > room) short = short.slice(0, -1);
+    return `${short}…`;
+  };
+
+  return { theme, font, sheet, width, clipped };
+})();

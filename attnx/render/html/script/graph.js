@@ -1,0 +1,162 @@
+"use strict";
+// The layered graph: the input at the left, a column of nodes a layer, lines as wide as their weight (Figure 1).
+attnx.sections.push((() => {
+  const { byId, make, slider, visible } = attnx.elements;
+  const { theme, font, sheet, clipped } = attnx.colours;
+  const BINS = 24;
+  const canvas = byId("graph-canvas");
+  let key = "";
+  let graph = null;
+  let place = null;
+  let hovered = null;
+  // Squared, so that the many thin lines have most of the slider.
+  const threshold = slider("Thinnest line", { min: 0, max: 100, step: 1, value: 24 }, () => paint(attnx.state));
+  threshold.input.id = "threshold";
+  byId("graph-controls").append(threshold.whole);
+  const least = () => (threshold.input.value / 100) ** 2 * graph.largest;
+
+  const lay = (state) => {
+    const high = Math.max(14, Math.min(34, 620 / graph.nodes.length));
+    const width = Math.max(attnx.colours.width(canvas), 120);
+    const probe = canvas.getContext("2d");
+    probe.font = font(13);
+    const names = graph.nodes.map((one) => visible(state.result.positions[one].label));
+    const left = Math.min(Math.max(...names.map((name) => probe.measureText(name).width)) + 22, width * 0.3);
+    const step = (width - left - 16) / graph.columns.length;
+    const y = (node) => 34 + (node + 0.5) * high;
+    return { high, left, step, names, y, x: (column) => left + column * step, height: 42 + graph.nodes.length * high };
+  };
+
+  // Lines of like weight in one path: some thousand lines are drawn in a few milliseconds.
+  const stroke = (pen, lines, colour, strength) => {
+    const paths = new Map();
+    for (const line of lines) {
+      const bin = Math.ceil((line.share / graph.largest) * BINS);
+      if (!paths.has(bin)) paths.set(bin, new Path2D());
+      const [x0, x1] = [place.x(line.column), place.x(line.column + 1)];
+      const [y0, y1] = [place.y(line.to), place.y(line.from)];
+      const path = paths.get(bin);
+      path.moveTo(x0, y0);
+      path.bezierCurveTo(x0 + place.step * 0.45, y0, x1 - place.step * 0.45, y1, x1, y1);
+    }
+    pen.strokeStyle = colour;
+    for (const [bin, path] of [...paths].sort(([one], [other]) => one - other)) {
+      pen.globalAlpha = Math.min(1, strength * (0.18 + (0.82 * bin) / BINS));
+      pen.lineWidth = 0.5 + (Math.min(5.5, place.high / 3) * bin) / BINS;
+      pen.stroke(path);
+    }
+    pen.globalAlpha = 1;
+  };
+
+  const paint = (state) => {
+    place = lay(state);
+    const colours = theme();
+    const { pen, width } = sheet(canvas, place.height);
+    const shown = graph.lines.filter(({ share }) => share >= least());
+    const chosen = new Set((state.rows ?? [state.result.position]).map((one) => graph.nodes.indexOf(one)));
+    const mine = ({ from, column }) => (hovered ? hovered.node === from && hovered.column === column + 1 : chosen.has(from));
+    stroke(pen, shown.filter((line) => !mine(line)), colours.lines, hovered ? 0.3 : 0.75);
+    stroke(pen, shown.filter(mine), colours.hot, 1.2);
+    nodes(pen, state, colours, chosen);
+    pen.fillStyle = colours.muted;
+    pen.font = font(12);
+    pen.textAlign = "center";
+    pen.fillText("input", place.x(0), 16);
+    graph.columns.forEach((layer, column) => pen.fillText(state.result.layers[layer], Math.min(place.x(column + 1), width - 8), 16));
+    threshold.value.textContent = `${least().toFixed(3)} · ${shown.length} of ${graph.lines.length} lines`;
+  };
+
+  const nodes = (pen, state, colours, chosen) => {
+    const dot = Math.min(4, place.high / 4);
+    graph.nodes.forEach((one, node) => {
+      pen.fillStyle = chosen.has(node) ? colours.ink : colours.muted;
+      for (let column = 0; column <= graph.columns.length; column++) {
+        const here = hovered && hovered.node === node && hovered.column === column;
+        pen.beginPath();
+        pen.arc(place.x(column), place.y(node), here ? dot + 3 : dot, 0, 2 * Math.PI);
+        pen.fill();
+      }
+      pen.font = `${chosen.has(node) ? "600 " : ""}${font(Math.min(13, place.high - 1))}`;
+      pen.fillStyle = state.result.positions[one].special && !chosen.has(node) ? colours.muted : colours.ink;
+      pen.textAlign = "right";
+      pen.textBaseline = "middle";
+      pen.fillText(clipped(pen, place.names[node], place.left - 14), place.x(0) - 12, place.y(node));
+    });
+  };
+
+  const under = (event) => {
+    const box = canvas.getBoundingClientRect();
+    const node = Math.round((event.clientY - box.top - 34) / place.high - 0.5);
+    const column = Math.max(0, Math.round((event.clientX - box.left - place.left) / place.step));
+    return graph.nodes[node] !== undefined && column <= graph.columns.length ? { node, column } : null;
+  };
+
+  const tell = (state) => {
+    const out = byId("graph-readout");
+    if (!hovered) {
+      out.textContent = state.result.maps ? "Hover a node to see its lines, click to explain it." : "Hover a node to see its lines.";
+      return;
+    }
+    const { node, column } = hovered;
+    const own = graph.lines.filter((line) => line.from === node && line.column === column - 1);
+    const best = own.slice(-3).reverse().map((line) => `${place.names[line.to]} ${line.share.toFixed(4)}`);
+    const where = column ? `layer ${state.result.layers[graph.columns[column - 1]]}` : "input";
+    out.replaceChildren(
+      `${where} · `, make("strong", { text: place.names[node] }), best.length ? ` takes most from ${best.join(", ")}` : "",
+    );
+  };
+
+  const move = (to) => {
+    if (to?.node === hovered?.node && to?.column === hovered?.column) return;
+    hovered = to;
+    paint(attnx.state);
+    tell(attnx.state);
+  };
+
+  canvas.addEventListener("mousemove", (event) => move(under(event)));
+  canvas.addEventListener("mouseleave", () => move(null));
+  canvas.addEventListener("blur", () => move(null));
+  canvas.addEventListener("click", (event) => {
+    const to = under(event);
+    if (to) attnx.explainRow([graph.nodes[to.node]]);
+  });
+  canvas.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && hovered) attnx.explainRow([graph.nodes[hovered.node]]);
+    const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1] }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    const from = hovered ?? { node: 0, column: graph.columns.length };
+    move({
+      node: Math.max(0, Math.min(graph.nodes.length - 1, from.node + step[0])),
+      column: Math.max(0, Math.min(graph.columns.length, from.column + step[1])),
+    });
+  });
+
+  const lead = ({ result, method }) => {
+    const meaning = method === "raw" ? "to what they attend to in the layer below" : "to the inputs that reach them";
+    const parts = [`Lines lead from each node ${meaning}, as shares of 1 by ${method}.`];
+    if (!result.maps) parts.push("Only the explained position's lines were kept; explain with maps=True for all.");
+    if (graph.nodes.length < result.positions.length) {
+      parts.push(`Shown are the ${graph.nodes.length} of ${result.positions.length} positions that matter most.`);
+    }
+    if (graph.columns.length < result.layers.length) {
+      parts.push(`${graph.columns.length} of ${result.layers.length} layers have a column.`);
+    }
+    return parts.join(" ");
+  };
+
+  return {
+    draw(state) {
+      byId("graph").hidden = attnx.numbers.isReference(state);
+      if (byId("graph").hidden) return;
+      const now = `${state.index} ${state.method} ${state.rows}`;
+      if (now !== key) graph = attnx.graphLines.lines(state);
+      key = now;
+      hovered = null;
+      byId("graph-lead").textContent = lead(state);
+      canvas.setAttribute("aria-label", `Layered graph, ${graph.nodes.length} positions and ${graph.columns.length} layers; arrow keys move, Enter explains`);
+      paint(state);
+      tell(state);
+    },
+  };
+})());

@@ -1,0 +1,60 @@
+"use strict";
+// Layer × head: how much each head gives to one word. A click shows that head in the whole page.
+attnx.sections.push((() => {
+  const { byId, make, visible } = attnx.elements;
+  const { byWord, headRow, most } = attnx.numbers;
+  let word = null;
+  let shown = null;
+
+  const strongest = ({ result }) => {
+    const sums = byWord(result, result.relevance[result.method].at(-1));
+    return sums.indexOf(most(sums));
+  };
+
+  const cells = (state) => {
+    const { result, method } = state;
+    return result.layers.map((_, layer) => Array.from({ length: result.heads.count }, (_, head) =>
+      byWord(result, headRow(result, method, layer, head))[word]));
+  };
+
+  const button = (state, score, top, layer, head) => {
+    const on = state.head === head && state.layer === layer;
+    const made = make("button", {
+      type: "button", class: "head", "aria-pressed": String(on),
+      "aria-label": `layer ${state.result.layers[layer]}, head ${head}: ${score.toFixed(4)}`,
+      title: score.toFixed(6),
+      onclick: () => attnx.change(on ? { head: null } : { layer, head, rows: null }),
+    });
+    made.style.setProperty("--heat", `${top > 0 ? ((score / top) * 100).toFixed(1) : 0}%`);
+    return make("td", {}, made);
+  };
+
+  return {
+    draw(state) {
+      const { result } = state;
+      const applies = Boolean(result.heads?.relevance[state.method]) && result.words.length > 0;
+      byId("heads").hidden = !applies;
+      if (!applies) return;
+      if (shown !== result) word = strongest(state);
+      shown = result;
+      const scores = cells(state);
+      const top = Math.max(...scores.map((one) => most(one)));
+      const select = make("select", { onchange: (event) => { word = Number(event.target.value); attnx.change({}); } });
+      result.words.forEach(({ text }, index) => select.append(make("option", { value: index, text: visible(text) })));
+      select.value = word;
+      byId("heads-lead").replaceChildren(
+        `What each head gives to `, make("label", {}, make("span", { class: "unseen", text: "Word" }), select),
+        `, by ${state.method}: 0 to ${top.toFixed(3)}. Click a head to see the page through it, again to leave it.`,
+      );
+      const numbers = Array.from({ length: result.heads.count }, (_, head) => make("th", { scope: "col", text: head }));
+      const rows = result.layers.map((layer, index) => make(
+        "tr", {}, make("th", { scope: "row", text: layer }),
+        ...scores[index].map((score, head) => button(state, score, top, index, head))));
+      const focused = document.activeElement?.classList.contains("head") ? document.activeElement.getAttribute("aria-label") : null;
+      byId("heads-body").replaceChildren(make(
+        "table", { class: "heads" },
+        make("thead", {}, make("tr", {}, make("th", { text: "layer" }), ...numbers)), make("tbody", {}, ...rows.reverse())));
+      if (focused) [...byId("heads-body").querySelectorAll(".head")].find((one) => one.getAttribute("aria-label") === focused)?.focus();
+    },
+  };
+})());

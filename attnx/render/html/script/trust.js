@@ -1,0 +1,75 @@
+"use strict";
+// How far to trust what is shown: measured numbers for the chosen method and layer, and one sentence from them.
+attnx.sections.push((() => {
+  const { make, byId, meter } = attnx.elements;
+  const { row, tied, sum, percent, isReference } = attnx.numbers;
+  const HALF = 0.5;
+
+  const agreements = ({ result, method, layer }) =>
+    result.agreement
+      .filter(({ between }) => between.includes(method))
+      .map(({ between, layers }) => ({ other: between.find((one) => one !== method), value: layers[layer] }));
+
+  // The first of these that holds is the one to read.
+  const verdict = (state, facts) => {
+    const { method, result, layer } = state;
+    if (isReference(state)) return ["open", "Measured on the model itself: what the others are held against."];
+    if (method === "raw" && result.layers[layer] > 1) {
+      return ["care", "Raw attention above layer 1 points at mixtures of words, not at words. Read rollout or flow."];
+    }
+    if (method === "flow" && facts.saturated >= HALF) {
+      return ["care", `${percent(facts.saturated)} of the inputs get all the flow that can reach them. Read rollout, or a lower layer.`];
+    }
+    if (facts.tied >= HALF) return ["care", `${percent(facts.tied)} of the positions tie: their order means nothing.`];
+    const checked = facts.references.filter((one) => one.value !== null);
+    if (checked.length) {
+      const worst = checked.reduce((low, one) => (one.value < low.value ? one : low));
+      return worst.value >= HALF
+        ? ["fair", `It ranks words much as the model's own reactions do (${worst.other} ${worst.value.toFixed(2)}).`]
+        : ["care", `It ranks words unlike the model's own reactions (${worst.other} ${worst.value.toFixed(2)}): a hint, no more.`];
+    }
+    if (facts.special >= HALF) return ["care", `Special tokens hold ${percent(facts.special)}: little of it is about the words.`];
+    return ["open", "Nothing here speaks against it, and nothing was checked against the model. Add references to know more."];
+  };
+
+  return {
+    draw(state) {
+      const { result } = state;
+      const scores = row(state);
+      const whole = sum(scores);
+      const own = state.rows === null && state.head === null;
+      const facts = {
+        tied: tied(scores) / scores.length,
+        special: whole > 0 ? sum([...scores].filter((_, place) => result.positions[place].special)) / whole : 0,
+        saturated: own && state.method === "flow" && result.saturation ? result.saturation[state.layer] : 0,
+        references: own ? references(state) : [],
+      };
+      const [level, sentence] = verdict(state, facts);
+      const between = own ? agreements(state) : [];
+      byId("trust-body").replaceChildren(
+        make("p", { class: `verdict ${level}`, text: sentence }),
+        ...group("Agrees with the model's reactions", facts.references.map(({ other, value }) => correlation(other, value))),
+        ...group("Agrees with other methods", between.map(({ other, value }) => correlation(other, value))),
+        ...group("Limits", [
+          meter("special tokens hold", facts.special, percent(facts.special)),
+          meter("positions that tie", facts.tied, percent(facts.tied)),
+          ...(state.method === "flow" && own && result.saturation
+            ? [meter("inputs saturated", facts.saturated, percent(facts.saturated))] : []),
+        ]),
+      );
+    },
+  };
+
+  function references({ result, method, layer }) {
+    const rows = Object.entries(result.references).filter(([, { agreement }]) => method in agreement);
+    return rows.map(([other, { agreement }]) => ({ other, value: agreement[method][layer] }));
+  }
+
+  function correlation(label, value) {
+    return value === null ? meter(label, 0, "undefined") : meter(label, value, value.toFixed(2));
+  }
+
+  function group(title, meters) {
+    return meters.length ? [make("h3", { text: title }), ...meters] : [];
+  }
+})());

@@ -1,0 +1,125 @@
+"""The page as a file: what is in it, and what cannot be."""
+
+import base64
+import hashlib
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import attnx
+from attnx.errors import AttnxError, InputError
+from attnx.render.html.content import content
+from attnx.render.html.page import SCRIPTS, scripts
+from tests.render.html.conftest import made
+
+EVIL = ("<img src=x onerror=alert(1)>", "</script><script>alert(2)</script>", "<!--", "]]>", "\"'&amp;", "{{ 7*7 }}")
+
+
+def data_in(page):
+    (text,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    return json.loads(text)
+
+
+def test_the_numbers_in_the_page_are_those_of_the_explanation(explanation):
+    (result,) = data_in(explanation.to_html())["results"]
+    for name in explanation.methods:
+        np.testing.assert_allclose(result["relevance"][name], explanation[name], rtol=0, atol=1e-9)
+    assert "".join(word["gap"] + word["text"] for word in result["words"]) == explanation.text
+
+
+def test_with_a_path_it_is_written_and_not_returned(explanation, tmp_path):
+    assert explanation.to_html(tmp_path / "report.html") is None
+    assert (tmp_path / "report.html").read_text(encoding="utf-8") == explanation.to_html()
+    with pytest.raises(AttnxError, match="cannot write"):
+        explanation.to_html(tmp_path / "no" / "report.html")
+
+
+def test_tokens_cannot_leave_their_place():
+    page = made(*EVIL).to_html()
+    assert page.count("<script") == page.count("</script>") == len(SCRIPTS) + 1
+    assert "<img" not in page
+    assert page.count("<!--") == 0
+    tokens = [one["token"] for one in data_in(page)["results"][0]["positions"]]
+    assert tokens == ["[CLS]", *EVIL]
+
+
+def test_a_title_is_text():
+    assert "<title>&lt;b&gt; · attnx</title>" in attnx.to_html([made("a")], title="<b>")
+
+
+def test_half_a_character_does_not_stop_a_page(tmp_path):
+    made("half \udcff").to_html(tmp_path / "report.html")
+    assert b"&#56575;" in (tmp_path / "report.html").read_bytes()
+
+
+def test_nothing_but_the_packages_scripts_may_run():
+    page = made("a").to_html()
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', page)
+    assert policy.startswith("default-src &#39;none&#39;")
+    assert "unsafe" not in policy
+    blocks = re.findall(r"<script>(.*?)</script>", page, re.DOTALL) + re.findall(
+        r"<style>(.*?)</style>", page, re.DOTALL
+    )
+    for block in blocks:
+        assert base64.b64encode(hashlib.sha256(block.encode()).digest()).decode() in policy
+    assert not re.search(r"\son\w+=|https?://|style=", page)
+
+
+@pytest.mark.parametrize("way", ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "fetch("])
+def test_scripts_insert_text_and_never_markup(way):
+    assert not any(way in script for script in scripts())
+
+
+def test_what_is_no_explanation_is_refused():
+    for wrong in ("text", [], [1], None):
+        with pytest.raises(InputError, match="an explanation or a list of them"):
+            attnx.to_html(wrong)
+
+
+def test_a_page_of_512_tokens_is_reduced_below_three_megabytes_and_says_so():
+    long = made(*(f"token{index}" for index in range(511)), layers=6, maps=True)
+    page = replace(
+        long, relevance={**long.relevance, "raw": long["flow"]}, maps={**long.maps, "raw": long.maps["flow"]}
+    )
+    html = page.to_html()
+    assert len(html.encode()) < 3_000_000
+    (result,) = data_in(html)["results"]
+    edges = result["maps"]["edges"]
+    assert any(f"the {edges} strongest of 512 weights" in note for note in result["notes"])
+
+
+def test_the_strongest_edges_are_kept():
+    long = made(*("a" for _ in range(511)), layers=6, maps=True)
+    (result,) = content([long])["results"]
+    edges, kept = result["maps"]["edges"], result["maps"]["relevance"]["flow"]
+    values = np.frombuffer(base64.b64decode(kept["values"]), "<f4").reshape(6, 512, edges)
+    places = np.frombuffer(base64.b64decode(kept["places"]), "<u2").reshape(6, 512, edges)
+    np.testing.assert_array_equal(np.sort(values, -1), np.sort(long.maps["flow"], -1)[..., -edges:])
+    np.testing.assert_array_equal(np.take_along_axis(long.maps["flow"], places.astype(int), -1), values)
+
+
+def test_many_layers_are_thinned_and_the_last_is_kept():
+    deep = made(*("a" for _ in range(1999)), layers=48)
+    (result,) = content([deep])["results"]
+    assert result["layers"][-1] == 48
+    assert len(result["layers"]) < 48
+    assert any(f"{len(result['layers'])} of 48 layers" in note for note in result["notes"])
+    assert len(deep.to_html().encode()) < 3_000_000
+
+
+def test_several_results_share_the_room():
+    several = [made(*("a" for _ in range(99)), layers=6, maps=True) for _ in range(20)]
+    page = attnx.to_html(several)
+    assert len(page.encode()) < 5_000_000
+    assert any("strongest of 100 weights" in note for note in data_in(page)["results"][0]["notes"])
+
+
+def test_nothing_heavy_is_loaded_before_a_page_is_asked_for():
+    import subprocess
+    import sys
+
+    code = "import attnx, sys; print({'jinja2', 'markupsafe'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
