@@ -40,7 +40,7 @@ def load_demo() -> tuple[Any, Any]:
 
 
 def to_html(results: Any, path: Any = None, *, title: str | None = None) -> str | None:
-    """One page for an explanation or for several with a picker; written to `path`, or returned without one."""
+    """One page for an explanation, for several with a picker, or for a comparison; returned if no `path` is given."""
     from attnx.render.html import to_html as write
 
     return write(results, path, title=title)

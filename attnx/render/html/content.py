@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from attnx.explanation import Explanation
 from attnx.positions import Position
+from attnx.render.html.correlations import between_methods, with_references
 from attnx.render.html.reduction import kept_edges, kept_layers, packed, strongest
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -18,9 +18,9 @@ _TITLE = 80
 _BYTES_A_NUMBER, _BYTES_A_PACKED = 12, 5.4
 
 
-def content(explanations: Sequence[Explanation]) -> dict[str, Any]:
-    """Everything that the scripts of the page read."""
-    return {"results": [_result(one, len(explanations)) for one in explanations]}
+def content(explanations: Sequence[Explanation]) -> list[dict[str, Any]]:
+    """What the scripts of the page read of each result."""
+    return [_result(one, len(explanations)) for one in explanations]
 
 
 def _result(explanation: Explanation, results: int) -> dict[str, Any]:
@@ -46,8 +46,8 @@ def _result(explanation: Explanation, results: int) -> dict[str, Any]:
         "maps": _maps(explanation, kept, results, notes),
         "prediction": _prediction(explanation),
         "saturation": None if explanation.saturation is None else [explanation.saturation[one] for one in kept],
-        "agreement": _agreement(explanation, layers),
-        "references": _references(explanation, layers),
+        "agreement": between_methods(explanation, layers),
+        "references": with_references(explanation, layers),
         "notes": notes,
         "provenance": _flat(explanation.provenance),
     }
@@ -128,35 +128,9 @@ def _prediction(explanation: Explanation) -> dict[str, Any] | None:
     return {"kind": answer.kind, "label": answer.label, "probability": answer.probability}
 
 
-def _agreement(explanation: Explanation, layers: list[int]) -> list[dict[str, Any]]:
-    """Spearman's correlation of each two methods at each layer, over the words' positions; None where undefined."""
-    from attnx.agreement import rankable, spearman
-
-    content_ = [one.index for one in explanation.positions if not one.special]
-
-    def ranked(name: str, layer: int) -> Array:
-        return rankable(explanation.scores(name, layer)[content_], name)
-
-    return [
-        {
-            "between": [one, other],
-            "layers": [_number(spearman(ranked(one, layer), ranked(other, layer))) for layer in layers],
-        }
-        for one, other in combinations(explanation.methods, 2)
-    ]
-
-
-def _references(explanation: Explanation, layers: list[int]) -> dict[str, Any]:
-    return {}
-
-
 def _rounded(scores: Array) -> list[float]:
     """To the 1e-9 to which flow is exact and at which ties are told."""
     return [float(one) for one in np.round(scores, 9) + 0.0]
-
-
-def _number(value: Any) -> float | None:
-    return None if np.isnan(value) else round(float(value), 4)
 
 
 def _flat(provenance: Any, prefix: str = "") -> list[list[str]]:

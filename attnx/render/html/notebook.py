@@ -16,6 +16,6 @@ HEIGHT = 620
 
 def notebook_html(explanation: Any) -> str:
     """HTML for `_repr_html_`, needing nothing outside itself."""
-    (result,) = content([explanation])["results"]
+    (result,) = content([explanation])
     cell: str = template("notebook").render(page=to_html(explanation), result=plain(result), height=HEIGHT)
     return cell

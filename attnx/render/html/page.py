@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Sequence
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
@@ -20,11 +19,12 @@ from typing import Any, overload
 from attnx.errors import AttnxError, InputError
 from attnx.explanation import Explanation
 from attnx.render.html.content import content
-from attnx.render.html.plain import plain
+from attnx.render.html.plain import plain, plain_table
+from attnx.render.html.summary import summary, summary_of
 
 SCRIPTS = (
-    "numbers", "state", "elements", "colours", "answer", "text", "trust", "layers", "graph_lines", "graph", "heads",
-    "agreement", "details", "page",
+    "numbers", "state", "elements", "colours", "agreement_table", "summary", "answer", "text", "trust", "layers",
+    "graph_lines", "graph", "heads", "agreement", "details", "page",
 )  # fmt: skip
 """In the order in which they need each other; each adds one name to `attnx`."""
 PLAIN_RESULTS = 50
@@ -40,19 +40,20 @@ def to_html(results: Any, path: str | PathLike[str], *, title: str | None = None
 
 
 def to_html(results: Any, path: str | PathLike[str] | None = None, *, title: str | None = None) -> str | None:
-    """One page for an explanation or for several with a picker; written to `path`, or returned without one."""
-    explanations = _explanations(results)
+    """One page for an explanation, for several with a picker, or for a comparison; returned if no `path` is given."""
+    explanations, comparison = _sorted(results)
     shown = content(explanations)
-    heading = title or shown["results"][0]["title"]
+    overall = summary(comparison) if comparison is not None else summary_of(explanations)
     page: str = template("page").render(
-        title=heading,
+        title=title or (shown[0]["title"] if len(shown) == 1 else "Results"),
         named=title,
-        results=[plain(one) for one in shown["results"][:PLAIN_RESULTS]],
-        more=len(shown["results"]) - PLAIN_RESULTS,
+        results=[plain(one) for one in shown[:PLAIN_RESULTS]],
+        more=len(shown) - PLAIN_RESULTS,
+        comparison=overall and plain_table(overall),
         policy=policy(),
         style=style(),
         scripts=scripts(),
-        data=as_json(shown),
+        data=as_json({"results": shown, "summary": overall}),
     )
     if path is None:
         return page
@@ -64,15 +65,17 @@ def to_html(results: Any, path: str | PathLike[str] | None = None, *, title: str
     return None
 
 
-def _explanations(results: Any) -> list[Explanation]:
-    several = [results] if isinstance(results, Explanation) else list(results) if _is_list(results) else []
-    if not several or not all(isinstance(one, Explanation) for one in several):
-        raise InputError(f"a page shows an explanation or a list of them, found {type(results).__name__}")
-    return several
+def _sorted(results: Any) -> tuple[list[Explanation], Any]:
+    """The explanations, and the comparison if there is one."""
+    from attnx.comparison import Comparison
 
-
-def _is_list(results: Any) -> bool:
-    return isinstance(results, Sequence) and not isinstance(results, (str, bytes))
+    several = list(results) if isinstance(results, (list, tuple)) else [results]
+    explanations = [one for one in several if isinstance(one, Explanation)]
+    comparisons = [one for one in several if isinstance(one, Comparison)]
+    if not several or len(comparisons) > 1 or len(explanations) + len(comparisons) < len(several):
+        kinds = ", ".join(dict.fromkeys(type(one).__name__ for one in several)) or "none"
+        raise InputError(f"a page shows explanations, or a comparison, or one beside the others; found {kinds}")
+    return explanations, comparisons[0] if comparisons else None
 
 
 def as_json(value: Any) -> Any:

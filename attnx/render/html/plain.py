@@ -48,3 +48,15 @@ def plain(result: dict[str, Any]) -> PlainResult:
         words=words,
         notes=tuple(result["notes"]),
     )
+
+
+def plain_table(summary: dict[str, Any]) -> list[tuple[str, list[list[str]]]]:
+    """For each reference a heading, and rows of cells: the means by method and layer."""
+    tables = []
+    for reference, found in summary["references"].items():
+        heading = f"Agreement with {reference}: {summary['measure']}, mean of {summary['count']}"
+        rows = [["layer", *map(str, summary["layers"])]]
+        for method, cells in found["means"].items():
+            rows.append([method, *("–" if one["mean"] is None else f"{one['mean']:.2f}" for one in cells)])
+        tables.append((heading, rows))
+    return tables

@@ -93,7 +93,7 @@ def test_a_page_of_512_tokens_is_reduced_below_three_megabytes_and_says_so():
 
 def test_the_strongest_edges_are_kept():
     long = made(*("a" for _ in range(511)), layers=6, maps=True)
-    (result,) = content([long])["results"]
+    (result,) = content([long])
     edges, kept = result["maps"]["edges"], result["maps"]["relevance"]["flow"]
     values = np.frombuffer(base64.b64decode(kept["values"]), "<f4").reshape(6, 512, edges)
     places = np.frombuffer(base64.b64decode(kept["places"]), "<u2").reshape(6, 512, edges)
@@ -103,7 +103,7 @@ def test_the_strongest_edges_are_kept():
 
 def test_many_layers_are_thinned_and_the_last_is_kept():
     deep = made(*("a" for _ in range(1999)), layers=48)
-    (result,) = content([deep])["results"]
+    (result,) = content([deep])
     assert result["layers"][-1] == 48
     assert len(result["layers"]) < 48
     assert any(f"{len(result['layers'])} of 48 layers" in note for note in result["notes"])

@@ -47,7 +47,7 @@
   window.addEventListener("beforeprint", () => {
     before = root.dataset.theme;
     root.dataset.theme = "light";
-    for (const section of attnx.sections) section.draw(attnx.state);
+    if (attnx.state.result) for (const section of attnx.sections) section.draw(attnx.state);
   });
   window.addEventListener("afterprint", () => {
     if (before) root.dataset.theme = before;
@@ -58,6 +58,8 @@
 
   byId("plain").hidden = true;
   byId("page").hidden = false;
-  attnx.show(results, 0);
+  if (data.summary) attnx.summary.draw(data.summary, results.length === 0);
+  byId("one").hidden = results.length === 0;
+  if (results.length) attnx.show(results, 0);
   dress();
 })();

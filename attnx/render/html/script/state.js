@@ -9,6 +9,7 @@ attnx.change = (() => {
 
   const draw = () => {
     waiting = false;
+    if (!attnx.state.result) return;
     for (const section of attnx.sections) section.draw(attnx.state);
   };
 

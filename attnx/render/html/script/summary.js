@@ -1,0 +1,43 @@
+"use strict";
+// A comparison over many texts: the means with their intervals, or one text picked from the list.
+attnx.summary = (() => {
+  const { byId, choice, make } = attnx.elements;
+  let reference = null;
+  let text = -1;
+
+  const rows = (found) =>
+    text < 0
+      ? found.means
+      : Object.fromEntries(Object.entries(found.texts).map(([method, texts]) => [method, texts[text].map((mean) => ({ mean }))]));
+
+  const foot = (summary, found) => {
+    const others = Object.entries(found.others).filter(([, value]) => value !== null);
+    const parts = others.map(([name, value]) => `For scale: ${name} agrees with ${reference} at ${value.toFixed(2)}.`);
+    const undefined_ = Math.max(...Object.values(found.means).flatMap((cells) => cells.map((one) => one.undefined)));
+    if (undefined_) parts.push(`In up to ${undefined_} texts agreement is undefined, since all scores are the same; they are left out.`);
+    if (summary.texts.length < summary.count) parts.push(`The first ${summary.texts.length} texts can be picked.`);
+    return make("p", { class: "readout", text: parts.join(" ") });
+  };
+
+  const draw = (summary, pick) => {
+    const names = Object.keys(summary.references);
+    reference ??= names[0];
+    const found = summary.references[reference];
+    byId("summary").hidden = false;
+    byId("summary-lead").textContent =
+      `${summary.measure} of each method with what was measured on the model. ` +
+      (text < 0 ? `Mean of ${summary.count} texts; the thin line is its 95 % interval.` : "This text alone.");
+    const controls = [choice("Reference", names, reference, (name) => { reference = name; draw(summary, pick); })];
+    if (pick) {
+      const select = make("select", { id: "summary-text", onchange: (event) => { text = Number(event.target.value); draw(summary, pick); } });
+      select.append(make("option", { value: -1, text: `All ${summary.count} texts` }));
+      summary.texts.forEach((one, index) => select.append(make("option", { value: index, text: `${index + 1}. ${one}` })));
+      select.value = text;
+      controls.push(make("label", {}, make("span", { class: "unseen", text: "Text" }), select));
+    }
+    byId("summary-controls").replaceChildren(...controls);
+    byId("summary-body").replaceChildren(attnx.agreementTable(summary.layers, rows(found)), foot(summary, found));
+  };
+
+  return { draw };
+})();
