@@ -18,11 +18,13 @@ from attnx.render.graph import to_networkx
 if TYPE_CHECKING:
     from attnx.atlas import HeadAtlas, head_atlas
     from attnx.comparison import Comparison, Faithfulness, compare, faithfulness
+    from attnx.render.html import to_html
 
 __version__ = "0.1.0"
 
 _ON_DEMAND = dict.fromkeys(("Comparison", "Faithfulness", "compare", "faithfulness"), "attnx.comparison")
 _ON_DEMAND |= dict.fromkeys(("HeadAtlas", "head_atlas"), "attnx.atlas")
+_ON_DEMAND |= {"to_html": "attnx.render.html"}
 """What needs scipy, which takes longer to load than all the rest."""
 
 
@@ -37,13 +39,6 @@ def load_demo() -> tuple[Any, Any]:
     from attnx.tasks.verb_number import load_demo as load
 
     return load()
-
-
-def to_html(results: Any, path: Any = None, *, title: str | None = None) -> str | None:
-    """One page for an explanation, for several with a picker, or for a comparison; returned if no `path` is given."""
-    from attnx.render.html import to_html as write
-
-    return write(results, path, title=title)
 
 
 __all__ = [

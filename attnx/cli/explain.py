@@ -10,9 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from attnx.cli.image import check_arguments, save_output
-from attnx.errors import InputError
+from attnx.errors import AttnxError, InputError
 from attnx.render.printable import printable
 
+PAGE_REFERENCES = ("gradient", "blankout")
 MAPS_UP_TO = 128
 """Positions of a text whose rows are all kept for a page."""
 
@@ -101,11 +102,18 @@ def _explain(model: str | None, text: Any, method: list[str] | None, page: bool,
 
 
 def _for_page(explain: Any, model: Any, tokenizer: Any, text: Any, page: bool, options: dict[str, Any]) -> Any:
-    """A page explains every word that is clicked on; the flow of all rows of a long text would take minutes."""
+    """For a page more is computed: references to hold it against, and the rows of all words that may be clicked on."""
     explanation = explain(model, tokenizer, text, **options)
-    if not page or options["head"] == "each" or len(explanation.positions) > MAPS_UP_TO:
+    if not page:
         return explanation
-    return explain(model, tokenizer, text, **options, maps=True)
+    # The flow of all rows of a long text would take minutes.
+    options["maps"] = options["head"] != "each" and len(explanation.positions) <= MAPS_UP_TO
+    if explanation.prediction is not None:
+        try:
+            return explain(model, tokenizer, text, **options, references=PAGE_REFERENCES)
+        except AttnxError as error:
+            print(f"attnx: the page has no references: {error}", file=sys.stderr)
+    return explain(model, tokenizer, text, **options) if options["maps"] else explanation
 
 
 def _head(head: str | None) -> int | str | None:

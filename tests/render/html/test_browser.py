@@ -161,6 +161,36 @@ def test_a_picker_goes_through_several_results(opened, explanation):
     word(tab, "cabinets").wait_for()
 
 
+def with_reference(seed, *tokens):
+    return replace(made(*tokens), references={"gradient": np.random.default_rng(seed).normal(size=len(tokens) + 1)})
+
+
+def test_a_reference_is_shown_like_a_method(opened):
+    one = with_reference(0, *"abcdef")
+    tab = opened(one)
+    tab.get_by_role("radiogroup", name="Reference").first.get_by_role("radio", name="gradient").click()
+    tab.locator("#readout", has_text="by gradient").wait_for()
+    assert scores(tab) == pytest.approx(one.references["gradient"][1:].tolist())
+    against = [score < 0 for score in one.references["gradient"][1:]]
+    marks = [one.get_attribute("class").split() for one in tab.locator("#reading .word").all()]
+    assert ["against" in classes for classes in marks] == against
+    assert not tab.locator("#graph").is_visible()
+
+
+def test_a_comparison_is_a_table_with_bars_from_which_a_text_can_be_picked(opened):
+    comparison = attnx.Comparison.of([with_reference(seed, *"abcdef") for seed in range(5)])
+    tab = opened(comparison)
+
+    def cells():
+        return [float(one.replace("−", "-")) for one in tab.locator("#summary .number").all_inner_texts()]
+
+    means = [comparison.cell("gradient", method, layer).mean for method in ("rollout", "flow") for layer in (1, 2)]
+    assert cells() == pytest.approx(means, abs=0.005)
+    tab.locator("#summary-text").select_option("3")
+    of_text = [comparison.values["gradient"][method][3, layer] for method in ("rollout", "flow") for layer in (0, 1)]
+    assert cells() == pytest.approx(of_text, abs=0.005)
+
+
 def test_a_head_of_the_grid_is_shown_in_the_whole_page(opened):
     each = made("key", "to", "the", heads=4)
     tab = opened(each)

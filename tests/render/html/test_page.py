@@ -73,10 +73,38 @@ def test_scripts_insert_text_and_never_markup(way):
     assert not any(way in script for script in scripts())
 
 
-def test_what_is_no_explanation_is_refused():
-    for wrong in ("text", [], [1], None):
-        with pytest.raises(InputError, match="an explanation or a list of them"):
-            attnx.to_html(wrong)
+@pytest.mark.parametrize("wrong", ["text", [], [1], None])
+def test_what_is_no_result_is_refused(wrong):
+    with pytest.raises(InputError, match="a page shows explanations, or a comparison"):
+        attnx.to_html(wrong)
+
+
+def test_a_method_is_held_against_the_size_of_a_reference():
+    one = replace(made("a", "b", "c", scores=[0.1, 0.2, 0.7]), references={"gradient": np.array([9, 1, -2, -3.0])})
+    (result,) = data_in(one.to_html())["results"]
+    assert result["references"]["gradient"]["agreement"]["flow"] == [1.0, 1.0]
+    assert result["references"]["gradient"]["scores"] == [9, 1, -2, -3]
+
+
+def test_undefined_agreement_is_null():
+    one = replace(made("a", "b", scores=[0.5, 0.5]), references={"gradient": np.arange(3.0)})
+    (result,) = data_in(one.to_html())["results"]
+    assert result["references"]["gradient"]["agreement"]["rollout"] == [None, None]
+    assert result["agreement"][0]["layers"] == [None, None]
+
+
+def test_several_results_with_references_have_the_summary_of_their_comparison():
+    several = [
+        replace(made(*"abcde"), references={"gradient": np.random.default_rng(seed).random(6)}) for seed in range(4)
+    ]
+    found = data_in(attnx.to_html(several))["summary"]
+    comparison = attnx.Comparison.of(several)
+    assert found == data_in(attnx.to_html(comparison))["summary"]
+    cell = comparison.cell("gradient", "flow")
+    assert found["references"]["gradient"]["means"]["flow"][-1] == {
+        "mean": round(cell.mean, 4), "low": round(cell.low, 4), "high": round(cell.high, 4), "undefined": 0,
+    }  # fmt: skip
+    assert data_in(attnx.to_html([made("a"), made("b")]))["summary"] is None
 
 
 def test_a_page_of_512_tokens_is_reduced_below_three_megabytes_and_says_so():

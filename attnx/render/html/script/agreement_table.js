@@ -1,31 +1,39 @@
 "use strict";
-// A table of correlations with bars: methods down, layers across; an interval is a line over its bar.
+// A table of correlations with bars: methods down, layers across; an interval is a thin line over its bar.
 attnx.agreementTable = (() => {
   const { make } = attnx.elements;
-  const place = (value) => Math.max(0, Math.min(1, Math.abs(value))) * 100;
+  const signed = (value) => value.toFixed(2).replace("-", "−");
 
-  const cell = ({ mean, low = null, high = null }, on) => {
+  // From 0 to 1, or from −1 where something in the table is below 0.
+  const axisOf = (rows) => {
+    const ends = Object.values(rows).flat().flatMap(({ mean, low }) => [mean ?? 0, low ?? 0]);
+    const least = Math.min(...ends) < 0 ? -1 : 0;
+    return (value) => ((Math.max(least, Math.min(1, value)) - least) / (1 - least)) * 100;
+  };
+
+  const span = (name, axis, from, to) => {
+    const made = make("span", { class: name });
+    made.style.insetInlineStart = `${axis(Math.min(from, to))}%`;
+    made.style.width = `${axis(Math.max(from, to)) - axis(Math.min(from, to))}%`;
+    return made;
+  };
+
+  const cell = ({ mean, low = null, high = null }, axis, on) => {
     const chosen = on ? "on" : null;
     if (mean === null) return make("td", { class: chosen, text: "–", title: "undefined: scores that are all the same" });
-    const fill = make("span", { class: mean < 0 ? "fill below" : "fill" });
-    fill.style.width = `${place(mean)}%`;
-    const track = make("span", { class: "track" }, fill);
-    if (low !== null && high > low) {
-      const [near, far] = low < 0 && high > 0 ? [0, Math.max(-low, high)] : [Math.min(Math.abs(low), Math.abs(high)), Math.max(Math.abs(low), Math.abs(high))];
-      const range = make("span", { class: "range" });
-      range.style.insetInlineStart = `${place(near)}%`;
-      range.style.width = `${place(far) - place(near)}%`;
-      track.append(range);
-    }
-    const title = low === null ? null : `95 % interval ${low.toFixed(2)} to ${high.toFixed(2)}`;
-    return make("td", { class: chosen, title }, make("span", { class: "number", text: mean.toFixed(2).replace("-", "−") }), track);
+    const track = make("span", { class: "track" }, span(mean < 0 ? "fill below" : "fill", axis, 0, mean));
+    if (axis(0) > 0) track.append(span("zero", axis, 0, 0));
+    if (low !== null && high > low) track.append(span("range", axis, low, high));
+    const title = low === null ? null : `95 % interval ${signed(low)} to ${signed(high)}`;
+    return make("td", { class: chosen, title }, make("span", { class: "number", text: signed(mean) }), track);
   };
 
   // `rows`: method → cells; `on(method, layer index)`: whether it is the one shown in the page.
   return (layers, rows, on = () => false) => {
+    const axis = axisOf(rows);
     const heading = make("tr", {}, make("th", { text: "layer" }), ...layers.map((one) => make("th", { scope: "col", text: one })));
     const body = Object.entries(rows).map(([method, cells]) => make(
-      "tr", {}, make("th", { scope: "row", text: method }), ...cells.map((one, layer) => cell(one, on(method, layer)))));
+      "tr", {}, make("th", { scope: "row", text: method }), ...cells.map((one, layer) => cell(one, axis, on(method, layer)))));
     return make("div", { class: "scroll" }, make(
       "table", { class: "agreement" }, make("thead", {}, heading), make("tbody", {}, ...body)));
   };

@@ -4,8 +4,10 @@ attnx.sections.push((() => {
   const { byId, make, slider, visible } = attnx.elements;
   const { theme, font, sheet, clipped } = attnx.colours;
   const BINS = 24;
+  const FIRST_LINES = 800;
   const canvas = byId("graph-canvas");
   let key = "";
+  let shown = null;
   let graph = null;
   let place = null;
   let hovered = null;
@@ -14,6 +16,13 @@ attnx.sections.push((() => {
   threshold.input.id = "threshold";
   byId("graph-controls").append(threshold.whole);
   const least = () => (threshold.input.value / 100) ** 2 * graph.largest;
+
+  // At first so many lines that a reader can follow them.
+  const settle = () => {
+    const line = graph.lines.at(-FIRST_LINES);
+    const share = line ? Math.sqrt(line.share / graph.largest) : 0;
+    threshold.input.value = Math.max(20, Math.ceil(share * 100));
+  };
 
   const lay = (state) => {
     const high = Math.max(14, Math.min(34, 620 / graph.nodes.length));
@@ -151,6 +160,8 @@ attnx.sections.push((() => {
       if (byId("graph").hidden) return;
       const now = `${state.index} ${state.method} ${state.rows}`;
       if (now !== key) graph = attnx.graphLines.lines(state);
+      if (shown !== state.result) settle();
+      shown = state.result;
       key = now;
       hovered = null;
       byId("graph-lead").textContent = lead(state);

@@ -25,7 +25,7 @@ attnx.summary = (() => {
     const found = summary.references[reference];
     byId("summary").hidden = false;
     byId("summary-lead").textContent =
-      `${summary.measure} of each method with what was measured on the model. ` +
+      `How far each method ranks positions as measurements on the model do (${summary.measure}). ` +
       (text < 0 ? `Mean of ${summary.count} texts; the thin line is its 95 % interval.` : "This text alone.");
     const controls = [choice("Reference", names, reference, (name) => { reference = name; draw(summary, pick); })];
     if (pick) {

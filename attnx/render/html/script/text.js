@@ -1,9 +1,9 @@
 "use strict";
 // The text as a heat map. Hover or focus tells a score exactly; a click explains that word's own row.
 attnx.sections.push((() => {
-  const { make, byId, visible } = attnx.elements;
+  const { make, byId, meter, visible } = attnx.elements;
   const { row, byWord, rank, most, isReference } = attnx.numbers;
-  const SHORT = 14;
+  const [SHORT, BEST] = [14, 5];
   let built = "";
   let marks = [];
   let scores = [];
@@ -60,18 +60,17 @@ attnx.sections.push((() => {
   // What the readout says while nothing is pointed at.
   const rest = () => {
     const { state } = attnx;
-    const best = [...scores.keys()].filter((index) => !units[index].special);
-    best.sort((one, other) => Math.abs(scores[other]) - Math.abs(scores[one]));
-    const parts = best.slice(0, 3).flatMap((index, order) => [
-      order ? ", " : "", make("strong", { text: visible(units[index].text) }), ` ${scores[index].toFixed(3)}`,
-    ]);
     const layer = `layer ${state.result.layers[state.layer]}${state.head === null ? "" : `, head ${state.head}`}`;
-    byId("readout").replaceChildren(
-      isReference(state)
-        ? `What moves the model most, by ${state.method}: `
-        : `What reaches ${explained(state)} most, by ${state.method} at ${layer}: `,
-      ...parts,
-    );
+    byId("readout").textContent = isReference(state)
+      ? `What moves the model most, by ${state.method}`
+      : `What reaches ${explained(state)} most, by ${state.method} at ${layer}`;
+  };
+
+  const best = (top) => {
+    const order = [...scores.keys()].filter((index) => !units[index].special);
+    order.sort((one, other) => Math.abs(scores[other]) - Math.abs(scores[one]));
+    byId("best").replaceChildren(...order.slice(0, BEST).map((index) =>
+      meter(visible(units[index].text), top > 0 ? scores[index] / top : 0, scores[index].toFixed(4))));
   };
 
   byId("back").addEventListener("click", () => attnx.change({ rows: null, head: null }));
@@ -102,6 +101,7 @@ attnx.sections.push((() => {
           text: state.result.maps ? "Hover for a score, click to explain that word." : "Hover or tab for a score.",
         }),
       );
+      best(top);
       rest();
     },
   };

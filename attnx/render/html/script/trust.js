@@ -3,7 +3,8 @@
 attnx.sections.push((() => {
   const { make, byId, meter } = attnx.elements;
   const { row, tied, sum, percent, isReference } = attnx.numbers;
-  const HALF = 0.5;
+  const [HALF, FEW] = [0.5, 10];
+  const signed = (value) => value.toFixed(2).replace("-", "−");
 
   const agreements = ({ result, method, layer }) =>
     result.agreement
@@ -24,9 +25,11 @@ attnx.sections.push((() => {
     const checked = facts.references.filter((one) => one.value !== null);
     if (checked.length) {
       const worst = checked.reduce((low, one) => (one.value < low.value ? one : low));
+      const found = `${worst.other} ${signed(worst.value)} over ${facts.content} positions`;
+      const few = facts.content < FEW ? " With so few, this says little." : "";
       return worst.value >= HALF
-        ? ["fair", `It ranks words much as the model's own reactions do (${worst.other} ${worst.value.toFixed(2)}).`]
-        : ["care", `It ranks words unlike the model's own reactions (${worst.other} ${worst.value.toFixed(2)}): a hint, no more.`];
+        ? ["fair", `It ranks words much as measurements on the model do (${found}).${few}`]
+        : ["care", `It ranks words unlike measurements on the model (${found}).${few}`];
     }
     if (facts.special >= HALF) return ["care", `Special tokens hold ${percent(facts.special)}: little of it is about the words.`];
     return ["open", "Nothing here speaks against it, and nothing was checked against the model. Add references to know more."];
@@ -43,12 +46,13 @@ attnx.sections.push((() => {
         special: whole > 0 ? sum([...scores].filter((_, place) => result.positions[place].special)) / whole : 0,
         saturated: own && state.method === "flow" && result.saturation ? result.saturation[state.layer] : 0,
         references: own ? references(state) : [],
+        content: result.positions.filter(({ special }) => !special).length,
       };
       const [level, sentence] = verdict(state, facts);
       const between = own ? agreements(state) : [];
       byId("trust-body").replaceChildren(
         make("p", { class: `verdict ${level}`, text: sentence }),
-        ...group("Agrees with the model's reactions", facts.references.map(({ other, value }) => correlation(other, value))),
+        ...group("Agrees with measurements on the model", facts.references.map(({ other, value }) => correlation(other, value))),
         ...group("Agrees with other methods", between.map(({ other, value }) => correlation(other, value))),
         ...group("Limits", [
           meter("special tokens hold", facts.special, percent(facts.special)),
@@ -66,7 +70,7 @@ attnx.sections.push((() => {
   }
 
   function correlation(label, value) {
-    return value === null ? meter(label, 0, "undefined") : meter(label, value, value.toFixed(2));
+    return value === null ? meter(label, 0, "undefined") : meter(label, value, signed(value));
   }
 
   function group(title, meters) {
