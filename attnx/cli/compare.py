@@ -12,7 +12,7 @@ import typer
 from attnx.cli.output import AsJson, AsMarkdown, check_output, say
 from attnx.errors import InputError
 
-_SUFFIXES = (".md", ".json", ".csv", ".txt")
+_SUFFIXES = (".md", ".json", ".csv", ".txt", ".html")
 
 
 def compare_command(
@@ -39,13 +39,15 @@ def compare_command(
     as_json: AsJson = False,
     as_markdown: AsMarkdown = False,
     output: Annotated[
-        Path | None, typer.Option("--output", help="Also write to a file: .md, .json, .csv or .txt.")
+        Path | None, typer.Option("--output", help="Also write to a file: .md, .json, .csv, .txt or .html.")
     ] = None,
 ) -> None:
     """Compare attention with gradients and blank-out, over many texts."""
     check_output(output)
     if output is not None and output.suffix not in _SUFFIXES:
         raise InputError(f"--output takes a file that ends in {', '.join(_SUFFIXES)}, found {output.name!r}")
+    if faithful and output is not None and output.suffix == ".html":
+        raise InputError("a page shows agreement; write --faithfulness to .md, .json, .csv or .txt")
     chosen = asked_texts(texts, data, column, samples)
     options: dict[str, Any] = {"target": target, "truncate": truncate, "seed": seed}
     options |= {"methods": method} if method else {}
@@ -94,6 +96,10 @@ def asked_model(name: str | None) -> Iterator[tuple[Any, Any]]:
 
 def _written(result: Any, suffix: str) -> str:
     rendered: str
+    if suffix == ".html":
+        from attnx.render.html import to_html
+
+        return to_html(result)
     if suffix == ".csv":
         rendered = result.to_csv()
         return rendered.rstrip("\n")

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from attnx.cli.image import check_arguments, save_output
-from attnx.errors import AttnxError, InputError
+from attnx.cli.page import check_page, write_page
 from attnx.render.printable import printable
-
-PAGE_REFERENCES = ("gradient", "blankout")
-MAPS_UP_TO = 128
-"""Positions of a text whose rows are all kept for a page."""
 
 
 def explain_command(
@@ -59,11 +56,10 @@ def explain_command(
 ) -> None:
     """Show what a model looked at in a text or in an image."""
     check_arguments(text, pair, image, model, output)
-    if html is not None and html.suffix not in (".html", ".htm"):
-        raise InputError(f"--html takes a file that ends in .html, found {html.name!r}")
+    check_page(html)
     text = sys.stdin.read() if text == "-" else text
     given = image if image is not None else text if pair is None else (text, pair)
-    explanation = _explain(model, given, method, html is not None, {
+    explanation = _explain(model, given, method, html, {
         "layer": layer,
         "head": _head(head),
         "position": position,
@@ -79,15 +75,13 @@ def explain_command(
         print(f"attnx: {printable(note)}", file=sys.stderr)
     if output is not None:
         save_output(explanation, output, _names(explanation, method))
-    if html is not None:
-        explanation.to_html(html)
     if as_json:
         print(json.dumps(explanation.to_dict(), ensure_ascii=False, allow_nan=False))
     else:
         _show(explanation, method, layers)
 
 
-def _explain(model: str | None, text: Any, method: list[str] | None, page: bool, options: dict[str, Any]) -> Any:
+def _explain(model: str | None, text: Any, method: list[str] | None, html: Path | None, options: dict[str, Any]) -> Any:
     # Loaded here, so that --help and mistakes in the arguments answer at once.
     from attnx.cli.verb_number_model import chosen_model
     from attnx.explain import explain
@@ -95,25 +89,11 @@ def _explain(model: str | None, text: Any, method: list[str] | None, page: bool,
 
     if method:
         options["methods"] = method
-    if model is not None:
-        return _for_page(explain, *load(model), text, page, options)
-    with chosen_model() as (_, loaded, tokenizer):
-        return _for_page(explain, loaded, tokenizer, text, page, options)
-
-
-def _for_page(explain: Any, model: Any, tokenizer: Any, text: Any, page: bool, options: dict[str, Any]) -> Any:
-    """For a page more is computed: references to hold it against, and the rows of all words that may be clicked on."""
-    explanation = explain(model, tokenizer, text, **options)
-    if not page:
+    with nullcontext((None, *load(model))) if model is not None else chosen_model() as (_, loaded, tokenizer):
+        explanation = explain(loaded, tokenizer, text, **options)
+        if html is not None:
+            write_page(html, loaded, tokenizer, text, explanation, options)
         return explanation
-    # The flow of all rows of a long text would take minutes.
-    options["maps"] = options["head"] != "each" and len(explanation.positions) <= MAPS_UP_TO
-    if explanation.prediction is not None:
-        try:
-            return explain(model, tokenizer, text, **options, references=PAGE_REFERENCES)
-        except AttnxError as error:
-            print(f"attnx: the page has no references: {error}", file=sys.stderr)
-    return explain(model, tokenizer, text, **options) if options["maps"] else explanation
 
 
 def _head(head: str | None) -> int | str | None:

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+import attnx
 from attnx import Comparison
 from attnx.cli import main
 from attnx.tasks.verb_number import save
@@ -46,7 +47,7 @@ def test_texts_as_arguments_give_a_block_for_each_reference(compare):
 def test_a_file_of_texts_is_read_and_the_result_written_in_each_format(compare, tmp_path):
     (tmp_path / "few.csv").write_text("line\nthe key to the cabinets\nsome boxes in it\nkeys to it\n")
     shared = ("--data", "few.csv", "--column", "line", "--samples", "2", "--reference", "blankout", "--method", "flow")
-    for suffix in (".md", ".json", ".csv", ".txt"):
+    for suffix in (".md", ".json", ".csv", ".txt", ".html"):
         code, _, err = compare(*shared, "--output", f"result{suffix}")
         assert (code, err) == (0, f"attnx: wrote result{suffix}\n")
     read = Comparison.from_json((tmp_path / "result.json").read_text())
@@ -54,6 +55,7 @@ def test_a_file_of_texts_is_read_and_the_result_written_in_each_format(compare, 
     assert (tmp_path / "result.txt").read_text() == read.text() + "\n"
     assert (tmp_path / "result.md").read_text() == read.markdown() + "\n"
     assert (tmp_path / "result.csv").read_text() == read.to_csv()
+    assert (tmp_path / "result.html").read_text() == attnx.to_html(read) + "\n"
 
 
 def test_json_is_one_object(compare):
@@ -84,6 +86,7 @@ def test_faithfulness_stands_beside_chance(compare):
         (("keys", "--data", "few.csv"), "give texts or --data, not both"),
         (("keys", "--column", "text"), "--column and --samples are for a file"),
         (("keys", "--output", "result.pdf"), "--output takes a file that ends in .md, .json"),
+        (("keys", "--faithfulness", "--output", "result.html"), "a page shows agreement"),
         (("keys", "--output", "nowhere/result.md"), "there is no directory nowhere; make it first"),
         (("keys", "--reference", "saliency"), "reference 'saliency' is not known; there are: gradient, blankout"),
         (("keys", "--measure", "pearson"), "measure 'pearson' is not known"),

@@ -70,6 +70,8 @@ MISTAKES = [
     (["explain", "the key", "--target", "HAPPY"], "NEGATIVE, POSITIVE"),
     (["explain", "hello " * 99], "--truncate"),
     (["explain", "the key", "--output", "x.pdf"], ".safetensors"),
+    (["explain", "the key", "--html", "x.pdf"], ".html"),
+    (["explain", "the key", "--html", "no/such/folder/x.html"], "no/such/folder"),
     (["explain", "the key", "--output", "no/such/folder/x.safetensors"], "no/such/folder"),
 ]
 
@@ -158,6 +160,17 @@ def test_a_note_cannot_steer_the_terminal(saved, monkeypatch, capsys):
         main()
     shown = capsys.readouterr()
     assert "\x1b" not in shown.out + shown.err
+
+
+def test_a_page_has_references_and_the_rows_of_all_words(saved, monkeypatch, capsys, tmp_path):
+    path = tmp_path / "report.html"
+    monkeypatch.setattr(sys, "argv", ["attnx", "explain", TEXT, "--model", saved, "--html", str(path)])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 0
+    (result,) = json.loads(path.read_text().split('id="data">')[1].split("</script>")[0])["results"]
+    assert list(result["references"]) == ["gradient", "blankout"]
+    assert result["maps"]["edges"] == len(result["positions"])
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a shell pipe")

@@ -30,9 +30,9 @@ def kept_edges(maps: Mapping[str, Array], results: int) -> int:
     rows = len(maps) * layers * length
     room = MAP_BYTES / results / (4 / 3)
     if rows * length * 4 <= room:
-        return length
+        return int(length)
     count = int(room / rows / 6)
-    return min(count, length) if count >= FEWEST_EDGES else 0
+    return count if count >= FEWEST_EDGES else 0
 
 
 def strongest(scores: Array, count: int) -> dict[str, str | None]:

@@ -22,10 +22,14 @@ ARGUMENTS = [
 ]  # fmt: skip
 
 
+def browser_path():
+    return next(filter(None, map(shutil.which, NAMES)), None)
+
+
 @pytest.fixture(scope="session")
 def browser():
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    path = next(filter(None, map(shutil.which, NAMES)), None)
+    path = browser_path()
     if path is None:
         pytest.skip(f"there is no browser: none of {', '.join(NAMES)} is installed")
     with playwright.sync_playwright() as driver:

@@ -1,7 +1,7 @@
 "use strict";
 // The answer of the model, and the controls that choose what is shown of its making.
 attnx.sections.push((() => {
-  const { make, byId, choice, press, slider } = attnx.elements;
+  const { make, byId, named, choice, press, slider } = attnx.elements;
   let shown = null;
   let methods, references, views, layer;
 
@@ -22,12 +22,12 @@ attnx.sections.push((() => {
     }
     methods = choice("Method", Object.keys(result.relevance), state.method, (method) => attnx.change({ method }));
     references = choice("Reference", Object.keys(result.references), state.method, (method) => attnx.change({ method, rows: null }));
-    references.hidden = references.childElementCount === 0;
+    const measured = references.childElementCount ? [named("Measured", references)] : [];
     views = choice("Unit", ["words", "tokens"], state.view, (view) => attnx.change({ view }));
     layer = slider("Layer", { min: 0, max: result.layers.length - 1, step: 1 }, (value) => attnx.change({ layer: value }));
     layer.input.id = "layer";
     layer.whole.hidden = result.layers.length < 2;
-    byId("controls").replaceChildren(methods, references, views, layer.whole);
+    byId("controls").replaceChildren(named("Method", methods), ...measured, layer.whole, views);
   };
 
   return {

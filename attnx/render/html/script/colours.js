@@ -17,19 +17,23 @@ attnx.colours = (() => {
 
   // Size a canvas to its card and return a context in CSS pixels.
   const sheet = (canvas, height) => {
-    const width = Math.max(canvas.parentElement.clientWidth - 2 * parseFloat(getComputedStyle(canvas.parentElement).paddingLeft), 120);
-    const scale = Math.max(window.devicePixelRatio || 1, 2);
-    canvas.width = Math.round(width * scale);
-    canvas.height = Math.round(height * scale);
-    canvas.style.width = `${width}px`;
+    const across = width(canvas);
+    canvas.width = Math.round(across * scale());
+    canvas.height = Math.round(height * scale());
+    canvas.style.width = `${across}px`;
     canvas.style.height = `${height}px`;
     const pen = canvas.getContext("2d");
-    pen.scale(scale, scale);
-    return { pen, width };
+    pen.scale(scale(), scale());
+    return { pen, width: across };
   };
 
-  const width = (canvas) =>
-    canvas.parentElement.clientWidth - 2 * parseFloat(getComputedStyle(canvas.parentElement).paddingLeft);
+  const width = (canvas) => {
+    const card = canvas.parentElement;
+    return Math.max(card.clientWidth - 2 * parseFloat(getComputedStyle(card).paddingLeft), 120);
+  };
+
+  // Paper is finer than a screen.
+  const scale = () => (attnx.printing ? 3 : window.devicePixelRatio || 1);
 
   const clipped = (pen, text, room) => {
     if (pen.measureText(text).width <= room) return text;
@@ -38,5 +42,5 @@ attnx.colours = (() => {
     return `${short}…`;
   };
 
-  return { theme, font, sheet, width, clipped };
+  return { theme, font, sheet, width, scale, clipped };
 })();

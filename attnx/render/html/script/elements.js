@@ -15,6 +15,8 @@ attnx.elements = (() => {
 
   const byId = (id) => document.getElementById(id);
 
+  const named = (label, group) => make("div", { class: "named-choice" }, make("span", { text: label }), group);
+
   // A row of buttons of which one is pressed; arrows move between them.
   const choice = (label, names, chosen, choose) => {
     const group = make("div", { class: "choice", role: "radiogroup", "aria-label": label });
@@ -74,5 +76,5 @@ attnx.elements = (() => {
     return shown.trim() === "" ? "␣".repeat(Math.max(shown.length, 1)) : shown;
   };
 
-  return { make, byId, choice, press, slider, meter, visible };
+  return { make, byId, named, choice, press, slider, meter, visible };
 })();

@@ -3,19 +3,21 @@
 attnx.sections.push((() => {
   const { byId, make, slider, visible } = attnx.elements;
   const { theme, font, sheet, clipped } = attnx.colours;
-  const BINS = 24;
-  const FIRST_LINES = 800;
+  const [FIRST_LINES, MOST_LINES] = [600, 1200];
   const canvas = byId("graph-canvas");
   let key = "";
   let shown = null;
   let graph = null;
   let place = null;
   let hovered = null;
+  let kept = { key: "" };
+  let waiting = false;
+  let drawn = "";
   // Squared, so that the many thin lines have most of the slider.
-  const threshold = slider("Thinnest line", { min: 0, max: 100, step: 1, value: 24 }, () => paint(attnx.state));
+  const threshold = slider("Thinnest line", { min: 0, max: 100, step: 1, value: 24 }, () => paintSoon());
   threshold.input.id = "threshold";
   byId("graph-controls").append(threshold.whole);
-  const least = () => (threshold.input.value / 100) ** 2 * graph.largest;
+  const leastShare = () => (threshold.input.value / 100) ** 2 * graph.largest;
 
   // At first so many lines that a reader can follow them.
   const settle = () => {
@@ -26,7 +28,7 @@ attnx.sections.push((() => {
 
   const lay = (state) => {
     const high = Math.max(14, Math.min(34, 620 / graph.nodes.length));
-    const width = Math.max(attnx.colours.width(canvas), 120);
+    const width = attnx.colours.width(canvas);
     const probe = canvas.getContext("2d");
     probe.font = font(13);
     const names = graph.nodes.map((one) => visible(state.result.positions[one].label));
@@ -36,43 +38,63 @@ attnx.sections.push((() => {
     return { high, left, step, names, y, x: (column) => left + column * step, height: 42 + graph.nodes.length * high };
   };
 
-  // Lines of like weight in one path: some thousand lines are drawn in a few milliseconds.
-  const stroke = (pen, lines, colour, strength) => {
-    const paths = new Map();
-    for (const line of lines) {
-      const bin = Math.ceil((line.share / graph.largest) * BINS);
-      if (!paths.has(bin)) paths.set(bin, new Path2D());
-      const [x0, x1] = [place.x(line.column), place.x(line.column + 1)];
-      const [y0, y1] = [place.y(line.to), place.y(line.from)];
-      const path = paths.get(bin);
-      path.moveTo(x0, y0);
-      path.bezierCurveTo(x0 + place.step * 0.45, y0, x1 - place.step * 0.45, y1, x1, y1);
-    }
+  const stroke = (pen, lines, colour, strength, largest = graph.largest) => {
+    const widest = Math.min(5.5, place.high / 3);
+    const bend = place.step * 0.45;
     pen.strokeStyle = colour;
-    for (const [bin, path] of [...paths].sort(([one], [other]) => one - other)) {
-      pen.globalAlpha = Math.min(1, strength * (0.18 + (0.82 * bin) / BINS));
-      pen.lineWidth = 0.5 + (Math.min(5.5, place.high / 3) * bin) / BINS;
-      pen.stroke(path);
+    for (const { column, from, to, share } of lines) {
+      const weight = share / largest;
+      const [x0, x1, y0, y1] = [place.x(column), place.x(column + 1), place.y(to), place.y(from)];
+      pen.globalAlpha = Math.min(1, strength * (0.18 + 0.82 * weight));
+      pen.lineWidth = 0.5 + widest * weight;
+      pen.beginPath();
+      pen.moveTo(x0, y0);
+      pen.bezierCurveTo(x0 + bend, y0, x1 - bend, y1, x1, y1);
+      pen.stroke();
     }
     pen.globalAlpha = 1;
+  };
+
+  const shownLines = () => {
+    const least = leastShare();
+    const first = graph.lines.findIndex(({ share }) => share >= least);
+    return graph.lines.slice(first).slice(-MOST_LINES);
+  };
+
+  // All lines, drawn once and kept: pointing at a node then costs no more than its own lines.
+  const veil = (lines, colour) => {
+    const sheetOf = document.createElement("canvas");
+    [sheetOf.width, sheetOf.height] = [canvas.width, canvas.height];
+    const pen = sheetOf.getContext("2d");
+    pen.scale(canvas.width / parseFloat(canvas.style.width), canvas.height / parseFloat(canvas.style.height));
+    stroke(pen, lines, colour, 0.75);
+    return sheetOf;
   };
 
   const paint = (state) => {
     place = lay(state);
     const colours = theme();
     const { pen, width } = sheet(canvas, place.height);
-    const shown = graph.lines.filter(({ share }) => share >= least());
+    const lines = shownLines();
+    const now = [key, lines.length, canvas.width, colours.lines].join(" ");
+    if (now !== kept.key) kept = { key: now, lines, veil: veil(lines, colours.lines) };
     const chosen = new Set((state.rows ?? [state.result.position]).map((one) => graph.nodes.indexOf(one)));
-    const mine = ({ from, column }) => (hovered ? hovered.node === from && hovered.column === column + 1 : chosen.has(from));
-    stroke(pen, shown.filter((line) => !mine(line)), colours.lines, hovered ? 0.3 : 0.75);
-    stroke(pen, shown.filter(mine), colours.hot, 1.2);
+    pen.globalAlpha = hovered ? 0.35 : 1;
+    pen.drawImage(kept.veil, 0, 0, width, place.height);
+    pen.globalAlpha = 1;
+    // A node that is pointed at shows all its lines, the widest as wide as any.
+    const own = hovered
+      ? graph.lines.filter(({ from, column }) => hovered.node === from && hovered.column === column + 1)
+      : kept.lines.filter(({ from }) => chosen.has(from));
+    stroke(pen, own, colours.hot, 1.2, hovered ? own.at(-1)?.share : graph.largest);
     nodes(pen, state, colours, chosen);
     pen.fillStyle = colours.muted;
     pen.font = font(12);
     pen.textAlign = "center";
     pen.fillText("input", place.x(0), 16);
     graph.columns.forEach((layer, column) => pen.fillText(state.result.layers[layer], Math.min(place.x(column + 1), width - 8), 16));
-    threshold.value.textContent = `${least().toFixed(3)} · ${shown.length} of ${graph.lines.length} lines`;
+    const most = kept.lines.length === MOST_LINES ? ", the strongest" : "";
+    threshold.value.textContent = `${leastShare().toFixed(3)} · ${kept.lines.length} of ${graph.lines.length} lines${most}`;
   };
 
   const nodes = (pen, state, colours, chosen) => {
@@ -115,10 +137,19 @@ attnx.sections.push((() => {
     );
   };
 
+  const paintSoon = () => {
+    if (waiting) return;
+    waiting = true;
+    requestAnimationFrame(() => {
+      waiting = false;
+      paint(attnx.state);
+    });
+  };
+
   const move = (to) => {
     if (to?.node === hovered?.node && to?.column === hovered?.column) return;
     hovered = to;
-    paint(attnx.state);
+    paintSoon();
     tell(attnx.state);
   };
 
@@ -142,7 +173,7 @@ attnx.sections.push((() => {
   });
 
   const lead = ({ result, method }) => {
-    const meaning = method === "raw" ? "to what they attend to in the layer below" : "to the inputs that reach them";
+    const meaning = method === "raw" ? "to what it attends to in the layer below" : "to the inputs that reach it";
     const parts = [`Lines lead from each node ${meaning}, as shares of 1 by ${method}.`];
     if (!result.maps) parts.push("Only the explained position's lines were kept; explain with maps=True for all.");
     if (graph.nodes.length < result.positions.length) {
@@ -155,6 +186,7 @@ attnx.sections.push((() => {
   };
 
   return {
+    // Nothing here depends on the layer that is shown, so a step of its slider costs nothing.
     draw(state) {
       byId("graph").hidden = attnx.numbers.isReference(state);
       if (byId("graph").hidden) return;
@@ -163,6 +195,9 @@ attnx.sections.push((() => {
       if (shown !== state.result) settle();
       shown = state.result;
       key = now;
+      const look = [key, attnx.colours.width(canvas), theme().lines, attnx.colours.scale()].join(" ");
+      if (look === drawn) return;
+      drawn = look;
       hovered = null;
       byId("graph-lead").textContent = lead(state);
       canvas.setAttribute("aria-label", `Layered graph, ${graph.nodes.length} positions and ${graph.columns.length} layers; arrow keys move, Enter explains`);

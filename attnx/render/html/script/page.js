@@ -47,11 +47,13 @@
   window.addEventListener("beforeprint", () => {
     before = root.dataset.theme;
     root.dataset.theme = "light";
+    attnx.printing = true;
     if (attnx.state.result) for (const section of attnx.sections) section.draw(attnx.state);
   });
   window.addEventListener("afterprint", () => {
     if (before) root.dataset.theme = before;
     else delete root.dataset.theme;
+    attnx.printing = false;
     dress();
   });
   window.addEventListener("resize", () => attnx.change({}));
