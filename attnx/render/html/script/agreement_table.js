@@ -2,7 +2,7 @@
 // A table of correlations with bars: methods down, layers across; an interval is a thin line over its bar.
 attnx.agreementTable = (() => {
   const { make } = attnx.elements;
-  const signed = (value) => value.toFixed(2).replace("-", "−");
+  const { signed } = attnx.numbers;
 
   // From 0 to 1, or from −1 where something in the table is below 0.
   const axisOf = (rows) => {

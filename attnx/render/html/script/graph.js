@@ -3,7 +3,8 @@
 attnx.sections.push((() => {
   const { byId, make, slider, visible } = attnx.elements;
   const { theme, font, sheet, clipped } = attnx.colours;
-  const [FIRST_LINES, MOST_LINES] = [600, 1200];
+  const [FEW_LINES, FIRST_LINES, MOST_LINES] = [40, 600, 1200];
+  const THIN = 20;
   const canvas = byId("graph-canvas");
   let key = "";
   let shown = null;
@@ -21,9 +22,9 @@ attnx.sections.push((() => {
 
   // At first so many lines that a reader can follow them.
   const settle = () => {
-    const line = graph.lines.at(-FIRST_LINES);
-    const share = line ? Math.sqrt(line.share / graph.largest) : 0;
-    threshold.input.value = Math.max(20, Math.ceil(share * 100));
+    const thickness = (rank) => Math.sqrt((graph.lines.at(-rank)?.share ?? 0) / graph.largest) * 100;
+    const thin = Math.min(THIN, Math.floor(thickness(FEW_LINES)));
+    threshold.input.value = Math.max(thin, Math.ceil(thickness(FIRST_LINES)));
   };
 
   const lay = (state) => {

@@ -75,7 +75,8 @@ attnx.numbers = (() => {
 
   const most = (scores) => scores.reduce((best, one) => Math.max(best, one), 0);
   const sum = (scores) => scores.reduce((total, one) => total + one, 0);
+  const signed = (value) => (Math.round(value * 100) / 100 || 0).toFixed(2).replace("-", "−");
   const percent = (share) => `${Math.round(share * 100)} %`;
 
-  return { unpack, isReference, mapRow, headRow, row, byWord, rank, tied, most, sum, percent };
+  return { unpack, isReference, mapRow, headRow, row, byWord, rank, tied, most, sum, signed, percent };
 })();

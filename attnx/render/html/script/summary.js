@@ -12,7 +12,7 @@ attnx.summary = (() => {
 
   const foot = (summary, found) => {
     const others = Object.entries(found.others).filter(([, value]) => value !== null);
-    const parts = others.map(([name, value]) => `For scale: ${name} agrees with ${reference} at ${value.toFixed(2)}.`);
+    const parts = others.map(([name, value]) => `For scale: ${name} agrees with ${reference} at ${attnx.numbers.signed(value)}.`);
     const undefined_ = Math.max(...Object.values(found.means).flatMap((cells) => cells.map((one) => one.undefined)));
     if (undefined_) parts.push(`In up to ${undefined_} texts agreement is undefined, since all scores are the same; they are left out.`);
     if (summary.texts.length < summary.count) parts.push(`The first ${summary.texts.length} texts can be picked.`);

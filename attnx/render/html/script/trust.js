@@ -2,9 +2,8 @@
 // How far to trust what is shown: measured numbers for the chosen method and layer, and one sentence from them.
 attnx.sections.push((() => {
   const { make, byId, meter } = attnx.elements;
-  const { row, tied, sum, percent, isReference } = attnx.numbers;
+  const { row, tied, sum, percent, signed, isReference } = attnx.numbers;
   const [HALF, FEW] = [0.5, 10];
-  const signed = (value) => value.toFixed(2).replace("-", "−");
 
   const agreements = ({ result, method, layer }) =>
     result.agreement
@@ -25,13 +24,13 @@ attnx.sections.push((() => {
     const checked = facts.references.filter((one) => one.value !== null);
     if (checked.length) {
       const worst = checked.reduce((low, one) => (one.value < low.value ? one : low));
-      const found = `${worst.other} ${signed(worst.value)} over ${facts.content} positions`;
+      const found = `${worst.other} ${signed(worst.value)} over ${facts.content}`;
       const few = facts.content < FEW ? " With so few, this says little." : "";
       return worst.value >= HALF
-        ? ["fair", `It ranks words much as measurements on the model do (${found}).${few}`]
-        : ["care", `It ranks words unlike measurements on the model (${found}).${few}`];
+        ? ["fair", `It ranks positions much as measurements on the model do (${found}).${few}`]
+        : ["care", `It ranks positions unlike measurements on the model (${found}).${few}`];
     }
-    if (facts.special >= HALF) return ["care", `Special tokens hold ${percent(facts.special)}: little of it is about the words.`];
+    if (facts.special >= HALF) return ["care", `Special tokens hold ${percent(facts.special)}: little of it is about the rest.`];
     return ["open", "Nothing here speaks against it, and nothing was checked against the model. Add references to know more."];
   };
 
