@@ -11,7 +11,7 @@ from attnx.render.html.content import content
 from attnx.render.html.page import template, to_html
 from attnx.render.html.plain import plain
 
-HEIGHT = 620
+HEIGHT = 680
 
 
 def notebook_html(explanation: Any) -> str:

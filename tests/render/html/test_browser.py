@@ -117,8 +117,8 @@ def test_markup_in_tokens_stays_text(opened):
 
 
 def test_direction_marks_in_a_token_do_not_turn_the_page(opened):
-    tab = opened(made("\u202ekey", "\n", "a\x00b"))
-    assert [one.inner_text() for one in tab.locator("#reading .word").all()] == ["�key", "⏎", "a�b"]
+    tab = opened(made("\u202ekey", "\n", "a\x00b", "👩\u200d👧"))
+    assert [one.inner_text() for one in tab.locator("#reading .word").all()] == ["�key", "⏎", "a�b", "👩\u200d👧"]
 
 
 def test_a_script_that_is_not_the_packages_does_not_run(browser, tmp_path):

@@ -11,12 +11,15 @@ attnx.sections.push((() => {
       byId("agreement").hidden = names.length === 0;
       if (!names.length) return;
       if (!names.includes(chosen)) [chosen] = names;
-      const rows = Object.entries(references[chosen].agreement).map(([method, values]) => [method, values.map((mean) => ({ mean }))]);
+      const found = Object.entries(references[chosen].agreement);
+      const rows = Object.fromEntries(found.map(([method, values]) => [method, values.map((mean) => ({ mean }))]));
+      const shown = (method, layer) => method === state.method && layer === state.layer;
       byId("agreement-lead").textContent =
-        "Spearman's rank correlation of each method with what was measured on the model, over the words' positions: 1 is the same order, 0 none, −1 the reverse.";
+        "Spearman's rank correlation of each method with what was measured on the model, special tokens left out: " +
+        "1 is the same order, 0 none, −1 the reverse.";
       byId("agreement-body").replaceChildren(
         choice("Reference", names, chosen, (name) => { chosen = name; attnx.change({}); }),
-        attnx.agreementTable(layers, Object.fromEntries(rows), (method, layer) => method === state.method && layer === state.layer),
+        attnx.agreementTable(layers, rows, shown),
       );
     },
   };

@@ -31,7 +31,8 @@ attnx.agreementTable = (() => {
   // `rows`: method → cells; `on(method, layer index)`: whether it is the one shown in the page.
   return (layers, rows, on = () => false) => {
     const axis = axisOf(rows);
-    const heading = make("tr", {}, make("th", { text: "layer" }), ...layers.map((one) => make("th", { scope: "col", text: one })));
+    const numbers = layers.map((one) => make("th", { scope: "col", text: one }));
+    const heading = make("tr", {}, make("th", { text: "layer" }), ...numbers);
     const body = Object.entries(rows).map(([method, cells]) => make(
       "tr", {}, make("th", { scope: "row", text: method }), ...cells.map((one, layer) => cell(one, axis, on(method, layer)))));
     return make("div", { class: "scroll" }, make(

@@ -21,7 +21,8 @@ attnx.sections.push((() => {
       answer.append(make("p", { class: "eyebrow", id: "said", text: "What reached the explained position" }));
     }
     methods = choice("Method", Object.keys(result.relevance), state.method, (method) => attnx.change({ method }));
-    references = choice("Reference", Object.keys(result.references), state.method, (method) => attnx.change({ method, rows: null }));
+    references = choice("Reference", Object.keys(result.references), state.method, (method) =>
+      attnx.change({ method, rows: null }));
     const measured = references.childElementCount ? [named("Measured", references)] : [];
     views = choice("Unit", ["words", "tokens"], state.view, (view) => attnx.change({ view }));
     layer = slider("Layer", { min: 0, max: result.layers.length - 1, step: 1 }, (value) => attnx.change({ layer: value }));

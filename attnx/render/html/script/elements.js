@@ -70,9 +70,11 @@ attnx.elements = (() => {
     );
   };
 
-  // White space and characters without a shape, made visible.
+  // White space and characters without a shape, made visible; but emoji and many scripts need their joiners and marks.
+  const JOINERS = "\u00ad\u200c\u200d\u200e\u200f";
   const visible = (token) => {
-    const shown = token.replace(/\n/g, "⏎").replace(/\t/g, "⇥").replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, "�");
+    const shown = token.replace(/\n/g, "⏎").replace(/\t/g, "⇥").replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (one) =>
+      JOINERS.includes(one) ? one : "�");
     return shown.trim() === "" ? "␣".repeat(Math.max(shown.length, 1)) : shown;
   };
 

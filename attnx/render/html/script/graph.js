@@ -93,7 +93,8 @@ attnx.sections.push((() => {
     pen.font = font(12);
     pen.textAlign = "center";
     pen.fillText("input", place.x(0), 16);
-    graph.columns.forEach((layer, column) => pen.fillText(state.result.layers[layer], Math.min(place.x(column + 1), width - 8), 16));
+    graph.columns.forEach((layer, column) =>
+      pen.fillText(state.result.layers[layer], Math.min(place.x(column + 1), width - 8), 16));
     const most = kept.lines.length === MOST_LINES ? ", the strongest" : "";
     threshold.value.textContent = `${leastShare().toFixed(3)} · ${kept.lines.length} of ${graph.lines.length} lines${most}`;
   };
@@ -126,7 +127,7 @@ attnx.sections.push((() => {
   const tell = (state) => {
     const out = byId("graph-readout");
     if (!hovered) {
-      out.textContent = state.result.maps ? "Hover a node to see its lines, click to explain it." : "Hover a node to see its lines.";
+      out.textContent = `Hover a node to see its lines${state.result.maps ? ", click to explain it" : ""}.`;
       return;
     }
     const { node, column } = hovered;
@@ -201,7 +202,8 @@ attnx.sections.push((() => {
       drawn = look;
       hovered = null;
       byId("graph-lead").textContent = lead(state);
-      canvas.setAttribute("aria-label", `Layered graph, ${graph.nodes.length} positions and ${graph.columns.length} layers; arrow keys move, Enter explains`);
+      const size = `${graph.nodes.length} positions and ${graph.columns.length} layers`;
+      canvas.setAttribute("aria-label", `Layered graph, ${size}; arrow keys move, Enter explains`);
       paint(state);
       tell(state);
     },

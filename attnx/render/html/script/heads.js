@@ -50,11 +50,12 @@ attnx.sections.push((() => {
       const rows = result.layers.map((layer, index) => make(
         "tr", {}, make("th", { scope: "row", text: layer }),
         ...scores[index].map((score, head) => button(state, score, top, index, head))));
-      const focused = document.activeElement?.classList.contains("head") ? document.activeElement.getAttribute("aria-label") : null;
+      const focused = byId("heads-body").querySelector(".head:focus")?.getAttribute("aria-label");
       byId("heads-body").replaceChildren(make(
         "table", { class: "heads" },
         make("thead", {}, make("tr", {}, make("th", { text: "layer" }), ...numbers)), make("tbody", {}, ...rows.reverse())));
-      if (focused) [...byId("heads-body").querySelectorAll(".head")].find((one) => one.getAttribute("aria-label") === focused)?.focus();
+      const again = [...byId("heads-body").querySelectorAll(".head")];
+      if (focused) again.find((one) => one.getAttribute("aria-label") === focused)?.focus();
     },
   };
 })());

@@ -39,7 +39,7 @@ attnx.numbers = (() => {
   // The score of each position for what is explained now: the answer's position, or the pieces of a chosen word.
   const row = (state, layer = state.layer, method = state.method) => {
     const { result } = state;
-    if (method in result.references) return result.references[method].scores;
+    if (Object.hasOwn(result.references, method)) return result.references[method].scores;
     if (state.head !== null && result.heads?.relevance[method]) return headRow(result, method, layer, state.head);
     if (state.rows === null) return result.relevance[method][layer];
     const rows = state.rows.map((query) => mapRow(result, method, layer, query));
@@ -71,7 +71,7 @@ attnx.numbers = (() => {
   };
 
   // A reference was measured on the model: it has one row, without layers or heads.
-  const isReference = ({ result, method }) => method in result.references;
+  const isReference = ({ result, method }) => Object.hasOwn(result.references, method);
 
   const most = (scores) => scores.reduce((best, one) => Math.max(best, one), 0);
   const sum = (scores) => scores.reduce((total, one) => total + one, 0);

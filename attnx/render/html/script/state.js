@@ -25,10 +25,11 @@ attnx.show = (results, index) => {
   const result = results[index];
   attnx.numbers.unpack(result);
   const { state } = attnx;
+  const known = [result.relevance, result.references].some((names) => Object.hasOwn(names, state.method));
   attnx.change({
     result,
     index,
-    method: state.method in result.relevance || state.method in result.references ? state.method : result.method,
+    method: known ? state.method : result.method,
     layer: result.layers.length - 1,
     rows: null,
     head: null,

@@ -14,7 +14,7 @@ attnx.summary = (() => {
     const others = Object.entries(found.others).filter(([, value]) => value !== null);
     const parts = others.map(([name, value]) => `For scale: ${name} agrees with ${reference} at ${attnx.numbers.signed(value)}.`);
     const undefined_ = Math.max(...Object.values(found.means).flatMap((cells) => cells.map((one) => one.undefined)));
-    if (undefined_) parts.push(`In up to ${undefined_} texts agreement is undefined, since all scores are the same; they are left out.`);
+    if (undefined_) parts.push(`In up to ${undefined_} texts all scores are the same; they are left out.`);
     if (summary.texts.length < summary.count) parts.push(`The first ${summary.texts.length} texts can be picked.`);
     return make("p", { class: "readout", text: parts.join(" ") });
   };
@@ -29,7 +29,8 @@ attnx.summary = (() => {
       (text < 0 ? `Mean of ${summary.count} texts; the thin line is its 95 % interval.` : "This text alone.");
     const controls = [choice("Reference", names, reference, (name) => { reference = name; draw(summary, pick); })];
     if (pick) {
-      const select = make("select", { id: "summary-text", onchange: (event) => { text = Number(event.target.value); draw(summary, pick); } });
+      const select = make("select", { id: "summary-text" });
+      select.addEventListener("change", () => { text = Number(select.value); draw(summary, pick); });
       select.append(make("option", { value: -1, text: `All ${summary.count} texts` }));
       summary.texts.forEach((one, index) => select.append(make("option", { value: index, text: `${index + 1}. ${one}` })));
       select.value = text;

@@ -49,9 +49,9 @@ attnx.sections.push((() => {
   const tell = (index) => {
     const { rank: place, same, of } = rank(scores, index);
     const unit = units[index];
-    const name = unit.token && unit.token !== unit.text ? `${visible(unit.text)} (token ${visible(unit.token)})` : visible(unit.text);
+    const named = unit.token && unit.token !== unit.text ? ` (token ${visible(unit.token)})` : "";
     byId("readout").replaceChildren(
-      make("strong", { text: name }),
+      make("strong", { text: `${visible(unit.text)}${named}` }),
       ` ${scores[index].toFixed(6)} · rank ${place} of ${of}`,
       same > 1 ? ` · ties with ${same - 1} other${same > 2 ? "s" : ""}: their order means nothing` : " · no tie",
     );

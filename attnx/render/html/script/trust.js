@@ -18,17 +18,18 @@ attnx.sections.push((() => {
       return ["care", "Raw attention above layer 1 points at mixtures of words, not at words. Read rollout or flow."];
     }
     if (method === "flow" && facts.saturated >= HALF) {
-      return ["care", `${percent(facts.saturated)} of the inputs get all the flow that can reach them. Read rollout, or a lower layer.`];
+      const share = percent(facts.saturated);
+      return ["care", `${share} of the inputs get all the flow that can reach them. Read rollout, or a lower layer.`];
     }
     if (facts.tied >= HALF) return ["care", `${percent(facts.tied)} of the positions tie: their order means nothing.`];
     const checked = facts.references.filter((one) => one.value !== null);
     if (checked.length) {
       const worst = checked.reduce((low, one) => (one.value < low.value ? one : low));
-      const found = `${worst.other} ${signed(worst.value)} over ${facts.content}`;
+      const found = `${worst.other} ${signed(worst.value)}, ${facts.content} positions`;
       const few = facts.content < FEW ? " With so few, this says little." : "";
       return worst.value >= HALF
         ? ["fair", `It ranks positions much as measurements on the model do (${found}).${few}`]
-        : ["care", `It ranks positions unlike measurements on the model (${found}).${few}`];
+        : ["care", `It ranks positions unlike measurements on the model do (${found}).${few}`];
     }
     if (facts.special >= HALF) return ["care", `Special tokens hold ${percent(facts.special)}: little of it is about the rest.`];
     return ["open", "Nothing here speaks against it, and nothing was checked against the model. Add references to know more."];
