@@ -46,6 +46,7 @@ def _result(explanation: Explanation, results: int) -> dict[str, Any]:
         "maps": _maps(explanation, kept, results, notes),
         "prediction": _prediction(explanation),
         "saturation": None if explanation.saturation is None else [explanation.saturation[one] for one in kept],
+        "sink": None if explanation.sink is None else [explanation.sink[one] for one in kept],
         "agreement": between_methods(explanation, layers),
         "references": with_references(explanation, layers),
         "notes": notes,
@@ -102,7 +103,8 @@ def _heads(explanation: Explanation, kept: list[int], heads: int) -> dict[str, A
 def _maps(explanation: Explanation, kept: list[int], results: int, notes: list[str]) -> dict[str, Any] | None:
     if explanation.maps is None:
         return None
-    maps = {name: scores[kept] for name, scores in explanation.maps.items()}
+    # Where every head was kept, a row that is clicked on is their mean.
+    maps = {name: (one.mean(1) if one.ndim == 4 else one)[kept] for name, one in explanation.maps.items()}
     edges, length = kept_edges(maps, results), len(explanation.positions)
     if edges == 0:
         notes.append("the page has no room for the rows of all positions; give a page to fewer results")

@@ -14,17 +14,22 @@ from hashlib import sha256
 from importlib.resources import files
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from attnx.errors import AttnxError, InputError
 from attnx.explanation import Explanation
 from attnx.render.html.content import content
-from attnx.render.html.plain import plain, plain_table
+from attnx.render.html.head_map import head_map
+from attnx.render.html.plain import plain, plain_heads, plain_means
 from attnx.render.html.summary import summary, summary_of
 
+if TYPE_CHECKING:
+    from attnx.atlas import HeadAtlas
+    from attnx.comparison import Comparison
+
 SCRIPTS = (
-    "numbers", "state", "elements", "colours", "agreement_table", "summary", "answer", "text", "trust", "layers",
-    "graph_lines", "graph", "heads", "agreement", "details", "page",
+    "numbers", "state", "elements", "colours", "agreement_table", "summary", "head_grid", "atlas",
+    "answer", "text", "trust", "layers", "graph_lines", "graph", "heads", "agreement", "details", "page",
 )  # fmt: skip
 """In the order in which they need each other; each adds one name to `attnx`."""
 PLAIN_RESULTS = 50
@@ -41,19 +46,20 @@ def to_html(results: Any, path: str | PathLike[str], *, title: str | None = None
 
 def to_html(results: Any, path: str | PathLike[str] | None = None, *, title: str | None = None) -> str | None:
     """One page for an explanation, for several with a picker, or for a comparison; returned if no `path` is given."""
-    explanations, comparison = _sorted(results)
+    explanations, comparison, atlas = _sorted(results)
     shown = content(explanations)
     overall = summary(comparison) if comparison is not None else summary_of(explanations)
+    heads = None if atlas is None else head_map(atlas)
     page: str = template("page").render(
         title=title or (shown[0]["title"] if len(shown) == 1 else "Results"),
         named=title,
         results=[plain(one) for one in shown[:PLAIN_RESULTS]],
         more=len(shown) - PLAIN_RESULTS,
-        comparison=overall and plain_table(overall),
+        tables=[*plain_means(overall), *plain_heads(heads)],
         policy=policy(),
         style=style(),
         scripts=scripts(),
-        data=as_json({"results": shown, "summary": overall}),
+        data=as_json({"results": shown, "summary": overall, "atlas": heads}),
     )
     if path is None:
         return page
@@ -65,17 +71,20 @@ def to_html(results: Any, path: str | PathLike[str] | None = None, *, title: str
     return None
 
 
-def _sorted(results: Any) -> tuple[list[Explanation], Any]:
-    """The explanations, and the comparison if there is one."""
+def _sorted(results: Any) -> tuple[list[Explanation], Comparison | None, HeadAtlas | None]:
+    """The explanations, and the comparison and the head atlas if there are such."""
+    from attnx.atlas import HeadAtlas
     from attnx.comparison import Comparison
 
     several = list(results) if isinstance(results, (list, tuple)) else [results]
     explanations = [one for one in several if isinstance(one, Explanation)]
     comparisons = [one for one in several if isinstance(one, Comparison)]
-    if not several or len(comparisons) > 1 or len(explanations) + len(comparisons) < len(several):
-        kinds = ", ".join(dict.fromkeys(type(one).__name__ for one in several)) or "none"
-        raise InputError(f"a page shows explanations, or a comparison, or one beside the others; found {kinds}")
-    return explanations, comparisons[0] if comparisons else None
+    atlases = [one for one in several if isinstance(one, HeadAtlas)]
+    known = len(explanations) + len(comparisons) + len(atlases)
+    if not several or known < len(several) or len(comparisons) > 1 or len(atlases) > 1:
+        found = ", ".join(dict.fromkeys(type(one).__name__ for one in several)) or "none"
+        raise InputError(f"a page shows explanations, a comparison, a head atlas, or these together; found {found}")
+    return explanations, next(iter(comparisons), None), next(iter(atlases), None)
 
 
 def as_json(value: Any) -> Any:

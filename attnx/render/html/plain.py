@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 LEVELS = 10
+Table: TypeAlias = tuple[str, list[list[str]]]
+"""A heading, and rows of cells."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +52,30 @@ def plain(result: dict[str, Any]) -> PlainResult:
     )
 
 
-def plain_table(summary: dict[str, Any]) -> list[tuple[str, list[list[str]]]]:
-    """For each reference a heading, and rows of cells: the means by method and layer."""
+def plain_means(summary: dict[str, Any] | None) -> list[Table]:
+    """For each reference a heading, and the means by method and layer."""
+    if summary is None:
+        return []
     tables = []
     for reference, found in summary["references"].items():
         heading = f"Agreement with {reference}: {summary['measure']}, mean of {summary['count']}"
         rows = [["layer", *map(str, summary["layers"])]]
-        for method, cells in found["means"].items():
-            rows.append([method, *("–" if one["mean"] is None else f"{one['mean']:.2f}" for one in cells)])
+        rows += [[method, *(_cell(one["mean"]) for one in cells)] for method, cells in found["means"].items()]
         tables.append((heading, rows))
     return tables
+
+
+def plain_heads(atlas: dict[str, Any] | None) -> list[Table]:
+    """For each grid of a head atlas a heading, and its layers, the last on top."""
+    if atlas is None:
+        return []
+    tables = []
+    for name, grid in atlas["grids"].items():
+        rows = [[str(layer), *map(_cell, row)] for layer, row in zip(atlas["layers"], grid, strict=True)]
+        heading = f"Heads, {name}: mean of {atlas['count']}"
+        tables.append((heading, [["layer", *map(str, range(len(grid[0])))], *reversed(rows)]))
+    return tables
+
+
+def _cell(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"

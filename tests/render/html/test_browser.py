@@ -200,6 +200,17 @@ def test_a_head_of_the_grid_is_shown_in_the_whole_page(opened):
     np.testing.assert_allclose(scores(tab), each["rollout"][0, 2, 1:], atol=1e-6)
 
 
+def test_a_head_atlas_is_a_grid_for_each_reference(opened):
+    raw = made(*"abcd", heads=4).relevance["rollout"]
+    one = replace(made(*"abcd", heads=4), references={"gradient": np.array([0, 3.0, 1, 2, 4])})
+    atlas = attnx.HeadAtlas.of([replace(one, relevance={"raw": raw, "rollout": one["rollout"]})])
+    tab = opened(atlas)
+    tab.get_by_role("radio", name="gradient").click()
+    for head in range(4):
+        cell = tab.get_by_role("button", name=f"layer 2, head {head}")
+        assert cell.get_attribute("title") == f"layer 2, head {head}: {atlas.grid('gradient')[1, head]:.4f}"
+
+
 def test_it_follows_the_systems_colours_and_its_switch(opened, explanation):
     def background(tab):
         return tab.evaluate("getComputedStyle(document.body).backgroundColor")

@@ -75,7 +75,7 @@ def test_scripts_insert_text_and_never_markup(way):
 
 @pytest.mark.parametrize("wrong", ["text", [], [1], None])
 def test_what_is_no_result_is_refused(wrong):
-    with pytest.raises(InputError, match="a page shows explanations, or a comparison"):
+    with pytest.raises(InputError, match="a page shows explanations, a comparison, a head atlas"):
         attnx.to_html(wrong)
 
 

@@ -17,18 +17,6 @@ attnx.sections.push((() => {
       byWord(result, headRow(result, method, layer, head))[word]));
   };
 
-  const button = (state, score, top, layer, head) => {
-    const on = state.head === head && state.layer === layer;
-    const made = make("button", {
-      type: "button", class: "head", "aria-pressed": String(on),
-      "aria-label": `layer ${state.result.layers[layer]}, head ${head}: ${score.toFixed(4)}`,
-      title: score.toFixed(6),
-      onclick: () => attnx.change(on ? { head: null } : { layer, head, rows: null }),
-    });
-    made.style.setProperty("--heat", `${top > 0 ? ((score / top) * 100).toFixed(1) : 0}%`);
-    return make("td", {}, made);
-  };
-
   return {
     draw(state) {
       const { result } = state;
@@ -46,14 +34,10 @@ attnx.sections.push((() => {
         `What each head gives to `, make("label", {}, make("span", { class: "unseen", text: "Word" }), select),
         `, by ${state.method}: 0 to ${top.toFixed(3)}. Click a head to see the page through it, again to leave it.`,
       );
-      const numbers = Array.from({ length: result.heads.count }, (_, head) => make("th", { scope: "col", text: head }));
-      const rows = result.layers.map((layer, index) => make(
-        "tr", {}, make("th", { scope: "row", text: layer }),
-        ...scores[index].map((score, head) => button(state, score, top, index, head))));
       const focused = byId("heads-body").querySelector(".head:focus")?.getAttribute("aria-label");
-      byId("heads-body").replaceChildren(make(
-        "table", { class: "heads" },
-        make("thead", {}, make("tr", {}, make("th", { text: "layer" }), ...numbers)), make("tbody", {}, ...rows.reverse())));
+      const pressed = (layer, head) => state.head === head && state.layer === layer;
+      const choose = (layer, head) => attnx.change(pressed(layer, head) ? { head: null } : { layer, head, rows: null });
+      byId("heads-body").replaceChildren(attnx.headGrid(result.layers, scores, { pressed, choose }));
       const again = [...byId("heads-body").querySelectorAll(".head")];
       if (focused) again.find((one) => one.getAttribute("aria-label") === focused)?.focus();
     },

@@ -61,6 +61,7 @@
   byId("plain").hidden = true;
   byId("page").hidden = false;
   if (data.summary) attnx.summary.draw(data.summary, results.length === 0);
+  if (data.atlas) attnx.atlas.draw(data.atlas);
   byId("one").hidden = results.length === 0;
   if (results.length) attnx.show(results, 0);
   dress();

@@ -59,6 +59,8 @@ attnx.sections.push((() => {
           meter("positions that tie", facts.tied, percent(facts.tied)),
           ...(state.method === "flow" && own && result.saturation
             ? [meter("inputs saturated", facts.saturated, percent(facts.saturated))] : []),
+          ...(result.sink && !isReference(state)
+            ? [meter("attention on the first token", result.sink[state.layer], percent(result.sink[state.layer]))] : []),
         ]),
       );
     },
