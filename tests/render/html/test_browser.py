@@ -238,3 +238,22 @@ def test_a_page_of_512_tokens_opens_and_says_what_it_left_out(opened):
     tab.locator("#threshold").press("Home")
     tab.get_by_role("radio", name="flow").click()
     tab.locator("#readout", has_text="by flow").wait_for()
+
+
+def test_results_of_every_kind_share_a_page(opened):
+    words, byte_level = zoo.wordpiece_tokenizer(), zoo.bytelevel_tokenizer()
+    several = [
+        attnx.explain(zoo.classifier(), words, ("the key", "to the cabinets")),
+        attnx.explain(zoo.masked_lm(), words, "the [MASK] to it", layer=2, maps=True),
+        attnx.explain(zoo.causal_lm(), byte_level, "the key\n to it 我"),
+        attnx.explain(zoo.classifier(), words, "the key", head="each", maps=True),
+        attnx.explain(zoo.model("vit"), None, zoo.inputs("vit")),
+    ]
+    tab = opened(several)
+    for number, one in enumerate(several):
+        tab.locator("#result").select_option(str(number))
+        tab.locator("#readout", has_text=f"layer {one.layers[-1]}").wait_for()
+        for method in one.methods:
+            tab.get_by_role("radiogroup", name="Method").get_by_role("radio", name=method).click()
+            tab.locator("#readout", has_text=f"by {method} at").wait_for()
+            assert scores(tab) == expected(one, method, one.layers[-1])
