@@ -10,8 +10,8 @@ from attnx.errors import AttnxError, InputError
 
 REFERENCES = ("gradient", "blankout")
 """What a page holds its methods against where nothing was asked for."""
-MAPS_UP_TO = 128
-"""Positions of a text whose rows are all kept; the flow of all rows of a longer one would take minutes."""
+SHORT = 128
+"""Positions. The flow of all rows of a longer text takes minutes, and so does blank-out, a run for each position."""
 
 
 def check_page(path: Path | None) -> None:
@@ -28,8 +28,10 @@ def write_page(path: Path, model: Any, tokenizer: Any, text: Any, explanation: A
     """Explain once more with references, and with the rows of all words that may be clicked on."""
     from attnx.explain import explain
 
-    maps = options["head"] != "each" and len(explanation.positions) <= MAPS_UP_TO
-    references = options["references"] or (REFERENCES if explanation.prediction is not None else ())
+    short = len(explanation.positions) <= SHORT
+    maps = short and options["head"] != "each"
+    usual = REFERENCES if short else REFERENCES[:1]
+    references = options["references"] or (usual if explanation.prediction is not None else ())
     try:
         shown = explain(model, tokenizer, text, **options | {"references": references, "maps": maps})
     except AttnxError as error:

@@ -3,7 +3,7 @@
 attnx.sections.push((() => {
   const { make, byId, meter, visible } = attnx.elements;
   const { row, byWord, rank, most, isReference } = attnx.numbers;
-  const [SHORT, BEST] = [14, 5];
+  const [SHORT, LONG, BEST] = [14, 120, 5];
   let built = "";
   let marks = [];
   let scores = [];
@@ -21,6 +21,7 @@ attnx.sections.push((() => {
     const reading = byId("reading");
     reading.replaceChildren();
     reading.classList.toggle("short", units.length <= SHORT);
+    reading.classList.toggle("long", units.length > LONG);
     marks = units.map((unit, index) => {
       const mark = make(
         state.result.maps ? "button" : "span",
