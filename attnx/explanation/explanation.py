@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from os import PathLike
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -180,23 +180,6 @@ class Explanation(Views):
         from attnx.explanation.frame import to_frame
 
         return to_frame(self)
-
-    @overload
-    def to_html(self, path: None = None) -> str: ...
-
-    @overload
-    def to_html(self, path: str | PathLike[str]) -> None: ...
-
-    def to_html(self, path: str | PathLike[str] | None = None) -> str | None:
-        """A page to look at, in one file that needs no network; written to `path`, or returned without one."""
-        from attnx.render.html import to_html
-
-        return to_html(self) if path is None else to_html(self, path)
-
-    def _repr_html_(self) -> str:
-        from attnx.render.html.notebook import notebook_html
-
-        return notebook_html(self)
 
     def __repr__(self) -> str:
         answer = f", predicted {self.prediction}" if self.prediction else ""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from os import PathLike
+from typing import TYPE_CHECKING, Any, overload
 
 if TYPE_CHECKING:
     from captum.attr._utils.visualization import VisualizationDataRecord
@@ -75,6 +76,24 @@ class Views:
         from attnx.render.overlay import overlay
 
         return overlay(self, method, layer, head, **options)
+
+    @overload
+    def to_html(self: Any, path: None = None) -> str: ...
+
+    @overload
+    def to_html(self: Any, path: str | PathLike[str]) -> None: ...
+
+    def to_html(self: Any, path: str | PathLike[str] | None = None) -> str | None:
+        """A page to look at, in one file that needs no network; written to `path`, or returned without one."""
+        from attnx.render.html import to_html
+
+        return to_html(self) if path is None else to_html(self, path)
+
+    def _repr_html_(self: Any) -> str:
+        """What a notebook shows."""
+        from attnx.render.html.notebook import notebook_html
+
+        return notebook_html(self)
 
     def to_bertviz(self: Any, method: str | None = None) -> dict[str, Any]:
         """What BertViz's `head_view` and `model_view` take; needs `explain(..., head="each", maps=True)`."""
