@@ -10,6 +10,7 @@ import numpy as np
 from attnx.explanation import Explanation
 from attnx.positions import Position
 from attnx.render.html.correlations import between_methods, with_references
+from attnx.render.html.picture import picture
 from attnx.render.html.reduction import kept_edges, kept_layers, packed, strongest
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -44,6 +45,7 @@ def _result(explanation: Explanation, results: int) -> dict[str, Any]:
         },
         "heads": None if not heads else _heads(explanation, kept, heads),
         "maps": _maps(explanation, kept, results, notes),
+        "picture": picture(explanation, results, notes),
         "prediction": _prediction(explanation),
         "saturation": None if explanation.saturation is None else [explanation.saturation[one] for one in kept],
         "sink": None if explanation.sink is None else [explanation.sink[one] for one in kept],

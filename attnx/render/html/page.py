@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SCRIPTS = (
     "numbers", "state", "elements", "colours", "agreement_table", "summary", "head_grid", "atlas",
-    "answer", "text", "trust", "layers", "graph_lines", "graph", "heads", "agreement", "details", "page",
+    "answer", "text", "picture", "trust", "layers", "graph_lines", "graph", "heads", "agreement", "details", "page",
 )  # fmt: skip
 """In the order in which they need each other; each adds one name to `attnx`."""
 PLAIN_RESULTS = 50

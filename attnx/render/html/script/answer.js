@@ -25,6 +25,7 @@ attnx.sections.push((() => {
       attnx.change({ method, rows: null }));
     const measured = references.childElementCount ? [named("Measured", references)] : [];
     views = choice("Unit", ["words", "tokens"], state.view, (view) => attnx.change({ view }));
+    views.hidden = Boolean(result.picture);
     layer = slider("Layer", { min: 0, max: result.layers.length - 1, step: 1 }, (value) => attnx.change({ layer: value }));
     layer.input.id = "layer";
     layer.whole.hidden = result.layers.length < 2;

@@ -74,10 +74,14 @@ attnx.sections.push((() => {
       meter(visible(units[index].text), top > 0 ? scores[index] / top : 0, scores[index].toFixed(4))));
   };
 
+  // For the picture, which knows positions.
+  attnx.text = { tell: (place) => tell(units.findIndex(({ positions }) => positions.includes(place))), rest };
+
   byId("back").addEventListener("click", () => attnx.change({ rows: null, head: null }));
 
   return {
     draw(state) {
+      byId("reading").hidden = Boolean(state.result.picture);
       byId("back").hidden = state.rows === null && state.head === null;
       const key = `${state.index} ${state.view}`;
       if (built !== key) build(state);
