@@ -20,9 +20,9 @@ VIEWS = {
 
 @pytest.mark.parametrize("view", VIEWS)
 def test_it_draws_into_the_given_axes(view, explained):
-    given = Figure().subplots()
+    given, open_before = Figure().subplots(), pyplot.get_fignums()
     assert VIEWS[view](explained, ax=given) is given
-    assert pyplot.get_fignums() == []
+    assert pyplot.get_fignums() == open_before
 
 
 @pytest.mark.parametrize("view", VIEWS)
