@@ -105,7 +105,7 @@ def test_ctrl_c_ends_a_long_flow_within_seconds(threads: int) -> None:
         attnx.flow(attention[:3, :, :9, :9] * 0)
         print("begun", flush=True)
         try:
-            attnx.flow(attention, threads={threads})
+            attnx.flow(attention, threads={threads}, limit=None)
         except KeyboardInterrupt:
             print("interrupted", flush=True)
     """
