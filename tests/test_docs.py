@@ -11,11 +11,13 @@ from attnx.cli import main
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md")])
+RUN_FIRST = ROOT / "README.md"
+RUN_LATER = [pytest.param(page, marks=pytest.mark.slow, id=page.name) for page in PAGES if page != RUN_FIRST]
 BLOCK = re.compile(r"^```(python|bash)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!http)([^)#]+)\)")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [RUN_FIRST, *RUN_LATER], ids=lambda page: page.name)
 def test_snippets_run(page, tmp_path, monkeypatch, no_hub, capsys):
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {"__name__": "__main__"}

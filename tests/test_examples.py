@@ -12,6 +12,7 @@ EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 NOTEBOOKS = sorted((Path(__file__).parent.parent / "examples").glob("*.ipynb"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.stem)
 def test_example_runs(example, monkeypatch, tmp_path, capsys, no_hub):
     monkeypatch.chdir(tmp_path)
@@ -20,6 +21,7 @@ def test_example_runs(example, monkeypatch, tmp_path, capsys, no_hub):
     assert capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.stem)
 def test_notebook_runs(notebook, monkeypatch, tmp_path, capsys, no_hub):
     """Its code is plain Python, so no Jupyter is needed; a value at a cell's end, which it would show, is shown."""

@@ -145,6 +145,7 @@ def test_several_results_share_the_room():
     assert any("strongest of 100 weights" in note for note in data_in(page)["results"][0]["notes"])
 
 
+@pytest.mark.slow
 def test_nothing_heavy_is_loaded_before_a_page_is_asked_for():
     import subprocess
     import sys
