@@ -80,13 +80,16 @@ class LongQuestion(Question):
     def _rows(self, layer: int, positions: tuple[int, ...]) -> Tensor:
         """head × position × key of the layer of interest: the asked head or heads, or their merger."""
         kept = self.attention.stack[layer - 1]
+        ordered = sorted(set(positions))
         parts = []
         for start, stop in blocks(kept):
-            asked = [position for position in positions if start <= position < stop]
+            asked = [position for position in ordered if start <= position < stop]
             if asked:
                 rows = whole_rows(kept, asked[0], asked[-1] + 1)[:, [one - asked[0] for one in asked]]
                 parts.append(self._with_residual_at(self._adjusted(self._of_interest(rows), layer), asked))
-        return torch.cat(parts, dim=1).to(self.device)
+        found = torch.cat(parts, dim=1).to(self.device)
+        places = {position: place for place, position in enumerate(ordered)}
+        return found[:, [places[position] for position in positions]]
 
     def _of_interest(self, rows: Tensor) -> Tensor:
         if isinstance(self.head, int):

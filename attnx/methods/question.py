@@ -108,8 +108,9 @@ class Question:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every query is asked for with heads merged: then a layer of interest is like one below."""
-        return len(self.positions) == self.length and not self.drop_position and self.head in ("mean", "max", "min")
+        """Whether every query is asked for, in order and with heads merged: a layer of interest is like one below."""
+        in_order = self.positions == tuple(range(self.length))
+        return in_order and not self.drop_position and self.head in ("mean", "max", "min")
 
     @cached_property
     def visible(self) -> Tensor:

@@ -19,6 +19,8 @@ ASKED = [
     {"position": 6, "residual": 0.2},
     {"position": 6, "residual": 0.0},
     {"position": 6, "residual": 1.0},
+    {"position": [12, 0, 6, 0]},
+    {"position": [5, 2], "head": "each", "normalize": "receptive_field"},
     {"layer": 3},
     {"head": "each"},
     {"head": 1, "layer": 2},

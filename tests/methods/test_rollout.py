@@ -43,6 +43,13 @@ def test_one_row_equals_the_row_of_all(seed, layers, length):
         )
 
 
+def test_rows_come_in_the_order_in_which_positions_are_asked_for():
+    weights = attention(length=5)
+    every = attnx.rollout(weights)
+    for positions in ([4, 3, 2, 1, 0], [2, 2, 2, 2, 2], [3, 0], [-1, 0, 1]):
+        np.testing.assert_allclose(attnx.rollout(weights, position=positions), every[:, positions], atol=1e-12)
+
+
 def test_layer_one_is_attention_with_residual():
     weights = attention()
     np.testing.assert_allclose(attnx.rollout(weights, layer=1), weights[0].mean(0) / 2 + np.eye(6) / 2, atol=1e-15)
