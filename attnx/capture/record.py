@@ -80,6 +80,8 @@ class Recorder:
         weights = self._by_head(weights, name)
         if weights.dtype in (torch.float16, torch.bfloat16):
             weights = weights.float()
+            # Each weight was rounded by itself, which brings some rows above 1: more than attention has to give.
+            weights = weights / weights.detach().sum(-1, keepdim=True).clamp(min=1)
         if visible is not None:
             if visible.shape[0] not in (1, self.batch):
                 visible = visible.view(self.batch, -1, *visible.shape[1:]).any(1)

@@ -149,6 +149,16 @@ def test_half_precision_gives_float32_numbers():
     )
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_rows_that_a_model_rounded_to_more_than_one_are_attention_still(dtype):
+    model = hf.GPTNeoModel(zoo.model("gpt_neo").config)
+    model.load_state_dict(zoo.model("gpt_neo").state_dict())
+    attention = capture(model.to(dtype).eval(), **zoo.inputs("gpt_neo"))
+    assert float(attention.weights.sum(-1).amax()) < 1 + 1e-6
+    exact = capture(zoo.model("gpt_neo"), **zoo.inputs("gpt_neo"))
+    torch.testing.assert_close(attnx.rollout(attention), attnx.rollout(exact), atol=0.1, rtol=0)
+
+
 @pytest.mark.slow
 def test_a_compiled_model_is_unwrapped():
     model = zoo.model("bert")
