@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch import nn
@@ -52,6 +53,7 @@ def explain_generation(
     if head == "each":
         raise ChoiceError("head='each' has no place in a matrix generated × source; give one number, or mean, max, min")
     names = asked_methods(methods)
+    settings = Settings(layer, head, residual, normalize, drop_sink)
     if continuation is not None:
         if generation:
             raise InputError(f"{', '.join(generation)} steers generation, but a continuation is given: leave one out")
@@ -66,7 +68,7 @@ def explain_generation(
     )
     attention = _checked(seen.attention, model)
     layer = attention.layers if layer is None else check_layer(layer, attention.layers)
-    settings = Settings(layer, head, residual, normalize, drop_sink)
+    settings = replace(settings, layer=layer)
     found = relevance_of(attention, queries, plan.methods, settings)
     return GenerationExplanation(
         positions=whole.positions,
@@ -78,9 +80,20 @@ def explain_generation(
         text=whole.text if isinstance(whole.text, str) else None,
         notes=(*whole.notes, *plan.notes),
         provenance=provenance(
-            model, adapter.name, **settings.on_record(attention, plan.methods), generation=generation
+            model, adapter.name, **settings.on_record(attention, plan.methods), generation=_on_record(generation)
         ),
     )
+
+
+def _on_record(generation: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of `model.generate` as JSON can have them; of a tensor or an object what it prints."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return [plain(one) for one in value]
+        return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)
+
+    return {name: plain(value) for name, value in generation.items()}
 
 
 def _queries(written: Written) -> list[int]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from attnx.errors import AttentionError, AttnxError, ChoiceError
 from attnx.explanation import Explanation
+from attnx.methods.choices import whole_number
 from attnx.positions import Position, Word
 from attnx.prediction import Prediction
 from attnx.registry import unknown
@@ -86,6 +87,7 @@ class GenerationExplanation:
 
     def step(self, number: int) -> Explanation:
         """One generated token, counted from 0, as an explanation by itself: with words, `top`, and views."""
+        number = whole_number("step", number)
         if not -len(self) <= number < len(self):
             raise ChoiceError(f"step {number} asked, {len(self)} tokens were generated (0 to {len(self) - 1})")
         number %= len(self)
@@ -96,11 +98,16 @@ class GenerationExplanation:
             position=seen - 1,
             layers=(self.layer,),
             relevance={name: scores[number : number + 1, :seen].copy() for name, scores in self.relevance.items()},
-            text=self.text,
+            text=self._text_before(seen),
             prediction=self.predictions[number],
             notes=self.notes,
             provenance=self.provenance,
         )
+
+    def _text_before(self, end: int) -> str | None:
+        """The text as far as it was written before a position."""
+        ends = [one.end for one in self.positions[:end] if one.end is not None]
+        return self.text[: max(ends)] if self.text is not None and ends else self.text
 
     def _words_before(self, end: int) -> tuple[Word, ...]:
         """The words as far as they were written before a position."""

@@ -15,6 +15,7 @@ from attnx.adapters.batch import collate, padding_id
 from attnx.adapters.limits import max_positions
 from attnx.capture.watch import undisturbed
 from attnx.errors import CaptureError, InputError
+from attnx.methods.choices import whole_number
 from attnx.positions import Position, group_words
 
 _OURS = ("max_new_tokens", "max_length", "num_return_sequences", "return_dict_in_generate", "streamer")
@@ -45,9 +46,8 @@ def write(
     length = len(prompt.positions)
     wanted, notes = _room(model, length, max_new_tokens)
     inputs = collate(model, [prompt], None)
-    with undisturbed(model):
-        ids = model.generate(**inputs, generation_config=_config(model, tokenizer, wanted, options))  # type: ignore[operator]
-    new = ids[0, length:].tolist()
+    config = _config(model, tokenizer, wanted, options)
+    new = _generated(model, tokenizer, inputs, config)[0, length:].tolist()
     if not new:
         raise InputError(
             "the model wrote nothing: allow it more with max_new_tokens=…, or give the text: continuation=…"
@@ -74,8 +74,23 @@ def read(adapter: Adapter, model: nn.Module, tokenizer: Any, prompt: str, contin
     return Written(prepared, first)
 
 
+def _generated(model: nn.Module, tokenizer: Any, inputs: Mapping[str, Any], config: Any) -> Any:
+    # Only the search for strings to stop at reads the tokenizer, and insists on it.
+    searched = {"tokenizer": tokenizer} if getattr(config, "stop_strings", None) else {}
+    try:
+        with undisturbed(model):
+            return model.generate(**inputs, generation_config=config, **searched)  # type: ignore[operator]
+    except Exception as error:
+        reason = str(error).strip().split("\n")[0]
+        raise InputError(
+            f"model.generate refused ({type(error).__name__}: {reason}); check the settings that you pass on, and that "
+            "the model generates by itself"
+        ) from error
+
+
 def _room(model: nn.Module, length: int, wanted: int) -> tuple[int, tuple[str, ...]]:
     """How many tokens may be written before the model's positions end."""
+    wanted = whole_number("max_new_tokens", wanted)
     if wanted < 1:
         raise InputError(f"max_new_tokens must be at least 1, found {wanted}: with no new token nothing is explained")
     limit = max_positions(model)
@@ -105,7 +120,9 @@ def _config(model: nn.Module, tokenizer: Any, wanted: int, options: Mapping[str,
     for name in own:
         unknown.pop(name, None)
     if unknown:
-        raise InputError(f"{', '.join(unknown)} is no setting of model.generate; see transformers' GenerationConfig")
+        raise InputError(
+            f"{', '.join(unknown)} is no setting of transformers' GenerationConfig, and only those are passed on"
+        )
     if config.pad_token_id is None:
         ends = _end_tokens(model, tokenizer)
         config.pad_token_id = pad if pad is not None else min(ends, default=None)

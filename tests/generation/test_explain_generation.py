@@ -79,6 +79,27 @@ def test_words_are_those_written_so_far(generation):
     assert generation.step(-1).position == len(generation.positions) - 2
 
 
+def test_a_step_has_the_text_that_was_there(generation):
+    assert generation.step(0).text == PROMPT
+    assert generation.text.startswith(generation.step(2).text)
+    given = attnx.explain_generation(MODEL, TOKENIZER, "the key to the", continuation=" cabinets")
+    assert given.step(2).text == "the key to the cab"
+
+
+def test_a_wrong_choice_is_told_before_anything_is_written(monkeypatch):
+    monkeypatch.setattr(MODEL, "generate", lambda **_: pytest.fail("the model wrote"), raising=False)
+    with pytest.raises(ChoiceError, match="normalize 'colum' is not known"):
+        attnx.explain_generation(MODEL, TOKENIZER, PROMPT, normalize="colum")
+
+
+def test_every_setting_of_generate_is_on_record(tmp_path):
+    options = {"suppress_tokens": torch.tensor([0]), "stop_strings": ["zzz"], "min_new_tokens": 2}
+    one = attnx.explain_generation(MODEL, TOKENIZER, PROMPT, max_new_tokens=2, methods="raw", **options)
+    one.save(tmp_path / "g.safetensors")
+    again = attnx.GenerationExplanation.load(tmp_path / "g.safetensors").provenance["settings"]["generation"]
+    assert again == {"suppress_tokens": "tensor([0])", "stop_strings": ["zzz"], "min_new_tokens": 2}
+
+
 def test_layer_and_head_choose(generation):
     ids = whole_ids(generation)
     attention = attnx.capture(MODEL, input_ids=ids)
@@ -130,8 +151,13 @@ def test_bad_questions_say_what_to_change():
         ask(prompt="the key " * 50)
     with pytest.raises(InputError, match="max_new_tokens must be at least 1, found 0"):
         ask(max_new_tokens=0)
+    for number in ("5", 2.5, True, None):
+        with pytest.raises(ChoiceError, match="max_new_tokens must be a whole number"):
+            ask(max_new_tokens=number)
     with pytest.raises(InputError, match="num_beans is no setting"):
         ask(num_beans=3)
+    with pytest.raises(InputError, match=r"model.generate refused \(ValueError: .*temperature"):
+        ask(do_sample=True, temperature=0.0)
     with pytest.raises(InputError, match="max_length cannot be set here"):
         ask(max_length=30)
     with pytest.raises(InputError, match="do_sample steers generation, but a continuation is given"):
