@@ -57,6 +57,7 @@ class Settings:
         }
         normalize = self.normalization(attention)
         record = {"head": head, "residual": residuals, "normalize": normalize, "drop_sink": self.drop_sink}
+        record |= {"causal": True} if attention.causal else {}  # what "auto" goes by, and what has a first token
         return record if self.discard is None else record | {"discard": self.discard}
 
     def check_discard(self, methods: Sequence[str] | None) -> None:

@@ -172,7 +172,8 @@ class HeadAtlas:
 
 def _others(explanation: Explanation, content: Sequence[int]) -> list[int]:
     """Where attention that is carried comes from: neither the explained position nor the first token of a decoder."""
-    sinks = {0} if explanation.sink is not None else set()
+    causal = explanation.sink is not None or explanation.provenance.get("settings", {}).get("causal", False)
+    sinks = {0} if causal else set()
     return [place for place in content if place not in sinks | {explanation.position}]
 
 

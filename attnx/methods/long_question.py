@@ -11,7 +11,6 @@ from torch import Tensor
 from attnx.attention import rows_to_one
 from attnx.long_attention import Block, LayerRows, LongAttention, QueriesAndKeys, blocks, whole_rows
 from attnx.methods.question import Question
-from attnx.methods.visibility import first_seen
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +68,8 @@ class LongQuestion(Question):
         return self._queries_seeing[layer - 1]
 
     @cached_property
-    def sink(self) -> int | None:
-        return first_seen(self.seen, causal=self.attention.causal) if self.drop_sink else None
+    def causal(self) -> bool:
+        return self.length == 1 or self.attention.causal
 
     def uninformed(self) -> Question:
         from attnx.methods.even_question import even_question

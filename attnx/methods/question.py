@@ -127,9 +127,14 @@ class Question:
         return torch.stack([self.queries_seeing(layer) > 0 for layer in range(1, len(self.weights) + 1)]).any(0)
 
     @cached_property
+    def causal(self) -> bool:
+        """Whether no query sees a later position, in any layer."""
+        return not bool(self.visible.triu(1).any())
+
+    @cached_property
     def sink(self) -> int | None:
         """The position that is dropped as a key, if any is."""
-        return first_seen(self.seen, causal=not bool(self.visible.triu(1).any())) if self.drop_sink else None
+        return first_seen(self.seen, causal=self.causal) if self.drop_sink else None
 
     def uninformed(self) -> Question:
         """The same question about the model that spreads each query's attention evenly over what it can see."""

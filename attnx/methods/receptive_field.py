@@ -53,6 +53,11 @@ def by_reach(
     """
     if question.normalize not in ("receptive_field", "prefix"):
         return relevance
+    if question.normalize == "prefix" and not question.causal:
+        raise ChoiceError(
+            "normalize='prefix' is for decoders: here queries see later positions, and what they know does not end at "
+            "the query; use 'receptive_field'"
+        )
     own, even, residual = _sees_everything(question)
     everything = torch.stack([everywhere(own, even, residual, depth) for depth in depths])
     return scaled_by_reach(relevance, reach(question.uninformed()), everything[:, None])

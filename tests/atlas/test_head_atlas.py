@@ -8,6 +8,7 @@ import pytest
 from scipy.stats import spearmanr
 
 import attnx
+from attnx import long_inputs
 from attnx.errors import ChoiceError, FileFormatError, InputError
 from tests import zoo
 
@@ -61,6 +62,14 @@ def test_the_first_token_of_a_decoder_is_nothing_to_carry():
     attention = attnx.capture(zoo.causal_lm(), **zoo.bytelevel_tokenizer()(prompt, return_tensors="pt")).numpy()
     np.testing.assert_allclose(atlas.values["carried"][0], attention[:, :, -1, 1:-1].sum(-1), atol=1e-5)
     assert (atlas.method, atlas.references) == ("flow", ())
+
+
+def test_it_is_nothing_to_carry_in_a_long_text_either(monkeypatch):
+    asked = zoo.causal_lm(), zoo.bytelevel_tokenizer(), "the author talked to Sara"
+    options = {"references": (), "method": "raw", "normalize": None}
+    short = attnx.head_atlas(*asked, **options)
+    monkeypatch.setattr(long_inputs, "LONG_INPUT", 4)
+    np.testing.assert_allclose(attnx.head_atlas(*asked, **options).grid(), short.grid(), atol=1e-5)
 
 
 def test_it_can_be_read_and_kept(atlas):

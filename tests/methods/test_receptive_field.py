@@ -239,6 +239,12 @@ def test_a_prefix_is_explained_as_if_the_text_ended_there(method, drop_sink):
         assert (rows[:, end - 1, end:] == 0).all()
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_only_a_decoder_has_prefixes(method):
+    with pytest.raises(ChoiceError, match="normalize='prefix' is for decoders"):
+        getattr(attnx, method)(attention("all")[0], position=0, normalize="prefix")
+
+
 def test_gradients_flow_through_the_normalised_rollout():
     weights = torch.tensor(attention("causal")[0], requires_grad=True)
     attnx.rollout(weights, layer=4, position=-1, normalize="receptive_field")[1].backward()
