@@ -20,6 +20,9 @@ from attnx.positions import Position, group_words
 
 _OURS = ("max_new_tokens", "max_length", "num_return_sequences", "return_dict_in_generate", "streamer")
 
+_BROKEN = "\ufffd"
+"""What a tokenizer writes for bytes that are no whole character (yet)."""
+
 
 @dataclass(frozen=True, eq=False)
 class Written:
@@ -144,28 +147,40 @@ def _joined(tokenizer: Any, prompt: Prepared, new: Sequence[int], ends: set[int]
     specials = set(getattr(tokenizer, "all_special_ids", ())) | ends
     names = tokenizer.convert_ids_to_tokens(list(new))
     text = prompt.text if isinstance(prompt.text, str) else None
+    added, spans = _spans(tokenizer, ids.tolist(), length)
     positions = [replace(one, word=None) for one in prompt.positions]
-    for offset, (one, name, piece) in enumerate(zip(new, names, _pieces(tokenizer, ids.tolist(), length), strict=True)):
+    for index, (one, name, (start, end)) in enumerate(zip(new, names, spans, strict=True), start=length):
         if one in specials:
-            positions.append(Position(length + offset, name, special=True))
-            continue
-        start = None if text is None else len(text)
-        text = None if text is None else text + piece
-        positions.append(Position(length + offset, name, start=start, end=None if text is None else len(text)))
+            positions.append(Position(index, name, special=True))
+        elif text is None:
+            positions.append(Position(index, name))
+        else:
+            positions.append(Position(index, name, start=len(text) + start, end=len(text) + end))
+    text = None if text is None else text + added
     placed, words = group_words(positions, None if text is None else [text])
     return Prepared(inputs, placed, words, text, (*prompt.notes, *notes))
 
 
-def _pieces(tokenizer: Any, ids: Sequence[int], length: int) -> list[str]:
-    """What each token behind the first `length` adds to the text: some tokenizers write a space only between tokens."""
+def _spans(tokenizer: Any, ids: Sequence[int], length: int) -> tuple[str, list[tuple[int, int]]]:
+    """What the tokens behind the first `length` add to the text, and which part of that each of them wrote.
 
-    def written(count: int) -> str:
-        text: str = tokenizer.decode(list(ids[:count]), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    The text is decoded as a whole: some tokenizers write a space only between tokens. Tokens that each hold some bytes
+    of one character share it.
+    """
+
+    def written(start: int, stop: int) -> str:
+        chosen = list(ids[start:stop])
+        text: str = tokenizer.decode(chosen, skip_special_tokens=True, clean_up_tokenization_spaces=False)
         return text
 
-    pieces, before = [], written(length)
+    added, spans, shown = "", [], ""
+    whole, before = length, written(0, length)  # so many tokens end with a whole character
     for count in range(length + 1, len(ids) + 1):
-        text = written(count)
-        pieces.append(text[len(before) :] if text.startswith(before) else tokenizer.decode([ids[count - 1]]))
-        before = text
-    return pieces
+        text = written(0, count)
+        new = text[len(before) :] if text.startswith(before) else written(whole, count)
+        own = len(shown) if new.startswith(shown) and len(new) > len(shown) else 0
+        spans.append((len(added) + own, len(added) + len(new)))
+        shown = new
+        if not new.endswith(_BROKEN) or count == len(ids):
+            added, shown, whole, before = added + new, "", count, text
+    return added, [(min(start, len(added)), min(end, len(added))) for start, end in spans]

@@ -79,6 +79,17 @@ def test_words_are_those_written_so_far(generation):
     assert generation.step(-1).position == len(generation.positions) - 2
 
 
+@pytest.mark.parametrize("more", [" é 語x 😀!", " plain", "語", " a\u0301"])
+def test_generated_characters_of_several_tokens_are_read_as_in_a_given_text(more, monkeypatch):
+    ids = TOKENIZER(PROMPT + more, return_tensors="pt")["input_ids"]
+    monkeypatch.setattr(MODEL, "generate", lambda **_: ids, raising=False)
+    one = attnx.explain_generation(MODEL, TOKENIZER, PROMPT, methods="raw")
+    given = attnx.explain_generation(MODEL, TOKENIZER, PROMPT, continuation=more, methods="raw")
+    assert one.text == given.text == PROMPT + more
+    assert one.words == given.words
+    assert one.positions == given.positions
+
+
 def test_a_step_has_the_text_that_was_there(generation):
     assert generation.step(0).text == PROMPT
     assert generation.text.startswith(generation.step(2).text)
