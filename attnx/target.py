@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnx.adapters.limits import vocabulary_size
 from attnx.errors import ChoiceError
+from attnx.methods.choices import whole_number
 from attnx.registry import unknown
 
 if TYPE_CHECKING:
@@ -71,9 +72,10 @@ def class_index(target: Any, labels: tuple[str, ...]) -> int:
 def token_index(target: Any, tokenizer: Any, size: int) -> int:
     """The id of a token that is given as text or by its id. Of a text of several tokens it is the first."""
     if not isinstance(target, str):
-        if 0 <= target < size:
-            return int(target)
-        raise ChoiceError(f"target {target} is no token id of this vocabulary of {size}")
+        index = whole_number("target", target)
+        if 0 <= index < size:
+            return index
+        raise ChoiceError(f"target {index} is no token id of this vocabulary of {size}")
     ids = _pieces(target, tokenizer)
     if not ids:
         raise ChoiceError(f"target {target!r} is no token at all; give a word, or a token id")
