@@ -134,8 +134,8 @@ def _tokenise(
         if limit is not None and length > limit:
             if not truncate:
                 raise InputError(
-                    f"the text has {length} tokens, the model takes {limit}; shorten it, or pass truncate=True "
-                    "(--truncate) to explain what fits"
+                    f"the text has {length} tokens, the model takes {limit}; shorten it, or let explain cut it: "
+                    "truncate=True (--truncate)"
                 )
             encoding = tokenizer(*texts, truncation=True, max_length=limit, **how)
             notes.append(f"the text was cut to {limit} of {length} tokens")

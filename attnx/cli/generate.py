@@ -30,6 +30,7 @@ def generate_command(
     from attnx.generation import explain_generation
     from attnx.loading import load
     from attnx.render.generation import plain
+    from attnx.render.printable import printable
 
     prompt = sys.stdin.read() if prompt == "-" else prompt
     loaded, tokenizer = load(model)
@@ -45,7 +46,7 @@ def generate_command(
         drop_sink=drop_sink,
     )
     for note in generation.notes:
-        print(f"attnx: {note}", file=sys.stderr)
+        print(f"attnx: {printable(note)}", file=sys.stderr)
     if as_json:
         print(json.dumps(generation.to_dict(), ensure_ascii=False, allow_nan=False))
         return

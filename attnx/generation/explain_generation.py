@@ -37,7 +37,6 @@ def explain_generation(
     residual: float | None = None,
     normalize: Normalization = "auto",
     drop_sink: bool = False,
-    truncate: bool = False,
     **generation: Any,
 ) -> GenerationExplanation:
     """What `model` looked at for each token that it writes behind `prompt`: a matrix generated × source per method.
@@ -57,9 +56,9 @@ def explain_generation(
     if continuation is not None:
         if generation:
             raise InputError(f"{', '.join(generation)} steers generation, but a continuation is given: leave one out")
-        written = read(adapter, model, tokenizer, prompt, continuation, truncate)
+        written = read(adapter, model, tokenizer, prompt, continuation)
     else:
-        first = _prompt(*prepare_all(adapter, model, tokenizer, prompt, truncate=truncate))
+        first = _prompt(*prepare_all(adapter, model, tokenizer, prompt))
         written = write(model, tokenizer, first, max_new_tokens, generation)
     whole, queries = written.prepared, _queries(written)
     plan = road(names, len(whole.positions), model.config, layer=layer, head=head, positions=len(queries))

@@ -61,11 +61,11 @@ def write(
     return Written(_joined(tokenizer, prompt, new, ends, notes), length)
 
 
-def read(adapter: Adapter, model: nn.Module, tokenizer: Any, prompt: str, continuation: str, truncate: bool) -> Written:
+def read(adapter: Adapter, model: nn.Module, tokenizer: Any, prompt: str, continuation: str) -> Written:
     """The given text, tokenised as one. A token that reaches over the end of the prompt counts to the continuation."""
     if not isinstance(prompt, str) or not isinstance(continuation, str) or not continuation:
         raise InputError("continuation needs a prompt and a continuation that are texts, both not empty")
-    prepared = adapter.prepare(model, tokenizer, prompt + continuation, truncate=truncate)
+    prepared = adapter.prepare(model, tokenizer, prompt + continuation)
     ends = [one.end for one in prepared.positions if not one.special]
     if None in ends:
         raise InputError(
