@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import ceil, floor
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -86,7 +87,7 @@ def _measured_axis(seen: Callable[[Array], Array], length: int) -> Axis | None:
         return None
     first, last = float(np.nanmin(places)), float(np.nanmax(places))
     quarter = max(1, round((last - first) / 4))
-    start, end = round(first) + quarter, round(last) - quarter
+    start, end = floor(first) + quarter, ceil(last) - quarter
     if end - start < 1:
         return None
     bar = np.zeros(length)
@@ -142,7 +143,8 @@ def _whole(profile: Array, length: int) -> Axis | None:
     covered = np.flatnonzero(~np.isnan(profile))
     if not len(covered):
         return None
-    return Axis((covered[-1] + 1 - covered[0]) / length, float(covered[0]), length)
+    first, last = float(covered[0]), float(covered[-1])
+    return Axis((last + 1 - first) / length, first, length)
 
 
 def _painted(shades: Array, size: tuple[int, int], mode: str) -> Any:

@@ -56,7 +56,20 @@ def test_padding_has_no_place_in_the_original():
 
 
 def test_a_few_pixels_are_taken_to_fill_the_picture():
-    assert measured(PROCESSORS["resize"], (1, 3)).original((0, 0, 224, 112)) == pytest.approx((0, 0, 1, 1.5))
+    box = measured(PROCESSORS["resize"], (1, 3)).original((0, 0, 224, 112))
+    assert box == pytest.approx((0, 0, 1, 1.5))
+    assert [type(edge) for edge in box] == [float] * 4
+
+
+@pytest.mark.parametrize("name", PROCESSORS)
+@pytest.mark.parametrize("size", [(4, 4), (4, 40), (5, 4)], ids=str)
+def test_a_handful_of_pixels_is_placed_to_a_share_of_a_pixel(name, size):
+    found = measured(PROCESSORS[name], size)
+    for axis, length, (resized, moved) in zip((found.x, found.y), size, meant(PROCESSORS[name], size), strict=True):
+        for edge in (0, length):
+            assert axis.scale * edge + axis.shift == pytest.approx(
+                resized / length * edge + moved, abs=0.1 * axis.scale
+            )
 
 
 @pytest.mark.parametrize(
