@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from attnx.errors import InputError
@@ -34,7 +35,9 @@ def read_picture(image: Any, channels: int = 3) -> tuple[Image, tuple[str, ...]]
     elif isinstance(image, Picture):
         picture = image
     elif isinstance(image, Tensor):
-        picture = _from_array(image.detach().cpu().numpy(), channels_first=True)
+        # numpy has no bfloat16.
+        exact = image.float() if image.dtype == torch.bfloat16 else image
+        picture = _from_array(exact.detach().cpu().numpy(), channels_first=True)
     elif isinstance(image, np.ndarray):
         picture = _from_array(image, channels_first=False)
     else:
@@ -125,12 +128,20 @@ def _bytes(array: Array) -> Array:
 def _converted(picture: Image, mode: str) -> tuple[Image, tuple[str, ...]]:
     notes: tuple[str, ...] = ()
     if picture.mode.startswith("I") or picture.mode == "F":
-        # Pillow cuts such values off at 255 where it should divide.
-        deep = np.asarray(picture)
-        picture = _from_array(deep.astype(np.uint16) if deep.max() > 255 else deep, channels_first=False)
+        picture = _from_array(_deep(picture), channels_first=False)
     if picture.has_transparency_data:
         alpha = picture.convert("RGBA").getchannel("A").getextrema()
         if alpha != (255, 255):
             notes = ("the image has transparent parts: their colours were read as if they were not transparent",)
     # A copy, so that the explanation does not change with what its owner draws on the picture later.
     return picture.convert(mode) if picture.mode != mode else picture.copy(), notes
+
+
+def _deep(picture: Image) -> Array:
+    """More than 8 bits, which Pillow would cut off at 255 where it should divide.
+
+    Whole numbers of 32 bits (mode I) do not tell how many are meant: 16 where 8 do not hold them.
+    """
+    deep: Array = np.asarray(picture)
+    sixteen = picture.mode.startswith("I;16") or (picture.mode == "I" and deep.min() >= 0 and 255 < deep.max() < 2**16)
+    return deep.astype(np.uint16) if sixteen else deep

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from attnx.adapters.picture import read_picture
@@ -23,6 +24,21 @@ def test_sixteen_bits_are_divided_not_cut():
     deep = np.array([[0, 257, 65535]], np.uint16)
     for image in (deep, Image.fromarray(deep), Image.fromarray(deep.astype(np.int32))):
         np.testing.assert_array_equal(picture(image)[..., 0], [[0, 1, 255]])
+    dark = Image.fromarray(np.array([[0, 200]], np.uint16))
+    np.testing.assert_array_equal(picture(dark)[..., 0], [[0, 1]])
+
+
+@pytest.mark.parametrize("beyond", [-500, 2**16])
+def test_more_than_sixteen_bits_are_refused_not_wrapped(beyond):
+    with pytest.raises(InputError, match="values from 0 to 255"):
+        read_picture(Image.fromarray(np.array([[300, beyond]], np.int32)))
+
+
+def test_a_tensor_of_any_precision_is_read():
+    tensor = torch.linspace(0, 1, 12).reshape(3, 2, 2)
+    expected = picture(tensor)
+    for dtype in (torch.float64, torch.float16, torch.bfloat16):
+        assert np.abs(picture(tensor.to(dtype)).astype(int) - expected).max() <= 1
 
 
 def test_transparency_is_dropped_and_told():
