@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from inspect import signature
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -65,8 +66,10 @@ def _prepare(
 def _items(given: Any) -> tuple[list[Any], bool]:
     if isinstance(given, Mapping):
         if "pixel_values" in given:
-            pixels = torch.as_tensor(given["pixel_values"])
+            pixels = _pixels(given["pixel_values"])
             rows = [{"pixel_values": one} for one in (pixels if pixels.ndim == 4 else pixels[None])]
+            if not rows:
+                raise InputError("the batch of processed images is empty: give at least one")
             return list(rows), len(rows) == 1
         tokenised = tokenised_rows(given)
         return list(tokenised), len(tokenised) == 1
@@ -82,3 +85,16 @@ def _items(given: Any) -> tuple[list[Any], bool]:
 def _is_one(given: Any) -> bool:
     """Whether an element of a list is itself to be taken apart: a tokenised input, or a chat."""
     return isinstance(given, Mapping) or is_chat(given)
+
+
+def _pixels(given: Any) -> torch.Tensor:
+    """Processed pixels as one tensor; processors that are asked for no tensors give a list of arrays."""
+    if isinstance(given, torch.Tensor):
+        return given
+    try:
+        return torch.as_tensor(np.asarray(given))
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            "pixel_values are no tensor, and images of one size cannot be stacked from them; process each image by "
+            "itself, with return_tensors='pt', and pass a list of what comes out"
+        ) from error

@@ -69,8 +69,9 @@ def prepare_image(
 
 
 def _pooling(model: nn.Module) -> tuple[str, ...]:
-    """BEiT's classifier reads the mean of the patches, and CLS, which is explained by default, not at all."""
-    if getattr(model.config, "use_mean_pooling", False) and has_head(model, "ForImageClassification"):
+    """BEiT's and CLIP's classifiers read the mean of the patches, and CLS, explained by default, not at all."""
+    pools = getattr(model.config, "use_mean_pooling", False) and has_head(model, "ForImageClassification")
+    if pools or has_head(model, "CLIPForImageClassification", "MetaClip2ForImageClassification"):
         return (f"{type(model).__name__} classifies the mean of all patches: the view of [CLS] is not what it answers",)
     return ()
 

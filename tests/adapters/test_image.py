@@ -71,6 +71,15 @@ def test_a_classifier_that_pools_patches_says_that_cls_is_not_its_answer():
     assert "classifies the mean of all patches" in e.notes[0]
 
 
+def test_so_does_clips_classifier():
+    vision = hf.CLIPVisionConfig(image_size=32, patch_size=8, **zoo.WIDTH)
+    text = hf.CLIPTextConfig(vocab_size=50, bos_token_id=1, eos_token_id=2, **zoo.WIDTH)
+    config = hf.CLIPConfig(vision_config=vision.to_dict(), text_config=text.to_dict())
+    e = attnx.explain(hf.CLIPForImageClassification(config).eval(), processor(), photo(), methods="raw")
+    assert "CLIPForImageClassification classifies the mean of all patches" in e.notes[0]
+    assert attnx.explain(zoo.model("clip_vision_model"), processor(), photo(), methods="raw").notes == ()
+
+
 def test_windows_are_refused_with_the_reason():
     config = hf.SwinConfig(image_size=32, patch_size=2, embed_dim=16, depths=[1, 1], num_heads=[2, 2], window_size=4)
     with pytest.raises(CaptureError, match=r"in windows \(16 windows of 16 positions\).*no n × n map"):
@@ -287,6 +296,13 @@ BAD = [
     ({"text": np.array([["a"]])}, InputError, "made of numbers"),
     ({"text": torch.zeros(2, 3, 8, 8)}, InputError, "batch of images"),
     ({"text": {"pixel_values": torch.full((1, 3, 32, 32), torch.nan)}}, InputError, "NaN"),
+    ({"text": {"pixel_values": torch.zeros(0, 3, 32, 32)}}, InputError, "batch of processed images is empty"),
+    (
+        {"text": {"pixel_values": [np.zeros((3, 4, 4)), np.zeros((3, 5, 5))]}},
+        InputError,
+        "process each image by itself",
+    ),
+    ({"text": {"pixel_values": "a cat"}}, InputError, "pixel_values are no tensor"),
     ({"text": {"pixel_values": torch.zeros(1, 1, 32, 32)}}, InputError, "has 1 channels.*takes 3"),
     ({"text": {"pixel_values": torch.zeros(1, 3, 64, 64)}}, InputError, "interpolate=True"),
     ({"text": photo(6, 6), "tokenizer": processor(do_resize=False), "interpolate": True}, InputError, "one patch"),
