@@ -27,30 +27,37 @@ class Views:
         by: Unit = "word",
         head: int | None = None,
         ax: Axes | None = None,
+        image: Any = None,
     ) -> Axes | Figure:
         """One row in matplotlib, as bars or as a strip of colours (`kind="heat"`), by word or by token.
 
         Of an image: its overlay in the axes, or without a method the panels of all methods and references as a figure.
+        `image` is the picture where the explanation has none, because it was loaded from a file.
         """
         if self.image_size is not None:
             from attnx.render.image_panels import plot_image
 
-            return plot_image(self, method, layer, head=head, ax=ax)
+            return plot_image(self, method, layer, head=head, ax=ax, image=image)
         from attnx.render.plot.row import plot
 
         return plot(self, method, layer, kind=kind, by=by, head=head, ax=ax)
 
     def plot_layers(
-        self: Any, method: str | None = None, *, head: int | None = None, ax: Axes | None = None
+        self: Any,
+        method: str | None = None,
+        *,
+        head: int | None = None,
+        ax: Axes | None = None,
+        image: Any = None,
     ) -> Axes | Figure:
         """Layers × positions in matplotlib, the last layer on top (the paper's Figures 2 and 3).
 
-        Of an image: a strip of overlays, one a layer, as a figure.
+        Of an image: a strip of overlays, one a layer, as a figure; `image` is as in `plot`.
         """
         if self.image_size is not None and ax is None:
             from attnx.render.image_panels import layer_strip
 
-            return layer_strip(self, method, head=head)
+            return layer_strip(self, method, head=head, image=image)
         from attnx.render.plot.heat_map import plot_layers
 
         return plot_layers(self, method, head=head, ax=ax)

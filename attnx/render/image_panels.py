@@ -57,13 +57,14 @@ def plot_image(
     *,
     head: int | None = None,
     ax: Axes | None = None,
+    image: Any = None,
 ) -> Axes | Figure:
     """The overlay of one method in some axes; where neither is named, all panels."""
     if method is None and ax is None:
-        return image_panels(explanation, layer=layer, head=head)
+        return image_panels(explanation, layer=layer, head=head, image=image)
     name = method or explanation.default_method
     scores = explanation.scores(name, layer, head)
-    picture = _small(picture_of(explanation))
+    picture = _small(picture_of(explanation, image))
     axes = given_or_new(ax, 4, 4 * picture.height / picture.width + 0.4)
     axes.imshow(np.asarray(lit(explanation, scores, picture, "viridis", highest_score(explanation, scores))))
     axes.set_title(row_name(explanation, name, layer, head), fontsize=9, loc="left")
@@ -81,11 +82,13 @@ def layer_strip(
     smooth: bool = True,
 ) -> Figure:
     """One method at every layer, from the input on, on one scale."""
-    rows = [explanation.scores(method, layer, head) for layer in explanation.layers]
+    name = method or explanation.default_method
+    explanation[name]  # a reference has no layers
+    rows = [explanation.scores(name, layer, head) for layer in explanation.layers]
     most = max(highest_score(explanation, row) for row in rows)
     picture = _small(picture_of(explanation, image))
     pictures = [lit(explanation, row, picture, colours, most, smooth=smooth) for row in rows]
-    return _figure(pictures, [f"layer {layer}" for layer in explanation.layers], colours, f"{most:.2g}")
+    return _figure(pictures, [f"{name}, layer {layer}" for layer in explanation.layers], colours, f"{most:.2g}")
 
 
 def _small(picture: Image) -> Image:

@@ -43,6 +43,8 @@ def overlay(
     own size.
     """
     scores = explanation.scores(method, layer, head)
+    if highest is not None and not highest > 0:
+        raise ChoiceError(f"highest is the score of the brightest colour, above 0; {highest} asked")
     most = highest_score(explanation, scores) if highest is None else highest
     laid = lit(explanation, scores, picture_of(explanation, image), colours, most, smooth=smooth)
     return _with_bar(laid, colour_map(colours), most) if bar else laid

@@ -120,6 +120,15 @@ def test_a_loaded_explanation_takes_the_picture_again(explanation, tmp_path):
     with pytest.raises(InputError, match="it was 120 × 80 pixels, this one is 80 × 120"):
         loaded.overlay(image=photo(80, 120))
     assert loaded.overlay(image=photo()).tobytes() == explanation.overlay().tobytes()
+    for again, first in (
+        (loaded.plot(image=photo()), explanation.plot()),
+        (loaded.plot_layers(image=photo()), explanation.plot_layers()),
+        (loaded.plot("flow", image=photo()).figure, explanation.plot("flow").figure),
+    ):
+        for one, other in zip(again.axes, first.axes, strict=True):
+            np.testing.assert_array_equal(
+                [im.get_array() for im in one.images], [im.get_array() for im in other.images]
+            )
 
 
 def test_a_text_has_no_overlay():
@@ -133,6 +142,9 @@ def test_unknown_names_are_answered(explanation):
         explanation.overlay(colours="virids")
     with pytest.raises(ChoiceError, match="method 'rol'"):
         explanation.overlay("rol")
+    for highest in (0, -1, float("nan")):
+        with pytest.raises(ChoiceError, match="above 0"):
+            explanation.overlay(highest=highest)
 
 
 def test_panels_show_the_picture_and_every_method_and_reference():
@@ -143,12 +155,14 @@ def test_panels_show_the_picture_and_every_method_and_reference():
     assert titles[:6] == ["image", "raw, layer 3", "rollout, layer 3", "flow, layer 3", "gradient", "blankout"]
     shown = [np.asarray(ax.images[0].get_array()) for ax in image_panels(e, ["gradient"]).axes[:2]]
     np.testing.assert_array_equal(shown[1], np.asarray(overlay(e, "gradient", bar=False)))
+    with pytest.raises(ChoiceError, match="gradient"):
+        e.plot_layers("gradient")  # it has no layers
 
 
 def test_the_strip_has_a_panel_for_each_layer(explanation):
     before = matplotlib.get_backend()
     titles = [ax.get_title() for ax in layer_strip(explanation, "raw").axes]
-    assert titles[:3] == ["layer 1", "layer 2", "layer 3"]
+    assert titles[:3] == ["raw, layer 1", "raw, layer 2", "raw, layer 3"]
     assert matplotlib.get_backend() == before
 
 
@@ -160,7 +174,7 @@ def test_plot_of_an_image_is_its_panels_or_one_overlay(explanation):
     expected = np.asarray(explanation.overlay("flow", 2, bar=False))
     np.testing.assert_array_equal(np.asarray(axes.images[0].get_array()), expected)
     assert "layer 2" in axes.get_title(loc="left")
-    assert [ax.get_title() for ax in explanation.plot_layers("raw").axes][:3] == ["layer 1", "layer 2", "layer 3"]
+    assert [ax.get_title() for ax in explanation.plot_layers("raw").axes][2] == "raw, layer 3"
 
 
 def test_rich_prints_the_best_patches(explanation):
