@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from attnx.cli.image import check_arguments, save_output
+from attnx.cli.output import check_output
 from attnx.cli.page import check_page, write_page
 from attnx.render.printable import printable
 
@@ -56,6 +57,7 @@ def explain_command(
 ) -> None:
     """Show what a model looked at in a text or in an image."""
     check_arguments(text, pair, image, model, output)
+    check_output(output)
     check_page(html)
     text = sys.stdin.read() if text == "-" else text
     given = image if image is not None else text if pair is None else (text, pair)
@@ -106,7 +108,13 @@ def _show(explanation: Any, method: list[str] | None, layers: bool) -> None:
     if explanation.image_size is not None:
         from attnx.render.patch_table import patch_table
 
-        print("\n\n".join(patch_table(explanation, name) for name in _names(explanation, method)))
+        every = explanation.layers[::-1] if layers else (None,)
+        rows = [
+            (name, at)
+            for name in _names(explanation, method)
+            for at in ((None,) if name in explanation.references else every)
+        ]
+        print("\n\n".join(patch_table(explanation, name, at) for name, at in rows))
         return
     from attnx.render.terminal import show
 

@@ -85,3 +85,17 @@ def test_mistakes_are_one_line(arguments, message, saved, photo, monkeypatch, ca
     assert code == 2
     assert message in err
     assert err.count("\n") == 1
+
+
+def test_every_layer_can_be_listed_the_last_on_top(saved, photo, monkeypatch, capsys):
+    arguments = ["--model", saved, "--image", photo, "--layers", "--reference", "gradient"]
+    code, out, err = run(monkeypatch, capsys, *arguments)
+    assert code == 0, err
+    headlines = [line.split(" · ")[1] for line in out.splitlines() if line.startswith("prediction")]
+    assert headlines == ["rollout at layer 3", "rollout at layer 2", "rollout at layer 1", "gradient"]
+
+
+def test_a_missing_folder_is_told_before_anything_is_computed(photo, tmp_path, monkeypatch, capsys):
+    arguments = ["--model", "not-even-loaded", "--image", photo, "--output", str(tmp_path / "missing" / "overlay.png")]
+    code, _, err = run(monkeypatch, capsys, *arguments)
+    assert (code, "there is no directory" in err) == (2, True)
