@@ -4,13 +4,15 @@ attnx.sections.push((() => {
   const { byId, make } = attnx.elements;
   const { row, most } = attnx.numbers;
   const STRENGTH = 0.85;
+  const MOST = 1600; // pixels on the longer side of the sheet: that of a large photo would fill the memory
   let shown = null;
   let sheet = null;
   let cursor = null;
 
   const build = ({ picture }) => {
     sheet = make("canvas", { tabindex: "0", role: "img", "aria-label": "The picture; arrow keys move over its patches" });
-    [sheet.width, sheet.height] = picture.size;
+    const smaller = Math.min(1, MOST / Math.max(...picture.size));
+    [sheet.width, sheet.height] = picture.size.map((side) => Math.max(1, Math.round(side * smaller)));
     sheet.addEventListener("mousemove", (event) => move(under(event)));
     sheet.addEventListener("mouseleave", () => move(null));
     sheet.addEventListener("blur", () => move(null));
@@ -25,8 +27,9 @@ attnx.sections.push((() => {
 
   const under = (event) => {
     const box = sheet.getBoundingClientRect();
-    const x = ((event.clientX - box.left) / box.width) * sheet.width;
-    const y = ((event.clientY - box.top) / box.height) * sheet.height;
+    const [width, height] = shown.picture.size;
+    const x = ((event.clientX - box.left) / box.width) * width;
+    const y = ((event.clientY - box.top) / box.height) * height;
     const place = shown.picture.boxes.findIndex((one) => one && x >= one[0] && x < one[2] && y >= one[1] && y < one[3]);
     return place < 0 ? null : place;
   };
@@ -54,11 +57,18 @@ attnx.sections.push((() => {
     else attnx.text.tell(place);
   };
 
+  // Left, top, width and height on the sheet, in whole pixels: neighbours that share one would show a seam.
+  const onSheet = ([left, top, right, bottom]) => {
+    const [across, down] = [sheet.width / shown.picture.size[0], sheet.height / shown.picture.size[1]];
+    const [x, y] = [Math.round(left * across), Math.round(top * down)];
+    return [x, y, Math.round(right * across) - x, Math.round(bottom * down) - y];
+  };
+
   const frame = (pen, box, colour) => {
     pen.globalAlpha = 1;
     pen.strokeStyle = colour;
     pen.lineWidth = Math.max(2, sheet.width / 200);
-    pen.strokeRect(box[0], box[1], box[2] - box[0], box[3] - box[1]);
+    pen.strokeRect(...onSheet(box));
   };
 
   const paint = (state) => {
@@ -72,7 +82,7 @@ attnx.sections.push((() => {
       if (!box || !(top > 0)) return;
       pen.globalAlpha = STRENGTH * (Math.abs(scores[place]) / top);
       pen.fillStyle = scores[place] < 0 ? lines : hot;
-      pen.fillRect(box[0], box[1], box[2] - box[0], box[3] - box[1]);
+      pen.fillRect(...onSheet(box));
     });
     for (const place of state.rows ?? [state.result.position]) if (boxes[place]) frame(pen, boxes[place], card);
     if (cursor !== null) frame(pen, boxes[cursor], card);
