@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import unicodedata
+from typing import Any
 
 _JOINERS = "\u200c\u200d"
 """Zero-width joiner and non-joiner: emoji and Persian words are made with them, and they steer nothing."""
+_LAYOUT = "\n\r\t\u00ad\u200e\u200f"
+"""Lines, tabs, soft hyphens and the marks of a direction: in a page they do no harm."""
 _STEERING = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 
 
 def printable(text: str) -> str:
     """The text on one line, without characters that steer a terminal, turn the writing round, or cannot be written."""
     return "".join("␤" if one == "\n" else "�" if _steers(one) else one for one in text)
+
+
+def harmless(value: Any) -> Any:
+    """A value for a page, lists and dictionaries included, whose texts neither turn it round nor cannot be written."""
+    if isinstance(value, str):
+        if value.isprintable():
+            return value
+        return "".join("�" if _steers(one) and one not in _LAYOUT else one for one in value)
+    if isinstance(value, dict):
+        return {harmless(name): harmless(one) for name, one in value.items()}
+    return [harmless(one) for one in value] if isinstance(value, list) else value
 
 
 def isolated(text: str) -> str:

@@ -10,12 +10,13 @@ from typing import Any
 from attnx.render.html.content import content
 from attnx.render.html.page import template, to_html
 from attnx.render.html.plain import plain
+from attnx.render.printable import harmless
 
 HEIGHT = 680
 
 
 def notebook_html(explanation: Any) -> str:
     """HTML for `_repr_html_`, needing nothing outside itself."""
-    (result,) = content([explanation])
+    (result,) = harmless(content([explanation]))
     cell: str = template("notebook").render(page=to_html(explanation), result=plain(result), height=HEIGHT)
     return cell

@@ -1,7 +1,8 @@
 """The page: one file with its style, its scripts and the numbers inside.
 
 Tokens are anybody's text. They reach the page in two ways: through jinja with autoescape, and as JSON that no parser
-of HTML can leave; the scripts put them in as text and never as markup. A content-security policy in the page lets
+of HTML can leave; the scripts put them in as text and never as markup. Neither way passes characters that turn the
+writing round. A content-security policy in the page lets
 nothing run but the package's own scripts, and nothing be loaded at all.
 """
 
@@ -22,6 +23,7 @@ from attnx.render.html.content import content
 from attnx.render.html.head_map import head_map
 from attnx.render.html.plain import plain, plain_heads, plain_means
 from attnx.render.html.summary import summary, summary_of
+from attnx.render.printable import harmless
 
 if TYPE_CHECKING:
     from attnx.atlas import HeadAtlas
@@ -47,9 +49,10 @@ def to_html(results: Any, path: str | PathLike[str], *, title: str | None = None
 def to_html(results: Any, path: str | PathLike[str] | None = None, *, title: str | None = None) -> str | None:
     """One page for an explanation, for several with a picker, or for a comparison; returned if no `path` is given."""
     explanations, comparison, atlas = _sorted(results)
-    shown = content(explanations)
-    overall = summary(comparison) if comparison is not None else summary_of(explanations)
-    heads = None if atlas is None else head_map(atlas)
+    shown = harmless(content(explanations))
+    overall = harmless(summary(comparison) if comparison is not None else summary_of(explanations))
+    heads = None if atlas is None else harmless(head_map(atlas))
+    title = None if title is None else harmless(title)
     page: str = template("page").render(
         title=title or (shown[0]["title"] if len(shown) == 1 else "Results"),
         named=title,
@@ -64,8 +67,7 @@ def to_html(results: Any, path: str | PathLike[str] | None = None, *, title: str
     if path is None:
         return page
     try:
-        # A surrogate by itself has no bytes; as a character reference it is shown as the replacement character.
-        Path(path).write_text(page, encoding="utf-8", errors="xmlcharrefreplace", newline="\n")
+        Path(path).write_text(page, encoding="utf-8", newline="\n")
     except OSError as error:
         raise AttnxError(f"cannot write {fspath(path)}: {error}") from error
     return None
