@@ -1,7 +1,7 @@
 "use strict";
 // How far each method ranks the words of this text as a reference does.
 attnx.sections.push((() => {
-  const { byId, choice } = attnx.elements;
+  const { byId, choice, refill } = attnx.elements;
   let chosen = null;
 
   return {
@@ -17,7 +17,8 @@ attnx.sections.push((() => {
       byId("agreement-lead").textContent =
         "Spearman's rank correlation of each method with what was measured on the model, special tokens left out: " +
         "1 is the same order, 0 none, −1 the reverse.";
-      byId("agreement-body").replaceChildren(
+      refill(
+        byId("agreement-body"),
         choice("Reference", names, chosen, (name) => { chosen = name; attnx.change({}); }),
         attnx.agreementTable(layers, rows, shown),
       );

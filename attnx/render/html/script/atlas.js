@@ -1,7 +1,7 @@
 "use strict";
 // The heads of a model over many texts: what each carries, and how far it agrees with a reference.
 attnx.atlas = (() => {
-  const { byId, choice, make } = attnx.elements;
+  const { byId, choice, make, refill } = attnx.elements;
   let by = null;
 
   const draw = (atlas) => {
@@ -19,7 +19,7 @@ attnx.atlas = (() => {
       byId("atlas-readout").replaceChildren(
         make("strong", { text: `layer ${atlas.layers[layer]}, head ${head}` }), ` ${score === null ? "undefined" : score.toFixed(4)}`);
     };
-    byId("atlas-controls").replaceChildren(choice("Grid", names, by, (name) => { by = name; draw(atlas); }));
+    refill(byId("atlas-controls"), choice("Grid", names, by, (name) => { by = name; draw(atlas); }));
     byId("atlas-body").replaceChildren(attnx.headGrid(atlas.layers, scores, { choose: tell }));
     byId("atlas-readout").textContent = "Hover or click a head for its number.";
   };

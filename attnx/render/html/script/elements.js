@@ -75,8 +75,17 @@ attnx.elements = (() => {
   const visible = (token) => {
     const shown = token.replace(/\n/g, "⏎").replace(/\t/g, "⇥").replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (one) =>
       JOINERS.includes(one) ? one : "�");
-    return shown.trim() === "" ? "␣".repeat(Math.max(shown.length, 1)) : shown;
+    if (shown.trim() === "") return "␣".repeat(Math.max(shown.length, 1));
+    return [...shown].every((one) => JOINERS.includes(one)) ? "�" : shown;
   };
 
-  return { make, byId, named, choice, press, slider, meter, visible };
+  // Replace what is in an element; the control that has the focus there is told by its place, and has it again.
+  const refill = (parent, ...children) => {
+    const controls = () => [...parent.querySelectorAll("button, select")];
+    const place = controls().indexOf(document.activeElement);
+    parent.replaceChildren(...children);
+    controls()[place]?.focus({ preventScroll: true });
+  };
+
+  return { make, refill, byId, named, choice, press, slider, meter, visible };
 })();

@@ -1,7 +1,7 @@
 "use strict";
 // Layer × head: how much each head gives to one word. A click shows that head in the whole page.
 attnx.sections.push((() => {
-  const { byId, make, visible } = attnx.elements;
+  const { byId, make, refill, visible } = attnx.elements;
   const { byWord, headRow, most } = attnx.numbers;
   let word = null;
   let shown = null;
@@ -30,16 +30,14 @@ attnx.sections.push((() => {
       const select = make("select", { onchange: (event) => { word = Number(event.target.value); attnx.change({}); } });
       result.words.forEach(({ text }, index) => select.append(make("option", { value: index, text: visible(text) })));
       select.value = word;
-      byId("heads-lead").replaceChildren(
+      refill(
+        byId("heads-lead"),
         `What each head gives to `, make("label", {}, make("span", { class: "unseen", text: "Word" }), select),
         `, by ${state.method}: 0 to ${top.toFixed(3)}. Click a head to see the page through it, again to leave it.`,
       );
-      const focused = byId("heads-body").querySelector(".head:focus")?.getAttribute("aria-label");
       const pressed = (layer, head) => state.head === head && state.layer === layer;
       const choose = (layer, head) => attnx.change(pressed(layer, head) ? { head: null } : { layer, head, rows: null });
-      byId("heads-body").replaceChildren(attnx.headGrid(result.layers, scores, { pressed, choose }));
-      const again = [...byId("heads-body").querySelectorAll(".head")];
-      if (focused) again.find((one) => one.getAttribute("aria-label") === focused)?.focus();
+      refill(byId("heads-body"), attnx.headGrid(result.layers, scores, { pressed, choose }));
     },
   };
 })());

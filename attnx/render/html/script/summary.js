@@ -1,7 +1,7 @@
 "use strict";
 // A comparison over many texts: the means with their intervals, or one text picked from the list.
 attnx.summary = (() => {
-  const { byId, choice, make } = attnx.elements;
+  const { byId, choice, make, refill } = attnx.elements;
   let reference = null;
   let text = -1;
 
@@ -36,7 +36,7 @@ attnx.summary = (() => {
       select.value = text;
       controls.push(make("label", {}, make("span", { class: "unseen", text: "Text" }), select));
     }
-    byId("summary-controls").replaceChildren(...controls);
+    refill(byId("summary-controls"), ...controls);
     byId("summary-body").replaceChildren(attnx.agreementTable(summary.layers, rows(found)), foot(summary, found));
   };
 
