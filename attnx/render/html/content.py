@@ -57,6 +57,8 @@ def _result(explanation: Explanation, results: int) -> dict[str, Any]:
 
 
 def _title(explanation: Explanation) -> str:
+    if explanation.image_size is not None:
+        return "image of {} × {} pixels".format(*explanation.image_size)
     text = explanation.text
     whole = " / ".join(text) if isinstance(text, tuple) else text or " ".join(one.text for one in explanation.words)
     whole = " ".join(whole.split())
@@ -72,11 +74,11 @@ def _positions(explanation: Explanation) -> list[dict[str, Any]]:
 
 
 def _label(position: Position, texts: Sequence[str]) -> str:
-    """The slice of the text; the tokenizer's name where there is none."""
+    """The slice of the text, which may be all white space; the tokenizer's name where there is none."""
     if position.special or position.start is None or position.segment >= len(texts):
         return position.token
     piece = texts[position.segment][position.start : position.end]
-    return piece.strip() or position.token
+    return piece.strip() or piece or position.token
 
 
 def _words(explanation: Explanation) -> list[dict[str, Any]]:

@@ -119,8 +119,9 @@ def test_markup_in_tokens_stays_text(opened):
 
 
 def test_direction_marks_in_a_token_do_not_turn_the_page(opened):
-    tab = opened(made("\u202ekey", "\n", "a\x00b", "👩\u200d👧"))
-    assert [one.inner_text() for one in tab.locator("#reading .word").all()] == ["�key", "⏎", "a�b", "👩\u200d👧"]
+    tab = opened(made("\u202ekey", "\n", "a\x00b", "👩\u200d👧", "\u200d"))
+    shown = [one.inner_text() for one in tab.locator("#reading .word").all()]
+    assert shown == ["�key", "⏎", "a�b", "👩\u200d👧", "�"]
 
 
 def test_a_script_that_is_not_the_packages_does_not_run(browser, tmp_path):
@@ -191,6 +192,19 @@ def test_a_comparison_is_a_table_with_bars_from_which_a_text_can_be_picked(opene
     tab.locator("#summary-text").select_option("3")
     of_text = [comparison.values["gradient"][method][3, layer] for method in ("rollout", "flow") for layer in (0, 1)]
     assert cells() == pytest.approx(of_text, abs=0.005)
+
+
+def test_a_choice_that_draws_its_table_anew_keeps_the_keyboard(opened):
+    several = [replace(with_reference(seed, *"abcdef"), text=str(seed)) for seed in range(5)]
+    both = [replace(one, references={**one.references, "blankout": np.arange(7.0)}) for one in several]
+    tab = opened(both)
+    for section in ("#summary", "#agreement"):
+        tab.locator(section).get_by_role("radio", name="gradient").focus()
+        for name in ("blankout", "gradient", "blankout"):
+            tab.keyboard.press("ArrowRight")
+            chosen = tab.locator(f'{section} [aria-checked="true"]', has_text=name)
+            chosen.wait_for()
+            assert chosen.evaluate("one => one === document.activeElement")
 
 
 def test_a_head_of_the_grid_is_shown_in_the_whole_page(opened):

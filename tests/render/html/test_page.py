@@ -11,8 +11,10 @@ import pytest
 
 import attnx
 from attnx.errors import AttnxError, InputError
+from attnx.prediction import Prediction
 from attnx.render.html.content import content
 from attnx.render.html.page import SCRIPTS, scripts
+from tests import zoo
 from tests.render.html.conftest import made
 
 EVIL = ("<img src=x onerror=alert(1)>", "</script><script>alert(2)</script>", "<!--", "]]>", "\"'&amp;", "{{ 7*7 }}")
@@ -52,7 +54,31 @@ def test_a_title_is_text():
 
 def test_half_a_character_does_not_stop_a_page(tmp_path):
     made("half \udcff").to_html(tmp_path / "report.html")
-    assert b"&#56575;" in (tmp_path / "report.html").read_bytes()
+    assert "half �" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_no_text_turns_the_page_round():
+    turned = "\u202e\u2066\x1b"
+    one = replace(
+        made(f"a{turned}"),
+        text=turned,
+        notes=(turned,),
+        provenance={f"model{turned}": turned},
+        relevance={f"own{turned}": np.ones((2, 2))},
+        references={f"gradient{turned}": np.ones(2)},
+        prediction=Prediction("class", f"label{turned}", 0, 0.5, (turned,), (0.0,)),
+    )
+    for page in (attnx.to_html([one, one], title=turned), one._repr_html_()):
+        assert not set(turned) & set(page)
+        assert not re.search(r"\\u(202e|2066|001b)", page)
+
+
+def test_white_space_by_itself_is_shown_as_it_stands_in_the_text():
+    spaced = attnx.explain(zoo.causal_lm(), zoo.bytelevel_tokenizer(), "it \n\n it", methods="raw")
+    (result,) = content([spaced])
+    labels = [one["label"] for one in result["positions"]]
+    assert "\n" in "".join(labels)
+    assert not {"Ġ", "Ċ"} & set(labels)
 
 
 def test_nothing_but_the_packages_scripts_may_run():

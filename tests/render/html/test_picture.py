@@ -33,6 +33,7 @@ def pictured(rows=2, columns=3, side=100):
 
 def test_the_picture_is_in_the_page_with_the_boxes_of_its_patches():
     (result,) = content([pictured()])
+    assert result["title"] == "image of 300 × 200 pixels"
     (kind, data) = result["picture"]["url"].split(",")
     assert kind == "data:image/jpeg;base64"
     assert Image.open(BytesIO(base64.b64decode(data))).size == (300, 200)

@@ -11,14 +11,15 @@ attnx.sections.push((() => {
     const answer = byId("answer");
     answer.replaceChildren();
     if (prediction) {
-      const kind = { class: "The model says", value: "The model says", token: "The model fills in" }[prediction.kind];
+      const word = result.sink ? "The model goes on with" : "The model fills in";
+      const kind = prediction.kind === "token" ? word : "The model says";
       const said = make("p", { class: "said", id: "said" }, make("span", { text: prediction.label }));
       if (prediction.probability !== null) {
         said.append(" ", make("span", { class: "sure", text: `${(prediction.probability * 100).toFixed(1)} %` }));
       }
       answer.append(make("p", { class: "eyebrow", text: kind }), said);
     } else {
-      answer.append(make("p", { class: "eyebrow", id: "said", text: "What reached the explained position" }));
+      answer.append(make("p", { class: "eyebrow alone", id: "said", text: "What reached the explained position" }));
     }
     methods = choice("Method", Object.keys(result.relevance), state.method, (method) => attnx.change({ method }));
     references = choice("Reference", Object.keys(result.references), state.method, (method) =>

@@ -99,11 +99,12 @@ attnx.sections.push((() => {
         mark.dataset.score = scores[index];
         mark.setAttribute("aria-label", `${visible(units[index].text)}, ${scores[index].toFixed(4)}`);
       });
+      const unit = state.result.picture ? "patch" : state.view === "words" ? "word" : "token";
       byId("legend").replaceChildren(
         make("span", { text: "0" }), make("span", { class: "ramp" }), make("span", { text: top.toFixed(3) }),
         make("span", {
           class: "hint",
-          text: state.result.maps ? "Hover for a score, click to explain that word." : "Hover or tab for a score.",
+          text: state.result.maps ? `Hover for a score, click to explain that ${unit}.` : "Hover or tab for a score.",
         }),
       );
       best(top);

@@ -29,7 +29,7 @@ attnx.sections.push((() => {
       const few = facts.content < FEW ? " With so few, this says little." : "";
       return worst.value >= HALF
         ? ["fair", `It ranks positions much as measurements on the model do (${found}).${few}`]
-        : ["care", `It ranks positions unlike measurements on the model do (${found}).${few}`];
+        : ["care", `It does not rank positions as measurements on the model do (${found}).${few}`];
     }
     if (facts.special >= HALF) return ["care", `Special tokens hold ${percent(facts.special)}: little of it is about the rest.`];
     return ["open", "Nothing here speaks against it, and nothing was checked against the model. Add references to know more."];
