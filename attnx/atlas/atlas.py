@@ -169,6 +169,12 @@ class HeadAtlas:
     def __str__(self) -> str:
         return self.text()
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from attnx.render.html.notebook import notebook_html
+
+        return notebook_html(self)
+
 
 def _others(explanation: Explanation, content: Sequence[int]) -> list[int]:
     """Where attention that is carried comes from: neither the explained position nor the first token of a decoder."""

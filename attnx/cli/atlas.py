@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from attnx.cli.compare import asked_model, asked_texts
-from attnx.cli.output import AsJson, AsMarkdown, TableOutput, check_output, show
+from attnx.cli.output import AsJson, AsMarkdown, check_output, show
 
 
 def atlas_command(
@@ -30,7 +30,9 @@ def atlas_command(
     truncate: Annotated[bool, typer.Option("--truncate", help="Cut texts that are too long for the model.")] = False,
     as_json: AsJson = False,
     as_markdown: AsMarkdown = False,
-    output: TableOutput = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", help="Also write to a file: .html, .json, .md, or plain text.")
+    ] = None,
 ) -> None:
     """Show which heads carry most to the explained position, as a grid of layers and heads."""
     check_output(output)
@@ -41,4 +43,9 @@ def atlas_command(
 
     with asked_model(model) as (loaded, tokenizer):
         atlas = head_atlas(loaded, tokenizer, chosen, **options)
-    show(atlas, as_json, as_markdown, output)
+    page = output is not None and output.suffix == ".html"
+    show(atlas, as_json, as_markdown, None if page else output)
+    if page:
+        from attnx.render.html import to_html
+
+        to_html(atlas, output)

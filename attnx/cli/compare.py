@@ -46,8 +46,6 @@ def compare_command(
     check_output(output)
     if output is not None and output.suffix not in _SUFFIXES:
         raise InputError(f"--output takes a file that ends in {', '.join(_SUFFIXES)}, found {output.name!r}")
-    if faithful and output is not None and output.suffix == ".html":
-        raise InputError("a page shows agreement; write --faithfulness to .md, .json, .csv or .txt")
     chosen = asked_texts(texts, data, column, samples)
     options: dict[str, Any] = {"target": target, "truncate": truncate, "seed": seed}
     options |= {"methods": method} if method else {}

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from attnx.cli.output import check_output
 from attnx.errors import AttnxError, InputError
 
 REFERENCES = ("gradient", "blankout")
@@ -20,8 +21,7 @@ def check_page(path: Path | None) -> None:
         return
     if path.suffix not in (".html", ".htm"):
         raise InputError(f"--html takes a file that ends in .html, found {path.name!r}")
-    if not path.parent.is_dir():
-        raise InputError(f"there is no directory {path.parent}; make it first")
+    check_output(path)
 
 
 def write_page(path: Path, model: Any, tokenizer: Any, text: Any, explanation: Any, options: dict[str, Any]) -> None:

@@ -170,6 +170,12 @@ class Comparison:
     def __str__(self) -> str:
         return self.text()
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from attnx.render.html.notebook import notebook_html
+
+        return notebook_html(self)
+
 
 def _check(explanations: Sequence[Explanation]) -> None:
     if not explanations:

@@ -21,9 +21,9 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 
 RANDOM = "random"
 METRICS = ("comprehensiveness", "sufficiency", "deletion", "insertion")
-_MORE_IS_BETTER = {"comprehensiveness": True, "sufficiency": False, "deletion": False, "insertion": True}
+MORE_IS_BETTER = {"comprehensiveness": True, "sufficiency": False, "deletion": False, "insertion": True}
 Verdict: TypeAlias = Literal["better than chance", "worse than chance", "not told apart from chance"]
-_MARKS: Mapping[Verdict, str] = {
+MARKS: Mapping[Verdict, str] = {
     "better than chance": "+",
     "worse than chance": "−",
     "not told apart from chance": "",
@@ -70,14 +70,14 @@ class Faithfulness:
         if difference.low is None or difference.high is None or difference.low <= 0 <= difference.high:
             return "not told apart from chance"
         more = difference.low > 0
-        return "better than chance" if more == _MORE_IS_BETTER[metric] else "worse than chance"
+        return "better than chance" if more == MORE_IS_BETTER[metric] else "worse than chance"
 
     def text(self) -> str:
         """Aligned columns for the terminal."""
-        return "\n".join([self._heading(), "", aligned(list(self._lines())), "", self._foot()])
+        return "\n".join([self.heading(), "", aligned(list(self._lines())), "", self.foot()])
 
     def markdown(self) -> str:
-        return "\n".join([f"**{self._heading()}**", "", piped(list(self._lines())), "", self._foot()])
+        return "\n".join([f"**{self.heading()}**", "", piped(list(self._lines())), "", self.foot()])
 
     def to_json(self) -> str:
         """Everything, all digits; `Faithfulness.from_json` reads it."""
@@ -135,6 +135,12 @@ class Faithfulness:
     def __str__(self) -> str:
         return self.text()
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from attnx.render.html.notebook import notebook_html
+
+        return notebook_html(self)
+
     def __repr__(self) -> str:
         texts = len(self.values[RANDOM])
         return f"Faithfulness({texts} texts, {', '.join(self.explainers)} at layer {self.layer})"
@@ -147,19 +153,21 @@ class Faithfulness:
         column: Array = self.values[explainer][:, METRICS.index(metric)]
         return column
 
-    def _heading(self) -> str:
+    def heading(self) -> str:
+        """What was measured, in a line."""
         texts = len(self.values[RANDOM])
         return f"Faithfulness at layer {self.layer}: {self.score} of the target, {texts} text{'s' * (texts > 1)}"
 
     def _lines(self) -> Iterator[list[str]]:
-        arrows = {name: "↑" if more else "↓" for name, more in _MORE_IS_BETTER.items()}
+        arrows = {name: "↑" if more else "↓" for name, more in MORE_IS_BETTER.items()}
         yield ["", *(f"{name} {arrows[name]}" for name in METRICS)]
         for name in self.explainers:
-            marks = {one: _MARKS[self.verdict(name, one)] for one in METRICS}
+            marks = {one: MARKS[self.verdict(name, one)] for one in METRICS}
             yield [name, *(f"{decimals(self.cell(name, one).mean)} {mark}".rstrip() for one, mark in marks.items())]
         yield [RANDOM, *(decimals(self.cell(RANDOM, one).mean) for one in METRICS)]
 
-    def _foot(self) -> str:
+    def foot(self) -> str:
+        """How to read the marks."""
         if len(self.values[RANDOM]) < FEWEST_TEXTS:
             return f"Fewer than {FEWEST_TEXTS} texts cannot be told apart from chance; give more."
         return (

@@ -24,6 +24,12 @@ def test_it_prints_a_grid_and_writes_it(monkeypatch, capsys, tmp_path):
     assert set(json.loads((tmp_path / "x.json").read_text())["values"]) == {"carried", "gradient"}
 
 
+def test_it_writes_a_page(monkeypatch, capsys, tmp_path):
+    assert run(monkeypatch, "the key to the cabinets", "--output", str(tmp_path / "x.html")) == 0
+    assert "Carried from other words" in capsys.readouterr().out
+    assert (tmp_path / "x.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
 def test_no_text_is_an_error_in_one_line(monkeypatch, capsys):
     assert run(monkeypatch) == 2
     assert "--data FILE" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -64,8 +65,9 @@ def test_json_is_one_object(compare):
 
 
 def test_faithfulness_stands_beside_chance(compare):
-    code, out, _ = compare("keys to it", "the key to the cabinets", "--faithfulness")
+    code, out, _ = compare("keys to it", "the key to the cabinets", "--faithfulness", "--output", "result.html")
     assert code == 0
+    assert "<h2>Faithfulness at layer" in Path("result.html").read_text(encoding="utf-8")
     assert out.splitlines()[2].split() == [
         "comprehensiveness",
         "↑",
@@ -86,7 +88,6 @@ def test_faithfulness_stands_beside_chance(compare):
         (("keys", "--data", "few.csv"), "give texts or --data, not both"),
         (("keys", "--column", "text"), "--column and --samples are for a file"),
         (("keys", "--output", "result.pdf"), "--output takes a file that ends in .md, .json"),
-        (("keys", "--faithfulness", "--output", "result.html"), "a page shows agreement"),
         (("keys", "--output", "nowhere/result.md"), "there is no directory nowhere; make it first"),
         (("keys", "--reference", "saliency"), "reference 'saliency' is not known; there are: gradient, blankout"),
         (("keys", "--measure", "pearson"), "measure 'pearson' is not known"),

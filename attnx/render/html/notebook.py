@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from attnx.explanation import Explanation
 from attnx.render.html.content import content
 from attnx.render.html.page import template, to_html
 from attnx.render.html.plain import plain
@@ -15,8 +16,12 @@ from attnx.render.printable import harmless
 HEIGHT = 680
 
 
-def notebook_html(explanation: Any) -> str:
-    """HTML for `_repr_html_`, needing nothing outside itself."""
-    (result,) = harmless(content([explanation]))
-    cell: str = template("notebook").render(page=to_html(explanation), result=plain(result), height=HEIGHT)
+def notebook_html(shown: Any) -> str:
+    """HTML for `_repr_html_` of whatever a page shows, needing nothing outside itself."""
+    beneath: dict[str, Any] = {"result": None, "text": ""}
+    if isinstance(shown, Explanation):
+        beneath["result"] = plain(*harmless(content([shown])))
+    else:
+        beneath["text"] = harmless(shown.text())
+    cell: str = template("notebook").render(page=to_html(shown), height=HEIGHT, **beneath)
     return cell

@@ -20,17 +20,18 @@ from typing import TYPE_CHECKING, Any, overload
 from attnx.errors import AttnxError, InputError
 from attnx.explanation import Explanation
 from attnx.render.html.content import content
+from attnx.render.html.faithfulness import faithfulness_of
 from attnx.render.html.head_map import head_map
-from attnx.render.html.plain import plain, plain_heads, plain_means
+from attnx.render.html.plain import plain, plain_faithfulness, plain_heads, plain_means
 from attnx.render.html.summary import summary, summary_of
 from attnx.render.printable import harmless
 
 if TYPE_CHECKING:
     from attnx.atlas import HeadAtlas
-    from attnx.comparison import Comparison
+    from attnx.comparison import Comparison, Faithfulness
 
 SCRIPTS = (
-    "numbers", "state", "elements", "colours", "agreement_table", "summary", "head_grid", "atlas",
+    "numbers", "state", "elements", "colours", "agreement_table", "summary", "head_grid", "atlas", "faithfulness",
     "answer", "text", "picture", "trust", "layers", "graph_lines", "graph", "heads", "agreement", "details", "page",
 )  # fmt: skip
 """In the order in which they need each other; each adds one name to `attnx`."""
@@ -47,22 +48,23 @@ def to_html(results: Any, path: str | PathLike[str], *, title: str | None = None
 
 
 def to_html(results: Any, path: str | PathLike[str] | None = None, *, title: str | None = None) -> str | None:
-    """One page for an explanation, for several with a picker, or for a comparison; returned if no `path` is given."""
-    explanations, comparison, atlas = _sorted(results)
+    """One page for an explanation, for several with a picker, or for what was measured over many texts."""
+    explanations, comparison, atlas, faithfulness = _sorted(results)
     shown = harmless(content(explanations))
     overall = harmless(summary(comparison) if comparison is not None else summary_of(explanations))
     heads = None if atlas is None else harmless(head_map(atlas))
+    faith = None if faithfulness is None else harmless(faithfulness_of(faithfulness))
     title = None if title is None else harmless(title)
     page: str = template("page").render(
         title=title or (shown[0]["title"] if len(shown) == 1 else "Results"),
         named=title,
         results=[plain(one) for one in shown[:PLAIN_RESULTS]],
         more=len(shown) - PLAIN_RESULTS,
-        tables=[*plain_means(overall), *plain_heads(heads)],
+        tables=[*plain_means(overall), *plain_heads(heads), *plain_faithfulness(faith)],
         policy=policy(),
         style=style(),
         scripts=scripts(),
-        data=as_json({"results": shown, "summary": overall, "atlas": heads}),
+        data=as_json({"results": shown, "summary": overall, "atlas": heads, "faithfulness": faith}),
     )
     if path is None:
         return page
@@ -73,20 +75,25 @@ def to_html(results: Any, path: str | PathLike[str] | None = None, *, title: str
     return None
 
 
-def _sorted(results: Any) -> tuple[list[Explanation], Comparison | None, HeadAtlas | None]:
-    """The explanations, and the comparison and the head atlas if there are such."""
+def _sorted(results: Any) -> tuple[list[Explanation], Comparison | None, HeadAtlas | None, Faithfulness | None]:
+    """The explanations, and what was measured over many texts if there is such."""
     from attnx.atlas import HeadAtlas
-    from attnx.comparison import Comparison
+    from attnx.comparison import Comparison, Faithfulness
 
     several = list(results) if isinstance(results, (list, tuple)) else [results]
     explanations = [one for one in several if isinstance(one, Explanation)]
-    comparisons = [one for one in several if isinstance(one, Comparison)]
-    atlases = [one for one in several if isinstance(one, HeadAtlas)]
-    known = len(explanations) + len(comparisons) + len(atlases)
-    if not several or known < len(several) or len(comparisons) > 1 or len(atlases) > 1:
+    overall = {
+        kind: [one for one in several if isinstance(one, kind)] for kind in (Comparison, HeadAtlas, Faithfulness)
+    }
+    known = len(explanations) + sum(map(len, overall.values()))
+    if not several or known < len(several) or any(len(found) > 1 for found in overall.values()):
         found = ", ".join(dict.fromkeys(type(one).__name__ for one in several)) or "none"
-        raise InputError(f"a page shows explanations, a comparison, a head atlas, or these together; found {found}")
-    return explanations, next(iter(comparisons), None), next(iter(atlases), None)
+        raise InputError(
+            "a page shows explanations, a comparison, a head atlas, faithfulness, or one of each together; "
+            f"found {found}"
+        )
+    comparison, atlas, faithfulness = (next(iter(found), None) for found in overall.values())
+    return explanations, comparison, atlas, faithfulness
 
 
 def as_json(value: Any) -> Any:

@@ -77,5 +77,16 @@ def plain_heads(atlas: dict[str, Any] | None) -> list[Table]:
     return tables
 
 
+def plain_faithfulness(found: dict[str, Any] | None) -> list[Table]:
+    """The four numbers of each explainer, with the marks of their verdicts."""
+    if found is None:
+        return []
+    rows = [
+        [name, *(f"{_cell(one['mean'])} {one['mark']}".rstrip() for one in cells)]
+        for name, cells in found["cells"].items()
+    ]
+    return [(found["heading"], [["", *found["metrics"]], *rows])]
+
+
 def _cell(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import attnx
+from attnx.comparison import Faithfulness
 from attnx.explanation import Explanation
 from attnx.positions import Position, group_words
 from tests import zoo
@@ -89,6 +90,15 @@ def opened(watched, tmp_path):
 @pytest.fixture(scope="session")
 def explanation():
     return attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), TEXT, maps=True)
+
+
+def faithful(texts=8):
+    """Faithfulness of two explainers, the first better than chance by far."""
+    random = np.random.default_rng(0)
+    means = {"rollout": 0.6, "gradient": 0.3, "random": 0.3}
+    curve = {name: np.linspace(1, mean, 11) for name, mean in means.items()}
+    values = {name: mean + 0.1 * random.random((texts, 4)) for name, mean in means.items()}
+    return Faithfulness(6, "probability", values, deletion=curve, insertion=curve, orders=10)
 
 
 def made(*tokens, layers=2, maps=False, scores=None, heads=None):

@@ -8,7 +8,7 @@ import pytest
 
 import attnx
 from tests import zoo
-from tests.render.html.conftest import made
+from tests.render.html.conftest import faithful, made
 
 pytestmark = pytest.mark.slow
 
@@ -192,6 +192,17 @@ def test_a_comparison_is_a_table_with_bars_from_which_a_text_can_be_picked(opene
     tab.locator("#summary-text").select_option("3")
     of_text = [comparison.values["gradient"][method][3, layer] for method in ("rollout", "flow") for layer in (0, 1)]
     assert cells() == pytest.approx(of_text, abs=0.005)
+
+
+def test_faithfulness_is_a_table_and_curves_that_follow_the_colours(opened):
+    result = faithful()
+    tab = opened(result)
+    first = tab.locator("#faithfulness .number").first.inner_text()
+    assert first == f"{result.cell('rollout', 'comprehensiveness').mean:.2f} +"
+    picture = "document.getElementById('faithfulness-canvas').toDataURL()"
+    light = tab.evaluate(picture)
+    tab.get_by_role("button", name="Switch to dark colours").click()
+    assert tab.evaluate(picture) != light
 
 
 def test_a_choice_that_draws_its_table_anew_keeps_the_keyboard(opened):

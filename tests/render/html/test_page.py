@@ -15,7 +15,7 @@ from attnx.prediction import Prediction
 from attnx.render.html.content import content
 from attnx.render.html.page import SCRIPTS, scripts
 from tests import zoo
-from tests.render.html.conftest import made
+from tests.render.html.conftest import faithful, made
 
 EVIL = ("<img src=x onerror=alert(1)>", "</script><script>alert(2)</script>", "<!--", "]]>", "\"'&amp;", "{{ 7*7 }}")
 
@@ -131,6 +131,24 @@ def test_several_results_with_references_have_the_summary_of_their_comparison():
         "mean": round(cell.mean, 4), "low": round(cell.low, 4), "high": round(cell.high, 4), "undefined": 0,
     }  # fmt: skip
     assert data_in(attnx.to_html([made("a"), made("b")]))["summary"] is None
+
+
+def test_faithfulness_is_in_the_page_with_the_marks_of_its_verdicts():
+    result = faithful()
+    page = attnx.to_html(result)
+    found = data_in(page)["faithfulness"]
+    assert [one["mark"] for one in found["cells"]["rollout"]] == ["+", "−", "−", "+"]
+    assert found["cells"]["random"][0]["mean"] == round(result.cell("random", "comprehensiveness").mean, 4)
+    assert found["curves"]["deletion"]["rollout"][-1] == 0.6
+    assert f"<h2>{result.heading()}</h2>" in page
+
+
+def test_what_was_measured_over_many_texts_shows_itself_in_a_notebook():
+    several = [replace(made(*"abcde"), references={"gradient": np.arange(6.0)}) for _ in range(2)]
+    for shown in (faithful(), attnx.Comparison.of(several)):
+        cell = shown._repr_html_()
+        assert '<iframe sandbox="allow-scripts"' in cell
+        assert shown.text().splitlines()[0] in cell
 
 
 def test_a_page_of_512_tokens_is_reduced_below_three_megabytes_and_says_so():

@@ -1,5 +1,5 @@
 "use strict";
-// A table of correlations with bars: methods down, layers across; an interval is a thin line over its bar.
+// A table of numbers with bars: methods down, layers across; an interval is a thin line over its bar.
 attnx.agreementTable = (() => {
   const { make } = attnx.elements;
   const { signed } = attnx.numbers;
@@ -18,21 +18,21 @@ attnx.agreementTable = (() => {
     return made;
   };
 
-  const cell = ({ mean, low = null, high = null }, axis, on) => {
+  const cell = ({ mean, low = null, high = null, mark = "" }, axis, on) => {
     const chosen = on ? "on" : null;
     if (mean === null) return make("td", { class: chosen, text: "–", title: "undefined: scores that are all the same" });
     const track = make("span", { class: "track" }, span(mean < 0 ? "fill below" : "fill", axis, 0, mean));
     if (axis(0) > 0) track.append(span("zero", axis, 0, 0));
     if (low !== null && high > low) track.append(span("range", axis, low, high));
     const title = low === null ? null : `95 % interval ${signed(low)} to ${signed(high)}`;
-    return make("td", { class: chosen, title }, make("span", { class: "number", text: signed(mean) }), track);
+    return make("td", { class: chosen, title }, make("span", { class: "number", text: `${signed(mean)} ${mark}`.trim() }), track);
   };
 
   // `rows`: method → cells; `on(method, layer index)`: whether it is the one shown in the page.
-  return (layers, rows, on = () => false) => {
+  return (layers, rows, on = () => false, corner = "layer") => {
     const axis = axisOf(rows);
     const numbers = layers.map((one) => make("th", { scope: "col", text: one }));
-    const heading = make("tr", {}, make("th", { text: "layer" }), ...numbers);
+    const heading = make("tr", {}, make("th", { text: corner }), ...numbers);
     const body = Object.entries(rows).map(([method, cells]) => make(
       "tr", {}, make("th", { scope: "row", text: method }), ...cells.map((one, layer) => cell(one, axis, on(method, layer)))));
     return make("div", { class: "scroll" }, make(

@@ -30,9 +30,12 @@
   const prefersDark = window.matchMedia("(prefers-color-scheme: dark)");
   const theme = byId("theme");
   const isDark = () => (root.dataset.theme ?? (prefersDark.matches ? "dark" : "light")) === "dark";
+  // Unlike tables, curves have to be drawn anew for other colours and widths.
+  const curves = () => { if (data.faithfulness) attnx.faithfulness.draw(data.faithfulness); };
   const dress = () => {
     theme.textContent = isDark() ? "Light" : "Dark";
     theme.setAttribute("aria-label", `Switch to ${isDark() ? "light" : "dark"} colours`);
+    curves();
     attnx.change({});
   };
   theme.hidden = false;
@@ -48,6 +51,7 @@
     before = root.dataset.theme;
     root.dataset.theme = "light";
     attnx.printing = true;
+    curves();
     if (attnx.state.result) for (const section of attnx.sections) section.draw(attnx.state);
   });
   window.addEventListener("afterprint", () => {
@@ -56,7 +60,7 @@
     attnx.printing = false;
     dress();
   });
-  window.addEventListener("resize", () => attnx.change({}));
+  window.addEventListener("resize", () => { curves(); attnx.change({}); });
 
   byId("plain").hidden = true;
   byId("page").hidden = false;
