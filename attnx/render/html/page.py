@@ -82,18 +82,17 @@ def _sorted(results: Any) -> tuple[list[Explanation], Comparison | None, HeadAtl
 
     several = list(results) if isinstance(results, (list, tuple)) else [results]
     explanations = [one for one in several if isinstance(one, Explanation)]
-    overall = {
-        kind: [one for one in several if isinstance(one, kind)] for kind in (Comparison, HeadAtlas, Faithfulness)
-    }
-    known = len(explanations) + sum(map(len, overall.values()))
-    if not several or known < len(several) or any(len(found) > 1 for found in overall.values()):
+    comparisons = [one for one in several if isinstance(one, Comparison)]
+    atlases = [one for one in several if isinstance(one, HeadAtlas)]
+    faithful = [one for one in several if isinstance(one, Faithfulness)]
+    known = len(explanations) + len(comparisons) + len(atlases) + len(faithful)
+    if not several or known < len(several) or max(len(comparisons), len(atlases), len(faithful)) > 1:
         found = ", ".join(dict.fromkeys(type(one).__name__ for one in several)) or "none"
         raise InputError(
             "a page shows explanations, a comparison, a head atlas, faithfulness, or one of each together; "
             f"found {found}"
         )
-    comparison, atlas, faithfulness = (next(iter(found), None) for found in overall.values())
-    return explanations, comparison, atlas, faithfulness
+    return explanations, next(iter(comparisons), None), next(iter(atlases), None), next(iter(faithful), None)
 
 
 def as_json(value: Any) -> Any:

@@ -3,7 +3,7 @@
 attnx.faithfulness = (() => {
   const { byId, make } = attnx.elements;
   const { theme, font, sheet } = attnx.colours;
-  const TITLES = { deletion: "deletion: the most relevant go first", insertion: "insertion: the most relevant come first" };
+  const TITLES = { deletion: "deletion: most relevant first", insertion: "insertion: most relevant first" };
   const COLOURS = ["#3f87c4", "#d9631e", "#179c77", "#c0629a", "#8f6fd1", "#a8842a"];
   const [LEFT, TOP, HIGH, BELOW, NARROW] = [44, 34, 190, 46, 620];
   const canvas = byId("faithfulness-canvas");
