@@ -14,7 +14,7 @@ _STEERING = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 
 def printable(text: str) -> str:
     """The text on one line, without characters that steer a terminal, turn the writing round, or cannot be written."""
-    return "".join("␤" if one == "\n" else "�" if _steers(one) else one for one in text)
+    return "".join("⏎" if one == "\n" else "�" if _steers(one) else one for one in text)
 
 
 def harmless(value: Any) -> Any:

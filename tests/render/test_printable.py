@@ -11,7 +11,7 @@ def test_steering_characters_are_replaced(steering):
 
 
 def test_a_line_break_is_seen():
-    assert printable("a\nb") == "a␤b"
+    assert printable("a\nb") == "a⏎b"
 
 
 @pytest.mark.parametrize("word", ["naïve", "👩\u200d👩\u200d👧", "می\u200cخواهم", "我", "é", "a b", "⚠\ufe0f"])

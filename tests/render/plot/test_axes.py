@@ -33,7 +33,7 @@ def test_else_into_a_new_figure_that_is_not_shown(view, explained, monkeypatch):
 
 
 @pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize("token", ["$", "$x^", r"\frac", "a_b%#&", "␤\n", "\x1b"])
+@pytest.mark.parametrize("token", ["$", "$x^", r"\frac", "a_b%#&", "⏎\n", "\x1b"])
 def test_any_token_can_be_drawn(view, token):
     axes = VIEWS[view](explanation(token, "$$", layers=2), ax=Figure().subplots())
     axes.figure.canvas.draw()
