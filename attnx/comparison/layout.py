@@ -60,7 +60,8 @@ def _blocks(comparison: Comparison, table: Callable[[list[list[str]]], str], emp
     blocks = []
     for reference in comparison.references:
         count = len(comparison.texts)
-        heading = f"Agreement with {reference}: {comparison.measure}, mean of {count} text{'s' * (count > 1)}"
+        noun = "text" if any(comparison.texts) else "input"
+        heading = f"Agreement with {reference}: {comparison.measure}, mean of {count} {noun}{'s' * (count > 1)}"
         lines = [emphasise(heading), "", table(list(_lines(comparison, reference)))]
         among = list(_among(comparison, reference))
         blocks.append("\n".join(lines + (["", *among] if among else [])))

@@ -113,6 +113,8 @@ class Explanation(Views):
         if layer not in self.layers:
             raise ChoiceError(f"layer {layer} asked, the explanation has {', '.join(map(str, self.layers))}")
         row: Array = chosen[self.layers.index(layer)]
+        if row.ndim == 1 and head is not None:
+            raise ChoiceError(f"head {head} asked, but heads were merged; explain(..., head='each') keeps them apart")
         return row if row.ndim == 1 else _one_head(row, head)
 
     def map(self, method: str | None = None, head: int | None = None) -> Array:

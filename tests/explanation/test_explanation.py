@@ -193,3 +193,8 @@ def test_maps_of_a_decoder_are_normalised_as_its_rows_are():
 def test_a_map_of_another_shape_is_refused(explanation):
     with pytest.raises(AttnxError, match="the map of raw must be 3 × 13 × 13"):
         dataclasses.replace(explanation, maps={"raw": np.zeros((3, 13, 12))})
+
+
+def test_a_head_of_merged_heads_is_an_error_that_says_how_to_keep_them(explanation):
+    with pytest.raises(ChoiceError, match="head 2 asked, but heads were merged; explain"):
+        explanation.scores("rollout", head=2)
