@@ -103,7 +103,7 @@ class Views:
         return notebook_html(self)
 
     def to_bertviz(self: Any, method: str | None = None) -> dict[str, Any]:
-        """What BertViz's `head_view` and `model_view` take; needs `maps=True`, and `head="each"` for more than the mean."""
+        """For BertViz's `head_view` and `model_view`; needs `maps=True`. `head="each"` gives all heads, else one."""
         from attnx.render.bertviz import to_bertviz
 
         return to_bertviz(self, method)
