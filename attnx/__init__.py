@@ -9,7 +9,6 @@ from attnx.capture import capture
 from attnx.errors import AttnxError
 from attnx.explain import explain
 from attnx.explanation import Explanation
-from attnx.generation import GenerationExplanation, explain_generation
 from attnx.methods.flow import flow
 from attnx.methods.raw import raw
 from attnx.methods.rollout import rollout
@@ -18,14 +17,16 @@ from attnx.render.graph import to_networkx
 if TYPE_CHECKING:
     from attnx.atlas import HeadAtlas, head_atlas
     from attnx.comparison import Comparison, Faithfulness, compare, faithfulness
+    from attnx.generation import GenerationExplanation, explain_generation
     from attnx.render.html import to_html
 
 __version__ = "0.1.0"
 
 _ON_DEMAND = dict.fromkeys(("Comparison", "Faithfulness", "compare", "faithfulness"), "attnx.comparison")
 _ON_DEMAND |= dict.fromkeys(("HeadAtlas", "head_atlas"), "attnx.atlas")
+_ON_DEMAND |= dict.fromkeys(("GenerationExplanation", "explain_generation"), "attnx.generation")
 _ON_DEMAND |= {"to_html": "attnx.render.html"}
-"""What needs scipy, which takes longer to load than all the rest."""
+"""What not every user needs, some of it with scipy, which takes longer to load than all the rest."""
 
 
 def __getattr__(name: str) -> Any:
