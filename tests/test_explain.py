@@ -12,7 +12,6 @@ from PIL import Image
 
 import attnx
 from attnx.errors import CaptureError, ChoiceError, InputError
-from attnx.methods import METHODS
 from tests import zoo
 
 TEXT = "The key to the cabinets, unaffordable!"
@@ -393,85 +392,3 @@ def test_the_settings_are_on_record():
     settings = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), TEXT).provenance["settings"]
     residuals = {"raw": 0.0, "rollout": 0.5, "flow": 0.5}
     assert settings == {"head": "mean", "residual": residuals, "normalize": None, "drop_sink": False}
-
-
-PROMPT = "the author talked to Sara about his book"
-
-
-def test_a_decoder_is_held_against_its_receptive_field_unless_told_not_to():
-    model, tokenizer = zoo.causal_lm(), zoo.bytelevel_tokenizer()
-    attention = attnx.capture(model, **tokenizer(PROMPT, return_tensors="pt"))
-    default = attnx.explain(model, tokenizer, PROMPT)
-    assert default.provenance["settings"]["normalize"] == "receptive_field"
-    off = attnx.explain(model, tokenizer, PROMPT, normalize=None)
-    assert off.provenance["settings"]["normalize"] is None
-    column = attnx.explain(model, tokenizer, PROMPT, normalize="column", drop_sink=True)
-    assert column.provenance["settings"]["drop_sink"] is True
-    for name in ("raw", "rollout", "flow"):
-        method = getattr(attnx, name)
-        expected = method(attention, position=-1, normalize="receptive_field")
-        np.testing.assert_allclose(default[name], expected, atol=1e-5)
-        np.testing.assert_allclose(off[name], method(attention, position=-1), atol=1e-5)
-        expected = method(attention, position=-1, normalize="column", drop_sink=True)
-        np.testing.assert_allclose(column[name], expected, atol=1e-5)
-    assert not np.allclose(default["rollout"], off["rollout"], atol=1e-3)
-
-
-def test_words_behind_the_explained_position_do_not_change_its_explanation():
-    model, tokenizer = zoo.causal_lm(), zoo.bytelevel_tokenizer()
-    ids = tokenizer(PROMPT, return_tensors="pt")["input_ids"]
-    whole = attnx.explain(model, tokenizer, {"input_ids": ids}, position=4, head="each")
-    ended = attnx.explain(model, tokenizer, {"input_ids": ids[:, :5]}, head="each")
-    for name in whole.methods:
-        np.testing.assert_allclose(whole[name][..., :5], ended[name], atol=1e-5)
-        assert (whole[name][..., 5:] == 0).all()
-
-
-def test_saturation_is_that_of_the_flow_before_it_is_normalised():
-    model, tokenizer = zoo.causal_lm(), zoo.bytelevel_tokenizer()
-    plain, fair = (attnx.explain(model, tokenizer, PROMPT, normalize=one) for one in (None, "receptive_field"))
-    np.testing.assert_allclose(fair.saturation, plain.saturation)
-    one = attnx.explain(model, tokenizer, PROMPT, layer=3, head="each")
-    assert len(one.saturation) == len(one.sink) == 1
-
-
-def test_a_decoder_reports_the_share_of_its_first_token(tmp_path):
-    model, tokenizer = zoo.causal_lm(), zoo.bytelevel_tokenizer()
-    attention = attnx.capture(model, **tokenizer(PROMPT, return_tensors="pt"))
-    one = attnx.explain(model, tokenizer, PROMPT)
-    np.testing.assert_allclose(one.sink, attention.weights[:, :, 1:, 0].mean((1, 2)), atol=1e-6)
-    one.save(tmp_path / "x.safetensors")
-    assert attnx.Explanation.load(tmp_path / "x.safetensors").sink == one.sink
-    assert attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), TEXT).sink is None
-
-
-def test_a_method_that_knows_no_normalisation_is_left_in_peace():
-    def first(attention, *, layer=None, position=None, head=None):
-        rows = attention.weights.new_zeros(attention.layers, attention.length)
-        rows[:, 0] = 1
-        return rows
-
-    METHODS.add("first", first)
-    try:
-        one = attnx.explain(zoo.causal_lm(), zoo.bytelevel_tokenizer(), PROMPT, methods=["first", "rollout"])
-        assert one["first"][0, 0] == 1
-    finally:
-        METHODS.remove("first")
-
-
-def test_a_normalisation_that_does_not_exist_is_named():
-    with pytest.raises(ChoiceError, match="'on' is not known; there are: auto, receptive_field"):
-        attnx.explain(zoo.causal_lm(), zoo.bytelevel_tokenizer(), PROMPT, normalize="on")
-
-
-def test_of_a_target_in_pieces_the_first_is_explained_and_told():
-    model, tokenizer = zoo.causal_lm(), zoo.bytelevel_tokenizer()
-    first, *others = tokenizer("unaffordable")["input_ids"]
-    one = attnx.explain(model, tokenizer, "the key to", methods="rollout", target="unaffordable")
-    assert others
-    assert one.prediction.index == first
-    assert "the first is explained" in one.notes[0]
-    by_id = attnx.explain(model, tokenizer, "the key to", methods="rollout", target=first, position=1)
-    assert (by_id.prediction.index, by_id.notes) == (first, ())
-    every = attnx.explain_generation(model, tokenizer, "the key to", continuation="unaffordable", methods="rollout")
-    assert "".join(every.generated).endswith("unaffordable")
