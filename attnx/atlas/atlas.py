@@ -12,6 +12,7 @@ import numpy as np
 
 from attnx.agreement import Summary, rankable
 from attnx.agreement.measures import MEASURES
+from attnx.agreement.undefined import nulls_for_nan
 from attnx.errors import ChoiceError, FileFormatError, InputError
 from attnx.explanation import Explanation
 from attnx.registry import unknown
@@ -142,7 +143,7 @@ class HeadAtlas:
 
     def to_json(self) -> str:
         """Everything, all digits, undefined as null; `HeadAtlas.from_json` reads it."""
-        numbers = {name: _plain(grid) for name, grid in self.values.items()}
+        numbers = {name: nulls_for_nan(grid) for name, grid in self.values.items()}
         facts = {"method": self.method, "measure": self.measure, "layers": list(self.layers)}
         rest = {"texts": list(self.texts), "seed": self.seed, "provenance": dict(self.provenance)}
         return json.dumps({"format": FORMAT, **facts, "values": numbers, **rest}, ensure_ascii=False, allow_nan=False)
@@ -199,10 +200,3 @@ def _check(explanations: Sequence[Explanation]) -> str:
 def _name(explanation: Explanation) -> str:
     text = explanation.text
     return "" if text is None else " / ".join(text) if isinstance(text, tuple) else text
-
-
-def _plain(values: Array) -> Any:
-    """Nested lists, with None for NaN, which JSON does not have."""
-    numbers = values.astype(object)
-    numbers[np.isnan(values)] = None
-    return numbers.tolist()

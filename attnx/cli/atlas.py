@@ -7,27 +7,33 @@ from typing import Annotated, Any
 
 import typer
 
-from attnx.cli.compare import asked_model, asked_texts
 from attnx.cli.output import AsJson, AsMarkdown, check_output, show
+from attnx.cli.texts import (
+    Column,
+    Data,
+    Measure,
+    Model,
+    References,
+    Samples,
+    TargetName,
+    Texts,
+    Truncate,
+    asked_model,
+    asked_texts,
+)
 
 
 def atlas_command(
-    texts: Annotated[list[str] | None, typer.Argument(help="The texts to look at.")] = None,
-    data: Annotated[
-        Path | None, typer.Option("--data", help="A file: one text a line, or a .csv, .tsv or .jsonl with a column.")
-    ] = None,
-    column: Annotated[str | None, typer.Option("--column", help="The column that has the texts.")] = None,
-    samples: Annotated[int | None, typer.Option("--samples", help="Only so many texts of the file.")] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", help="A saved model's directory or hub id; else the embedded one.")
-    ] = None,
+    texts: Texts = None,
+    data: Data = None,
+    column: Column = None,
+    samples: Samples = None,
+    model: Model = None,
     method: Annotated[str, typer.Option("--method", help="raw, rollout or flow.")] = "rollout",
-    reference: Annotated[
-        list[str] | None, typer.Option("--reference", help="What heads are held against; may be repeated.")
-    ] = None,
-    measure: Annotated[str, typer.Option("--measure", help="spearman, kendall or top_k.")] = "spearman",
-    target: Annotated[str | None, typer.Option("--target", help="The class or token that references explain.")] = None,
-    truncate: Annotated[bool, typer.Option("--truncate", help="Cut texts that are too long for the model.")] = False,
+    reference: References = None,
+    measure: Measure = "spearman",
+    target: TargetName = None,
+    truncate: Truncate = False,
     as_json: AsJson = False,
     as_markdown: AsMarkdown = False,
     output: Annotated[
@@ -43,9 +49,4 @@ def atlas_command(
 
     with asked_model(model) as (loaded, tokenizer):
         atlas = head_atlas(loaded, tokenizer, chosen, **options)
-    page = output is not None and output.suffix == ".html"
-    show(atlas, as_json, as_markdown, None if page else output)
-    if page:
-        from attnx.render.html import to_html
-
-        to_html(atlas, output)
+    show(atlas, as_json, as_markdown, output)

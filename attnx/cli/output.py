@@ -25,10 +25,10 @@ def check_output(output: Path | None) -> None:
 
 
 def show(table: Any, as_json: bool, as_markdown: bool, output: Path | None) -> None:
-    """Print a table, and write it where the user asked."""
-    print(_rendered(table, as_json, as_markdown))
+    """Write a table where the user asked, and print it: in that order, for whoever reads the print may hang up."""
     if output is not None:
-        output.write_text(_rendered(table, output.suffix == ".json", output.suffix == ".md") + "\n", encoding="utf-8")
+        output.write_text(_written(table, output.suffix).rstrip("\n") + "\n", encoding="utf-8")
+    print(table.to_json() if as_json else table.markdown() if as_markdown else table.text())
 
 
 def say(notes: Iterable[str]) -> None:
@@ -37,6 +37,12 @@ def say(notes: Iterable[str]) -> None:
         print(f"attnx: {note}", file=sys.stderr)
 
 
-def _rendered(table: Any, as_json: bool, as_markdown: bool) -> str:
-    rendered: str = table.to_json() if as_json else table.markdown() if as_markdown else table.text()
-    return rendered
+def _written(table: Any, suffix: str) -> str:
+    """In the format that a file's name asks for, as far as the table has it; else as plain text."""
+    if suffix == ".html" and hasattr(table, "_repr_html_"):
+        from attnx.render.html import to_html
+
+        return to_html(table)
+    forms = {".json": "to_json", ".md": "markdown", ".csv": "to_csv"}
+    written: str = getattr(table, forms.get(suffix, "text"), table.text)()
+    return written

@@ -12,6 +12,7 @@ import numpy as np
 
 from attnx.agreement import Summary, rankable
 from attnx.agreement.measures import MEASURES
+from attnx.agreement.undefined import nulls_for_nan
 from attnx.errors import ChoiceError, FileFormatError, InputError
 from attnx.explanation import Explanation
 from attnx.registry import unknown
@@ -211,11 +212,4 @@ def _arrays(nested: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Arra
 
 
 def _lists(nested: Mapping[str, Mapping[str, Array]]) -> dict[str, dict[str, Any]]:
-    return {name: {other: _plain(values) for other, values in inner.items()} for name, inner in nested.items()}
-
-
-def _plain(values: Array) -> Any:
-    """Nested lists, with None for NaN, which JSON does not have."""
-    numbers = values.astype(object)
-    numbers[np.isnan(values)] = None
-    return numbers.tolist()
+    return {name: {other: nulls_for_nan(values) for other, values in inner.items()} for name, inner in nested.items()}

@@ -84,7 +84,7 @@ def test_faithfulness_stands_beside_chance(compare):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "nothing to compare: give texts"),
+        ((), "no text to look at: give one or more"),
         (("keys", "--data", "few.csv"), "give texts or --data, not both"),
         (("keys", "--column", "text"), "--column and --samples are for a file"),
         (("keys", "--output", "result.pdf"), "--output takes a file that ends in .md, .json"),
