@@ -1,0 +1,150 @@
+"""What the cases need of attnx beyond its public names: where a module moves or a word changes, this file follows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from torch import Tensor
+
+import attnx
+from attnx.attention import levels
+from attnx.graph.sink import sink_share
+from attnx.methods.flow.cut import minimum_cut
+from attnx.methods.flow.saturation import column_bound, saturated_share, tied_share
+from attnx.probes.planted_patch import find
+from attnx.probes.pronouns.probe import probe as probe_pronoun
+from attnx.probes.pronouns.probe import probe_each as probe_pronouns
+from attnx.probes.pronouns.run import run as run_pronouns
+from attnx.probes.pronouns.sentence import Sentence, written_out
+from attnx.references.registry import REFERENCES
+from attnx.reproduce.protocols import CORRECTED, PUBLISHED, PUBLISHED_TABLE_3
+from attnx.reproduce.sentences import prepare, reviews
+from attnx.reproduce.subject import subject
+from attnx.reproduce.table1 import table1
+from attnx.reproduce.table2 import table2
+from attnx.reproduce.table3 import table3
+from attnx.results.pronoun_report import Report
+from attnx.results.pronouns import Probe as PronounProbe
+from attnx.results.table import Table
+from attnx.running import plan
+from attnx.tasks.planted_patch.generator import generate as pictures
+from attnx.tasks.planted_patch.generator import load_demo as planted_patch_demo
+from attnx.tasks.verb_number.generator import generate as beginnings
+
+__all__ = [
+    "PronounProbe",
+    "Report",
+    "Sentence",
+    "Table",
+    "beginnings",
+    "column_bound",
+    "find",
+    "minimum_cut",
+    "pictures",
+    "planted_patch_demo",
+    "prepare",
+    "probe_pronoun",
+    "probe_pronouns",
+    "reviews",
+    "run_pronouns",
+    "saturated_share",
+    "sink_share",
+    "subject",
+    "table1",
+    "table2",
+    "table3",
+    "tied_share",
+    "written_out",
+]
+
+
+OF_TABLE_2, OF_TABLE_3 = (
+    (replace(published, gradient_reduction="norm"), CORRECTED) for published in (PUBLISHED, PUBLISHED_TABLE_3)
+)
+"""Both protocols, the published one with norms of gradients: its signed sums are 0 but for rounding, and so have no
+order that could be compared."""
+
+
+def explain(model: Any, processor: Any, given: Any, **options: Any) -> Any:
+    """With no references but those that are asked for: what attnx adds by itself has other tests."""
+    return attnx.explain(model, processor, given, **{"references": (), **options})
+
+
+def held(weights: Tensor, visible: Tensor) -> Any:
+    """Attention made by hand, with the mask that its queries had: layer × head × n × n, and layer × n × n."""
+    return attnx.AttentionTensor.of(weights, visible)
+
+
+def merged(model: Any, how: str, **inputs: Any) -> Any:
+    """Attention whose heads were merged as they arrived."""
+    return attnx.capture(model, head=how, **inputs)
+
+
+def computed(model: Any, **inputs: Any) -> Any:
+    """Attention that is computed from queries and keys where it is read."""
+    return attnx.capture(model, held=False, **inputs)
+
+
+def visible(attention: Any) -> Any:
+    """layer × query × key: where the mask let a query look."""
+    return attention.visible
+
+
+def modules(attention: Any) -> tuple[str, ...]:
+    """The modules whose attention was seen, from the input up."""
+    return attention.modules
+
+
+def values_and_projections(model: Any, **inputs: Any) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """Per layer, what was mixed, and the matrix that it goes through."""
+    attention = attnx.capture(model, extras=("values", "projections"), **inputs)
+    return attention.values, attention.projections
+
+
+def reference_names() -> list[str]:
+    """The references whose numbers are in the file, each of which there must be."""
+    names = (
+        "blankout",
+        "feature_ablation",
+        "gradient",
+        "gradient_shap",
+        "input_x_gradient",
+        "integrated_gradients",
+        "occlusion",
+    )
+    return [name for name in names if REFERENCES[name]]
+
+
+@contextmanager
+def few_rows_at_once() -> Iterator[None]:
+    """Computed attention is read in blocks of a few rows."""
+    with patch.object(levels, "NUMBERS_AT_ONCE", 120):
+        yield
+
+
+@contextmanager
+def everything_is_long() -> Iterator[None]:
+    """`explain` takes the road of long inputs for anything above four positions."""
+    with patch.object(plan, "LONG_INPUT", 4), few_rows_at_once():
+        yield
+
+
+def subject_rows(table: Any) -> dict[str, tuple[Any, ...]]:
+    """Predictions and measure → the four summaries of where relevance lies."""
+    return {
+        f"{one.predictions} {one.measure}": (one.subject, one.attractors, one.other, one.subject_first)
+        for one in table.shares
+    }
+
+
+def written_reviews(model: Any, tokenizer: Any, folder: Path) -> Any:
+    """Four labelled sentences in the manner of SST-2."""
+    lines = ["label\tsentence", "1\ta witty film", "0\tit was a dull and bad movie", "1\tthe book is gorgeous !"]
+    path = folder / "reviews.tsv"
+    path.write_text("\n".join([*lines, "0\tbad , bad film"]) + "\n")
+    return reviews(model, tokenizer, path, 4)
