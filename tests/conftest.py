@@ -1,24 +1,54 @@
-"""Nothing may reach a hub; assets are used where they are pointed to, and a test that skips says why."""
+"""Nothing may reach a hub; assets are used where they are pointed to, and a test that skips says why.
+
+No instruction may kill the suite, and no test leaves a child behind: see half_precision.py and children.py.
+"""
 
 from __future__ import annotations
 
 import copy
 import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
+from tests import half_precision
+
+half_precision.settle()
+
 import pytest
 import torch
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
+
+from tests.children import Children
 
 # The models here are tiny: a second thread costs them more than it brings.
 torch.set_num_threads(1)
 
-# A developer's runs look for new counter-examples; a landing must not depend on luck.
-settings.register_profile("ci", derandomize=True)
-if os.environ.get("CI"):
-    settings.load_profile("ci")
+# A developer's runs look for new counter-examples; a landing must not depend on luck. On a busy machine neither fails
+# because an example took its time.
+untimed = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("developer", **untimed)
+settings.register_profile("ci", derandomize=True, **untimed)
+settings.load_profile("ci" if os.environ.get("CI") else "developer")
+
+
+def pytest_configure() -> None:
+    # By default SIGTERM ends Python at once, and nobody would end the children.
+    signal.signal(signal.SIGTERM, lambda *_: pytest.exit("told to end by SIGTERM", returncode=143))
+
+
+def pytest_report_header() -> str:
+    return half_precision.report()
+
+
+@pytest.fixture
+def children() -> Iterator[Children]:
+    """Starts processes; ends what is left of them after the test."""
+    started = Children()
+    yield started
+    started.end()
 
 
 @pytest.fixture(scope="session")

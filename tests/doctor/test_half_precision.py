@@ -1,0 +1,114 @@
+"""Half precision is tried where it may kill: in a child. Stand-ins die here as such machines let torch die."""
+
+import os
+from functools import partial
+
+import pytest
+
+from attnx.doctor.child import Ended, run_child, troubles
+from attnx.doctor.half_precision import DTYPES, LIMIT, PROGRAM, try_half_precision
+from tests import half_precision
+from tests.children import python
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals as on POSIX systems")
+
+DIES = "import os, signal; os.kill(os.getpid(), signal.SIGILL)"
+DIES_UNLIMITED = f"""
+import os, signal, sys
+if {next(iter(LIMIT))!r} not in os.environ:
+    os.kill(os.getpid(), signal.SIGILL)
+print(*sys.argv[1:], sep=chr(10))
+"""
+DIES_IN_BFLOAT16 = """
+import os, signal, sys
+for name in sys.argv[1:]:
+    if name == "bfloat16":
+        os.kill(os.getpid(), signal.SIGILL)
+    print(name, flush=True)
+"""
+KILLED = "killed by SIGILL"
+TEST = "tests/capturing/test_backends.py::test_rows_that_a_model_rounded_to_more_than_one_are_attention_still"
+
+
+@pytest.fixture(autouse=True)
+def unlimited(monkeypatch):
+    monkeypatch.delenv(next(iter(LIMIT)), raising=False)
+
+
+def test_where_all_runs_there_is_one_child():
+    runs = []
+
+    def run(*given, **options):
+        runs.append(given)
+        return Ended(DTYPES, "")
+
+    found = try_half_precision(partial(troubles, run=run))
+    assert (found.troubles, found.limit_helps, runs) == ({}, False, [(PROGRAM, *DTYPES)])
+
+
+def test_a_limit_that_helps_is_found():
+    found = try_half_precision(troubles, DIES_UNLIMITED)
+    assert found.troubles == {"bfloat16": KILLED, "float16": KILLED}
+    assert found.limited == {}
+    assert found.limit_helps
+
+
+def test_what_dies_under_the_limit_as_well_is_left():
+    found = try_half_precision(troubles, DIES)
+    assert found.troubles == found.limited == {"bfloat16": KILLED, "float16": KILLED}
+    assert not found.limit_helps
+
+
+def test_one_dtype_that_dies_says_nothing_about_the_other():
+    assert try_half_precision(troubles, DIES_IN_BFLOAT16).troubles == {"bfloat16": KILLED}
+
+
+def test_the_program_tries_what_it_is_asked_for():
+    ended = run_child(PROGRAM, "float32")
+    assert (ended.lines, ended.trouble) == (("float32",), "")
+    assert "no attribute 'float17'" in run_child(PROGRAM, "float17").trouble
+
+
+def test_a_parents_answer_is_not_asked_for_again(monkeypatch):
+    monkeypatch.setenv(half_precision.FOUND, '{"died": {}, "left": {}, "limit": {}}')
+    monkeypatch.setenv(half_precision.STAND_IN, DIES)
+    half_precision.settle()
+    assert half_precision.report() == "half precision: runs"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("stand_in", "header", "outcome"),
+    [
+        (
+            DIES,
+            f"half precision: bfloat16 {KILLED}, float16 {KILLED}; the tests of bfloat16 and float16 skip",
+            "skipped",
+        ),
+        (
+            DIES_UNLIMITED,
+            f"half precision: bfloat16 {KILLED}, float16 {KILLED}; ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 is set",
+            "passed",
+        ),
+    ],
+)
+def test_the_suite_says_what_died_and_goes_on(children, pytestconfig, stand_in, header, outcome):
+    """The tests of such a model in a pytest of its own, on a machine that a stand-in makes die."""
+    environment = {name: value for name, value in os.environ.items() if name != half_precision.FOUND}
+    command = python("import sys, pytest; sys.exit(pytest.main())", "--no-cov", "-rs", "-p", "no:cacheprovider", TEST)
+    environment |= {half_precision.STAND_IN: stand_in}
+    done = children.run(command, cwd=pytestconfig.rootpath, env=environment)
+    assert done.returncode == 0, done.stdout
+    assert header in done.stdout.splitlines()
+    assert f"2 {outcome}" in done.stdout
+    assert ("do not run on this processor: killed by SIGILL" in done.stdout) == (outcome == "skipped")
+
+
+@pytest.mark.slow
+def test_a_benchmark_says_what_died_and_goes_on(children, pytestconfig):
+    environment = {name: value for name, value in os.environ.items() if name != half_precision.FOUND}
+    code = "import os, tests.benchmarks.capture; print(os.environ['ONEDNN_MAX_CPU_ISA'])"
+    environment |= {half_precision.STAND_IN: DIES_UNLIMITED}
+    done = children.run(python(code), cwd=pytestconfig.rootpath, env=environment)
+    assert done.stdout == "AVX512_CORE_BF16\n"
+    assert done.stderr.startswith(f"half precision: bfloat16 {KILLED}")
