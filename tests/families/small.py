@@ -1,0 +1,165 @@
+"""A small config of any model type, made from its class alone: sizes are shrunk by what their names say they are."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+VOCABULARY = 120
+HEADS, KEY_HEADS, HEAD_WIDTH = 4, 2, 8
+WIDTH = HEADS * HEAD_WIDTH
+LAYERS = 2
+
+SIZES: list[tuple[str, int]] = [
+    # The first pattern that a name matches as a whole decides.
+    (r"type_vocab_size|.*(dropout|loss|temperature).*", -1),
+    (r".*codebook_size", 128),
+    (r"rotary_dim", HEAD_WIDTH),
+    (r".*vocab_size.*|vocabulary_size|n_codes|num_embeddings|.*vocab_size_per_layer_input", VOCABULARY),
+    (r"image_token_index|.*token_index", 110),
+    (r"first_k_dense_replace|moe_layer_start_index|num_dense_layers|.*nextn.*|num_hash_layers", 1),
+    (r"(full_attention|global_attn_every|attn_layer|hybrid|attention_layer)\w*(interval|period|n_layers)", 2),
+    (r"attn_layer_offset|expert_layer_offset", 1),
+    (r".*shared_layers|num_kv_shared_layers", 0),
+    (r".*(num_|n_)?(hidden_)?(layers|layer|blocks|depth)|.*layers|depth|n_block", LAYERS),
+    (
+        r".*(key_value|kv|_k_v|multi_query_group|n_head_kv|key|value)_?\w*heads?|num_kv_heads|multi_query_group_num",
+        KEY_HEADS,
+    ),
+    (r"(swa_)?num_global_key_value_heads", KEY_HEADS),
+    (r".*heads|n_heads?|.*_heads|.*nheads?|mamba_n_heads", HEADS),
+    (
+        r"qk_(rope|nope)_head_dim|v_head_dim|qk_head_dim|.*head_dim|.*head_width|.*head_size|d_kv|kv_channels",
+        HEAD_WIDTH,
+    ),
+    (r".*lora_rank|.*low_rank_dim|lora_rank_\w+", 16),
+    (r"num_experts_per_tok|top_?k|moe_k|.*top_k(_experts)?|moe_topk|num_selected_experts", 2),
+    (r"n_group|topk_group|n_groups|mamba_n_groups|num_groups|.*n_groups", 1),
+    (r".*n_routed_experts|.*num_\w*experts|num_local_experts|moe_num_experts", 4),
+    (r".*(state_size|d_state|ssm_state)", 8),
+    (r"n_shared_experts|num_shared_experts", 1),
+    (r"(crop_)?(image|img)_size|input_size|.*image_size", 32),
+    (r"(temporal|spatial)_(patch|merge)_size|tubelet_size", -1),
+    (r"patch_size|encoder_stride|pretrain_image_size", 8),
+    (r"max_source_positions", 20),
+    (r"(n_ctx|n_positions|max_(target_)?position\w*|max_seq_len\w*|max_sequence_length|seq_length)", 64),
+    (r"(sliding|local|attention)_?(window|attention)(_size)?|window_size|.*chunk_size|attention_window", 4),
+    (
+        r"(moe_|shared_expert_|expert_)?intermediate_(size|dim)\w*|.*(ffn|ff|mlp|feedforward|ffw)_?\w*dim\w*|d_ff|ffn\w*size",
+        48,
+    ),
+    (r"hidden_dim|n_inner|.*intermediate\w*size", 48),
+    (
+        r".*(hidden|embedding|embed|projection|word_embed_proj|pooler_output|output)_?(size|dim|dims)|d_model|n_embd",
+        WIDTH,
+    ),
+    (
+        r"dim|.*embed_dim|emb_dim|bottleneck_size|mamba_d_ssm|.*hidden_size\w*|d_embed|.*_embed_dim|lru_width|projection_dim",
+        WIDTH,
+    ),
+    (r"num_mel_bins|feature_size", 16),
+    (r"num_queries|num_latents|query_length|num_query_tokens", 6),
+]
+"""Names of sizes, and how large they become; −1 leaves one as it is."""
+
+
+PARTICULAR: list[tuple[str, dict[str, Any]]] = [
+    # What no rule of sizes can know, by model type.
+    (r"(qwen2(_5)?_vl|paddleocr_vl|glm4v|glm46v|glm_image|glm_ocr|glmga|qwen2_5_omni\w*)(_text)?", {"rope": [2, 1, 1]}),
+    (r"cosmos3_edge(_text)?", {"rope": [2, 1, 1]}),
+    (r"glm4v_moe(_text)?", {"rope": [1, 1, 0]}),
+    (r"gpt_neo", {"attention_types": [[["global", "local"], 1]]}),
+    (r"bamba", {"attn_layer_indices": [1]}),
+    (r"fsmt", {"decoder": {"vocab_size": VOCABULARY}}),
+    (r"esm", {"vocab_size": VOCABULARY, "pad_token_id": 1, "mask_token_id": 4}),
+    (r"hunyuan_\w+|ministral", {"head_dim": HEAD_WIDTH}),
+    (r"swin|swinv2|donut-swin|maskformer-swin", {"embed_dim": 48, "patch_size": 2, "window_size": 4}),
+    (r"step3p5|step3p7", {"sliding_window": 4}),
+    (r"zamba2?", {"layers_block_type": ["mamba", "hybrid"]}),
+    (r"lfm2_moe", {"layer_types": ["conv", "full_attention"]}),
+    (r"granitemoehybrid", {"layer_types": ["mamba", "attention"]}),
+    (r"deepseek_v2", {"num_experts_per_tok": 2, "topk_group": 1, "n_group": 1}),
+    (r"seggpt", {"merge_index": 0, "intermediate_hidden_state_indices": [1], "image_size": [32, 16]}),
+    (r"mamba2", {"expand": 1}),
+]
+"""Options for model types whose names match."""
+
+
+def small_config(kind: type, **chosen: Any) -> Any:
+    """A config of the class with small sizes, its parts made small alike."""
+    default = kind()
+    options = {**_small_options(kind), **_small_parts(kind, default), **_particular(default), **chosen}
+    config = kind(**options)
+    _shorten(config, default)
+    return config
+
+
+def _particular(default: Any) -> dict[str, Any]:
+    for pattern, options in PARTICULAR:
+        if re.fullmatch(pattern, default.model_type):
+            if "rope" not in options:
+                return options
+            return {"rope_parameters": {**(_rope(default) or {}), "mrope_section": options["rope"]}}
+    return {}
+
+
+def _rope(default: Any) -> dict[str, Any]:
+    rope: dict[str, Any] = getattr(default, "rope_parameters", None) or {"rope_type": "default", "rope_theta": 10000.0}
+    return rope
+
+
+def _small_options(kind: type) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    takes = inspect.signature(kind.__init__).parameters  # type: ignore[misc]
+    for name, parameter in takes.items():
+        value = parameter.default
+        if isinstance(value, bool) or not isinstance(value, int):
+            continue
+        size = _size(name)
+        if name.endswith("token_id") and value >= VOCABULARY:
+            options[name] = VOCABULARY - 1 - sum(map(ord, name)) % 15
+        elif size is not None and value > 0 and value > size:
+            options[name] = size
+    if "kv_lora_rank" in takes and "num_key_value_heads" in options:
+        options["num_key_value_heads"] = HEADS  # keys come from one compressed state, for every head its own
+    return options
+
+
+def _size(name: str) -> int | None:
+    for pattern, size in SIZES:
+        if re.fullmatch(pattern, name):
+            return None if size < 0 else size
+    return None
+
+
+def _small_parts(kind: type, default: Any) -> dict[str, Any]:
+    parts = {}
+    for name in getattr(kind, "sub_configs", {}):
+        part = getattr(default, name, None)
+        if part is not None and hasattr(part, "to_dict"):
+            made = small_config(type(part))
+            parts[name] = made.to_dict() | {"model_type": made.model_type}
+    return parts
+
+
+def _shorten(config: Any, default: Any) -> None:
+    """Lists with an entry for each layer have both kinds of layers, where there are two."""
+    for name, value in list(vars(default).items()):
+        if re.fullmatch(r"layer_types|layers_block_type|\w*_layer_types", name) and isinstance(value, list):
+            own = getattr(config, name) or []
+            if len(own) != LAYERS or not any(_attends(one) for one in own):
+                setattr(config, name, _both_kinds(value))
+
+
+def _both_kinds(types: list[str]) -> list[str]:
+    """Two layers: one of a kind that is not attention, if there is one, below one that is."""
+    attention = [one for one in types if _attends(one)] or types
+    other = next(
+        (one for one in types if one not in attention), next((one for one in types if one != attention[0]), "")
+    )
+    return [other or attention[0], attention[0]]
+
+
+def _attends(kind: str) -> bool:
+    return ("attention" in kind or kind == "hybrid") and "linear" not in kind
