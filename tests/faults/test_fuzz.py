@@ -1,0 +1,118 @@
+"""Whatever is given is answered, or refused in one line. The long form is `tests.faults.fuzz`."""
+
+import gzip
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from attnx.cli.main import main
+from attnx.errors import FileFormatError
+from attnx.inputs import files
+from attnx.inputs.files import read_texts
+from tests.faults.fuzz import Fuzz
+
+CTRL_C = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from attnx.cli.main import main; main()"
+)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_some_hundred_inputs_are_answered_or_refused(seed, tmp_path):
+    fuzz = Fuzz(seed, tmp_path)
+    fuzz.run(70)
+    assert fuzz.failures == []
+
+
+@pytest.fixture
+def attnx(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments, given=b""):
+        monkeypatch.setattr(sys, "argv", ["attnx", *arguments])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given), encoding="utf-8"))
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        return stopped.value.code, capsys.readouterr().err
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["the key", "--head=--3"], "head '--3' is not known"),
+        (["the key", "--head", "9" * 5000], "head"),
+        (["the key", "--target", "9" * 5000], "target '999"),
+        (["the key", "--target", "\x1b]0;owned\x07"], "target"),
+        (["the key", "--method", "\x1b[31m"], "method"),
+        (["-"], "standard input is no UTF-8 text (invalid start byte at byte 0)"),
+    ],
+)
+def test_the_command_line_answers_in_a_line(attnx, arguments, said):
+    code, err = attnx("explain", *arguments, given=b"\xff\xfe")
+    assert code == 2
+    assert said in err
+    assert err.count("\n") == 1
+    assert len(err) < 800
+    assert "\x1b" not in err
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, '{"text": ' * 50_000, "9" * 5000])
+def test_deep_and_long_json_is_refused(attnx, tmp_path, content):
+    (tmp_path / "deep.jsonl").write_text(content)
+    code, err = attnx("compare", "--data", "deep.jsonl")
+    assert code == 2
+    assert "deep.jsonl, line 1" in err
+    assert len(err) < 300
+
+
+def test_a_gzip_bomb_is_read_up_to_the_limit_that_was_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "LONGEST_LINE", 1_000)
+    monkeypatch.setattr(files, "LONGEST_FILE", 50_000)
+    path = tmp_path / "bomb.txt.gz"
+    path.write_bytes(gzip.compress(b"a film\n" * 1_000_000))
+    assert len(read_texts(path, limit=3)) == 3
+    with pytest.raises(FileFormatError, match="more than 50,000 characters"):
+        read_texts(path)
+    path.write_bytes(gzip.compress(b"a" * 1_000_000))
+    with pytest.raises(FileFormatError, match="a line of more than 1,000 characters"):
+        read_texts(path, limit=1)
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"recipe": 1}', "[1]", '{"recipe": {"seed": 0}', "[" * 100_000])
+def test_a_damaged_note_of_a_training_is_refused(tmp_path, content):
+    from attnx.tasks.verb_number.evaluation import training_seed
+
+    (tmp_path / "training.json").write_text(content)
+    with pytest.raises(FileFormatError, match=r"training\.json"):
+        training_seed(tmp_path)
+
+
+def test_the_note_of_a_training_is_written_in_one_step(tmp_path, monkeypatch):
+    from attnx.tasks.verb_number.evaluation import read_note, write_note
+
+    write_note(tmp_path, {"recipe": {"seed": 3}})
+    monkeypatch.setattr(json, "dumps", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        write_note(tmp_path, {"recipe": {"seed": 4}})
+    assert read_note(tmp_path) == {"recipe": {"seed": 3}}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="signals are sent as on POSIX systems")
+@pytest.mark.parametrize("after", [0.3, 0.8, 1.5])
+def test_ctrl_c_while_the_libraries_are_imported_is_a_word(after):
+    """The child has the usual handler also where this process ignores Ctrl-C, as under nohup."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", CTRL_C, "explain", "the key"], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    time.sleep(after)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=120)
+    assert (process.returncode, err) == (130, "attnx: stopped\n")
