@@ -15,9 +15,10 @@ import numpy as np
 import torch
 
 import attnx
-from attnx.adapters import adapter_for
-from attnx.loading import load
-from attnx.references import blankout, cases
+from attnx.inputs.families import adapter_for
+from attnx.references.blankout import blankout
+from attnx.references.case import cases
+from attnx.running.loading import load
 
 LENGTHS = (8, 16, 32, 64)
 ROUNDS = 5

@@ -1,6 +1,6 @@
 """What watching costs: `explain` against an eager forward that returns its attention, memory, and import time.
 
-    python tests/benchmarks/capture.py
+    python -m tests.benchmarks.capture
 
 Ratios are of times measured in turn in one run; memory is the kernel's own count of a process that does only that.
 """
@@ -71,7 +71,7 @@ def overhead(length: int, rounds: int) -> None:
 def memory(length: int) -> None:
     peaks = {}
     for kind in ("nothing", "everything", "mean"):
-        command = [sys.executable, __file__, "--memory", kind, "--length", str(length)]
+        command = [sys.executable, "-m", "tests.benchmarks.capture", "--memory", kind, "--length", str(length)]
         peaks[kind] = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
     extra = {kind: (peak - peaks["nothing"]) / 2**20 for kind, peak in peaks.items()}
     print(f"peak memory above a plain forward, n = {length}")

@@ -69,7 +69,7 @@ def flow_limit() -> None:
     import torch
 
     import attnx
-    from attnx.methods.flow.cost import LIMIT, SECONDS_PER_EDGE, estimated_seconds
+    from attnx.methods.flow.flow import LIMIT, SECONDS_PER_EDGE, estimated_seconds
 
     print("flow of the last position at every one of 12 layers, random causal attention, one thread")
     measured = []

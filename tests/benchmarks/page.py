@@ -14,9 +14,9 @@ import numpy as np
 from playwright.sync_api import Browser, sync_playwright
 
 import attnx
-from attnx.explanation import Explanation
-from attnx.positions import Position, group_words
-from tests.render.html.conftest import ARGUMENTS, browser_path
+from attnx.inputs.positions import Position, group_words
+from attnx.results.explanation import Explanation
+from tests.render.page.conftest import ARGUMENTS, browser_path
 
 LAYERS, METHODS = 6, ("raw", "rollout", "flow")
 REPEATS = 5

@@ -20,8 +20,8 @@ import transformers
 from PIL import Image
 
 import attnx
-from attnx.adapters import adapter_for
-from attnx.methods.question import Question
+from attnx.graph.graph import Graph
+from attnx.inputs.families import adapter_for
 from tests.benchmarks.flow import least_time
 
 SHARPNESS = (1.0, 3.0)
@@ -70,7 +70,7 @@ def flow_row(attention: Any) -> None:
 
 def igraph_row(weights: Array, values: Array) -> tuple[float, float]:
     """Seconds for a whole row, and the widest difference from attnx."""
-    capacities = Question.ask(weights, layer=None, position=None, head=None, residual=0.5).below.numpy()
+    capacities = np.stack([edges.matrix.numpy() for edges in Graph.of(weights).levels])
     layers, length, _ = capacities.shape
     layer, query, key = np.nonzero(capacities)
     edges = np.stack([(layer + 1) * length + query, layer * length + key], axis=1)

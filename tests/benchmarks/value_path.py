@@ -1,0 +1,124 @@
+"""What the value path costs beside a plain run, and what memory it takes on a long text.
+
+    python -m tests.benchmarks.value_path            # 128 tokens, 12 layers of 768
+    python -m tests.benchmarks.value_path --long     # 1,024 to 8,192 tokens, each in a process of its own
+
+Times are the best of five in turn. Memory is the highest resident size less that before the run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+import transformers as hf
+
+from attnx.answer.target import Target
+from attnx.inputs.adapter import Prepared
+from attnx.inputs.positions import Position
+from attnx.references.case import Case
+from attnx.references.registry import REFERENCES
+
+ROUNDS = 5
+LENGTHS = (1_024, 2_048, 4_096, 8_192)
+SHAPE = {"vocab_size": 50_257, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--long", action="store_true")
+    parser.add_argument("--length", type=int, help="one length, in this process")
+    asked = parser.parse_args()
+    if asked.length:
+        print(*memory(asked.length))
+    elif asked.long:
+        long_texts()
+    else:
+        short_text()
+
+
+def short_text() -> None:
+    print(f"{torch.get_num_threads()} threads, 128 tokens, 12 layers of 768")
+    for name, model in (("Llama", llama(128)), ("BERT, two classes", bert())):
+        ids = torch.randint(5, 30_000, (1, 128), generator=torch.Generator().manual_seed(0))
+        asked, target = case(ids[0]), {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        runs: dict[str, Callable[[], Any]] = {"a plain run": lambda model=model, target=target: plain(model, target)}
+        for reference in ("value_path", "whole_path", "gradient"):
+            runs[reference] = lambda reference=reference, model=model, asked=asked: REFERENCES[reference](
+                model, None, [asked]
+            )
+        times = seconds(runs)
+        print(f"{name}: a plain run {times['a plain run']:.3f} s")
+        for reference in list(runs)[1:]:
+            print(f"  {reference}: {times[reference] / times['a plain run']:.2f} ×")
+
+
+def long_texts() -> None:
+    found = []
+    for length in LENGTHS:
+        command = [sys.executable, "-m", "tests.benchmarks.value_path", "--length", str(length)]
+        took, extra = map(float, subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())
+        found.append((length, took, extra))
+        print(f"Llama of GPT-2 small's shape, {length:5d} tokens: {took:6.1f} s, {extra:.2f} GB extra", flush=True)
+    lengths, times, sizes = (np.log(column) for column in zip(*found, strict=True))
+    print(f"time grows as n^{np.polyfit(lengths, times, 1)[0]:.2f}, memory as n^{np.polyfit(lengths, sizes, 1)[0]:.2f}")
+
+
+def memory(length: int) -> tuple[float, float]:
+    model = llama(length)
+    ids = torch.randint(5, 50_000, (length,), generator=torch.Generator().manual_seed(0))
+    REFERENCES["value_path"](model, None, [case(ids[:16])])  # what is loaded once is not counted
+    before, start = peak(), perf_counter()
+    REFERENCES["value_path"](model, None, [case(ids)])
+    return perf_counter() - start, peak() - before
+
+
+def llama(positions: int) -> Any:
+    torch.manual_seed(0)
+    config = hf.LlamaConfig(intermediate_size=3_072, max_position_embeddings=positions, **SHAPE)
+    return hf.LlamaForCausalLM(config).eval()
+
+
+def bert() -> Any:
+    torch.manual_seed(0)
+    return hf.BertForSequenceClassification(hf.BertConfig(**SHAPE | {"vocab_size": 30_522})).eval()
+
+
+def case(ids: torch.Tensor) -> Case:
+    positions = tuple(Position(index, str(index)) for index in range(len(ids)))
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    return Case(Prepared(inputs, positions, ()), Target(1, len(ids) - 1))
+
+
+@torch.no_grad()
+def plain(model: Any, inputs: dict[str, torch.Tensor]) -> None:
+    few = {"logits_to_keep": 1, "use_cache": False} if isinstance(model, hf.LlamaForCausalLM) else {}
+    model(**inputs, **few)
+
+
+def seconds(runs: dict[str, Callable[[], Any]]) -> dict[str, float]:
+    best = dict.fromkeys(runs, float("inf"))
+    for run in runs.values():
+        run()
+    for _ in range(ROUNDS):
+        for name, run in runs.items():
+            start = perf_counter()
+            run()
+            best[name] = min(best[name], perf_counter() - start)
+    return best
+
+
+def peak() -> float:
+    """The highest resident size of this process so far, in GB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""What methods on other edges than attention cost beside a plain run: 128 tokens, 12 layers of 768.
+
+    python -m tests.benchmarks.weightings
+
+Each is asked of `explain` as a user would, for one position and all layers. Times are the best of five in turn.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+
+from attnx.explaining.seam import Request, explain_prepared
+from attnx.explaining.settings import Settings
+from attnx.methods.registry import METHODS
+from tests.benchmarks.value_path import bert, case, llama, plain, seconds
+
+LENGTH = 128
+
+
+def main() -> None:
+    print(f"{torch.get_num_threads()} threads, {LENGTH} tokens, 12 layers of 768")
+    ids = torch.randint(5, 30_000, (LENGTH,), generator=torch.Generator().manual_seed(0))
+    inputs = {"input_ids": ids[None], "attention_mask": torch.ones(1, LENGTH, dtype=torch.long)}
+    for name, model in (("Llama", llama(LENGTH)), ("BERT, two classes", bert())):
+        names = [one for one in METHODS.names() if one not in ("flow", "gradient_flow")]
+        runs = {"a plain run": partial(plain, model, inputs)}
+        runs |= {one: partial(explained, model, ids, one) for one in names}
+        times = seconds(runs)
+        print(f"{name}: a plain run {times['a plain run']:.3f} s")
+        for one in names:
+            print(f"  {one}: {times[one] / times['a plain run']:.2f} ×")
+
+
+def explained(model: Any, ids: torch.Tensor, method: str) -> Any:
+    """As `explain` does it, without a tokenizer: the answer is token or class 1."""
+    request = Request(case(ids).prepared, len(ids) - 1, 1)
+    return next(explain_prepared(model, Words(), [request], Settings.of(method)))
+
+
+class Words:
+    """As much of a tokenizer as an answer needs to be named."""
+
+    pad_token_id = 0
+
+    def decode(self, ids: list[int]) -> str:
+        return str(ids[0])
+
+
+if __name__ == "__main__":
+    main()
