@@ -3,41 +3,72 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from attnx.adapters import Adapter, adapters, register_adapter
-from attnx.attention import AttentionTensor
-from attnx.capture import capture
 from attnx.errors import AttnxError
-from attnx.explain import explain
-from attnx.explanation import Explanation
-from attnx.methods.flow import flow
-from attnx.methods.raw import raw
-from attnx.methods.rollout import rollout
-from attnx.render.graph import to_networkx
+from attnx.registry import FILLERS
 
 if TYPE_CHECKING:
-    from attnx.atlas import HeadAtlas, head_atlas
-    from attnx.comparison import Comparison, Faithfulness, compare, faithfulness
-    from attnx.generation import GenerationExplanation, explain_generation
-    from attnx.render.html import to_html
+    from attnx.attention.tensor import AttentionTensor
+    from attnx.capturing.capture import capture
+    from attnx.comparison.compare import compare
+    from attnx.comparison.faithfulness import faithfulness
+    from attnx.comparison.head_atlas import head_atlas
+    from attnx.explaining.explain import explain
+    from attnx.explaining.generation import explain_generation
+    from attnx.graph.export import to_networkx
+    from attnx.inputs.adapter import Adapter
+    from attnx.inputs.families import adapters, register_adapter
+    from attnx.methods.flow.flow import flow
+    from attnx.methods.raw import raw
+    from attnx.methods.rollout import rollout
+    from attnx.render.page.page import to_html
+    from attnx.results.atlas import HeadAtlas
+    from attnx.results.comparison import Comparison
+    from attnx.results.explanation import Explanation
+    from attnx.results.faithfulness import Faithfulness
+    from attnx.results.generation import GenerationExplanation
 
 __version__ = "0.1.0"
 
-_ON_DEMAND = dict.fromkeys(("Comparison", "Faithfulness", "compare", "faithfulness"), "attnx.comparison")
-_ON_DEMAND |= dict.fromkeys(("HeadAtlas", "head_atlas"), "attnx.atlas")
-_ON_DEMAND |= dict.fromkeys(("GenerationExplanation", "explain_generation"), "attnx.generation")
-_ON_DEMAND |= {"to_html": "attnx.render.html"}
-"""What not every user needs, some of it with scipy, which takes longer to load than all the rest."""
+_ON_DEMAND = {
+    "Adapter": "inputs.adapter",
+    "AttentionTensor": "attention.tensor",
+    "Comparison": "results.comparison",
+    "Explanation": "results.explanation",
+    "Faithfulness": "results.faithfulness",
+    "GenerationExplanation": "results.generation",
+    "HeadAtlas": "results.atlas",
+    "adapters": "inputs.families",
+    "capture": "capturing.capture",
+    "compare": "comparison.compare",
+    "explain": "explaining.explain",
+    "explain_generation": "explaining.generation",
+    "faithfulness": "comparison.faithfulness",
+    "flow": "methods.flow.flow",
+    "head_atlas": "comparison.head_atlas",
+    "raw": "methods.raw",
+    "register_adapter": "inputs.families",
+    "rollout": "methods.rollout",
+    "to_html": "render.page.page",
+    "to_networkx": "graph.export",
+}
+"""Loaded when it is first asked for: torch takes seconds, and Ctrl-C meanwhile must find the command line running."""
+
+FILLERS["view"] = "attnx.render.views"  # the results' socket, filled when a result is first looked at
 
 
 def __getattr__(name: str) -> Any:
     if name in _ON_DEMAND:
-        return getattr(import_module(_ON_DEMAND[name]), name)
+        return getattr(import_module(f"attnx.{_ON_DEMAND[name]}"), name)
     raise AttributeError(f"module 'attnx' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])
 
 
 def load_demo() -> tuple[Any, Any]:
     """(model, tokenizer) of the small trained model that ships with attnx: is the verb to come singular or plural?"""
-    from attnx.tasks.verb_number import load_demo as load
+    from attnx.tasks.verb_number.checkpoint import load_demo as load
 
     return load()
 

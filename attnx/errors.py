@@ -1,8 +1,25 @@
 """What attnx raises. Each message says what was expected, what was found, and what to change."""
 
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+_LONGEST = 600
+"""Characters. Messages quote what was found, and that may be a whole file."""
+
 
 class AttnxError(Exception):
     """The base of every error that attnx raises on purpose; the command line prints it in one line."""
+
+    def __init__(self, message: str = "", *rest: object) -> None:
+        if len(message) > _LONGEST:  # the end says what to change
+            message = f"{message[: _LONGEST // 2]} … {message[-_LONGEST // 2 :]}"
+        super().__init__(message, *rest)
+
+
+class ArgumentError(AttnxError, TypeError):
+    """An argument that does not exist was given, or one of another kind."""
 
 
 class InputError(AttnxError):
@@ -31,3 +48,11 @@ class RegistryError(AttnxError):
 
 class FileFormatError(AttnxError, ValueError):
     """A file is not what attnx wrote, or is of a version that this attnx does not read."""
+
+
+def whole_number(name: str, value: Any) -> int:
+    """A plain int of any whole number, numpy's too."""
+    try:
+        return int(operator.index(value)) if not isinstance(value, bool) else int("")
+    except (TypeError, ValueError):
+        raise ChoiceError(f"{name} must be a whole number, found {value!r}") from None

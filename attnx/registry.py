@@ -9,14 +9,24 @@ of code at run time, through an entry point of the registry's group in its packa
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Iterator
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from threading import RLock
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from attnx.errors import ChoiceError, RegistryError
+from attnx.forks import in_every_child
 
 T = TypeVar("T")
+
+
+FILLERS: dict[str, str] = {}
+"""Noun → the module that adds the built-ins of that registry, for those that are filled from above; loaded when a name
+is first looked up. `attnx` itself says so, which is imported before anything of it."""
+
+_registries: weakref.WeakSet[Registry[Any]] = weakref.WeakSet()
 
 
 class Registry(Generic[T]):
@@ -27,6 +37,7 @@ class Registry(Generic[T]):
         self._things: dict[str, T] = {}
         self._plugins_loaded = False
         self._lock = RLock()
+        _registries.add(self)
 
     def add(self, name: str, thing: T) -> T:
         """Register `thing` under `name`; a name that is taken is an error, never an override."""
@@ -50,18 +61,20 @@ class Registry(Generic[T]):
 
     def __getitem__(self, name: str) -> T:
         self._load_plugins()
-        if name not in self._things:
+        if not isinstance(name, str) or name not in self._things:
             raise ChoiceError(unknown(self._noun, name, self._things))
         return self._things[name]
 
     def __contains__(self, name: object) -> bool:
         self._load_plugins()
-        return name in self._things
+        return isinstance(name, str) and name in self._things
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())
 
     def _load_plugins(self) -> None:
+        if not self._plugins_loaded and self._noun in FILLERS:
+            import_module(FILLERS[self._noun])  # without the lock: another thread may be importing it
         with self._lock:
             if self._plugins_loaded:
                 return
@@ -86,6 +99,24 @@ def unknown(noun: str, name: object, known: Iterable[object]) -> str:
     import difflib  # takes longer to load than all that is needed when nothing is wrong
 
     names = [str(one) for one in known]
-    near = difflib.get_close_matches(str(name), names, n=1)
+    near = difflib.get_close_matches(name, names, n=1) if isinstance(name, str) else []
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    return f"{noun} {name!r} is not known; there are: {', '.join(names)}{hint}"
+    return f"{noun} {quoted(name)} is not known; there are: {', '.join(names)}{hint}"
+
+
+def quoted(value: object) -> str:
+    """A value as a message quotes it: at most a line of it, and whatever it is."""
+    try:
+        text = repr(value)
+    except Exception:  # a number of more digits than Python writes, or an object that cannot say what it is
+        return f"a {type(value).__name__}"
+    return text if len(text) <= 80 else f"{text[:60]}…{text[-15:]}"
+
+
+def _after_fork() -> None:
+    """A thread that held a lock does not exist in a child process."""
+    for registry in _registries:
+        registry._lock = RLock()
+
+
+in_every_child(_after_fork)

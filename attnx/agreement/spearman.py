@@ -12,7 +12,6 @@ import numpy as np
 from scipy.stats import rankdata
 
 from attnx.errors import InputError
-from attnx.methods.flow import rounded
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -46,11 +45,6 @@ def dense_rank_correlation(scores: Array, reference: Array) -> Array:
     if count < 2:
         return np.full(np.shape(scores)[:-1], np.nan)
     return np.asarray(1 - 6 * ((ranks - wanted) ** 2).sum(-1) / (count * (count**2 - 1)))
-
-
-def rankable(scores: Array, method: str) -> Array:
-    """Scores as they may be ranked: flow is exact to 1e-9, and its order beyond that is an accident."""
-    return rounded(scores) if method == "flow" else scores
 
 
 def check_fit(scores: Array, reference: Array) -> None:

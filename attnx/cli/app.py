@@ -10,8 +10,10 @@ import attnx
 from attnx.cli import probe, reproduce, train
 from attnx.cli.atlas import atlas_command
 from attnx.cli.compare import compare_command
+from attnx.cli.doctor import doctor_command
 from attnx.cli.explain import explain_command
 from attnx.cli.generate import generate_command
+from attnx.cli.methods import methods_command
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.command("explain")(explain_command)
@@ -21,6 +23,8 @@ app.add_typer(probe.app, name="probe")
 app.command("atlas")(atlas_command)
 app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(train.app, name="train")
+app.command("methods")(methods_command)
+app.command("doctor")(doctor_command)
 
 
 def _version(asked: bool) -> None:

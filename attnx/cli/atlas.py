@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from attnx.cli.output import AsJson, AsMarkdown, check_output, show
-from attnx.cli.texts import (
+from attnx.cli.options import (
+    AsJson,
+    AsMarkdown,
     Column,
     Data,
     Measure,
@@ -20,6 +21,8 @@ from attnx.cli.texts import (
     Truncate,
     asked_model,
     asked_texts,
+    check_output,
+    show,
 )
 
 
@@ -43,9 +46,9 @@ def atlas_command(
     """Show which heads carry most to the explained position, as a grid of layers and heads."""
     check_output(output)
     chosen = asked_texts(texts, data, column, samples)
-    options: dict[str, Any] = {"method": method, "measure": measure, "target": target, "truncate": truncate}
+    options: dict[str, Any] = {"methods": method, "measure": measure, "target": target, "truncate": truncate}
     options |= {"references": reference} if reference else {}
-    from attnx.atlas import head_atlas
+    from attnx.comparison.head_atlas import head_atlas
 
     with asked_model(model) as (loaded, tokenizer):
         atlas = head_atlas(loaded, tokenizer, chosen, **options)

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from attnx.cli.output import AsJson, AsMarkdown, check_output, say, show
-from attnx.cli.texts import (
+from attnx.cli.options import (
+    AsJson,
+    AsMarkdown,
     Column,
     Data,
     Measure,
@@ -20,6 +21,9 @@ from attnx.cli.texts import (
     Truncate,
     asked_model,
     asked_texts,
+    check_output,
+    say,
+    show,
 )
 from attnx.errors import InputError
 
@@ -63,7 +67,8 @@ def compare_command(
 
 
 def _run(model: Any, tokenizer: Any, texts: list[str], faithful: bool, measure: str, options: dict[str, Any]) -> Any:
-    from attnx.comparison import compare, faithfulness
+    from attnx.comparison.compare import compare
+    from attnx.comparison.faithfulness import faithfulness
 
     if faithful:
         return faithfulness(model, tokenizer, texts, **options)

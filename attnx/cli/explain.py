@@ -3,17 +3,82 @@
 from __future__ import annotations
 
 import json
-import sys
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from attnx.cli.image import check_arguments, save_output
-from attnx.cli.output import check_output
-from attnx.cli.page import check_page, write_page
-from attnx.render.printable import printable
+from attnx.cli.options import check_output, print_inert, print_text, read_input, say
+from attnx.errors import AttnxError, InputError
+
+PICTURES = (".png", ".jpg", ".jpeg", ".webp")
+"""What an overlay can be saved as."""
+
+
+def check_arguments(
+    text: str | None, pair: str | None, image: Path | None, model: str | None, output: Path | None
+) -> None:
+    """A text or an image, with what belongs to it."""
+    if (text is None) == (image is None):
+        raise InputError("give a text, or an image with --image, and not both")
+    if image is not None and pair is not None:
+        raise InputError("--pair is a second text; an image has none")
+    if image is not None and model is None:
+        raise InputError("--image needs a vision model: --model directory-or-hub-id")
+    suffixes = (".safetensors", *PICTURES) if image is not None else (".safetensors",)
+    if output is not None and output.suffix.lower() not in suffixes:
+        raise InputError(f"--output takes a file that ends in {' or '.join(suffixes)}, found {output.name!r}")
+
+
+def save_output(explanation: Any, output: Path, names: list[str]) -> None:
+    """The explanation, or for a picture's name its overlay; several methods and references stand side by side."""
+    if output.suffix.lower() not in PICTURES:
+        explanation.save(output)
+    elif len(names) > 1:
+        from attnx.render.image_panels import image_panels
+
+        image_panels(explanation, names).savefig(output, dpi=150)
+    else:
+        explanation.overlay(names[0]).save(output)
+
+
+REFERENCES = ("gradient", "blankout")
+"""What a page holds its methods against where nothing was asked for."""
+SHORT = 128
+"""Positions. The flow of all rows of a longer text takes minutes, and so does blank-out, a run for each position."""
+
+
+def check_page(path: Path | None) -> None:
+    """Before anything is computed."""
+    if path is None:
+        return
+    if path.suffix not in (".html", ".htm"):
+        raise InputError(f"--html takes a file that ends in .html, found {path.name!r}")
+    check_output(path)
+
+
+def write_page(path: Path, model: Any, tokenizer: Any, text: Any, explanation: Any, options: dict[str, Any]) -> None:
+    """Explain once more with references, and with the rows of all words that may be clicked on.
+
+    What was shown first stays first.
+    """
+    from attnx.explaining.explain import explain
+
+    short = len(explanation.positions) <= SHORT
+    maps = short and options["head"] != "each"
+    first = () if explanation.first is None else (explanation.first,)
+    usual = (*first, *(REFERENCES if short else REFERENCES[:1]))
+    references = options["references"] or (usual if explanation.prediction is not None else ())
+    try:
+        shown = explain(model, tokenizer, text, **options | {"references": references, "maps": maps})
+    except AttnxError as error:
+        if options["references"]:
+            raise
+        say([f"the page has only {', '.join(first) or 'no references'}: {error}"])
+        shown = explain(model, tokenizer, text, **options | {"references": first, "maps": maps})
+    replace(shown, first=explanation.first).to_html(path)
 
 
 def explain_command(
@@ -25,9 +90,15 @@ def explain_command(
     ] = None,
     image: Annotated[Path | None, typer.Option("--image", help="An image to explain, for vision models.")] = None,
     pair: Annotated[str | None, typer.Option("--pair", help="The second text, for models that take two.")] = None,
-    method: Annotated[list[str] | None, typer.Option("--method", help="What to compute; may be repeated.")] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option("--method", help="What to compute, by a name of `attnx methods`; may be repeated."),
+    ] = None,
     reference: Annotated[
-        list[str] | None, typer.Option("--reference", help="What to measure on the model; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--reference", help="What to measure on the model, by a name of `attnx methods`; may be repeated."
+        ),
     ] = None,
     layer: Annotated[int | None, typer.Option("--layer", help="One layer, counted from 1 next to the input.")] = None,
     layers: Annotated[bool, typer.Option("--layers", help="Show every layer, the last on top.")] = False,
@@ -46,11 +117,14 @@ def explain_command(
     ] = False,
     truncate: Annotated[bool, typer.Option("--truncate", help="Cut a text that is too long for the model.")] = False,
     discard: Annotated[
-        float | None, typer.Option("--discard", help="Share of a layer's lowest weights to leave out of rollout.")
-    ] = None,
+        float, typer.Option("--discard", help="Share of a layer's lowest weights to leave out of rollout.")
+    ] = 0.0,
     interpolate: Annotated[
         bool, typer.Option("--interpolate", help="Let a vision model read an image of another size.")
     ] = False,
+    within: Annotated[
+        str, typer.Option("--within", help="One stack of several: the beginning of its modules' names.")
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     output: Annotated[Path | None, typer.Option("--output", help="Save it: .safetensors, or .png of an image.")] = None,
     html: Annotated[Path | None, typer.Option("--html", help="Write a page to look at, in one file.")] = None,
@@ -59,7 +133,7 @@ def explain_command(
     check_arguments(text, pair, image, model, output)
     check_output(output)
     check_page(html)
-    text = sys.stdin.read() if text == "-" else text
+    text = read_input() if text == "-" else text
     given = image if image is not None else text if pair is None else (text, pair)
     explanation = _explain(model, given, method, html, {
         "layer": layer,
@@ -69,25 +143,25 @@ def explain_command(
         "normalize": None if normalize == "none" else normalize,
         "drop_sink": drop_sink,
         "truncate": truncate,
-        "references": reference or (),
+        "references": reference or None,
         "discard": discard,
         "interpolate": interpolate,
+        "within": within,
     })  # fmt: skip
-    for note in explanation.notes:
-        print(f"attnx: {printable(note)}", file=sys.stderr)
+    say(explanation.notes)
     if output is not None:
         save_output(explanation, output, _names(explanation, method))
     if as_json:
-        print(json.dumps(explanation.to_dict(), ensure_ascii=False, allow_nan=False))
+        print_inert(json.dumps(explanation.to_dict(), ensure_ascii=False, allow_nan=False))
     else:
         _show(explanation, method, layers)
 
 
 def _explain(model: str | None, text: Any, method: list[str] | None, html: Path | None, options: dict[str, Any]) -> Any:
     # Loaded here, so that --help and mistakes in the arguments answer at once.
-    from attnx.cli.verb_number_model import chosen_model
-    from attnx.explain import explain
-    from attnx.loading import load
+    from attnx.cli.options import chosen_model
+    from attnx.explaining.explain import explain
+    from attnx.running.loading import load
 
     if method:
         options["methods"] = method
@@ -99,14 +173,17 @@ def _explain(model: str | None, text: Any, method: list[str] | None, html: Path 
 
 
 def _head(head: str | None) -> int | str | None:
-    return int(head) if head is not None and head.lstrip("-").isdecimal() else head
+    try:
+        return head if head is None else int(head)
+    except ValueError:
+        return head
 
 
 def _show(explanation: Any, method: list[str] | None, layers: bool) -> None:
     from rich.console import Console
 
     if explanation.image_size is not None:
-        from attnx.render.patch_table import patch_table
+        from attnx.render.plain_text import patch_table
 
         every = explanation.layers[::-1] if layers else (None,)
         rows = [
@@ -114,7 +191,7 @@ def _show(explanation: Any, method: list[str] | None, layers: bool) -> None:
             for name in _names(explanation, method)
             for at in ((None,) if name in explanation.references else every)
         ]
-        print("\n\n".join(patch_table(explanation, name, at) for name, at in rows))
+        print_text("\n\n".join(patch_table(explanation, name, at) for name, at in rows))
         return
     from attnx.render.terminal import show
 
@@ -122,4 +199,6 @@ def _show(explanation: Any, method: list[str] | None, layers: bool) -> None:
 
 
 def _names(explanation: Any, method: list[str] | None) -> list[str]:
+    if explanation.first is not None:  # nobody chose
+        return [explanation.row_name()]
     return [*(method or [explanation.default_method]), *explanation.references]

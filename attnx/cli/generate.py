@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from attnx.cli.options import print_inert, print_text, read_input, say
+
 if TYPE_CHECKING:
-    from attnx.relevance import Normalization
+    from attnx.explaining.settings import Normalization
 
 
 def generate_command(
@@ -27,12 +28,11 @@ def generate_command(
 ) -> None:
     """Show what a model looked at for each token that it writes behind a prompt."""
     # Loaded here, so that --help and mistakes in the arguments answer at once.
-    from attnx.generation import explain_generation
-    from attnx.loading import load
+    from attnx.explaining.generation import explain_generation
     from attnx.render.generation import plain
-    from attnx.render.printable import printable
+    from attnx.running.loading import load
 
-    prompt = sys.stdin.read() if prompt == "-" else prompt
+    prompt = read_input() if prompt == "-" else prompt
     loaded, tokenizer = load(model)
     generation = explain_generation(
         loaded,
@@ -45,10 +45,9 @@ def generate_command(
         normalize=cast("Normalization", None if normalize == "none" else normalize),
         drop_sink=drop_sink,
     )
-    for note in generation.notes:
-        print(f"attnx: {printable(note)}", file=sys.stderr)
+    say(generation.notes)
     if as_json:
-        print(json.dumps(generation.to_dict(), ensure_ascii=False, allow_nan=False))
+        print_inert(json.dumps(generation.to_dict(), ensure_ascii=False, allow_nan=False))
         return
     for name in method or [generation.default_method]:
-        print(plain(generation, name))
+        print_text(plain(generation, name))

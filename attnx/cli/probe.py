@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from attnx.cli.output import AsJson, AsMarkdown, check_output, say, show
+from attnx.cli.options import AsJson, AsMarkdown, check_output, print_inert, print_text, say, show
 from attnx.errors import InputError
 
 _NOTES = 5
@@ -81,9 +81,11 @@ def pronouns_command(
 
 def _run(model: str, data: Path, stem: Path, *, written: bool, **options: Any) -> Any:
     # Loaded here, so that --help and mistakes in the arguments answer at once.
-    from attnx.loading import load
-    from attnx.probes.pronouns import read, run, written_out
+    from attnx.probes.pronouns.data_file import read
+    from attnx.probes.pronouns.run import run
+    from attnx.probes.pronouns.sentence import written_out
     from attnx.reproduce.pictures import save_picture
+    from attnx.running.loading import load
 
     sentences = written_out(read(data)) if written else read(data)
     source = f"{data.name}, pronouns written out" if written else data.name
@@ -117,10 +119,10 @@ def _ask(
 ) -> None:
     import json
 
-    from attnx.loading import load
-    from attnx.probes.pronouns import probe
     from attnx.probes.pronouns.data_file import mapping, pieces
+    from attnx.probes.pronouns.probe import probe
     from attnx.reproduce.pictures import save_picture
+    from attnx.running.loading import load
 
     check_output(output)
     said = mapping(implies or "")
@@ -129,7 +131,10 @@ def _ask(
         raise InputError('a sentence needs --candidates "author|Sara" and --pronouns "his|her"')
     found = probe(*load(model), sentence, candidates=pieces(candidates), pronouns=named, implies=said, **options)
     say(found.notes)
-    print(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False) if as_json else found)
+    if as_json:
+        print_inert(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False))
+    else:
+        print_text(str(found))
     if output is not None:
         say([", ".join(map(str, save_picture(found.plot(), output)))])
 

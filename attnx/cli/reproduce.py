@@ -8,9 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from attnx.cli.output import AsJson, AsMarkdown, TableOutput, check_output, say, show
+from attnx.cli.options import AsJson, AsMarkdown, TableOutput, check_output, chosen_model, say, show
 from attnx.cli.table3 import ProtocolName, WhichProtocol, table3_command
-from attnx.cli.verb_number_model import chosen_model
 from attnx.errors import InputError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Reproduce the tables and figures of the paper.")
@@ -142,9 +141,9 @@ def figure4_command(
     output: Annotated[Path, typer.Option("--output", help="Where to write the .png and .svg.")] = Path("figure4"),
 ) -> None:
     """Two masked pronouns: what the model predicts, and whom raw attention, rollout and flow point at."""
-    from attnx.loading import load
     from attnx.reproduce.figure4 import figure4
     from attnx.reproduce.pictures import save_picture
+    from attnx.running.loading import load
 
     check_output(output)
     for path in save_picture(figure4(*load(model)), output):
@@ -198,7 +197,7 @@ def _sentences(
 
 
 def _figure(draw: Callable[..., Any], model: Path | None, texts: Any, output: Path) -> None:
-    from attnx.adapters import adapter_for
+    from attnx.inputs.families import adapter_for
     from attnx.reproduce.pictures import save_picture
 
     with chosen_model(model) as (_, loaded, tokenizer):

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from attnx.cli.output import AsJson, AsMarkdown, TableOutput, check_output, show
+from attnx.cli.options import AsJson, AsMarkdown, TableOutput, check_output, show
 
 
 class ProtocolName(StrEnum):
@@ -42,10 +42,10 @@ def table3_command(
     check_output(output)
     if data is not None and not data.is_file():
         raise typer.BadParameter(f"there is no file {data}", param_hint="--data")
-    from attnx.loading import load
     from attnx.reproduce.protocols import PROTOCOLS_TABLE_3
-    from attnx.reproduce.sst2 import reviews
+    from attnx.reproduce.sentences import reviews
     from attnx.reproduce.table3 import MODEL, table3
+    from attnx.running.loading import load
 
     chosen = [one for name, one in PROTOCOLS_TABLE_3.items() if protocol.value in (name, "both")]
     loaded, tokenizer = load(model or MODEL)

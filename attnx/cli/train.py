@@ -36,8 +36,8 @@ def verb_number_command(
     resume: Annotated[bool, typer.Option("--resume", help="Continue the interrupted run in --out.")] = False,
 ) -> None:
     """Train on sentence beginnings; print the accuracy on what was held out of each file."""
-    from attnx.loading import hush
-    from attnx.tasks.verb_number import train
+    from attnx.running.loading import hush
+    from attnx.tasks.verb_number.training import train
 
     hush()
     try:

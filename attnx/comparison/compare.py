@@ -7,21 +7,15 @@ from typing import Any
 
 from torch import nn
 
-from attnx.adapters import adapter_for
 from attnx.agreement.measures import MEASURES
-from attnx.capture.watch import unwrapped
-from attnx.comparison.comparison import Comparison
+from attnx.arguments import checked
 from attnx.errors import InputError
-from attnx.explain import explain
-from attnx.explanation import Explanation
-from attnx.inputs import check_all
-from attnx.progress import bar
+from attnx.explaining.call import Call
 from attnx.references.registry import Asked, asked_references
-
-_AT_ONCE = 16
-"""Texts between two steps of the progress bar: enough of them to fill batches."""
+from attnx.results.comparison import Comparison
 
 
+@checked
 def compare(
     model: nn.Module,
     tokenizer: Any,
@@ -43,16 +37,5 @@ def compare(
     asked = asked_references(references)
     if not asked:
         raise InputError("a comparison needs a reference to compare with: references=('gradient', 'blankout')")
-    several = list(texts) if isinstance(texts, list) else [texts]
-    if not several:
-        raise InputError("the list of texts is empty: give at least one")
-    model = unwrapped(model)
-    reading = {name: bool(options.get(name, False)) for name in ("truncate", "interpolate")}
-    check_all(adapter_for(model), model, tokenizer, several, **reading)
-    explanations: list[Explanation] = []
-    with bar("comparing", len(several), progress) as shown:
-        for start in range(0, len(several), _AT_ONCE):
-            chunk = several[start : start + _AT_ONCE]
-            explanations += explain(model, tokenizer, chunk, methods=methods, references=asked, **options)
-            shown.update(len(chunk))
-    return Comparison.of(explanations, measure=measure, seed=seed)
+    call = Call.of(model, tokenizer, texts, methods=methods, references=asked, **options)
+    return Comparison.of(call.in_order("comparing", progress), measure=measure, seed=seed)

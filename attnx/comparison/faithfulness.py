@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from attnx.adapters import adapter_for
-from attnx.capture.watch import unwrapped
-from attnx.comparison.faithfulness_table import RANDOM, Faithfulness
+from attnx.answer.score import Score, check_score
+from attnx.answer.target import Target
+from attnx.arguments import checked
+from attnx.capturing.watch import unwrapped
 from attnx.comparison.removal import (
     Curves,
     Order,
@@ -30,15 +31,13 @@ from attnx.comparison.removal import (
     variants,
 )
 from attnx.errors import InputError
-from attnx.explain import explain
-from attnx.explanation import Explanation
-from attnx.inputs import prepare_all
-from attnx.progress import bar
-from attnx.references.answer import Score, check_score
+from attnx.explaining.call import Call
 from attnx.references.case import Case
 from attnx.references.registry import Asked, asked_references
 from attnx.references.variants import Variant, measure
-from attnx.target import Target
+from attnx.results.explanation import Explanation
+from attnx.results.faithfulness import RANDOM, Faithfulness
+from attnx.running.batches import bar
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -49,6 +48,7 @@ _AT_ONCE = 16
 """Texts that run together: enough to fill batches."""
 
 
+@checked
 def faithfulness(
     model: nn.Module,
     tokenizer: Any,
@@ -78,34 +78,29 @@ def faithfulness(
         raise InputError("steps and random must be at least 1, and shares lie between 0 and 1")
     if seed < 0:
         raise InputError(f"a seed is a whole number from 0, found {seed}")
-    asked = asked_references(references)
-    reading = {name: bool(options.get(name, False)) for name in ("truncate", "interpolate")}
-    prepared, _ = prepare_all(adapter_for(model), model, tokenizer, texts, **reading)
+    call = Call.of(
+        model,
+        tokenizer,
+        texts,
+        methods=methods,
+        references=asked_references(references),
+        layer=layer,
+        target=target,
+        **options,
+    )
     plan = _Plan(kind, blank, tuple(shares), steps, random)
     generator = np.random.default_rng(seed)
-    explanations: list[Explanation] = []
+    explanations = call.in_order("explaining", progress)
+    cases = [
+        Case(request.prepared, Target.of(model, tokenizer, one.prediction, one.position, request.target))
+        for request, one in zip(call.requests, explanations, strict=True)
+    ]
     drawn: list[dict[str, list[Curves]]] = []
-    several = texts if isinstance(texts, list) else [texts]
-    with bar("faithfulness", len(prepared), progress) as shown:
-        for start in range(0, len(several), _AT_ONCE):
-            found = explain(
-                model,
-                tokenizer,
-                several[start : start + _AT_ONCE],
-                methods=methods,
-                references=asked,
-                layer=layer,
-                target=target,
-                **options,
-            )
-            done = len(explanations)
-            cases = [
-                Case(one, Target.of(model, tokenizer, explanation.prediction, explanation.position, target))
-                for one, explanation in zip(prepared[done : done + len(found)], found, strict=True)
-            ]
-            drawn += _curves(model, tokenizer, cases, found, plan, generator)
-            explanations += found
-            shown.update(len(found))
+    with bar("faithfulness", len(cases), progress) as shown:
+        for start in range(0, len(cases), _AT_ONCE):
+            several = slice(start, start + _AT_ONCE)
+            drawn += _curves(model, tokenizer, cases[several], explanations[several], plan, generator)
+            shown.update(len(cases[several]))
     metrics = [{name: _metrics(curves, shares) for name, curves in of_text.items()} for of_text in drawn]
     explainers = tuple(name for name in metrics[0] if name != RANDOM)
     return Faithfulness(
@@ -116,6 +111,7 @@ def faithfulness(
         insertion=_mean_curves(drawn, "only"),
         orders=random,
         seed=seed,
+        signed=tuple(name for name in explainers if name in explanations[0].signed),
         provenance=explanations[0].provenance,
     )
 

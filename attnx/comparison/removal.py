@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from attnx.agreement import rankable
-from attnx.explanation import Explanation
+from attnx.agreement.ties import rounded
 from attnx.references.variants import Variant
+from attnx.results.explanation import Explanation
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Order = tuple[int, ...]
@@ -35,9 +35,12 @@ class Curves:
 
 
 def order_of(explanation: Explanation, explainer: str, layer: int | None, random: np.random.Generator) -> Order:
-    """Content positions by falling score. Those that tie are put in random order: their own order means nothing."""
+    """Content positions by falling score. Those that tie are put in random order: their own order means nothing.
+
+    Of a signed explainer what speaks against the answer comes last: it did not make it.
+    """
     content = np.array([one.index for one in explanation.positions if not one.special])
-    scores = rankable(np.abs(explanation.scores(explainer, layer)[content]), explainer)
+    scores = rounded(explanation.scores(explainer, layer)[content], explanation.digits.get(explainer))
     return tuple(int(one) for one in content[np.lexsort((random.random(len(content)), -scores))])
 
 

@@ -1,5 +1,1 @@
-"""Relevance from attention: pure functions on a layer × head × n × n array. See `attnx.methods.registry`."""
-
-from attnx.methods.registry import METHODS
-
-__all__ = ["METHODS"]
+"""Relevance from a graph: pure functions, a row of `METHODS` each."""

@@ -8,13 +8,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnx.methods.choices import Head
-from attnx.methods.question import Attention, Question
-from attnx.methods.receptive_field import Normalize, by_reach, rolled_everywhere
+from attnx.arguments import checked
+from attnx.graph.asked import Asked, Head
+from attnx.graph.graph import Graph
+from attnx.methods.method import Method, call
+from attnx.methods.receptive_field import Normalize, rolled_everywhere
 
 
+@checked
 def raw(
-    attention: Attention,
+    attention: Any,
     *,
     layer: int | None = None,
     position: int | Sequence[int] | None = None,
@@ -34,7 +37,8 @@ def raw(
     >>> raw(np.full((1, 2, 3, 3), 1 / 3), layer=1, position=0)
     array([0.33333333, 0.33333333, 0.33333333])
     """
-    question = Question.ask(
+    return call(
+        RAW,
         attention,
         layer=layer,
         position=position,
@@ -43,10 +47,24 @@ def raw(
         normalize=normalize,
         drop_sink=drop_sink,
     )
-    alone = [1] * len(question.layers)
-    relevance = by_reach(_layers(question), question, reach=_layers, everywhere=rolled_everywhere, depths=alone)
-    return question.answer(relevance)
 
 
-def _layers(question: Question) -> Tensor:
-    return torch.stack([question.rows(layer) for layer in question.layers])
+def _layers(graph: Graph, asked: Asked) -> Tensor:
+    return torch.stack([graph.levels[layer - 1].rows(asked.positions) for layer in asked.layers])
+
+
+def _one_layer_everywhere(own: Tensor, even: Tensor, residual: Tensor, depth: int) -> Tensor:
+    return rolled_everywhere(own, even, residual, 1)
+
+
+RAW = Method(
+    "raw",
+    _layers,
+    title="raw attention",
+    paper="Abnar & Zuidema 2020, the first row of Tables 1 to 3",
+    residual=0.0,
+    everywhere=_one_layer_everywhere,
+    by_rows=True,
+    local=True,
+    takes_signed=True,
+)

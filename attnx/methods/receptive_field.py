@@ -9,24 +9,25 @@ Ways to take that out:
 - `"prefix"`: the same, but *everything* ends at the query: each row of a causal model is what it would be if the text
   ended there. For the last position the two are one.
 - `"column"`: in each layer divide column m by the number of queries that can see m, scale the rows back, then go on.
+  It is a rule of the graph (see `attnx.graph.edges`).
 
 Windows and padding are masks like any other. A position that no query sees in any layer is padding to B, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
-from attnx.attention import rows_to_one
+from attnx.attention.rows import rows_to_one
 from attnx.errors import AttentionError, ChoiceError
+from attnx.graph.asked import Asked
+from attnx.graph.graph import Graph
 from attnx.registry import unknown
-
-if TYPE_CHECKING:
-    from attnx.methods.question import Question
 
 Normalize: TypeAlias = Literal["receptive_field", "prefix", "column"]
 NORMALIZATIONS = ("receptive_field", "prefix", "column")
@@ -40,27 +41,29 @@ UNREACHED = 1e-9
 
 def by_reach(
     relevance: Tensor,
-    question: Question,
-    *,
-    reach: Callable[[Question], Tensor],
-    everywhere: Everywhere,
-    depths: Sequence[int],
+    graph: Graph,
+    asked: Asked,
+    normalize: Normalize,
+    reach: Callable[[Graph, Asked], Tensor],
+    method: Callable[[Graph, Asked], Tensor],
+    everywhere: Everywhere | None,
 ) -> Tensor:
-    """R · B / U for layer × head × query × input; R as it is unless the question asks for it.
+    """R · B / U for layer × head × query × input.
 
-    `reach` is the method itself, which gives U when it is asked about the uninformed model. `depths` says for each
-    layer of the answer through how many layers it goes.
+    `reach` gives U of the uninformed graph. B comes from `everywhere` in closed form, or else from the method itself.
     """
-    if question.normalize not in ("receptive_field", "prefix"):
-        return relevance
-    if question.normalize == "prefix" and not question.causal:
+    ends = normalize == "prefix"
+    if ends and not graph.causal:
         raise ChoiceError(
             "normalize='prefix' is for decoders: here queries see later positions, and what they know does not end at "
             "the query; use 'receptive_field'"
         )
-    own, even, residual = _sees_everything(question)
-    everything = torch.stack([everywhere(own, even, residual, depth) for depth in depths])
-    return scaled_by_reach(relevance, reach(question.uninformed()), everything[:, None])
+    if everywhere is not None:
+        own, even, residual = _sees_everything(graph, asked, ends=ends)
+        everything = torch.stack([everywhere(own, even, residual, depth) for depth in asked.depths])[:, None]
+    else:
+        everything = _computed_everywhere(graph, asked, method, ends=ends)
+    return scaled_by_reach(relevance, reach(graph.uninformed(), asked), everything)
 
 
 def scaled_by_reach(relevance: Tensor, reach: Tensor, everything: Tensor) -> Tensor:
@@ -77,21 +80,30 @@ def scaled_by_reach(relevance: Tensor, reach: Tensor, everything: Tensor) -> Ten
     return rows_to_one(fair) * relevance.sum(-1, keepdim=True)
 
 
-def _sees_everything(question: Question) -> tuple[Tensor, Tensor, Tensor]:
+def _sees_everything(graph: Graph, asked: Asked, *, ends: bool) -> tuple[Tensor, Tensor, Tensor]:
     """asked query × input: each query's own position, and even attention to all that any query sees; the residual.
 
     Without its sink an even row sums to less than 1, and the residual's part of it grows.
     """
-    places = torch.arange(question.length, device=question.seen.device)
-    queries = torch.tensor(question.positions, device=places.device)[:, None]
+    share, sink = graph.rules.residual, graph.rules.sink
+    places = torch.arange(graph.length, device=graph.seen.device)
+    queries = torch.tensor(asked.positions, device=places.device)[:, None]
     own = (places == queries).to(torch.float64)
-    shown = question.seen & ((places <= queries) if question.normalize == "prefix" else torch.ones_like(places).bool())
-    kept = shown & (places != (-1 if question.sink is None else question.sink))
+    shown = graph.seen & ((places <= queries) if ends else torch.ones_like(places).bool())
+    kept = shown & (places != (-1 if sink is None else sink))
     even = torch.where(kept.any(-1, keepdim=True), rows_to_one(kept.to(torch.float64)), own)
     counts = [one.sum(-1, keepdim=True).double() for one in (kept, shown)]
-    attended = (1 - question.residual) * counts[0] / counts[1].clamp(min=1)
-    sums = attended + question.residual
-    return own, even.expand_as(own), torch.where(sums > 0, question.residual / torch.where(sums > 0, sums, 1), 1.0)
+    attended = (1 - share) * counts[0] / counts[1].clamp(min=1)
+    sums = attended + share
+    return own, even.expand_as(own), torch.where(sums > 0, share / torch.where(sums > 0, sums, 1), 1.0)
+
+
+def _computed_everywhere(graph: Graph, asked: Asked, method: Callable[[Graph, Asked], Tensor], *, ends: bool) -> Tensor:
+    """layer × 1 × query × input: B of a method without a closed form, by the method itself."""
+    if not ends:
+        return method(graph.everywhere(), asked)
+    rows = [method(graph.everywhere(one), replace(asked, positions=(one,))) for one in asked.positions]
+    return torch.cat(rows, dim=2)
 
 
 def rolled_everywhere(own: Tensor, even: Tensor, residual: Tensor, depth: int) -> Tensor:
@@ -100,12 +112,7 @@ def rolled_everywhere(own: Tensor, even: Tensor, residual: Tensor, depth: int) -
     return kept * own + (1 - kept) * even
 
 
-def check_normalize(normalize: Normalize | None) -> Normalize | None:
+def check_normalize(normalize: Any) -> Normalize | None:
     if normalize not in (None, *NORMALIZATIONS):
         raise ChoiceError(unknown("normalize", normalize, NORMALIZATIONS) + "; None leaves it out")
-    return normalize
-
-
-def by_column(matrix: Tensor, queries: Tensor) -> Tensor:
-    """… × query × key with each column divided by the number of `queries` that can see it, rows scaled back."""
-    return rows_to_one(matrix / queries.clamp(min=1)) * matrix.sum(-1, keepdim=True)
+    return normalize  # type: ignore[no-any-return]

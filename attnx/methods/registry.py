@@ -1,21 +1,44 @@
-"""The methods by name, as `explain` and the command line know them."""
+"""The methods by name, in the order in which views show them.
+
+A plug-in adds its own by `METHODS.add(row.name, row)`, or by an entry point of the group `attnx.methods`, and has the
+rights of a built-in: by rows, costed, diagnosed, held against the receptive field.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from dataclasses import replace
 
-from attnx.methods.flow import flow
-from attnx.methods.raw import raw
-from attnx.methods.rollout import rollout
+from attnx.errors import ChoiceError, InputError
+from attnx.graph.registry import WEIGHTINGS
+from attnx.methods.beyond_attention import BEYOND_ATTENTION
+from attnx.methods.flow.flow import FLOW
+from attnx.methods.method import Method
+from attnx.methods.raw import RAW
+from attnx.methods.rollout import ROLLOUT
 from attnx.registry import Registry
 
-Method: TypeAlias = Callable[..., Any]
-"""`method(attention, *, layer=None, position=None, head=None, residual=…)` → layer × query × input."""
-
 METHODS: Registry[Method] = Registry("method")
-BY_ROWS = {"raw", "rollout"}
-"""Methods that read rows of attention and products with them, and never a whole map: they work on a `LongAttention`."""
+for _row in (RAW, ROLLOUT, FLOW, *BEYOND_ATTENTION):
+    METHODS.add(_row.name, _row)
 
-for _method in (raw, rollout, flow):
-    METHODS.add(_method.__name__, _method)
+
+def asked_methods(methods: Sequence[str] | str) -> tuple[Method, ...]:
+    """The rows that a caller named; a name that does not exist is an error. `rollout:NAME` names edges, too."""
+    names = (methods,) if isinstance(methods, str) else tuple(methods)
+    if not names:
+        raise InputError(f"no method asked; there are: {', '.join(METHODS.names())}")
+    return tuple(_named(name) for name in names)
+
+
+def _named(name: str) -> Method:
+    """A row of `METHODS`, or one of them on other edges: `rollout:NAME` is rollout of the weighting NAME."""
+    method, _, weighting = name.partition(":") if isinstance(name, str) else (name, "", "")
+    if name in METHODS or not weighting:
+        return METHODS[name]
+    row = WEIGHTINGS[weighting]
+    if row.signed and not METHODS[method].takes_signed:
+        raise ChoiceError(f"{method} needs edges that are at least 0, and those of {weighting!r} are signed")
+    return replace(
+        METHODS[method], name=name, title="", weighting=weighting, by_rows=METHODS[method].by_rows and row.by_rows
+    )

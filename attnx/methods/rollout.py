@@ -6,20 +6,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from attnx.errors import ChoiceError
-from attnx.methods.choices import Head
-from attnx.methods.question import Attention, Question
-from attnx.methods.receptive_field import Normalize, by_reach, rolled_everywhere
+from attnx.arguments import checked
+from attnx.graph.asked import Asked, Head
+from attnx.graph.graph import Graph
+from attnx.methods.method import Method, call
+from attnx.methods.receptive_field import Normalize, rolled_everywhere
 
 
+@checked
 def rollout(
-    attention: Attention,
+    attention: Any,
     *,
     layer: int | None = None,
     position: int | Sequence[int] | None = None,
@@ -43,7 +44,8 @@ def rollout(
     >>> rollout(np.full((2, 1, 2, 2), 0.5), layer=2, position=0)
     array([0.625, 0.375])
     """
-    question = Question.ask(
+    return call(
+        ROLLOUT,
         attention,
         layer=layer,
         position=position,
@@ -53,45 +55,54 @@ def rollout(
         drop_sink=drop_sink,
         discard=discard,
         spare=spare,
+        down_to=down_to,
     )
-    if not 1 <= down_to <= max(question.layers):
-        raise ChoiceError(f"down_to={down_to} asked; it must be between 1 and the layer, {max(question.layers)}")
-    depths = [one - down_to + 1 for one in question.layers if one >= down_to]
-    roll = partial(_roll, down_to=down_to)
-    relevance = by_reach(roll(question), question, reach=roll, everywhere=rolled_everywhere, depths=depths)
-    return question.answer(relevance)
 
 
-def _roll(question: Question, down_to: int) -> Tensor:
-    layers = [layer for layer in question.layers if layer >= down_to]
-    rows_are_few = len(layers) * len(question.positions) < question.length
-    return (_roll_rows if rows_are_few else _roll_all)(question, layers, down_to)
+def rolled(graph: Graph, asked: Asked) -> Tensor:
+    """layer × head × position × input: by rows where few are asked for, else from the bottom up."""
+    rows_are_few = len(asked.layers) * len(asked.positions) < graph.length
+    return (_roll_rows if rows_are_few else _roll_all)(graph, asked)
 
 
-def _roll_rows(question: Question, layers: list[int], down_to: int) -> Tensor:
+def _roll_rows(graph: Graph, asked: Asked) -> Tensor:
     """All asked rows in one sweep from the top layer down: each layer's rows join the sweep where they start."""
-    rows = question.positions
-    length = question.length
-    sweep = question.rows(max(layers)).reshape(-1, length)
-    for layer in range(max(layers) - 1, down_to - 1, -1):
-        sweep = question.pulled(sweep, layer)
-        if layer in layers:
-            sweep = torch.cat([question.rows(layer).reshape(-1, length), sweep])
-    return sweep.view(len(layers), -1, len(rows), length)
+    top, length = asked.layers[-1], graph.length
+    sweep = graph.levels[top - 1].rows(asked.positions).reshape(-1, length)
+    for layer in range(top - 1, asked.down_to - 1, -1):
+        edges = graph.levels[layer - 1]
+        sweep = edges.pull(sweep)
+        if layer in asked.layers:
+            sweep = torch.cat([edges.rows(asked.positions).reshape(-1, length), sweep])
+    return sweep.view(len(asked.layers), -1, len(asked.positions), length)
 
 
-def _roll_all(question: Question, layers: list[int], down_to: int) -> Tensor:
+def _roll_all(graph: Graph, asked: Asked) -> Tensor:
     """From the bottom up, keeping the rollout of the layers below."""
-    rolled = []
+    found = []
     under: Tensor | None = None
-    for layer in range(down_to, max(layers) + 1):
-        if question.is_whole:
-            under = question.pushed(layer, under)
-            rolled += [under[None]] if layer in layers else []
+    every_row = graph.is_merged and asked.all_of(graph.length)  # a layer of interest is like one below
+    for layer in range(asked.down_to, asked.layers[-1] + 1):
+        edges = graph.levels[layer - 1]
+        if every_row:
+            under = edges.push(under)
+            found += [under[None]] if layer in asked.layers else []
             continue
-        if layer in layers:
-            top = question.rows(layer)
-            rolled.append(top if under is None else top @ under)
-        if layer < max(layers):
-            under = question.pushed(layer, under)
-    return torch.stack(rolled)
+        if layer in asked.layers:
+            top = edges.rows(asked.positions)
+            found.append(top if under is None else top @ under)
+        if layer < asked.layers[-1]:
+            under = edges.push(under)
+    return torch.stack(found)
+
+
+ROLLOUT = Method(
+    "rollout",
+    rolled,
+    title="attention rollout",
+    paper="Abnar & Zuidema 2020, §3.1",
+    discards=True,
+    everywhere=rolled_everywhere,
+    by_rows=True,
+    takes_signed=True,
+)

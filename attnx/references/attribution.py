@@ -16,24 +16,23 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from attnx.adapters import Adapter, Prepared, adapter_for
-from attnx.adapters.batch import collate, padding_id
-from attnx.batching import POSITIONS_AT_ONCE, batches, slack, takes_padding
-from attnx.capture.watch import undisturbed, unwrapped
-from attnx.errors import ChoiceError, InputError
-from attnx.prediction import logits_of
-from attnx.progress import bar
-from attnx.references.answer import (
-    Score,
-    answers_where_told,
-    as_rows,
-    check_score,
-    first_answer,
-    positions_at_once,
-    score,
-)
+from attnx.answer.prediction import logits_of
+from attnx.answer.score import Score, answers_where_told, as_rows, check_score, first_answer, score
+from attnx.capturing.watch import undisturbed, unwrapped
+from attnx.errors import AttnxError, ChoiceError, InputError
+from attnx.inputs.adapter import Adapter, Prepared
+from attnx.inputs.families import adapter_for
 from attnx.references.case import Case, Scored
 from attnx.registry import unknown
+from attnx.running.batches import (
+    POSITIONS_AT_ONCE,
+    bar,
+    collate,
+    in_batches,
+    padding_id,
+    positions_at_once,
+    slack,
+)
 
 Reduction: TypeAlias = Literal["sum", "absolute sum", "norm", "mean"]
 REDUCTIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
@@ -79,39 +78,58 @@ def attribute(
     reduction: str,
     at_once: int = POSITIONS_AT_ONCE,
     embed: Embed | None = None,
-    graph: bool = True,
+    gradients: bool = True,
     label: str,
     progress: bool,
 ) -> list[Scored]:
-    """Run an explainer over all cases in batches of at most `at_once` positions; without a `graph` it has no slopes."""
+    """Run an explainer over all cases, at most `at_once` positions together; without `gradients` it has no slopes."""
     model = unwrapped(model)
-    if reduction not in REDUCTIONS:
+    if not isinstance(reduction, str) or reduction not in REDUCTIONS:
         raise ChoiceError(unknown("reduction", reduction, REDUCTIONS))
     chosen_kind = check_score(kind, model, "logit")
     adapter, pad_id = adapter_for(model), padding_id(model, processor)
     prepared = [case.prepared for case in cases]
-    limit = min(at_once, positions_at_once(model))
     found: dict[int, Scored] = {}
-    # Inference mode, unlike no_grad, cannot be overruled from within: it has to be left.
-    with torch.inference_mode(False), undisturbed(model, graph=graph), bar(label, len(cases), progress) as shown:
-        road = _road(model, adapter, prepared[0], pad_id, embed)
-        mixed = not answers_where_told(model) and takes_padding(
-            model, prepared, pad_id, partial(_first_answer, road), road=road.name
-        )
-        shapes = [one.shape for one in prepared]
-        for rows in batches([len(one.positions) for one in prepared], mixed=mixed, positions=limit, shapes=shapes):
-            batch = _batch(road, [cases[row] for row in rows], chosen_kind)
-            attributions, facts = explainer(batch)
+    with undisturbed(model, gradients=gradients), bar(label, len(cases), progress) as shown:
+        entry = _entry(model, adapter, prepared[0], pad_id, embed)
+        for rows, inputs in in_batches(
+            model,
+            prepared,
+            entry.inputs,
+            first=partial(_first_answer, entry),
+            pad_id=pad_id,
+            entry=entry.name,
+            together=not answers_where_told(model),
+            at_most=min(at_once, positions_at_once(model)),
+        ):
+            batch = _batch(entry, inputs, [cases[row] for row in rows], chosen_kind)
+            attributions, facts = _explained(explainer, batch, label, model)
             for row, one, fact in zip(rows, attributions.detach().double(), facts, strict=True):
                 vectors = _vectors(one, prepared[row])
                 scores = REDUCTIONS[reduction](vectors).cpu().numpy()
-                found[row] = Scored(scores, {"score": chosen_kind, **fact}, _rounding_note(vectors, reduction, label))
+                notes = _rounding_note(vectors, reduction, label)
+                found[row] = Scored(scores, {"score": chosen_kind, **fact}, notes, signed=reduction in ("sum", "mean"))
             shown.update(len(rows))
     return [found[row] for row in range(len(cases))]
 
 
+def _explained(
+    explainer: Explainer, batch: Batch, label: str, model: nn.Module
+) -> tuple[Tensor, list[dict[str, float]]]:
+    try:
+        return explainer(batch)
+    except AttnxError:
+        raise
+    except Exception as error:  # whatever a model without slopes can lead to: quantised ones have integers for weights
+        reason = str(error).strip().split("\n")[0]
+        raise InputError(
+            f"{label} cannot be measured on this {type(model).__name__} ({type(error).__name__}: {reason}); use "
+            "references=('blankout',), which needs no gradients"
+        ) from error
+
+
 @dataclass(frozen=True, eq=False)
-class _Road:
+class _Entry:
     """How inputs enter the model as numbers that have a gradient."""
 
     model: nn.Module
@@ -120,7 +138,7 @@ class _Road:
     embed: Embed | None
 
     def inputs(self, prepared: Sequence[Prepared]) -> dict[str, Tensor]:
-        """The model's keyword arguments, what is attributed under the road's name."""
+        """The model's keyword arguments, what is attributed under the entry's name."""
         # A clone of what was made in inference mode may take part in a graph, the original may not.
         inputs = {
             name: value.clone() if isinstance(value, Tensor) and value.is_inference() else value
@@ -132,55 +150,54 @@ class _Road:
         return inputs
 
 
-def _road(model: nn.Module, adapter: Adapter, example: Prepared, pad_id: int | None, embed: Embed | None) -> _Road:
+def _entry(model: nn.Module, adapter: Adapter, example: Prepared, pad_id: int | None, embed: Embed | None) -> _Entry:
     if "pixel_values" in example.inputs:
-        return _Road(model, "pixel_values", pad_id, None)
+        return _Entry(model, "pixel_values", pad_id, None)
     if "inputs_embeds" not in signature(model.forward).parameters:
         raise InputError(
             f"{type(model).__name__} takes no inputs_embeds, so gradients cannot reach its tokens; "
             "use references=('blankout',), which needs none"
         )
-    road = _Road(model, "inputs_embeds", pad_id, embed or adapter.embedding_module(model))
+    entry = _Entry(model, "inputs_embeds", pad_id, embed or adapter.embedding_module(model))
     if embed is None and model not in _same_by_embeddings:
-        _check_same(road, example)
+        _check_same(entry, example)
         _same_by_embeddings.add(model)
-    return road
+    return entry
 
 
 @torch.no_grad()
-def _check_same(road: _Road, example: Prepared) -> None:
+def _check_same(entry: _Entry, example: Prepared) -> None:
     """Once for each model: embeddings must lead to the answer that token ids lead to."""
-    by_id = logits_of(road.model, road.model(**collate(road.model, [example], road.pad_id)))
-    by_embedding = logits_of(road.model, road.model(**road.inputs([example])))
+    by_id = logits_of(entry.model, entry.model(**collate(entry.model, [example], entry.pad_id)))
+    by_embedding = logits_of(entry.model, entry.model(**entry.inputs([example])))
     if by_id is None or by_embedding is None:
-        raise InputError(f"{type(road.model).__name__} predicts nothing; load it with a head")
+        raise InputError(f"{type(entry.model).__name__} predicts nothing; load it with a head")
     if not torch.allclose(by_id, by_embedding, atol=slack(by_id), rtol=0):
         raise InputError(
-            f"{type(road.model).__name__} answers differently to inputs_embeds than to the same input_ids, so its "
+            f"{type(entry.model).__name__} answers differently to inputs_embeds than to the same input_ids, so its "
             "gradients would explain another answer; use references=('blankout',)"
         )
 
 
 @torch.no_grad()
-def _first_answer(road: _Road, prepared: Sequence[Prepared]) -> list[Tensor]:
-    return first_answer(road.model, road.inputs(prepared), len(prepared[0].positions))
+def _first_answer(entry: _Entry, prepared: Sequence[Prepared]) -> list[Tensor]:
+    return first_answer(entry.model, entry.inputs(prepared), len(prepared[0].positions))
 
 
-def _batch(road: _Road, cases: list[Case], kind: Score) -> Batch:
-    inputs = road.inputs([case.prepared for case in cases])
-    values = inputs.pop(road.name).detach().requires_grad_(torch.is_grad_enabled())
+def _batch(entry: _Entry, inputs: dict[str, Tensor], cases: list[Case], kind: Score) -> Batch:
+    values = inputs.pop(entry.name).detach().requires_grad_(torch.is_grad_enabled())
     names = tuple(inputs)
 
     def forward(values: Tensor, targets: Tensor, *others: Tensor) -> Tensor:
         named = dict(zip(names, others, strict=True))
-        return score(road.model, {road.name: values, **named}, targets, kind)
+        return score(entry.model, {entry.name: values, **named}, targets, kind)
 
     return Batch(
         cases=tuple(cases),
         values=values,
         forward=forward,
         extra=(as_rows([case.target for case in cases], values.device), *inputs.values()),
-        enter=lambda prepared: road.inputs(prepared)[road.name].detach(),
+        enter=lambda prepared: entry.inputs(prepared)[entry.name].detach(),
     )
 
 

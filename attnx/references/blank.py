@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-from attnx.adapters import Adapter, Prepared
-from attnx.adapters.adapter import Box
-from attnx.adapters.limits import vocabulary_size
-from attnx.attention import rows_to_one
-from attnx.errors import ChoiceError
+from attnx.attention.rows import rows_to_one
+from attnx.errors import ChoiceError, whole_number
+from attnx.inputs.adapter import Adapter, Box, Prepared
+from attnx.inputs.families import adapter_for
+from attnx.inputs.model_facts import vocabulary_size
+from attnx.references.attribution import Batch
 from attnx.registry import unknown
 
 DELETE = "delete"
@@ -39,7 +40,7 @@ def choose_blank(
     focus, which takes away detail without putting in edges that no photo has.
     """
     if prepared.boxes is not None:
-        if blank is not None and blank not in _FILLS:
+        if blank is not None and (not isinstance(blank, str) or blank not in _FILLS):
             raise ChoiceError(unknown("blank", blank, _FILLS) + " (this is an image)")
         return Blank(partial(_painted, fill=_FILLS[str(blank or "gray")], processor=processor))
     if blank == DELETE:
@@ -69,9 +70,10 @@ def _token_id(model: nn.Module, tokenizer: Any, blank: str | int) -> int:
     """The id of a blank that the user named; one that the tokenizer does not have is an error."""
     size = vocabulary_size(model)
     if not isinstance(blank, str):
-        if blank < 0 or (size is not None and blank >= size):
-            raise ChoiceError(f"blank {blank} is no token id of this vocabulary of {size}")
-        return int(blank)
+        blank_id = whole_number("blank", blank)
+        if blank_id < 0 or (size is not None and blank_id >= size):
+            raise ChoiceError(f"blank {blank_id} is no token id of this vocabulary of {size}")
+        return blank_id
     if blank.endswith("_token"):
         token_id = getattr(tokenizer, f"{blank}_id", None)
         if token_id is None:
@@ -137,3 +139,22 @@ def _blurred(pixels: Tensor, axis: int, width: float) -> Tensor:
 
 
 _FILLS: Mapping[str, Callable[[Prepared, Any], Tensor]] = {"gray": _gray, "mean": _mean, "blur": _blur}
+
+Baseline: TypeAlias = Literal["blank", "zero"]
+BASELINES: tuple[Baseline, ...] = ("blank", "zero")
+
+
+def baseline(batch: Batch, model: nn.Module, processor: Any, name: Baseline) -> Tensor:
+    """Of the shape of the batch's values. Special tokens stay, so that they are attributed nothing."""
+    if name not in BASELINES:
+        raise ChoiceError(unknown("baseline", name, BASELINES))
+    if name == "blank":
+        blank = choose_blank(model, adapter_for(model), processor, batch.cases[0].prepared, None)
+        return batch.enter([blank.apply(case.prepared, case.content) for case in batch.cases])
+    zero = batch.values.detach().clone()
+    for row, case in enumerate(batch.cases):
+        if case.prepared.boxes is None:
+            zero[row, case.content] = 0
+        else:
+            zero[row] = torch.zeros_like(zero[row])
+    return zero

@@ -8,12 +8,12 @@ from typing import Any, Literal
 import numpy as np
 from torch import nn
 
-from attnx.capture.watch import unwrapped
+from attnx.answer.score import Score, check_score
+from attnx.capturing.watch import unwrapped
 from attnx.errors import ChoiceError, InputError
-from attnx.methods.choices import check_position
-from attnx.references.answer import Score, check_score
+from attnx.graph.asked import check_position
 from attnx.references.case import Case, Scored
-from attnx.references.patch_groups import patch_groups
+from attnx.references.occlusion import patch_groups
 from attnx.references.variants import Variant, measure
 from attnx.registry import unknown
 
@@ -56,7 +56,8 @@ def blankout(
         change = measured[variant.case] - after
         scores[variant.case][list(variant.places)] = (change if signed else abs(change)) / len(variant.places)
     return [
-        Scored(one, {"score": kind, "before": float(before)}) for one, before in zip(scores, measured, strict=False)
+        Scored(one, {"score": kind, "before": float(before)}, signed=signed)
+        for one, before in zip(scores, measured, strict=False)
     ]
 
 

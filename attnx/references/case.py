@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 from torch import nn
 
-from attnx.adapters import Prepared, adapter_for
-from attnx.adapters.batch import collate, padding_id
-from attnx.batching import batches, takes_padding
-from attnx.capture.watch import undisturbed, unwrapped
-from attnx.prediction import predict
-from attnx.references.answer import first_answer, positions_at_once
-from attnx.target import Target
+from attnx.answer.prediction import predict
+from attnx.answer.score import first_answer
+from attnx.answer.target import Target
+from attnx.capturing.watch import undisturbed, unwrapped
+from attnx.inputs.adapter import Prepared
+from attnx.inputs.families import adapter_for
+from attnx.running.batches import collate, in_batches, padding_id, positions_at_once
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -41,6 +42,8 @@ class Scored:
     facts: Mapping[str, float | str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     """What the user should know before believing the scores."""
+    signed: bool = False
+    """Whether a score below 0 speaks against the target."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "scores", np.asarray(self.scores, dtype=np.float64))
@@ -56,11 +59,14 @@ def cases(
     found: dict[int, Case] = {}
 
     with undisturbed(model):
-        mixed = mixes_lengths(model, prepared, pad_id)
-        lengths = [len(one.positions) for one in prepared]
-        shapes, most = [one.shape for one in prepared], positions_at_once(model, all_answers=True)
-        for rows in batches(lengths, mixed=mixed, positions=most, shapes=shapes):
-            output = model(**collate(model, [prepared[row] for row in rows], pad_id))
+        for rows, output in in_batches(
+            model,
+            prepared,
+            lambda several: model(**collate(model, several, pad_id)),
+            first=partial(first_answers, model, pad_id),
+            pad_id=pad_id,
+            at_most=positions_at_once(model, all_answers=True),
+        ):
             for place, row in enumerate(rows):
                 where = adapter.explained(model, processor, prepared[row]) if position is None else position
                 prediction = predict(model, processor, output, place, where, target)
@@ -68,13 +74,9 @@ def cases(
     return [found[row] for row in range(len(prepared))]
 
 
-def mixes_lengths(model: nn.Module, prepared: Sequence[Prepared], pad_id: int | None) -> bool:
-    """Whether inputs of different length may share a batch: the model's answer to one is the same padded as alone."""
-
-    def answers(chosen: Sequence[Prepared]) -> list[Any]:
-        return first_answer(model, collate(model, chosen, pad_id), len(chosen[0].positions))
-
-    return takes_padding(model, prepared, pad_id, answers)
+def first_answers(model: nn.Module, pad_id: int | None, prepared: Sequence[Prepared]) -> list[Any]:
+    """What the model says of the first of some inputs, padded to the longest of them."""
+    return first_answer(model, collate(model, prepared, pad_id), len(prepared[0].positions))
 
 
 def content_positions(prepared: Prepared) -> list[int]:

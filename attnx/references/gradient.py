@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from attnx.references.answer import Score
+from attnx.answer.score import Score
 from attnx.references.attribution import Batch, Embed, Reduction, attribute
 from attnx.references.case import Case, Scored
 

@@ -1,21 +1,24 @@
-"""Gradient SHAP: slopes at random points between the input and random baselines (Lundberg & Lee 2017)."""
+"""Gradient SHAP: slopes at random points between the input and random baselines (Lundberg & Lee 2017).
+
+Written out here and not left to Captum, which draws from the random numbers that the whole process shares, and in
+single precision whatever the model's is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attnx.capture.watch import unwrapped
-from attnx.errors import InputError
-from attnx.references.answer import Score, positions_at_once
+from attnx.answer.score import Score
+from attnx.capturing.watch import unwrapped
+from attnx.errors import InputError, whole_number
 from attnx.references.attribution import Batch, Reduction, attribute
-from attnx.references.baseline import BASELINES, baseline
+from attnx.references.blank import BASELINES, baseline
 from attnx.references.case import Case, Scored
+from attnx.running.batches import positions_at_once
 
 
 def gradient_shap(
@@ -33,40 +36,35 @@ def gradient_shap(
 
     The same `seed` gives the same numbers; the caller's random numbers are not disturbed.
     """
-    if samples < 1:
+    if whole_number("samples", samples) < 1:
         raise InputError(f"samples must be at least 1, found {samples}")
+    if not 0 <= whole_number("seed", seed) < 2**63:
+        raise InputError(f"seed must be from 0 to 2**63 - 1, found {seed}")
     model = unwrapped(model)
 
     def explainer(batch: Batch) -> tuple[Tensor, list[dict[str, float]]]:
-        from captum.attr import GradientShap
-
-        shap = GradientShap(batch.forward)
         starts = torch.cat([baseline(batch, model, processor, name) for name in BASELINES])
         at_once = max(1, positions_at_once(model) // len(batch.cases[0].prepared.positions))
-        total, left = torch.zeros_like(batch.values), samples
-        with _seeded(seed):
-            while left:
-                drawn = min(left, at_once)
-                found = shap.attribute(
-                    batch.values, baselines=starts, n_samples=drawn, additional_forward_args=batch.extra
-                )
-                total = total + drawn / samples * found.detach()
-                left -= drawn
-        return total, [{}] * len(batch.cases)
+        # Drawn for all samples before the first runs: how many run at once must not change the numbers.
+        generator = torch.Generator().manual_seed(int(seed))
+        shares = torch.rand(samples, generator=generator)
+        chosen = torch.randint(len(starts), (samples,), generator=generator)
+        total = torch.zeros_like(batch.values, dtype=torch.float64)
+        for first in range(0, samples, at_once):
+            some = slice(first, first + at_once)
+            total += _on_the_way(batch, shares[some], starts[chosen[some]])
+        return total / samples, [{}] * len(batch.cases)
 
-    # One case at a time: Captum would draw the baselines of one case for another.
+    # One case at a time, for a baseline belongs to its case.
     options: dict[str, Any] = {"kind": score, "reduction": reduction, "at_once": 1}
     return attribute(model, processor, cases, explainer, **options, label="gradient SHAP", progress=progress)
 
 
-@contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Captum draws from the random numbers of numpy and torch at large; they are put back afterwards."""
-    state = np.random.get_state()
-    with torch.random.fork_rng(devices=[]):
-        try:
-            np.random.seed(seed)
-            torch.manual_seed(seed)
-            yield
-        finally:
-            np.random.set_state(state)
+def _on_the_way(batch: Batch, shares: Tensor, starts: Tensor) -> Tensor:
+    """The sum over some points of their slope times the whole way; a share of the way each, from a start each."""
+    ways = batch.values.detach() - starts
+    share = shares.to(ways).reshape(-1, *[1] * (ways.ndim - 1))
+    points = (starts + share * ways).detach().requires_grad_()
+    extra = [one.expand(len(points), *one.shape[1:]) if isinstance(one, Tensor) else one for one in batch.extra]
+    (slopes,) = torch.autograd.grad(batch.forward(points, *extra).sum(), points)
+    return (slopes.double() * ways.double()).sum(0, keepdim=True)

@@ -10,12 +10,13 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from attnx.capture.watch import unwrapped
+from attnx.answer.score import Score
+from attnx.capturing.watch import unwrapped
 from attnx.errors import InputError
-from attnx.references.answer import Score, positions_at_once
 from attnx.references.attribution import Batch, Reduction, attribute
-from attnx.references.baseline import Baseline, baseline
+from attnx.references.blank import Baseline, baseline
 from attnx.references.case import Case, Scored
+from attnx.running.batches import positions_at_once
 
 
 def integrated_gradients(

@@ -7,17 +7,20 @@ time and with the same blank, the two must agree.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from attnx.capture.watch import unwrapped
-from attnx.errors import InputError
-from attnx.references.answer import Score, positions_at_once
+from attnx.answer.score import Score
+from attnx.capturing.watch import unwrapped
+from attnx.errors import ChoiceError, InputError, whole_number
+from attnx.inputs.adapter import Prepared
 from attnx.references.attribution import Batch, attribute
-from attnx.references.baseline import Baseline, baseline
+from attnx.references.blank import Baseline, baseline
 from attnx.references.case import Case, Scored
+from attnx.running.batches import positions_at_once
 
 
 def occlusion(
@@ -53,7 +56,7 @@ def occlusion(
         return found, [{}] * len(batch.cases)
 
     options: dict[str, Any] = {"kind": score, "reduction": "mean", "label": "occlusion", "at_once": 1}
-    return attribute(model, processor, cases, explainer, **options, graph=False, progress=progress)
+    return attribute(model, processor, cases, explainer, **options, gradients=False, progress=progress)
 
 
 def feature_ablation(
@@ -82,7 +85,7 @@ def feature_ablation(
         return found / pieces, [{}] * len(batch.cases)
 
     options: dict[str, Any] = {"kind": score, "reduction": "mean", "label": "feature ablation", "at_once": 1}
-    return attribute(model, processor, cases, explainer, **options, graph=False, progress=progress)
+    return attribute(model, processor, cases, explainer, **options, gradients=False, progress=progress)
 
 
 def _window(batch: Batch, window: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -118,3 +121,30 @@ def _features(batch: Batch) -> tuple[Tensor, Tensor]:
 
 def _together(model: nn.Module, batch: Batch) -> int:
     return max(1, positions_at_once(model) // len(batch.cases[0].prepared.positions))
+
+
+MOST_GROUPS = 256
+"""Patches of a ViT at 224 pixels still go one by one: 14 × 14."""
+
+
+def patch_groups(prepared: Prepared, side: int | None) -> list[tuple[int, ...]]:
+    """Positions of the patches in squares of `side` × `side`, smaller ones at the edges.
+
+    By default one by one, and in the smallest squares of which there are no more than 256.
+    """
+    if prepared.boxes is None:
+        raise InputError("group is for the patches of an image; a text is blanked by unit='token' or 'word'")
+    if side is not None and whole_number("group", side) < 1:
+        raise ChoiceError(f"group={side} asked; a square of patches has a side of at least 1")
+    cells = {place: box[:2] for place, box in enumerate(prepared.boxes) if box is not None}
+    columns, rows = (sorted({cell[axis] for cell in cells.values()}) for axis in (0, 1))
+    if side is None:
+        side = next(one for one in count(1) if _squares(len(rows), len(columns), one) <= MOST_GROUPS)
+    groups: dict[tuple[int, int], list[int]] = {}
+    for place, (left, top) in cells.items():
+        groups.setdefault((rows.index(top) // side, columns.index(left) // side), []).append(place)
+    return [tuple(several) for several in groups.values()]
+
+
+def _squares(rows: int, columns: int, side: int) -> int:
+    return -(-rows // side) * -(-columns // side)

@@ -15,7 +15,8 @@ from attnx.references.gradient import gradient, input_x_gradient
 from attnx.references.gradient_shap import gradient_shap
 from attnx.references.integrated_gradients import integrated_gradients
 from attnx.references.occlusion import feature_ablation, occlusion
-from attnx.registry import Registry, unknown
+from attnx.references.paths import value_path, whole_path
+from attnx.registry import Registry, quoted, unknown
 
 Reference: TypeAlias = Callable[..., list[Scored]]
 """`reference(model, processor, cases, *, progress=False, …)` → one `Scored` for each case."""
@@ -29,6 +30,8 @@ for _reference in (
     gradient_shap,
     occlusion,
     feature_ablation,
+    value_path,
+    whole_path,
 ):
     REFERENCES.add(_reference.__name__, _reference)
 
@@ -40,6 +43,11 @@ def asked_references(asked: Asked) -> dict[str, dict[str, Any]]:
     """Name → options of what the user asked for; a name or an option that does not exist is an error."""
     if isinstance(asked, str):
         asked = (asked,)
+    asked = asked if isinstance(asked, Mapping) else tuple(asked)
+    for name in asked:
+        REFERENCES[name]
+        if isinstance(asked, Mapping) and not isinstance(asked[name], Mapping | None):
+            raise ChoiceError(f"options of {name} are a dictionary, found {quoted(asked[name])}")
     options = (
         {name: dict(asked[name] or {}) for name in asked}
         if isinstance(asked, Mapping)

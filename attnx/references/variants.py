@@ -7,19 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
 from torch import nn
 
-from attnx.adapters import adapter_for
-from attnx.adapters.batch import collate, padding_id
-from attnx.batching import batches
-from attnx.capture.watch import undisturbed
-from attnx.progress import bar
-from attnx.references.answer import Score, answers_where_told, as_rows, positions_at_once, score
+from attnx.answer.score import Score, answers_where_told, as_rows, score
+from attnx.answer.target import Target
+from attnx.capturing.watch import undisturbed
+from attnx.inputs.adapter import Prepared
+from attnx.inputs.families import adapter_for
 from attnx.references.blank import Blank, choose_blank
-from attnx.references.case import Array, Case, mixes_lengths
+from attnx.references.case import Array, Case, first_answers
+from attnx.running.batches import bar, collate, in_batches, padding_id, positions_at_once
 
 
 @dataclass(frozen=True)
@@ -45,23 +47,51 @@ def measure(
     """The score of each variant's target. The same variant twice is run once."""
     chosen_blank = choose_blank(model, adapter_for(model), processor, cases[0].prepared, blank)
     different = list(dict.fromkeys(variants))
-    lengths = [_length(cases[one.case], one, chosen_blank) for one in different]
+    made = _Made(cases, different, chosen_blank)
     pad_id = padding_id(model, processor)
+
+    def run(several: Sequence[Prepared]) -> tuple[dict[str, Any], torch.device]:
+        inputs = collate(model, several, pad_id)
+        return inputs, next(iter(inputs.values())).device
+
     found: dict[Variant, float] = {}
     with undisturbed(model), bar(label, len(different), progress, " runs") as shown:
-        ends = [different[lengths.index(end)] for end in (min(lengths), max(lengths))]
-        mixed = not answers_where_told(model) and mixes_lengths(
-            model, [_made(cases[one.case], one, chosen_blank).prepared for one in ends], pad_id
-        )
-        shapes = [cases[one.case].prepared.shape for one in different]
-        for rows in batches(lengths, mixed=mixed, positions=at_once or positions_at_once(model), shapes=shapes):
-            made = [_made(cases[different[row].case], different[row], chosen_blank) for row in rows]
-            inputs = collate(model, [one.prepared for one in made], pad_id)
-            targets = as_rows([one.target for one in made], next(iter(inputs.values())).device)
+        for rows, (inputs, device) in in_batches(
+            model,
+            made,
+            run,
+            first=partial(first_answers, model, pad_id),
+            pad_id=pad_id,
+            together=not answers_where_told(model),
+            at_most=at_once or positions_at_once(model),
+            lengths=[_length(cases[one.case], one, chosen_blank) for one in different],
+            shapes=[cases[one.case].prepared.shape for one in different],
+        ):
+            targets = as_rows([made.target(row) for row in rows], device)
             values = score(model, inputs, targets, kind).tolist()
             found |= {different[row]: value for row, value in zip(rows, values, strict=True)}
             shown.update(len(rows))
     return np.array([found[one] for one in variants], dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class _Made(Sequence[Prepared]):
+    """The inputs of the variants, each made when it is read: together they may be many times the inputs."""
+
+    cases: Sequence[Case]
+    variants: Sequence[Variant]
+    blank: Blank
+
+    def __len__(self) -> int:
+        return len(self.variants)
+
+    def __getitem__(self, row: Any) -> Any:
+        return _made(self.cases[self.variants[row].case], self.variants[row], self.blank).prepared
+
+    def target(self, row: int) -> Target:
+        """Where the answer is read of a variant, and what of it."""
+        case, variant = self.cases[self.variants[row].case], self.variants[row]
+        return case.target if not self.blank.shortens else _made(case, variant, self.blank).target
 
 
 def _length(case: Case, variant: Variant, blank: Blank) -> int:

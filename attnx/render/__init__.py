@@ -1,1 +1,1 @@
-"""Views of an explanation. They read it and change nothing."""
+"""Views of results. They read them and change nothing."""

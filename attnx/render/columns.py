@@ -2,9 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from io import StringIO
+from typing import Any, TypeAlias
 
-Lines = Sequence[Sequence[str]]
+from attnx.render.inert import csv_cell, markdown_text
+from attnx.render.printable import printable
+
+Lines: TypeAlias = Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A table with what is said around it; the first of its lines is its head."""
+
+    heading: str = ""
+    lead: tuple[str, ...] = ()
+    lines: Lines = ()
+    foot: tuple[str, ...] = ()
+
+
+def as_text(blocks: Iterable[Block]) -> str:
+    """For the terminal: a paragraph for each part of a block."""
+    return _written(blocks, aligned, printable, lambda heading: heading)
+
+
+def as_markdown(blocks: Iterable[Block]) -> str:
+    """The same with bold headings and Markdown's tables."""
+    return _written(blocks, piped, markdown_text, lambda heading: f"**{heading}**")
+
+
+def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    """A line for each row; what is undefined is an empty cell, and no cell is a formula."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    written = StringIO()
+    table = csv.writer(written, lineterminator="\n")
+    table.writerow(map(csv_cell, names))
+    table.writerows([_cell(row.get(name)) for name in names] for row in rows)
+    return written.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    return "" if value is None or value != value else csv_cell(value)
+
+
+def _written(
+    blocks: Iterable[Block],
+    table: Callable[[Lines], str],
+    inert: Callable[[str], str],
+    emphasised: Callable[[str], str],
+) -> str:
+    parts: list[str] = []
+    for one in blocks:
+        parts += [emphasised(inert(one.heading))] if one.heading else []
+        parts += ["\n".join(map(inert, one.lead))] if one.lead else []
+        parts += [table(one.lines)] if one.lines else []
+        parts += ["\n".join(map(inert, one.foot))] if one.foot else []
+    return "\n\n".join(parts)
 
 
 def aligned(lines: Lines) -> str:
@@ -14,6 +70,7 @@ def aligned(lines: Lines) -> str:
              L1
     rollout  .71
     """
+    lines = [[printable(cell) for cell in line] for line in lines]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     rows = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
     return "\n".join(row.rstrip() for row in rows)
@@ -27,7 +84,7 @@ def piped(lines: Lines) -> str:
     |---|---|
     | rollout | .71 |
     """
-    head, *body = (f"| {' | '.join(line)} |" for line in lines)
+    head, *body = (f"| {' | '.join(map(markdown_text, line))} |" for line in lines)
     return "\n".join([head, "|" + "---|" * len(lines[0]), *body])
 
 

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnx.render.axes import given_or_new
+from attnx.render.columns import Block
+from attnx.render.heat_map import COLOURS
 from attnx.render.printable import printable
+from attnx.results.generation import GenerationExplanation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from attnx.generation import GenerationExplanation
-
-COLOURS = "YlGnBu"
 _CELL = 0.32
 """Inches for one token."""
 
 _BEST = 4
-"""Words on each line."""
+"""Words that are named for each token."""
 
 
 def plain(generation: GenerationExplanation, method: str | None = None) -> str:
@@ -28,21 +29,48 @@ def plain(generation: GenerationExplanation, method: str | None = None) -> str:
     name = method or generation.default_method
     labels = [_quoted(label) for label in generation.generated]
     width = max(map(cell_len, labels))
-    lines = [f"generated tokens: {len(labels)} · {name} at layer {generation.layer} · p is the token's probability"]
+    lines = [_headline(generation, name)]
     for step, label in enumerate(labels):
-        best = generation.step(step).top(_BEST, name)
-        words = ", ".join(f"{printable(word.text)} {word.score:.3f}" for word in best)
         probability = generation.probabilities[step]
-        lines.append(f"{set_cell_size(label, width)}  p {probability:.3f}  {words}")
+        lines.append(f"{set_cell_size(label, width)}  p {probability:.3f}  {_best(generation, step, name)}")
     return "\n".join(lines)
 
 
-def heat_map(generation: GenerationExplanation, method: str | None = None, ax: Axes | None = None) -> Axes:
+def blocks(generation: GenerationExplanation) -> list[Block]:
+    """The same as a table."""
+    name = generation.default_method
+    lines = [["token", "p", "drawn most from"]]
+    for step, label in enumerate(generation.generated):
+        lines.append([_quoted(label), f"{generation.probabilities[step]:.3f}", _best(generation, step, name)])
+    return [Block(_headline(generation, name), lines=lines, foot=generation.notes)]
+
+
+def rows(generation: GenerationExplanation) -> list[dict[str, Any]]:
+    """A row for each method, generated token, and token before it."""
+    return [
+        {
+            "method": method,
+            "step": step,
+            "generated": generation.generated[step],
+            "probability": generation.predictions[step].probability,
+            "position": source,
+            "token": generation.positions[source].token,
+            "prompt": source < generation.prompt_length,
+            "score": float(scores[step, source]),
+        }
+        for method, scores in generation.relevance.items()
+        for step in range(len(generation))
+        for source in range(generation.prompt_length + step)
+    ]
+
+
+def heat_map(generation: GenerationExplanation, method: str | None = None, *, ax: Axes | None = None) -> Axes:
     """Rows from the first generated token down; the line is where the prompt ends."""
     scores = np.ma.masked_array(generation[method or generation.default_method])
     for step in range(len(generation)):
         scores[step, generation.prompt_length + step :] = np.ma.masked
-    axes = _axes(generation) if ax is None else ax
+    rows, columns = scores.shape
+    axes = given_or_new(ax, 2.2 + _CELL * columns, 1.6 + _CELL * rows)
     image = axes.imshow(scores, aspect="auto", cmap=COLOURS, vmin=0, vmax=max(float(scores.max()), 1e-9))
     sources = [_source(generation, place) for place in range(scores.shape[1])]
     axes.set_xticks(range(len(sources)), sources, rotation=90, fontsize=8)
@@ -56,12 +84,14 @@ def heat_map(generation: GenerationExplanation, method: str | None = None, ax: A
     return axes
 
 
-def _axes(generation: GenerationExplanation) -> Axes:
-    import matplotlib.pyplot as plt
+def _headline(generation: GenerationExplanation, method: str) -> str:
+    count = len(generation)
+    return f"generated tokens: {count} · {method} at layer {generation.layer} · p is the token's probability"
 
-    rows, columns = generation[generation.default_method].shape
-    _, axes = plt.subplots(figsize=(2.2 + _CELL * columns, 1.6 + _CELL * rows), layout="constrained")
-    return axes
+
+def _best(generation: GenerationExplanation, step: int, method: str) -> str:
+    words = generation.step(step).top(_BEST, method)
+    return ", ".join(f"{printable(word.text)} {word.score:.3f}" for word in words)
 
 
 def _source(generation: GenerationExplanation, place: int) -> str:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnx.explanation import Explanation
-from attnx.render.caption import row_name
+from attnx.render.axes import given_or_new
 from attnx.render.overlay import colour_map, highest_score, lit, picture_of
-from attnx.render.plot.axes import given_or_new
+from attnx.render.plain_text import row_name
+from attnx.results.explanation import Explanation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

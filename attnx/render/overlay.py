@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnx.adapters.picture import read_picture
 from attnx.errors import ChoiceError, InputError
-from attnx.explanation import Explanation
+from attnx.inputs.picture import read_picture
 from attnx.registry import unknown
-from attnx.render.heat import heat
+from attnx.results.explanation import Explanation
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -50,11 +50,6 @@ def overlay(
     return _with_bar(laid, colour_map(colours), most) if bar else laid
 
 
-def highest_score(explanation: Explanation, scores: Array) -> float:
-    """Of a patch that is in the picture."""
-    return max((abs(float(scores[one.index])) for one in explanation.positions if one.box is not None), default=0.0)
-
-
 def lit(
     explanation: Explanation, scores: Array, picture: Image, colours: str, highest: float, *, smooth: bool = True
 ) -> Image:
@@ -71,6 +66,36 @@ def lit(
         width = max(1, min(picture.size) // 150)
         ImageDraw.Draw(laid).rectangle((left, top, right - 1, bottom - 1), outline="white", width=width)
     return laid
+
+
+def heat(explanation: Explanation, scores: Array, *, smooth: bool = True, size: tuple[int, int] | None = None) -> Array:
+    """height × width of the original image: the score of the patch there, NaN where the model saw nothing.
+
+    Smooth, a patch has its own score at its centre and scores between centres are interpolated; otherwise all of its
+    box has it. With a `size`, (width, height), it is that of a smaller or larger copy of the image.
+    """
+    if explanation.image_size is None:
+        raise InputError("this is no explanation of an image: it has no patches to lay over one")
+    patches = [one for one in explanation.positions if one.box is not None]
+    if not patches:
+        raise InputError(f"no patch has a box in the original image: {'; '.join(explanation.notes)}")
+    width, height = explanation.image_size if size is None else size
+    wider, higher = width / explanation.image_size[0], height / explanation.image_size[1]
+    columns = _lines([(wider * one.box[0], wider * one.box[2]) for one in patches if one.box])
+    rows = _lines([(higher * one.box[1], higher * one.box[3]) for one in patches if one.box])
+    grid = np.full((len(rows), len(columns)), np.nan)
+    for one in patches:
+        if one.box is not None:
+            grid[_index(rows, higher * one.box[1]), _index(columns, wider * one.box[0])] = scores[one.index]
+    spread = _interpolation if smooth else _membership
+    inside = np.outer(_membership(rows, height).sum(1), _membership(columns, width).sum(1)) > 0
+    whole: Array = spread(rows, height) @ grid @ spread(columns, width).T
+    return np.where(inside, whole, np.nan)
+
+
+def highest_score(explanation: Explanation, scores: Array) -> float:
+    """Of a patch that is in the picture."""
+    return max((abs(float(scores[one.index])) for one in explanation.positions if one.box is not None), default=0.0)
 
 
 def picture_of(explanation: Explanation, image: Any = None) -> Image:
@@ -90,6 +115,16 @@ def picture_of(explanation: Explanation, image: Any = None) -> Image:
     return picture
 
 
+def colour_map(colours: str) -> Array:
+    """256 × RGB."""
+    import matplotlib
+
+    if colours not in COLOURS:
+        raise ChoiceError(unknown("colours", colours, COLOURS))
+    shades: Array = np.round(255 * matplotlib.colormaps[colours](np.linspace(0, 1, 256))[:, :3])
+    return shades
+
+
 def _blended(picture: Image, heated: Array, most: float, colours: str) -> Image:
     """The gray picture with its heat; NaN is left gray."""
     from PIL import Image
@@ -101,16 +136,6 @@ def _blended(picture: Image, heated: Array, most: float, colours: str) -> Image:
     mixed = Image.blend(gray, Image.fromarray(shades), _STRENGTH)
     seen = Image.fromarray(~np.isnan(heated))
     return Image.composite(mixed, gray.point(lambda shade: 0.6 * shade), seen)
-
-
-def colour_map(colours: str) -> Array:
-    """256 × RGB."""
-    import matplotlib
-
-    if colours not in COLOURS:
-        raise ChoiceError(unknown("colours", colours, COLOURS))
-    shades: Array = np.round(255 * matplotlib.colormaps[colours](np.linspace(0, 1, 256))[:, :3])
-    return shades
 
 
 def _with_bar(picture: Image, shades: Array, most: float) -> Image:
@@ -133,3 +158,27 @@ def _with_bar(picture: Image, shades: Array, most: float) -> Image:
     draw.text((left + thick + margin, size // 2), label, fill="black", font=font, anchor="lm")
     draw.text((left + thick + margin, whole.height - size // 2 - 1), "0", fill="black", font=font, anchor="lm")
     return whole
+
+
+def _lines(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The rows or columns of the grid: start and end of each, in order."""
+    return sorted({round(start, 6): (start, end) for start, end in spans}.values())
+
+
+def _index(lines: Sequence[tuple[float, float]], start: float) -> int:
+    return int(np.argmin([abs(line[0] - start) for line in lines]))
+
+
+def _interpolation(lines: Sequence[tuple[float, float]], length: int) -> Array:
+    """pixel × line: what each line gives to each pixel, by the distance of their centres."""
+    centres = [(start + end) / 2 for start, end in lines]
+    pixels = np.arange(length) + 0.5
+    return np.stack([np.interp(pixels, centres, unit) for unit in np.eye(len(lines))], axis=1)
+
+
+def _membership(lines: Sequence[tuple[float, float]], length: int) -> Array:
+    """pixel × line: 1 where the centre of the pixel is in the line."""
+    pixels = np.arange(length)[:, None] + 0.5
+    starts, ends = np.transpose(lines)
+    inside: Array = ((pixels >= starts) & (pixels < ends)).astype(np.float64)
+    return inside

@@ -14,7 +14,12 @@ _STEERING = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 
 def printable(text: str) -> str:
     """The text on one line, without characters that steer a terminal, turn the writing round, or cannot be written."""
-    return "".join("⏎" if one == "\n" else "�" if _steers(one) else one for one in text)
+    return "".join("⏎" if one == "\n" else "�" if steers(one) else one for one in text)
+
+
+def printable_lines(text: str) -> str:
+    """The same for a text of several lines, which stay."""
+    return "\n".join(printable(line) for line in text.split("\n"))
 
 
 def harmless(value: Any) -> Any:
@@ -22,7 +27,7 @@ def harmless(value: Any) -> Any:
     if isinstance(value, str):
         if value.isprintable():
             return value
-        return "".join("�" if _steers(one) and one not in _LAYOUT else one for one in value)
+        return "".join("�" if steers(one) and one not in _LAYOUT else one for one in value)
     if isinstance(value, dict):
         return {harmless(name): harmless(one) for name, one in value.items()}
     return [harmless(one) for one in value] if isinstance(value, list) else value
@@ -34,5 +39,6 @@ def isolated(text: str) -> str:
     return f"\u2068{text}\u2069" if rightward else text
 
 
-def _steers(character: str) -> bool:
+def steers(character: str) -> bool:
+    """Whether a terminal or a reader would do something at this character, or it cannot be written at all."""
     return unicodedata.category(character) in _STEERING and character not in _JOINERS

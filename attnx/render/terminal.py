@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from rich.console import Console, Group, RenderableType
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.text import Text
 
-from attnx.explanation import Explanation
-from attnx.render.caption import answer, cautions, row_name, seen_from
-from attnx.render.heat_text import HeatText, Legend
-from attnx.render.plain_text import plain, plain_layers
-from attnx.render.score_table import ScoreTable
-from attnx.render.word_rows import layer_rows, named_rows
+from attnx.render.plain_text import answer, cautions, plain, plain_layers, row_name, seen_from
+from attnx.render.printable import isolated, printable
+from attnx.render.word_rows import GAP, WordRows, layer_rows, named_rows
+from attnx.results.explanation import Explanation, WordScore
+
+Colour = tuple[int, int, int]
+Stops = tuple[tuple[float, Colour], ...]
 
 MOST_WORDS, MOST_WORDS_BY_LAYER = 240, 60
 """Longer texts are shortened to their strongest words, and the view says so."""
+
+_BAR, _WIDEST_WORD = 24, 30
+_BAR_COLOUR = "#dd6b10"
+
+_FOR: Stops = ((0.0, (238, 232, 225)), (0.5, (246, 178, 107)), (1.0, (190, 72, 0)))
+_AGAINST: Stops = ((0.0, (238, 232, 225)), (0.5, (150, 190, 226)), (1.0, (22, 96, 160)))
+"""From warm grey through apricot to burnt orange, or to blue for what speaks against: dull to vivid on a dark terminal
+as on a light one, and told apart by lightness alone, so that it reads the same to the colour-blind."""
+
+_FEW_FOR = ("black on white", "black on bright_yellow", "black on yellow", "bright_white on red")
+_FEW_AGAINST = ("black on white", "black on bright_cyan", "black on cyan", "bright_white on blue")
+"""For terminals with 16 colours, where mixed ones would be rounded to any of them."""
 
 
 def show(explanation: Explanation, console: Console, methods: Sequence[str] = (), *, layers: bool = False) -> None:
@@ -23,8 +38,10 @@ def show(explanation: Explanation, console: Console, methods: Sequence[str] = ()
 
     References, which have no layers, follow the methods at the last one.
     """
-    names = list(methods) or ([explanation.default_method] if layers else list(explanation.methods))
-    names += [] if layers else explanation.references
+    if methods:
+        names = [*methods, *(() if layers else explanation.references)]
+    else:
+        names = [explanation.default_method] if layers else list(explanation.names)
     if console.color_system is None or console.no_color:
         # A file has no width; only a terminal wraps.
         width = console.width if console.is_terminal else None
@@ -38,8 +55,8 @@ def show(explanation: Explanation, console: Console, methods: Sequence[str] = ()
 
 def coloured(explanation: Explanation, names: Sequence[str] = (), layer: int | None = None) -> RenderableType:
     """The text in the colours of each method and reference, the words that matter most, and what to beware of."""
-    chosen = list(names) or [*explanation.methods, *explanation.references]
-    main = explanation.default_method if explanation.default_method in chosen else chosen[0]
+    chosen = list(names) or list(explanation.names)
+    main = next((name for name in (explanation.row_name(), explanation.default_method) if name in chosen), chosen[0])
     rows = named_rows(explanation, chosen, layer).shortened(MOST_WORDS)
     what, scale = row_name(explanation, main, layer), f"{abs(rows.scores).max(initial=0):.3f}"
     if len(chosen) > 1:
@@ -72,8 +89,118 @@ def coloured_layers(explanation: Explanation, method: str | None = None) -> Rend
     )
 
 
+@dataclass(frozen=True)
+class HeatText:
+    """All rows of as many words as fit on a line, then all rows of the next words."""
+
+    rows: WordRows
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        margin = max(map(cell_len, self.rows.labels), default=0) + 2
+        room = max(options.max_width - margin, 4)
+        words = [f" {isolated(cut(word, room - 2))} " for word in self.rows.words]
+        for number, line in enumerate(lines(words, room)):
+            if number and len(self.rows.labels) > 1:
+                yield Text()
+            for row, label in enumerate(self.rows.labels):
+                shown = Text(set_cell_size(label if not number or len(self.rows.labels) > 1 else "", margin))
+                for index in line:
+                    gap = self.rows.words[index] == GAP
+                    share = float(self.rows.shares[row, index])
+                    shown.append(words[index], style="dim" if gap else shade(share, console.color_system))
+                # One line of the terminal by construction: rich must not look for a better place to break it.
+                shown.no_wrap, shown.overflow = True, "ignore"
+                yield shown
+
+
+@dataclass(frozen=True)
+class Legend:
+    """The colours from 0 to the most, with what the most is; on both sides of 0 where something speaks against."""
+
+    most: str
+    signed: bool = False
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        line = Text.assemble(("against " if self.signed else "0 ", "dim"))
+        for step in range(-8, 9, 2) if self.signed else range(9):
+            line.append("   ", style=shade(step / 8, console.color_system))
+        yield line.append(f" {self.most}", style="dim")
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """One line a word, with its position: a word may occur twice. The bars shrink with the terminal."""
+
+    method: str
+    words: tuple[WordScore, ...]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        texts = [cut(printable(word.text), _WIDEST_WORD) for word in self.words]
+        width = max(map(cell_len, ["word", *texts]))
+        column = max(len(self.method), 6)
+        head = f"position  {'word':<{width}}  {self.method:>{column}}"
+        yield Text(head, style="dim")
+        bar = min(_BAR, options.max_width - len(head) - 2)
+        most = max((word.score for word in self.words), default=0.0)
+        for word, text in zip(self.words, texts, strict=True):
+            share = max(word.score, 0.0) / most if most > 0 else 0.0
+            yield Text.assemble(
+                (f"{word.positions[0]:>8}", "dim"),
+                f"  {isolated(text)}{' ' * (width - cell_len(text))}  {word.score:>{column}.3f}  ",
+                ("━" * round(bar * share), _BAR_COLOUR),
+            )
+
+
+def lines(words: list[str], room: int) -> list[list[int]]:
+    """The words' indices, as many a line as have room; widths are those of the terminal's cells."""
+    found: list[list[int]] = []
+    left = 0
+    for index, word in enumerate(words):
+        width = cell_len(word)
+        if not found or width > left:
+            found.append([])
+            left = room
+        found[-1].append(index)
+        left -= width
+    return found
+
+
+def cut(word: str, width: int) -> str:
+    """A word that is wider than the line, cut with an ellipsis."""
+    return word if cell_len(word) <= width else set_cell_size(word, width - 1) + "…"
+
+
+def shade(share: float, colours: str | None = None) -> str:
+    """A rich style for a share between −1 and 1: the background, and whichever of black and white reads better on it.
+
+    `colours` is the console's `color_system`.
+    """
+    strength = min(abs(share), 1.0)
+    if colours in ("standard", "windows"):
+        few = _FEW_FOR if share >= 0 else _FEW_AGAINST
+        return few[min(int(strength * len(few)), len(few) - 1)]
+    background = _between(strength, _FOR if share >= 0 else _AGAINST)
+    bright = _luminance(background)
+    # The contrast ratio of WCAG 2: white on it against black on it.
+    ink = "#ffffff" if 1.05 / (bright + 0.05) > (bright + 0.05) / 0.05 else "#000000"
+    return f"{ink} on #{''.join(f'{one:02x}' for one in background)}"
+
+
 def _headline(explanation: Explanation, what: str) -> list[Text]:
     predicted = (
         [("prediction ", "dim"), (answer(explanation), "bold"), (" · ", "dim")] if explanation.prediction else []
     )
     return [Text(), Text.assemble(*predicted, (what, "dim")), Text()]
+
+
+def _between(share: float, stops: Stops) -> Colour:
+    upper = max(next(index for index, (stop, _) in enumerate(stops) if share <= stop), 1)
+    (start, below), (end, above) = stops[upper - 1 : upper + 1]
+    part = (share - start) / (end - start)
+    red, green, blue = (round(low + part * (high - low)) for low, high in zip(below, above, strict=True))
+    return red, green, blue
+
+
+def _luminance(colour: Colour) -> float:
+    linear = [one / 12.92 if one <= 0.03928 else ((one + 0.055) / 1.055) ** 2.4 for one in (c / 255 for c in colour)]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

@@ -1,4 +1,4 @@
-"""The words of a text with several rows of scores: one a method, or one a layer."""
+"""The words of a text with several rows of scores, one a method or one a layer, and which of them are strongest."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from attnx.explanation import Explanation
 from attnx.render.printable import printable
-from attnx.render.reduction import reduction_note, strongest
+from attnx.results.explanation import Explanation
 
-Array = np.ndarray[Any, np.dtype[np.float64]]
+Array = np.ndarray[Any, np.dtype[Any]]
 
 GAP = "⋯"
 """Stands for words that were left out."""
@@ -65,6 +64,21 @@ def layer_rows(explanation: Explanation, method: str) -> WordRows:
     scores = np.array(rows, dtype=float).reshape(len(rows), -1)
     labels = tuple(f"layer {layer}" for layer in layers)
     return WordRows(labels, _words(explanation), scores, _shares(scores, abs(scores).max(initial=0)))
+
+
+def strongest(scores: Sequence[float] | Array, most: int) -> list[int]:
+    """Where the `most` largest scores stand, in the order of the input; of equals the earlier ones.
+
+    >>> strongest([0.1, 0.4, 0.2, 0.4], 2)
+    [1, 3]
+    """
+    order: list[int] = np.argsort(-np.asarray(scores, dtype=float), kind="stable")[:most].tolist()
+    return sorted(order)
+
+
+def reduction_note(kept: int, count: int, things: str) -> str:
+    """A line that says what is missing; nothing when nothing is."""
+    return f"the strongest {kept:,} of {count:,} {things}" if kept < count else ""
 
 
 def _words(explanation: Explanation) -> tuple[str, ...]:

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from torch import nn
 
-from attnx.adapters import Prepared, adapter_for
-from attnx.agreement import Summary, dense_rank_correlation, rankable, spearman
-from attnx.methods.flow import tied_share
-from attnx.provenance import provenance
-from attnx.reproduce import protocols
-from attnx.reproduce.protocols import Reference, positions
-from attnx.reproduce.relevance_rows import TABLE_METHODS, Rows, relevance_rows
-from attnx.reproduce.tables import Measured, Published, Table
+from attnx.agreement.spearman import dense_rank_correlation, spearman
+from attnx.agreement.summary import Summary
+from attnx.agreement.ties import rounded
+from attnx.inputs.adapter import Prepared
+from attnx.inputs.families import adapter_for
+from attnx.methods.flow.saturation import tied_share
+from attnx.references.case import cases
+from attnx.references.gradient import gradient
+from attnx.reproduce.explained import TABLE_METHODS, Rows, relevance_rows
+from attnx.reproduce.protocols import gradient_case, positions
+from attnx.results.provenance import provenance
+from attnx.results.table import Measured, Protocol, Published, Reference, Table
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
-class Labelled(Protocol):
+class Labelled(typing.Protocol):
     """What a table is made from."""
 
     @property
@@ -36,7 +41,7 @@ def agreement_table(
     model: nn.Module,
     tokenizer: Any,
     sentences: Labelled,
-    references: Mapping[protocols.Protocol, Sequence[Array]],
+    references: Mapping[Protocol, Sequence[Array]],
     *,
     title: str,
     reference: Reference,
@@ -67,7 +72,7 @@ def correlate(
     prepared: Sequence[Prepared],
     rows: Sequence[Rows],
     references: Sequence[Array],
-    protocol: protocols.Protocol,
+    protocol: Protocol,
     *,
     seed: int,
 ) -> Measured:
@@ -78,7 +83,7 @@ def correlate(
     for one, row, reference in zip(prepared, rows, references, strict=True):
         ranked = positions(one, protocol.ranked)
         for method, values in found.items():
-            scores = rankable(row.relevance[method][:, ranked], method)
+            scores = rounded(row.relevance[method][:, ranked], row.digits.get(method))
             values.append(correlation(scores, reference[ranked]))
         tied.append(tied_share(row.relevance["flow"][:, ranked]))
     cells = {
@@ -91,3 +96,34 @@ def correlate(
 def _accuracy(predicted: Sequence[int], labels: Sequence[int | None]) -> float | None:
     known = [(one, label) for one, label in zip(predicted, labels, strict=True) if label is not None]
     return sum(one == label for one, label in known) / len(known) if known else None
+
+
+def protocol_gradients(
+    model: nn.Module,
+    tokenizer: Any,
+    prepared: Sequence[Prepared],
+    protocols: Sequence[Protocol],
+    *,
+    embed_fully: Callable[..., Any] | None = None,
+    progress: bool = False,
+) -> dict[Protocol, list[Array]]:
+    """Under each protocol, one array of scores for each sentence.
+
+    `embed_fully` is the model's whole embedding layer, positions and LayerNorm included, for a protocol that applies
+    it before the model applies it again.
+    """
+    asked = cases(model, tokenizer, prepared)
+    found = {}
+    for protocol in protocols:
+        pairs = [gradient_case(case, protocol.gradient_of) for case in asked]
+        scored = gradient(
+            model,
+            tokenizer,
+            [case for case, _ in pairs],
+            score=pairs[0][1],
+            reduction=protocol.gradient_reduction,
+            embed=embed_fully if protocol.embedded_twice else None,
+            progress=progress,
+        )
+        found[protocol] = [one.scores for one in scored]
+    return found

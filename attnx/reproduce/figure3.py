@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from attnx.explain import explain
-from attnx.reproduce.panels import heat_maps
-from attnx.reproduce.paper_sentences import PAPER_SENTENCES
+from attnx.explaining.explain import explain
+from attnx.reproduce.pictures import heat_maps
+from attnx.reproduce.sentences import PAPER_SENTENCES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from attnx.probes.pronouns.panels import panels
 from attnx.probes.pronouns.probe import probe_each
 from attnx.probes.pronouns.sentence import Sentence
+from attnx.render.pronouns import panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from attnx.errors import InputError
+from attnx.render.axes import VERBATIM
+from attnx.render.heat_map import CELL, draw_layers, label_room
+from attnx.render.layered_graph import draw_graph, graph_size, node_shares
+from attnx.results.explanation import Explanation
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
 
 SUFFIXES = (".png", ".svg")
 RESOLUTION = 120
@@ -38,3 +46,55 @@ def _save_png(figure: Figure, path: Path) -> None:
     figure.savefig(drawn, format="png", dpi=RESOLUTION)
     few = Image.open(drawn).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
     few.save(path, optimize=True)
+
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+_NAMES = {"raw": "raw attention", "rollout": "attention rollout", "flow": "attention flow"}
+
+
+def heat_maps(explanations: Sequence[Explanation], methods: Sequence[str], *, titles: bool = True) -> Figure:
+    """One column of panels for each sentence, one row for each method.
+
+    Each panel has its own scale, as in the paper: flow and rollout are of different size, and what is compared is
+    where the weight lies.
+    """
+    from matplotlib.figure import Figure
+
+    if not explanations:
+        raise InputError("a figure needs at least one sentence")
+    widths = [len(one.positions) * CELL for one in explanations]
+    panel = len(explanations[0].layers) * CELL
+    room = label_room([token for one in explanations for token in one.tokens])
+    figure = Figure(
+        figsize=(sum(widths) + 1.35 * len(widths) + 0.4, len(methods) * (panel + room + 0.45)),
+        layout="constrained",
+    )
+    panels = figure.subplots(len(methods), len(widths), width_ratios=widths, squeeze=False)
+    for row, method in enumerate(methods):
+        for column, explanation in enumerate(explanations):
+            axes = panels[row, column]
+            draw_layers(axes, explanation, method)
+            if column == 0:
+                axes.set_ylabel(f"{_NAMES.get(method, method)}\nlayer", fontsize=9)
+            if row == 0 and titles and explanation.prediction:
+                axes.set_title(f"predicted: {explanation.prediction}", fontsize=9, pad=7, **VERBATIM)
+    return figure
+
+
+def layered_graphs(tokens: Sequence[str], panels: Mapping[str, Array], *, position: int = 0) -> Figure:
+    """One panel for each named weights[layer, query, key], side by side, on one scale of line widths.
+
+    For relevance of the input (rollout, flow), a line's left end names the input position.
+    """
+    from matplotlib.figure import Figure
+
+    shares = {name: node_shares(weights) for name, weights in panels.items()}
+    largest = max(float(weights.max()) for weights in shares.values())
+    layers = range(1, 1 + len(next(iter(panels.values()))))
+    width, height = graph_size(tokens, len(layers))
+    figure = Figure(figsize=(width * len(panels), height), layout="constrained")
+    for axes, (name, weights) in zip(figure.subplots(1, len(panels), squeeze=False)[0], shares.items(), strict=True):
+        draw_graph(axes, tokens, weights / largest, position=position, layers=layers)
+        axes.set_title(name, fontsize=11)
+    return figure

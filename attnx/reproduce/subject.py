@@ -13,17 +13,20 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from attnx.adapters import Prepared, adapter_for
-from attnx.agreement import Summary, rankable
+from attnx.agreement.summary import Summary
+from attnx.agreement.ties import rounded
 from attnx.errors import InputError
-from attnx.methods.choices import check_layer
-from attnx.provenance import provenance
-from attnx.references import blankout, cases, gradient
-from attnx.references.case import content_positions
-from attnx.reproduce.relevance_rows import TABLE_METHODS, relevance_rows
+from attnx.graph.asked import check_layer
+from attnx.inputs.adapter import Prepared
+from attnx.inputs.families import adapter_for
+from attnx.references.blankout import blankout
+from attnx.references.case import cases, content_positions
+from attnx.references.gradient import gradient
+from attnx.reproduce.explained import TABLE_METHODS, relevance_rows
 from attnx.reproduce.sentences import Sentences
-from attnx.reproduce.subject_table import Shares, SubjectTable
-from attnx.tasks.verb_number import Beginning
+from attnx.results.provenance import provenance
+from attnx.results.table import Shares, SubjectTable
+from attnx.tasks.verb_number.beginning import Beginning
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -49,7 +52,7 @@ def subject(
     layers = len(rows[0].relevance["raw"])
     layer = layers if layer is None else check_layer(layer, layers)
     measures: dict[str, Sequence[Array]] = {
-        name: [rankable(row.relevance[name][layer - 1], name) for row in rows] for name in TABLE_METHODS
+        name: [rounded(row.relevance[name][layer - 1], row.digits.get(name)) for row in rows] for name in TABLE_METHODS
     }
     asked = cases(model, tokenizer, prepared)
     measures["blank-out"] = [one.scores for one in blankout(model, tokenizer, asked, progress=progress)]

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from attnx.references import blankout, cases
+from attnx.references.blankout import blankout
+from attnx.references.case import cases
 from attnx.reproduce.correlations import Array, agreement_table
-from attnx.reproduce.protocols import PROTOCOLS, Protocol, positions
+from attnx.reproduce.protocols import PROTOCOLS, positions
 from attnx.reproduce.sentences import Sentences
-from attnx.reproduce.tables import Published, Table
+from attnx.results.table import Protocol, Published, Table
 
 PUBLISHED_TABLE: Published = {
     "raw": ((0.69, 0.27), (0.10, 0.43), (-0.11, 0.49), (-0.09, 0.52), (0.20, 0.45), (0.29, 0.39)),

@@ -7,11 +7,10 @@ from typing import Any
 
 from torch import nn
 
-from attnx.reproduce.correlations import agreement_table
-from attnx.reproduce.gradients import protocol_gradients
-from attnx.reproduce.protocols import PROTOCOLS, Protocol
+from attnx.reproduce.correlations import agreement_table, protocol_gradients
+from attnx.reproduce.protocols import PROTOCOLS
 from attnx.reproduce.sentences import Sentences
-from attnx.reproduce.tables import Published, Table
+from attnx.results.table import Protocol, Published, Table
 
 PUBLISHED_TABLE: Published = {
     "raw": ((0.53, 0.33), (0.16, 0.38), (-0.06, 0.42), (0.00, 0.47), (0.24, 0.40), (0.46, 0.35)),

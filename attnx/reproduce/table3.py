@@ -8,14 +8,12 @@ from typing import Any
 from torch import nn
 
 from attnx.errors import InputError
-from attnx.reproduce.correlations import agreement_table
-from attnx.reproduce.gradients import protocol_gradients
-from attnx.reproduce.protocols import PROTOCOLS_TABLE_3, Protocol
-from attnx.reproduce.sst2 import Reviews
-from attnx.reproduce.tables import Published, Table
+from attnx.reproduce.correlations import agreement_table, protocol_gradients
+from attnx.reproduce.protocols import PROTOCOLS_TABLE_3
+from attnx.reproduce.sentences import Reviews
+from attnx.results.table import Protocol, Published, Table
 
 MODEL = "distilbert-base-uncased-finetuned-sst-2-english"
-SAMPLES = 100
 
 PUBLISHED_TABLE: Published = {
     "raw": ((0.12, 0.21), None, (0.09, 0.21), None, (0.08, 0.20), (0.09, 0.21)),

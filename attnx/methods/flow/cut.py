@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from attnx.errors import ChoiceError
-from attnx.methods.choices import Head, check_position
+from attnx.graph.asked import Asked, Head, check_position
+from attnx.graph.graph import Graph
 from attnx.methods.flow.flow import capacities_below, top_rows
-from attnx.methods.question import Attention, Question
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -39,7 +39,7 @@ class MinimumCut:
 
 
 def minimum_cut(
-    attention: Attention,
+    attention: Any,
     *,
     layer: int,
     position: int,
@@ -54,9 +54,10 @@ def minimum_cut(
     """
     if head == "each":
         raise ChoiceError("a minimum cut is of one graph; give head as a number, or None for the mean of all heads")
-    question = Question.ask(attention, layer=layer, position=position, head=head, residual=residual)
-    sink = check_position(input_position, question.length)
-    edges = _cut_edges(capacities_below(question, layer), top_rows(question, layer)[0], question.positions[0], sink)
+    graph = Graph.of(attention, head=head, residual=residual)
+    asked = Asked.of(graph.depth, graph.length, layer=layer, position=position)
+    end = check_position(input_position, graph.length)
+    edges = _cut_edges(capacities_below(graph, layer), top_rows(graph, asked, layer)[0], asked.positions[0], end)
     return MinimumCut(value=float(sum(edge.capacity for edge in edges)), edges=edges)
 
 

@@ -1,4 +1,4 @@
-"""Attention flow for any layer, query position and head."""
+"""Attention flow for any layer, query position and head: the row, its cost, its function."""
 
 from __future__ import annotations
 
@@ -10,19 +10,27 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnx.errors import ChoiceError
-from attnx.methods.choices import Head, whole_number
-from attnx.methods.flow.cost import LIMIT, check_cost
-from attnx.methods.flow.uninformed import flows_everywhere, uninformed_flow
-from attnx.methods.question import Attention, Question
-from attnx.methods.receptive_field import Normalize, by_reach
+from attnx.agreement.ties import DIGITS
+from attnx.arguments import checked
+from attnx.attention.tensor import as_attention
+from attnx.errors import ChoiceError, whole_number
+from attnx.graph.asked import Asked, Head, check_layer, check_positions
+from attnx.graph.graph import Graph
+from attnx.methods.flow.saturation import saturation
+from attnx.methods.flow.uninformed import flows_everywhere, remembered
+from attnx.methods.method import LIMIT, Method, call, check_cost
+from attnx.methods.receptive_field import Normalize
 from attnx.registry import unknown
+
+SECONDS_PER_EDGE = 2e-10
+"""One start and one end through one layer of n × n edges cost about n² of these, by tests/benchmarks/long_inputs.py."""
 
 Solver = Literal["exact", "networkx"]
 
 
+@checked
 def flow(
-    attention: Attention,
+    attention: Any,
     *,
     layer: int | None = None,
     position: int | Sequence[int] | None = None,
@@ -49,8 +57,17 @@ def flow(
     >>> flow(np.full((2, 1, 2, 2), 0.5), layer=2, position=0)
     array([1. , 0.5])
     """
-    question = Question.ask(
-        attention,
+    if not isinstance(solver, str) or solver not in _SOLVERS:
+        raise ChoiceError(unknown("solver", solver, _SOLVERS))
+    if threads is not None and whole_number("threads", threads) < 1:
+        raise ChoiceError(f"threads={threads} asked; at least 1 is needed, or None for one per core")
+    tensor = as_attention(attention)
+    layers = range(1, tensor.layers + 1) if layer is None else (check_layer(layer, tensor.layers),)
+    starts = len(check_positions(position, tensor.length)) * (tensor.heads if head == "each" else 1)
+    check_cost(FLOW, layers, tensor.length, starts, limit, hint="; limit=None waits for it")
+    found = call(
+        _row(solver, threads),
+        tensor,
         layer=layer,
         position=position,
         head=head,
@@ -58,75 +75,85 @@ def flow(
         normalize=normalize,
         drop_sink=drop_sink,
     )
-    solvers = {"exact": _exact, "networkx": _by_definition}
-    if solver not in solvers:
-        raise ChoiceError(unknown("solver", solver, solvers))
-    if threads is not None and whole_number("threads", threads) < 1:
-        raise ChoiceError(f"threads={threads} asked; at least 1 is needed, or None for one per core")
-    heads = question.heads if head == "each" else 1
-    check_cost(question.layers, question.length, heads * len(question.positions), limit)
-    solve = partial(_flows, solver=solvers[solver], threads=threads)
-    return question.answer(_fair(solve(question), question, solve, solver))
+    return found.numpy() if isinstance(attention, np.ndarray) else found
 
 
-def by_receptive_field(flows: Tensor, attention: Attention, **asked: Any) -> Any:
-    """`flow(attention, **asked)` with a `normalize`, of flows that are known already without it."""
-    options: dict[str, Any] = {"layer": None, "position": None, "head": None, "residual": 0.5} | asked
-    question = Question.ask(attention, **options)
-    heads = question.heads if question.head == "each" else 1
-    whole = flows.reshape(len(question.layers), heads, len(question.positions), question.length)
-    return question.answer(_fair(whole, question, partial(_flows, solver=_exact, threads=None), "exact"))
+def estimated_seconds(layers: Sequence[int], length: int, starts: int = 1) -> float:
+    """For so many `starts` (positions or heads) at each of these layers, to all ends."""
+    searched = [layer for layer in layers if layer > 2]  # two layers have a closed form
+    return SECONDS_PER_EDGE * starts * sum(searched) * float(length) ** 3
 
 
-def _fair(flows: Tensor, question: Question, solve: Callable[[Question], Tensor], solver: str) -> Tensor:
-    reach = partial(uninformed_flow, solve=solve, solver=solver)
-    return by_reach(flows, question, reach=reach, everywhere=flows_everywhere, depths=question.layers)
+def capacities_below(graph: Graph, layer: int) -> np.ndarray[Any, Any]:
+    """layer × query × key: the layers below, with heads merged and the residual added."""
+    if layer == 1:
+        return np.empty((0, graph.length, graph.length))
+    return _numpy(torch.stack([edges.matrix for edges in graph.levels[: layer - 1]]))
 
 
-def _flows(question: Question, solver: Callable[[Question, int | None], Any], threads: int | None) -> Tensor:
-    return torch.from_numpy(solver(question, threads)).to(question.device)
+def top_rows(graph: Graph, asked: Asked, layer: int) -> np.ndarray[Any, Any]:
+    """(head · position) × key: the attention of the asked positions in the layer of interest."""
+    return _numpy(graph.levels[layer - 1].rows(asked.positions)).reshape(-1, graph.length)
 
 
-def _exact(question: Question, threads: int | None) -> np.ndarray[Any, Any]:
+def _flows(
+    graph: Graph, asked: Asked, solver: Callable[[Graph, Asked, int | None], Any], threads: int | None
+) -> Tensor:
+    return torch.from_numpy(solver(graph, asked, threads)).to(graph.device)
+
+
+def _exact(graph: Graph, asked: Asked, threads: int | None) -> np.ndarray[Any, Any]:
     from attnx.methods.flow.solver import Sources, maximum_flows
 
-    below = capacities_below(question, max(question.layers))
-    positions = np.array(question.positions)
+    below = capacities_below(graph, asked.layers[-1])
+    positions = np.array(asked.positions)
     groups = []
-    for layer in question.layers:
-        rows = top_rows(question, layer)
+    for layer in asked.layers:
+        rows = top_rows(graph, asked, layer)
         heads = len(rows) // len(positions)
         groups.append(Sources(rows, np.tile(positions, heads), layer - 1))
     values = maximum_flows(below, groups, threads)
-    return np.stack(values).reshape(len(groups), -1, len(positions), question.length)
+    return np.stack(values).reshape(len(groups), -1, len(positions), graph.length)
 
 
-def _by_definition(question: Question, threads: int | None) -> np.ndarray[Any, Any]:
+def _by_definition(graph: Graph, asked: Asked, threads: int | None) -> np.ndarray[Any, Any]:
     from attnx.methods.flow.reference import flow_row
 
     rows = [
         [
             [
-                flow_row(np.concatenate([capacities_below(question, layer), top[None]]), position)
-                for position in question.positions
+                flow_row(np.concatenate([capacities_below(graph, layer), top[None]]), position)
+                for position in asked.positions
             ]
-            for top in _numpy(question.top(layer))
+            for top in _numpy(graph.levels[layer - 1].top())
         ]
-        for layer in question.layers
+        for layer in asked.layers
     ]
     return np.array(rows, dtype=np.float64)
-
-
-def capacities_below(question: Question, layer: int) -> np.ndarray[Any, Any]:
-    """layer × query × key: the layers below, with heads merged and the residual added."""
-    return _numpy(question.below[: layer - 1])
-
-
-def top_rows(question: Question, layer: int) -> np.ndarray[Any, Any]:
-    """(head · position) × key: the attention of the asked positions in the layer of interest."""
-    return _numpy(question.rows(layer)).reshape(-1, question.length)
 
 
 def _numpy(matrix: Tensor) -> np.ndarray[Any, Any]:
     array: np.ndarray[Any, Any] = matrix.detach().cpu().numpy()
     return array
+
+
+_SOLVERS: dict[str, Callable[[Graph, Asked, int | None], Any]] = {"exact": _exact, "networkx": _by_definition}
+
+
+def _row(solver: Solver, threads: int | None) -> Method:
+    """Flow by one solver."""
+    solve = partial(_flows, solver=_SOLVERS[solver], threads=threads)
+    return Method(
+        "flow",
+        solve,
+        title="attention flow",
+        paper="Abnar & Zuidema 2020, §3.2",
+        everywhere=flows_everywhere,
+        reach=partial(remembered, solve=solve, solver=solver),
+        seconds=estimated_seconds,
+        diagnostics={"saturation": saturation},
+        digits=DIGITS,
+    )
+
+
+FLOW = _row("exact", None)

@@ -20,6 +20,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from attnx.forks import in_every_child
+
 SOURCES = [Path(__file__).with_name(name) for name in ("bitset.py", "blocking_flow.py", "kernel.py")]
 
 ARGUMENTS = "pppppiiiifpppppppppppppp"
@@ -37,20 +39,30 @@ def compiled_search() -> Callable[..., float]:
         return _search()
 
 
+def kept_code() -> Path | None:
+    """The file that the next process will load the code from; None if it has to be compiled first."""
+    name = _file_name()
+    return next((path for path in (directory / name for directory in directories()) if _read(path) is not None), None)
+
+
 @cache
 def _search() -> Callable[..., float]:
-    name = f"flow-{_fingerprint()}.o"
-    for directory in _directories():
+    name = _file_name()
+    for directory in directories():
         kept = _read(directory / name)
         if kept is not None:
             return _load(*kept)
     symbol, code, fallback = _compile()
     if code is None:
         return fallback
-    for directory in _directories():
+    for directory in directories():
         if _write(directory / name, symbol, code):
             break
     return _load(symbol, code)
+
+
+def _file_name() -> str:
+    return f"flow-{_fingerprint()}.o"
 
 
 def _fingerprint() -> str:
@@ -97,23 +109,27 @@ def _machine(llvm: Any) -> Any:
     )
 
 
-def _directories() -> Iterator[Path]:
-    """The user's cache, then the package's own."""
+def directories() -> Iterator[Path]:
+    """The user's cache, then the package's own; a relative path would mean another place in every directory."""
     if sys.platform == "win32":
         home = os.environ.get("LOCALAPPDATA")
     else:
         home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - never raises
-    if home:
-        yield Path(home) / "attnx"
-    yield Path(__file__).parent / "__pycache__"
+    for directory in ([Path(home) / "attnx"] if home else []) + [Path(__file__).parent / "__pycache__"]:
+        if directory.is_absolute():
+            yield directory
 
 
 def _read(path: Path) -> tuple[str, bytes] | None:
     """The symbol and the code, or None if there is no such file, it is not whole, or others could have written it."""
     try:
-        if not _is_own(path):
+        if not _is_own(path.parent.stat()):
             return None
-        digest, symbol, code = path.read_bytes().split(b"\n", 2)
+        # What is looked at and what is read is one open file: a path may mean another one a moment later.
+        with open(os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)), "rb") as file:  # noqa: PTH123
+            if not _is_own(os.fstat(file.fileno())):
+                return None
+            digest, symbol, code = file.read().split(b"\n", 2)
     except (OSError, ValueError):
         return None
     if digest.decode(errors="replace") != _digest(symbol, code):
@@ -121,25 +137,42 @@ def _read(path: Path) -> tuple[str, bytes] | None:
     return symbol.decode(), code
 
 
-def _is_own(path: Path) -> bool:
+def _is_own(status: os.stat_result) -> bool:
+    """Whether only this user, or root, can have written it."""
     if sys.platform == "win32":
         return True
-    status = path.stat()
     return status.st_uid in (0, os.getuid()) and not status.st_mode & 0o022
 
 
 def _write(path: Path, symbol: str, code: bytes) -> bool:
     """Write in one step, so that no other process reads half a file; False where that is not possible."""
     content = b"\n".join([_digest(symbol.encode(), code).encode(), symbol.encode(), code])
+    beside: Path | None = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not _is_own(path.parent.stat()):
+            return False
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            beside = Path(file.name)
             file.write(content)
-        Path(file.name).replace(path)
+        beside.replace(path)
+        beside = None
     except OSError:
         return False
+    finally:
+        if beside is not None:
+            beside.unlink(missing_ok=True)
     return True
 
 
 def _digest(symbol: bytes, code: bytes) -> str:
     return hashlib.sha256(symbol + b"\n" + code).hexdigest()
+
+
+def _after_fork() -> None:
+    """A thread that held the lock does not exist in a child process."""
+    global _LOCK
+    _LOCK = Lock()
+
+
+in_every_child(_after_fork)

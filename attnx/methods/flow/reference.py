@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from attnx.graph.export import capacity_graph
+
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
@@ -20,19 +22,3 @@ def flow_row(capacities: Array, position: int) -> list[float]:
     layers, length, _ = capacities.shape
     source = (layers, position)
     return [float(networkx.maximum_flow_value(graph, source, (0, key))) for key in range(length)]
-
-
-def capacity_graph(capacities: Array) -> Any:
-    """A networkx.DiGraph with a node (layer, position) for each hidden state, inputs at layer 0.
-
-    An edge leads from a query to a key of the layer below, with its `capacity`; edges of no capacity are left out.
-    """
-    import networkx
-
-    graph = networkx.DiGraph()
-    layers, length, _ = capacities.shape
-    graph.add_nodes_from((layer, position) for layer in range(layers + 1) for position in range(length))
-    for layer in range(layers):
-        for query, key in np.argwhere(capacities[layer] > 0).tolist():
-            graph.add_edge((layer + 1, query), (layer, key), capacity=float(capacities[layer, query, key]))
-    return graph

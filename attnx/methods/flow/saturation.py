@@ -13,21 +13,18 @@ from typing import Any, TypeAlias
 import numpy as np
 from torch import Tensor
 
-from attnx.methods.choices import Head
-from attnx.methods.question import Attention, Question
-from attnx.methods.receptive_field import Normalize
+from attnx.agreement import ties
+from attnx.agreement.ties import DIGITS
+from attnx.graph.asked import Asked, Head
+from attnx.graph.graph import Graph
+from attnx.methods.receptive_field import Normalize, check_normalize
 
 Rows: TypeAlias = Tensor | np.ndarray[Any, np.dtype[Any]]
-
-DIGITS = 9
-"""Flow is exact to this many decimals; a difference beyond them is no difference."""
 
 
 def rounded(flow: Rows) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Flow as it may be ranked, for two exact algorithms differ in the decimals beyond."""
-    values = flow.detach().cpu().numpy() if isinstance(flow, Tensor) else flow
-    result: np.ndarray[Any, np.dtype[np.float64]] = np.asarray(values, dtype=np.float64).round(DIGITS)
-    return result
+    return ties.rounded(flow.detach().cpu() if isinstance(flow, Tensor) else flow)
 
 
 def tied_share(flow: Rows) -> Any:
@@ -37,7 +34,7 @@ def tied_share(flow: Rows) -> Any:
     >>> tied_share(np.array([1.0, 1.0, 0.5, 0.25]))
     0.5
     """
-    return _per_row(_tied, rounded(flow))
+    return ties.tied_share(rounded(flow))
 
 
 def saturated_share(flow: Rows, bound: Rows) -> Any:
@@ -53,8 +50,15 @@ def saturated_share(flow: Rows, bound: Rows) -> Any:
     return float(share) if share.ndim == 0 else share
 
 
+def saturation(graph: Graph, asked: Asked, flows: Tensor) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """layer × position: the share of inputs that are saturated, the mean over heads."""
+    share: np.ndarray[Any, np.dtype[np.float64]]
+    share = saturated_share(flows, _bound(graph, asked)[None, None]).mean(1)
+    return share
+
+
 def column_bound(
-    attention: Attention,
+    attention: Any,
     *,
     position: int | Sequence[int] | None = None,
     head: Head | None = None,
@@ -68,26 +72,15 @@ def column_bound(
     the lower layers have their heads merged, as in `flow`, so there is no head axis. `"receptive_field"` scales flows
     and not what can pass, so it has no part in the bound.
     """
-    merged = None if head == "each" or isinstance(head, int) else head
-    question = Question.ask(
-        attention,
-        layer=1,
-        position=position,
-        head=merged,
-        residual=residual,
-        normalize=normalize,
-        drop_sink=drop_sink,
-    )
-    first = question.below[0].detach()
-    causal = not bool(question.weights.triu(1).any())
-    sums = first.cumsum(0) if causal else first.sum(0).expand(question.length, -1)
-    return question.answer(sums[list(question.positions)].clamp(max=1)[None, None])
+    column = check_normalize(normalize) == "column"
+    graph = Graph.of(attention, head=head, residual=residual, drop_sink=drop_sink, column=column)
+    asked = Asked.of(graph.depth, graph.length, layer=1, position=position)
+    bound = asked.shaped(_bound(graph, asked)[None, None], "mean")
+    return bound.numpy() if isinstance(attention, np.ndarray) else bound
 
 
-def _tied(row: np.ndarray[Any, Any]) -> float:
-    _, counts = np.unique(row[row != 0], return_counts=True)
-    return float(counts[counts > 1].sum() / max(counts.sum(), 1))
-
-
-def _per_row(share: Any, rows: np.ndarray[Any, Any]) -> Any:
-    return share(rows) if rows.ndim == 1 else np.apply_along_axis(share, -1, rows)
+def _bound(graph: Graph, asked: Asked) -> Tensor:
+    """position × input."""
+    first = graph.levels[0].matrix.detach()
+    sums = first.cumsum(0) if graph.causal else first.sum(0).expand(graph.length, -1)
+    return sums[list(asked.positions)].clamp(max=1)

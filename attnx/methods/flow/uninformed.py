@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnx.methods.question import Question
+from attnx.graph.asked import Asked
+from attnx.graph.graph import Graph
 
 Key: TypeAlias = tuple[Any, ...]
 
@@ -42,29 +43,27 @@ def flows_everywhere(own: Tensor, even: Tensor, residual: Tensor, depth: int) ->
     return torch.where(even > 0, torch.where(own > 0, 1.0, aside), layer)
 
 
-def uninformed_flow(question: Question, *, solve: Callable[[Question], Tensor], solver: str) -> Tensor:
-    """Flow of the uninformed model that the question is about, remembered where it is small."""
-    numbers = len(question.layers) * len(question.positions) * question.length
-    if numbers > NUMBERS or question.weights.is_meta:  # a long input's are computed where they are read
-        return solve(question)
-    key = (
-        solver,
-        question.layers,
-        question.positions,
-        question.residual,
-        question.drop_sink,
-        *_fingerprint(question.weights),
-    )
+def remembered(graph: Graph, asked: Asked, *, solve: Callable[[Graph, Asked], Tensor], solver: str) -> Tensor:
+    """Flow of an uninformed graph, remembered where it is small."""
+    numbers = len(asked.layers) * len(asked.positions) * graph.length
+    if numbers > NUMBERS or not graph.whole:  # a long input's masks are not read for a name
+        return solve(graph, asked)
+    key = (solver, asked.layers, asked.positions, graph.rules.residual, graph.rules.sink, *_fingerprint(graph))
     found = _flows.get(key)
     if found is None:
-        found = solve(question)
+        found = solve(graph, asked)
         while len(_flows) >= REMEMBERED:
             _flows.pop(next(iter(_flows)), None)
         _flows[key] = found.cpu()
-    return found.to(question.device)
+    return found.to(graph.device)
 
 
-def _fingerprint(weights: Tensor) -> tuple[tuple[int, ...], bytes]:
-    """Even weights are known by where they are not 0."""
-    layers = weights[:1] if weights.stride(0) == 0 else weights
-    return tuple(weights.shape), blake2b(np.packbits((layers > 0).numpy(force=True)).tobytes(), digest_size=16).digest()
+def _fingerprint(graph: Graph) -> tuple[Any, ...]:
+    """Even levels are known by their masks, each named once."""
+    masks = [edges.weights.level.mask for edges in graph.levels]
+    names: dict[int, bytes] = {}
+    for mask in masks:
+        if id(mask) not in names:
+            seen = np.packbits(mask.visible(0, mask.length).numpy(force=True))
+            names[id(mask)] = blake2b(seen.tobytes(), digest_size=16).digest()
+    return (graph.length, *(names[id(mask)] for mask in masks))

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import groupby
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from torch import nn
 
-from attnx.adapters.architecture import has_head
 from attnx.errors import AttnxError, ChoiceError, InputError
-from attnx.explain import explain
-from attnx.explanation import Explanation
-from attnx.probes.pronouns.candidates import Candidate, find
-from attnx.probes.pronouns.mask import Masked, masked
-from attnx.probes.pronouns.outcome import Array, Probe
+from attnx.explaining.call import Call
+from attnx.explaining.seam import Request
+from attnx.explaining.settings import Settings
+from attnx.inputs.adapter import Prepared
+from attnx.inputs.families import adapter_for
+from attnx.inputs.model_facts import has_head
+from attnx.probes.pronouns.mask import Masked, find, masked
 from attnx.probes.pronouns.sentence import Sentence
 from attnx.registry import unknown
+from attnx.results.explanation import Explanation
+from attnx.results.pronouns import Candidate, Probe
+from attnx.results.result import Array
 
 METHODS = ("raw", "rollout", "flow")
 
@@ -72,11 +75,20 @@ class Ready:
     sentence: Sentence
     masked: Masked
     candidates: tuple[Candidate, ...]
+    shown: Prepared
+    """What is explained: the sentence with its mask or, where a pronoun is written in its place, with that."""
 
     @property
-    def batch(self) -> tuple[tuple[int, ...], int]:
-        """What sentences of one batch share. A mask is found by `explain`, a written pronoun by its position."""
-        return self.masked.token_ids, self.masked.position if self.sentence.written else -1
+    def at_mask(self) -> list[Request]:
+        """One for each pronoun: how likely the mask has it."""
+        return [Request(self.masked.prepared, self.masked.position, one) for one in self.masked.token_ids]
+
+    @property
+    def requests(self) -> list[Request]:
+        """At a mask one run tells all; a written pronoun is explained where it stands."""
+        if not self.sentence.written:
+            return self.at_mask
+        return [Request(self.shown, self.masked.position, self.masked.token_ids[0])]
 
 
 def prepare(model: nn.Module, tokenizer: Any, sentences: Iterable[Sentence]) -> list[Ready]:
@@ -86,11 +98,12 @@ def prepare(model: nn.Module, tokenizer: Any, sentences: Iterable[Sentence]) -> 
             f"{type(model).__name__} has no masked-LM head, so it predicts no pronoun; load the checkpoint with "
             "AutoModelForMaskedLM, or give one that was trained with this head"
         )
-    ready = []
+    adapter, ready = adapter_for(model), []
     for one in sentences:
         try:
             found = masked(model, tokenizer, one.text, one.pronouns, one.written)
-            ready.append(Ready(one, found, find(one.candidates, found)))
+            shown = adapter.prepare(model, tokenizer, found.shown) if one.written else found.prepared
+            ready.append(Ready(one, found, find(one.candidates, found), shown))
         except AttnxError as error:
             if not one.place:
                 raise
@@ -109,43 +122,31 @@ def ask(
 ) -> list[Probe]:
     """Run the model on sentences that are ready; one probe for each, in their order."""
     merge = _merger(span)
-    probes: dict[int, Probe] = {}
-    order = sorted(range(len(ready)), key=lambda index: ready[index].batch)
-    for (token_ids, _), indices in groupby(order, key=lambda index: ready[index].batch):
-        group = list(indices)
-        several = [ready[index] for index in group]
-        shown = _explained(model, tokenizer, several, token_ids[0], methods=methods, batch_size=batch_size)
-        # At a mask the first run tells the first pronoun's probability; every other one takes a run of its own.
-        predicted = [] if several[0].sentence.written else [shown]
-        for token_id in token_ids[len(predicted) :]:
-            predicted.append(_at_mask(model, tokenizer, several, token_id, batch_size))
-        for row, index in enumerate(group):
-            probes[index] = _outcome(ready[index], shown[row], [one[row] for one in predicted], merge)
-    return [probes[index] for index in range(len(ready))]
+    requests = [request for one in ready for request in one.requests]
+    settings = Settings.of(methods)
+    found = iter(Call(model, tokenizer, requests, settings, {}, batch_size=batch_size).in_order())
+    explained = [[next(found) for _ in one.requests] for one in ready]
+    predicted = _at_masks(model, tokenizer, [one for one in ready if one.sentence.written], batch_size)
+    return [
+        _outcome(one, several[0], predicted.get(one.masked.text, several), merge)
+        for one, several in zip(ready, explained, strict=True)
+    ]
 
 
-def _at_mask(
-    model: nn.Module, tokenizer: Any, group: Sequence[Ready], target: int, batch_size: int
-) -> list[Explanation]:
-    """What the masks predict: once for each sentence, however many pronouns are written in its place."""
-    unique = {one.masked.text: replace(one, masked=replace(one.masked, shown=one.masked.text)) for one in group}
-    found = _explained(model, tokenizer, list(unique.values()), target, methods="raw", batch_size=batch_size)
-    by_text = dict(zip(unique, found, strict=True))
-    return [by_text[one.masked.text] for one in group]
+def _at_masks(
+    model: nn.Module, tokenizer: Any, ready: Sequence[Ready], batch_size: int
+) -> dict[str, list[Explanation]]:
+    """What the masks predict where something else is shown: once a sentence, however many pronouns are written there.
 
-
-def _explained(
-    model: nn.Module, tokenizer: Any, group: Sequence[Ready], target: int, **options: Any
-) -> list[Explanation]:
-    """Explanations of the mask, or of what is written in its place, with a prediction of the `target` token."""
-    texts: list[Any] = [one.masked.shown for one in group]
-    places = [one.masked.position for one in group]
-    shared = places[0] if len(set(places)) == 1 else None
-    found: list[Explanation] = explain(model, tokenizer, texts, position=shared, target=target, **options)
-    for row, place in enumerate(places):
-        if found[row].position != place:  # an adapter may answer from elsewhere than the mask
-            found[row] = explain(model, tokenizer, texts[row], position=place, target=target, **options)
-    return found
+    Only the prediction is read; the first layer's raw attention is the least that can be explained.
+    """
+    unique = {one.masked.text: one for one in ready}
+    if not unique:
+        return {}
+    requests = [request for one in unique.values() for request in one.at_mask]
+    call = Call(model, tokenizer, requests, Settings.of("raw", layer=1), {}, batch_size=batch_size)
+    found = iter(call.in_order())
+    return {text: [next(found) for _ in one.at_mask] for text, one in unique.items()}
 
 
 def _outcome(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
+from collections import Counter
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -12,13 +14,64 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from attnx.errors import FileFormatError
+from attnx.interrupts import uninterrupted
 from attnx.tasks.verb_number.config import VerbNumberConfig
 from attnx.tasks.verb_number.model import VerbNumberForSequenceClassification
-from attnx.tasks.verb_number.tokenizer import wrap
+
+PAD, UNKNOWN, BEGIN, END = "<pad>", "<unk>", "<bos>", "<eos>"
+
+TAG_EXAMPLES = {
+    "NN": "thing", "NNS": "things", "NNP": "john", "NNPS": "americans",
+    "JJ": "good", "JJR": "better", "JJS": "best", "RB": "often", "RBR": "more", "RBS": "most",
+    "VB": "make", "VBZ": "makes", "VBP": "make", "VBG": "making", "VBN": "made", "VBD": "said", "MD": "can",
+    "CC": "and", "CD": "ten", "DT": "the", "EX": "there", "FW": "la", "IN": "of", "LS": "1", "PDT": "all",
+    "POS": "'s", "PRP": "he", "PRP$": "his", "RP": "up", "SYM": "=", "UH": "oh", "WDT": "which", "WP": "who",
+    "WRB": "where",
+}  # fmt: skip
+"""The Penn Treebank tags that stand for rare words, each with a frequent word of its kind."""
+
+_ATTACHED = r"""(?<=\w)(?:[.,;:!?)"”…]+|'s)(?=\s|$)|(?<=\s)[("“](?=\w)|^[("“](?=\w)"""
+"""What a writer attaches to a word and the data sets apart: "keys," is "keys ,", "John's" is "john 's"."""
+
+
+def vocabulary(sentences: Iterable[str], size: int | None = None) -> list[str]:
+    """The words of the sentences, most frequent first and then by the alphabet; at most `size` of them."""
+    counts = Counter(word for sentence in sentences for word in sentence.split())
+    ranked = sorted(counts, key=lambda word: (-counts[word], word))
+    return [word for word in ranked if word not in TAG_EXAMPLES][:size]
+
+
+def build_tokenizer(words: Iterable[str], positions: int) -> PreTrainedTokenizerFast:
+    """A fast tokenizer of these words, the tags and four special tokens; `positions` is the model's longest input."""
+    entries = [PAD, UNKNOWN, BEGIN, END, *TAG_EXAMPLES, *words]
+    vocab = {entry: index for index, entry in enumerate(dict.fromkeys(entries))}
+    tokenizer = Tokenizer(models.WordLevel(vocab, unk_token=UNKNOWN))
+    # Added tokens are found before the text is lowered, which is what keeps the tags in capitals.
+    tokenizer.add_tokens([AddedToken(tag, single_word=True, normalized=False) for tag in TAG_EXAMPLES])
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(Regex(_ATTACHED), "isolated"), pre_tokenizers.WhitespaceSplit()]
+    )
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{BEGIN} $A {END}", special_tokens=[(BEGIN, vocab[BEGIN]), (END, vocab[END])]
+    )
+    return wrap(tokenizer, positions)
+
+
+def wrap(tokenizer: Tokenizer, positions: int) -> PreTrainedTokenizerFast:
+    """The transformers face of a word-level tokenizer."""
+    names: dict[str, Any] = {"pad_token": PAD, "unk_token": UNKNOWN, "bos_token": BEGIN, "eos_token": END}
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        model_max_length=positions,
+        model_input_names=["input_ids", "attention_mask"],
+        clean_up_tokenization_spaces=False,
+        **names,
+    )
 
 
 def load_demo() -> tuple[VerbNumberForSequenceClassification, PreTrainedTokenizerFast]:
@@ -41,14 +94,21 @@ def demo_directory() -> AbstractContextManager[Path]:
 def load(directory: Path) -> tuple[VerbNumberForSequenceClassification, PreTrainedTokenizerFast]:
     """A verb-number model that `save` wrote, in float32 and in evaluation mode, and its tokenizer."""
     config = VerbNumberConfig.from_pretrained(saved_model(directory))
-    with torch.random.fork_rng(devices=[]):  # the first weights are drawn at random and replaced at once
-        model = VerbNumberForSequenceClassification(config)
     try:
-        model.load_state_dict(load_file(directory / "model.safetensors"))
+        # In one piece: safetensors makes a ValueError of a Ctrl-C, and torch's default device must not stay changed.
+        model = uninterrupted(lambda: _with_weights(config, directory / "model.safetensors"))
     except (SafetensorError, RuntimeError) as error:
-        raise FileFormatError(f"the weights in {directory} are not of a verb-number model: {error}") from error
+        reason = str(error).split("\n")[0]
+        raise FileFormatError(f"the weights in {directory} are not of a verb-number model: {reason}") from error
     tokenizer = wrap(Tokenizer.from_file(str(directory / "tokenizer.json")), config.max_position_embeddings)
     return model.eval(), tokenizer
+
+
+def _with_weights(config: VerbNumberConfig, path: Path) -> VerbNumberForSequenceClassification:
+    with torch.device("meta"):  # no weights, so none are drawn from the caller's random numbers
+        model = VerbNumberForSequenceClassification(config)
+    model.load_state_dict({name: tensor.float() for name, tensor in load_file(path).items()}, assign=True)
+    return model
 
 
 def save(model: Any, tokenizer: Any, directory: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,12 @@ from torch import Tensor
 from tqdm import tqdm
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from attnx.errors import InputError
+from attnx.errors import FileFormatError, InputError
 from attnx.tasks.verb_number import checkpoint, linzen
-from attnx.tasks.verb_number.batches import padded, tokenize
 from attnx.tasks.verb_number.beginning import Beginning
 from attnx.tasks.verb_number.config import LABELS, VerbNumberConfig
-from attnx.tasks.verb_number.split import Split, split_files
+from attnx.tasks.verb_number.examples import padded, tokenize
+from attnx.tasks.verb_number.linzen import Split, split_files
 
 
 @dataclass(frozen=True)
@@ -66,15 +66,33 @@ def evaluate(
 
 def training_seed(directory: Path) -> int:
     """The seed that the model was trained with, which also made its split; 0 where that is not on record."""
+    return int(read_note(directory).get("recipe", {}).get("seed", 0))
+
+
+def read_note(directory: Path) -> dict[str, Any]:
+    """What the model was trained with, as its training wrote it down; nothing where that is not on record."""
     note = directory / "training.json"
-    recipe = json.loads(note.read_text(encoding="utf-8")).get("recipe", {}) if note.is_file() else {}
-    return int(recipe.get("seed", 0))
+    if not note.is_file():
+        return {}
+    try:
+        read = json.loads(note.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise FileFormatError(f"{note} is damaged ({type(error).__name__}); delete it, or train again") from error
+    if not isinstance(read, dict) or not isinstance(read.get("recipe", {}), dict):
+        raise FileFormatError(f"{note} is not what a training wrote: expected an object with a recipe")
+    return read
+
+
+def write_note(directory: Path, description: Mapping[str, Any]) -> None:
+    """In one step: a run that is stopped meanwhile leaves the whole note, or none."""
+    beside = directory / "training.json.part"
+    beside.write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+    beside.replace(directory / "training.json")
 
 
 def require_same_split(directory: Path, split: Split) -> None:
     """An error unless the model was trained with this very split: it must not have seen what is tested."""
-    note = directory / "training.json"
-    if not note.is_file() or json.loads(note.read_text(encoding="utf-8")).get("data_sha256") != split.digest:
+    if read_note(directory).get("data_sha256") != split.digest:
         raise InputError(
             f"the model in {directory} was not trained with these files, this order and this seed, so what it has seen "
             "of them is not known; repeat those of its training"

@@ -7,22 +7,110 @@ interrupted and resumed ends with the same weights, bit for bit, as one that ran
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
 from tqdm import tqdm
 
-from attnx.tasks.verb_number.batches import Batch, epoch_batches
+from attnx.errors import FileFormatError
 from attnx.tasks.verb_number.beginning import Beginning
+from attnx.tasks.verb_number.config import Recipe
 from attnx.tasks.verb_number.evaluation import accuracies
-from attnx.tasks.verb_number.examples import Source
-from attnx.tasks.verb_number.interrupt import interrupts_noted
-from attnx.tasks.verb_number.recipe import Recipe
-from attnx.tasks.verb_number.state import TrainingState
+from attnx.tasks.verb_number.examples import Batch, Source, epoch_batches
+
+
+@contextmanager
+def interrupts_noted() -> Iterator[Callable[[], bool]]:
+    """Inside the block the first Ctrl-C only makes the function that it gives return True; a second one stops at once.
+
+    In a thread other than the main one, which Ctrl-C never reaches, nothing changes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    noted: list[int] = []
+
+    def note(number: int, frame: Any) -> None:
+        if noted:
+            raise KeyboardInterrupt
+        noted.append(number)
+
+    previous = signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: bool(noted)
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+@dataclass
+class TrainingState:
+    """The parameters in training, by name; `average` and the moments follow the same names."""
+
+    parameters: dict[str, nn.Parameter]
+    average: dict[str, Tensor]
+    optimizer: torch.optim.AdamW
+    step: int = 0
+
+    @classmethod
+    def begin(cls, model: nn.Module, weight_decay: float) -> TrainingState:
+        """Step 0 of a model. Biases, LayerNorms and other vectors do not decay."""
+        parameters = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+        matrices = [parameter for parameter in parameters.values() if parameter.dim() > 1]
+        vectors = [parameter for parameter in parameters.values() if parameter.dim() <= 1]
+        groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
+        average = {name: parameter.detach().clone() for name, parameter in parameters.items()}
+        return cls(parameters, average, torch.optim.AdamW(groups, lr=0.0, betas=(0.9, 0.98)))
+
+    def save(self, path: Path) -> None:
+        tensors = {f"average.{name}": tensor for name, tensor in self.average.items()}
+        for name, parameter in self.parameters.items():
+            tensors[f"weight.{name}"] = parameter.detach()
+            moments = self.optimizer.state[parameter]
+            tensors[f"first.{name}"], tensors[f"second.{name}"] = moments["exp_avg"], moments["exp_avg_sq"]
+        write_atomically(tensors, path, {"step": str(self.step)})
+
+    def load(self, path: Path) -> None:
+        try:
+            with safe_open(path, "pt") as file:
+                self.step = int(file.metadata()["step"])
+                for name, parameter in self.parameters.items():
+                    parameter.data.copy_(file.get_tensor(f"weight.{name}"))
+                    self.average[name].copy_(file.get_tensor(f"average.{name}"))
+                    self.optimizer.state[parameter] = {
+                        "step": torch.tensor(float(self.step)),
+                        "exp_avg": file.get_tensor(f"first.{name}"),
+                        "exp_avg_sq": file.get_tensor(f"second.{name}"),
+                    }
+        except (SafetensorError, KeyError, TypeError, RuntimeError) as error:
+            raise FileFormatError(
+                f"{path} is not the state of this training: {error}; delete it to start anew"
+            ) from error
+
+    def use_average(self) -> None:
+        """Replace the weights by their running mean: what is kept in the end."""
+        for name, parameter in self.parameters.items():
+            parameter.data.copy_(self.average[name])
+
+
+def write_atomically(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
+    """Written beside, flushed to the disk, then renamed: a reader never sees half a file."""
+    beside = path.with_name(f"{path.name}.part")
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, beside, metadata=metadata)
+    with beside.open("rb") as file:
+        os.fsync(file.fileno())
+    beside.replace(path)
+
 
 STEPS_BETWEEN_SAVES = 200
 

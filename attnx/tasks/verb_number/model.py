@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput, SequenceClassifierOutput
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
@@ -229,3 +229,8 @@ def _additive_mask(attention_mask: Tensor | None, dtype: torch.dtype) -> Tensor 
 def _writes_to_residual(linear: nn.Linear) -> nn.Linear:
     linear.writes_to_residual = True  # type: ignore[assignment]
     return linear
+
+
+AutoConfig.register(VerbNumberConfig.model_type, VerbNumberConfig, exist_ok=True)
+AutoModel.register(VerbNumberConfig, VerbNumberModel, exist_ok=True)
+AutoModelForSequenceClassification.register(VerbNumberConfig, VerbNumberForSequenceClassification, exist_ok=True)

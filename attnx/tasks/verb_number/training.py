@@ -14,20 +14,71 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file
+from tokenizers import AddedToken
+from torch import Tensor
+from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
 from attnx.errors import InputError
-from attnx.tasks.verb_number import checkpoint, lexicon
-from attnx.tasks.verb_number import teacher as teachers
-from attnx.tasks.verb_number.batches import tokenize
-from attnx.tasks.verb_number.config import VerbNumberConfig
-from attnx.tasks.verb_number.evaluation import Accuracy, accuracies, load_any, plural_probabilities, require_same_split
-from attnx.tasks.verb_number.examples import Example, Source, labelled_sources, noun_phrases, prefixes
-from attnx.tasks.verb_number.loop import Lessons, fit
+from attnx.tasks.verb_number import checkpoint
+from attnx.tasks.verb_number import generator as lexicon
+from attnx.tasks.verb_number import training as teachers
+from attnx.tasks.verb_number.checkpoint import TAG_EXAMPLES, build_tokenizer, saved_model, vocabulary
+from attnx.tasks.verb_number.config import ALONE, CONTINUED, LABELS, STUDENT, TEACHER, Recipe, VerbNumberConfig
+from attnx.tasks.verb_number.evaluation import (
+    Accuracy,
+    accuracies,
+    load_any,
+    plural_probabilities,
+    read_note,
+    require_same_split,
+    write_note,
+)
+from attnx.tasks.verb_number.examples import Example, Source, labelled_sources, noun_phrases, prefixes, tokenize
+from attnx.tasks.verb_number.linzen import Split, split_files
+from attnx.tasks.verb_number.loop import Lessons, fit, write_atomically
 from attnx.tasks.verb_number.model import VerbNumberForSequenceClassification
-from attnx.tasks.verb_number.recipe import ALONE, CONTINUED, STUDENT, TEACHER, Recipe
-from attnx.tasks.verb_number.split import Split, split_files
-from attnx.tasks.verb_number.state import write_atomically
-from attnx.tasks.verb_number.tokenizer import TAG_EXAMPLES, build_tokenizer, vocabulary
+
+
+def from_body(body: Path) -> tuple[Any, Any]:
+    """A classifier on a pretrained body, and its tokenizer with each POS tag as one token.
+
+    A tag begins as a frequent word of its kind: NNS as "things".
+    """
+    tokenizer = AutoTokenizer.from_pretrained(saved_model(body))
+    names = dict(enumerate(LABELS))
+    model = AutoModelForSequenceClassification.from_pretrained(
+        body, id2label=names, label2id={name: index for index, name in names.items()}
+    ).float()
+    tokenizer.add_tokens([AddedToken(tag, single_word=True, normalized=False) for tag in TAG_EXAMPLES])
+    tokenizer.model_max_length = model.config.max_position_embeddings
+    model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+    vectors = model.get_input_embeddings().weight
+    with torch.no_grad():
+        for tag, example in TAG_EXAMPLES.items():
+            vectors[tokenizer.convert_tokens_to_ids(tag)] = _mean_vector(example, tokenizer, vectors)
+    return model, tokenizer
+
+
+def word_vectors(directory: Path, words: Sequence[str], width: int) -> Tensor:
+    """The words' vectors in a pretrained model, word × width: word pieces averaged, then reduced by PCA.
+
+    The scale is one: the variance over all entries.
+    """
+    tokenizer = AutoTokenizer.from_pretrained(saved_model(directory))
+    embedding: Tensor = AutoModel.from_pretrained(directory).float().get_input_embeddings().weight.detach()
+    if width > embedding.shape[1]:
+        raise InputError(f"the vectors in {directory} have {embedding.shape[1]} dimensions, the model asks for {width}")
+    vectors = torch.stack([_mean_vector(word, tokenizer, embedding) for word in words]).double()
+    centred = vectors - vectors.mean(0)
+    directions = torch.linalg.svd(centred, full_matrices=False).Vh[:width]
+    reduced: Tensor = centred @ directions.T
+    return (reduced / reduced.std()).float()
+
+
+def _mean_vector(word: str, tokenizer: Any, vectors: Tensor) -> Tensor:
+    pieces = tokenizer(word, add_special_tokens=False)["input_ids"] or [tokenizer.unk_token_id]
+    return vectors[pieces].mean(0)
+
 
 _PRETRAINED_VECTOR_SCALE = 0.05
 
@@ -101,7 +152,7 @@ def _learn(
     everything = [line.text for part in (split.train, split.development, split.test) for file in part for line in file]
     ids = tokenize([*everything, *_texts(sources)], tokenizer, positions)
     out.mkdir(parents=True, exist_ok=True)
-    (out / "training.json").write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+    write_note(out, description)
     if teacher is not None:
         words = [word for word in tokenizer.get_vocab() if word not in tokenizer.all_special_tokens]
         taught = _opinions(split, sorted(words), teacher, recipe, out / "opinions.safetensors", progress)
@@ -176,7 +227,7 @@ def _check_directory(out: Path, resume: bool, description: dict[str, Any]) -> No
     note = out / "training.json"
     if not note.is_file():
         raise InputError(f"{out} holds no run to resume (no training.json in it); start one without resume")
-    begun = json.loads(note.read_text(encoding="utf-8"))
+    begun = read_note(out)
     changed = [key for key in description if begun.get(key) != description[key]]
     if changed:
         raise InputError(

@@ -1,0 +1,34 @@
+"""Scores that are equal as far as they are exact: their order is an accident, and means nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+DIGITS = 9
+"""Decimals to which scores are told apart, where a method does not say otherwise; flow is exact to so many."""
+
+
+def rounded(scores: Any, digits: int | None = DIGITS) -> Array:
+    """Scores as they may be ranked: to the digits to which they are exact, or as they are for None."""
+    values: Array = np.asarray(scores, dtype=np.float64)
+    return values if digits is None else values.round(digits)
+
+
+def tied_share(scores: Any, digits: int | None = DIGITS) -> Any:
+    """The share of positions with the same score as another, of those that have any: a number for a row, an array for
+    scores with more axes. What cannot be reached at all, as later tokens in a decoder, ties with nothing.
+
+    >>> tied_share(np.array([1.0, 1.0, 0.5, 0.25]))
+    0.5
+    """
+    rows = rounded(scores, digits)
+    return _tied(rows) if rows.ndim == 1 else np.apply_along_axis(_tied, -1, rows)
+
+
+def _tied(row: Array) -> float:
+    _, counts = np.unique(row[row != 0], return_counts=True)
+    return float(counts[counts > 1].sum() / max(counts.sum(), 1))

@@ -1,0 +1,1 @@
+"""What the model said, which part of it is explained, and its score."""

@@ -1,0 +1,106 @@
+"""What the model answered at the explained position, in the numbers that its pipeline would show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from attnx.answer.named import class_index, split, token_index
+from attnx.errors import CaptureError, ChoiceError
+from attnx.inputs.model_facts import has_head
+
+_LANGUAGE_MODELS = ("ForMaskedLM", "ForCausalLM", "LMHeadModel")
+
+_TOKENS_KEPT = 20
+"""Of a vocabulary only the best are kept: all logits of a language model would outweigh the whole explanation."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The answer, and the alternatives that it beat."""
+
+    kind: Literal["class", "value", "token"]
+    label: str
+    index: int
+    probability: float | None
+    """None for a regression, which has a value and no probability."""
+    labels: tuple[str, ...]
+    logits: tuple[float, ...]
+    """One for each of `labels`: all classes, or the best tokens of the vocabulary."""
+
+    def __str__(self) -> str:
+        label = self.label if self.label.isprintable() else repr(self.label)[1:-1]  # it may steer a terminal
+        return label if self.probability is None else f"{label} ({self.probability:.3f})"
+
+
+def predict(
+    model: nn.Module, processor: Any, output: Any, row: int, position: int, target: Any = None
+) -> Prediction | None:
+    """Read the prediction for input `row` of a batch off the model's output; None when the model has no such head.
+
+    With a `target` the prediction speaks of that class or token instead of the best one; of a pair, of the first.
+    """
+    target, _ = split(target)
+    logits = logits_of(model, output)
+    if logits is None:
+        if target is not None:
+            raise ChoiceError(
+                f"target {target!r} asked, but {type(model).__name__} has no head that predicts; load one that has"
+            )
+        return None
+    classes = getattr(model.config, "num_labels", -1)
+    by_position = logits.ndim == 3
+    answer = (logits[row, position] if by_position else logits[row]).detach().float()
+    if not bool(answer.isfinite().all()):
+        raise CaptureError(
+            f"{type(model).__name__} predicts NaN or infinity: its weights are damaged, or half precision overflows; "
+            "check the checkpoint, or use model.float()"
+        )
+    if len(answer) == classes and not (by_position and has_head(model, *_LANGUAGE_MODELS)):
+        return _class(model, answer, target)
+    return _token(processor, answer, target) if by_position else None
+
+
+def logits_of(model: nn.Module, output: Any) -> Tensor | None:
+    """batch × class, or batch × position × class; a model may be set to return a tuple, in which they come first."""
+    if has_head(model, "ForPreTraining"):
+        return None
+    logits = getattr(output, "logits", None)
+    if logits is None and isinstance(output, tuple) and has_head(model, *_LANGUAGE_MODELS, "Classification"):
+        logits = output[0]
+    return logits if isinstance(logits, Tensor) and logits.ndim in (2, 3) else None
+
+
+def probabilities(model: nn.Module, logits: Tensor) -> Tensor:
+    """As transformers' pipelines have it: softmax, or a sigmoid each for labels that may all be true."""
+    return logits.softmax(-1) if exclusive(model, logits) else logits.sigmoid()
+
+
+def exclusive(model: nn.Module, logits: Tensor) -> bool:
+    """Whether just one class is true, so that probabilities share one sum; a regression has none at all."""
+    problem = getattr(model.config, "problem_type", None)
+    if problem == "regression":
+        raise ChoiceError(f"{type(model).__name__} predicts a value, which has no probability; use its logit")
+    return problem != "multi_label_classification" and logits.shape[-1] > 1
+
+
+def _class(model: nn.Module, logits: Tensor, target: Any) -> Prediction:
+    names = getattr(model.config, "id2label", None) or {}
+    labels = tuple(str(names.get(index, f"LABEL_{index}")) for index in range(len(logits)))
+    index = int(logits.argmax()) if target is None else class_index(target, labels)
+    values = tuple(logits.tolist())
+    if getattr(model.config, "problem_type", None) == "regression":
+        return Prediction("value", f"{labels[index]} = {values[index]:.4g}", index, None, labels, values)
+    probability = probabilities(model, logits)[index].item()
+    return Prediction("class", labels[index], index, probability, labels, values)
+
+
+def _token(tokenizer: Any, logits: Tensor, target: Any) -> Prediction:
+    index = int(logits.argmax()) if target is None else token_index(target, tokenizer, len(logits))
+    best = logits.topk(min(_TOKENS_KEPT, len(logits)))
+    labels = tuple(tokenizer.decode([int(one)]) for one in best.indices)
+    probability = torch.softmax(logits, -1)[index].item()
+    return Prediction("token", tokenizer.decode([index]), index, probability, labels, tuple(best.values.tolist()))

@@ -1,0 +1,127 @@
+"""Arguments as callers give them: a name that does not exist, or a value of another kind, is one line that says so.
+
+A word means one thing in every function, so what it takes is said once, here. Values that depend on the model or on
+the input (a layer, a head, a target) are checked where these are known.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable
+from functools import wraps
+from inspect import Parameter, signature
+from numbers import Real
+from os import PathLike, fsencode, fspath
+from typing import Any, ParamSpec, TypeVar
+
+from attnx.errors import ArgumentError
+from attnx.registry import quoted, unknown
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def checked(function: Callable[P, R]) -> Callable[P, R]:
+    """The same function; arguments that it does not have, or of the wrong kind, are an `ArgumentError`."""
+    parameters = signature(function)
+    options = next((one.name for one in parameters.parameters.values() if one.kind is Parameter.VAR_KEYWORD), None)
+
+    @wraps(function)
+    def call(*given: P.args, **named: P.kwargs) -> R:
+        try:
+            bound = parameters.bind(*given, **named).arguments
+        except TypeError as error:
+            raise ArgumentError(_meant(function, list(parameters.parameters), named, error)) from None
+        for name, value in {**bound, **bound.get(options or "", {})}.items():
+            fits, kind = _KINDS.get(name, (_anything, ""))
+            if not fits(value):
+                raise ArgumentError(f"{name} must be {kind}, found {quoted(value)}")
+            if isinstance(value, int) and value.bit_length() > 63:
+                raise ArgumentError(f"{name} is a number of {value.bit_length()} bits, more than there is of anything")
+        return function(*given, **named)
+
+    return call
+
+
+def path_of(given: str | PathLike[str], noun: str = "path") -> str:
+    """The name of a file; not None, and not one that no file can have."""
+    try:
+        name = fspath(given)
+    except TypeError:
+        raise ArgumentError(f"a {noun} is a text or a Path, found {quoted(given)}") from None
+    if not isinstance(name, str) or "\0" in name or not _can_be_encoded(name):
+        raise ArgumentError(f"{quoted(name)} is no name that a file can have")
+    return name
+
+
+def _can_be_encoded(name: str) -> bool:
+    try:
+        fsencode(name)
+    except UnicodeEncodeError:  # half a character
+        return False
+    return True
+
+
+def _meant(function: Callable[..., Any], known: list[str], named: dict[str, Any], error: TypeError) -> str:
+    strange = [name for name in named if name not in known]
+    if strange:
+        return unknown(f"argument of {function.__name__}", strange[0], known)
+    return f"{function.__name__}: {error}; it takes {', '.join(known)}"
+
+
+def _anything(value: Any) -> bool:
+    return True
+
+
+def _text(value: Any) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def _names(value: Any) -> bool:
+    several = isinstance(value, Iterable) and not isinstance(value, bytes) and getattr(value, "ndim", 1) == 1
+    return value is None or isinstance(value, str) or several
+
+
+def _number(value: Any) -> bool:
+    return value is None or (isinstance(value, Real) and not isinstance(value, bool))
+
+
+def _numbers(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and all(one is not None and _number(one) for one in value)
+
+
+def _blank(value: Any) -> bool:
+    return _text(value) or _whole(value)
+
+
+def _one(value: Any) -> bool:
+    return getattr(value, "ndim", 0) == 0
+
+
+def _whole(value: Any) -> bool:
+    try:
+        operator.index(value)
+    except TypeError:
+        return False
+    return not isinstance(value, bool)
+
+
+def _flag(value: Any) -> bool:
+    return type(value).__name__ in ("bool", "bool_") or (_whole(value) and value in (0, 1))  # numpy's are called so
+
+
+_KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    **dict.fromkeys(("methods", "references", "extras"), (_names, "a name, or several in a list")),
+    **dict.fromkeys(("method", "measure", "normalize", "score", "backend"), (_text, "a name")),
+    **dict.fromkeys(("batch_size", "seed", "steps", "random"), (_whole, "a whole number")),
+    **dict.fromkeys(
+        ("drop_sink", "truncate", "maps", "interpolate", "progress", "graph", "gradients", "held"),
+        (_flag, "True or False"),
+    ),
+    **dict.fromkeys(("layer", "head", "target"), (_one, "one value, and no array of several")),
+    "limit": (_number, "a number"),
+    "blank": (_blank, "a token or its id"),
+    "shares": (_numbers, "numbers in a list"),
+    "continuation": (_text, "a text"),
+}
+"""What an argument of this name takes in every function that is `checked`."""

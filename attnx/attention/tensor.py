@@ -1,0 +1,202 @@
+"""The one object that every graph is made of: attention of one input, level by level from the input up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attnx.attention.computed import per_query_head
+from attnx.attention.levels import Held, Level
+from attnx.attention.visibility import Mask
+from attnx.errors import AttentionError
+from attnx.forks import cached_property
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionTensor:
+    """Attention of one input through all levels of a model: layer × head × n × n, held or computed where it is read.
+
+    `weights[layer, head, query, key]` is what `query` gave to `key`; index 0 is the layer next to the input, which
+    the rest of attnx calls layer 1. `visible[layer, query, key]` is true where the mask (causal, window, padding)
+    let the query look at all.
+    """
+
+    levels: tuple[Level, ...]
+    head: str | None = None
+    """How the heads were merged as they arrived ("mean", …); None when every head can be had."""
+    stacked: Tensor | None = None
+    """layer × head × n × n, of which the levels are views, where all is held."""
+
+    def __post_init__(self) -> None:
+        if not self.levels or len({level.mask.length for level in self.levels}) != 1:
+            raise AttentionError("attention needs levels, all over the same positions")
+
+    @classmethod
+    def of(
+        cls, weights: Any, visible: Any = None, *, modules: Sequence[str] = (), head: str | None = None
+    ) -> AttentionTensor:
+        """Attention of your own: layer × head × n × n, and layer × n × n for what each query may see.
+
+        Without `visible` it is causal if no query in any layer gives weight to a later key, and else sees everything.
+        Other zeros are not taken for a mask: half precision makes them, too.
+        """
+        weights = _four_axes(_tensor(weights))
+        names = tuple(modules) or ("",) * len(weights)
+        if len(names) != len(weights):
+            raise AttentionError(f"{len(weights)} layers, but {len(names)} names of modules")
+        masks = _masks(weights, visible)
+        levels = [Held(one, mask, name) for one, mask, name in zip(weights, masks, names, strict=True)]
+        return cls(tuple(levels), head, weights)
+
+    @property
+    def layers(self) -> int:
+        return len(self.levels)
+
+    @property
+    def heads(self) -> int:
+        return max(level.heads for level in self.levels)
+
+    @property
+    def length(self) -> int:
+        """n, the number of input positions."""
+        return self.levels[0].mask.length
+
+    @property
+    def device(self) -> torch.device:
+        return self.levels[0].mask.device
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        return tuple(level.module for level in self.levels)
+
+    @property
+    def whole(self) -> bool:
+        """Whether every level is in memory."""
+        return all(level.whole for level in self.levels)
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """The modules whose attention is in memory, n × n numbers each."""
+        return tuple(level.module for level in self.levels if isinstance(level, Held))
+
+    @property
+    def causal(self) -> bool:
+        """Whether no query could see a later position, in any layer. One position alone is not called causal."""
+        return self.length > 1 and all(level.mask.causal for level in self.levels)
+
+    @property
+    def weights(self) -> Tensor:
+        """layer × head × n × n, where all is held."""
+        if self.stacked is None:
+            numbers = sum(level.heads for level in self.levels) * self.length**2
+            raise AttentionError(
+                f"this attention is computed where it is read; all of it would be {numbers:,} numbers. Capture with "
+                "held=True to have them, or ask a method for rows"
+            )
+        return self.stacked
+
+    @cached_property
+    def visible(self) -> Tensor:
+        """layer × query × key; layers that share one mask share its memory."""
+        masks = {id(level.mask): level.mask for level in self.levels}
+        seen = {key: mask.visible(0, self.length) for key, mask in masks.items()}
+        if len(seen) == 1:
+            return next(iter(seen.values())).expand(self.layers, -1, -1)
+        return torch.stack([seen[id(level.mask)] for level in self.levels])
+
+    def brought(self, name: str) -> tuple[Tensor, ...] | None:
+        """What else was captured, a tensor a level ("values", "projections"); None where it was not asked for."""
+        found = [level.brought[name] for level in self.levels if name in level.brought]
+        return tuple(found) if len(found) == len(self.levels) else None
+
+    @property
+    def values(self) -> tuple[Tensor, ...] | None:
+        """Per layer, head × key × width: what was mixed, repeated for heads that share it (GQA)."""
+        found = self.brought("values")
+        if found is None or self.head is not None:
+            return found
+        return tuple(per_query_head(one[None], level.heads)[0] for one, level in zip(found, self.levels, strict=True))
+
+    @property
+    def projections(self) -> tuple[Tensor, ...] | None:
+        """Per layer, output × (head · width): the matrix that the mixed values of all heads go through."""
+        return self.brought("projections")
+
+    @property
+    def gates(self) -> tuple[Tensor, ...] | None:
+        """Per layer, head × query × width: what mixed values are multiplied by before the projection; 1 for nothing."""
+        return self.brought("gates")
+
+    @property
+    def differentiable(self) -> tuple[Tensor, ...] | None:
+        """Per layer, batch × head × query × key: tensors of the model's own autograd graph."""
+        return self.brought("differentiable")
+
+    def numpy(self) -> np.ndarray[Any, np.dtype[Any]]:
+        """The weights as a numpy array, copied from the device when they are not on the CPU."""
+        array: np.ndarray[Any, np.dtype[Any]] = self.weights.detach().cpu().numpy()
+        return array
+
+    def __repr__(self) -> str:
+        heads = f"{self.head} of heads" if self.head else f"{self.heads} heads"
+        kind = ", causal" if self.causal else ""
+        kind += "" if self.whole else ", computed where it is read"
+        return f"AttentionTensor({self.layers} layers, {heads}, {self.length} positions{kind})"
+
+
+def as_attention(attention: Any) -> AttentionTensor:
+    """Attention as it is brought: an `AttentionTensor`, a tensor, an array, or a tuple of layers."""
+    return attention if isinstance(attention, AttentionTensor) else AttentionTensor.of(attention)
+
+
+def _tensor(attention: Any) -> Tensor:
+    """The weights as a tensor, also of `outputs.attentions`: a tuple of layers, each 1 × head × n × n."""
+    if isinstance(attention, Tensor):
+        return attention
+    try:
+        if isinstance(attention, (tuple, list)) and attention and isinstance(attention[0], Tensor):
+            stacked = torch.stack(tuple(attention))
+            return stacked[:, 0] if stacked.ndim == 5 and stacked.shape[1] == 1 else stacked
+        # torch takes neither read-only arrays nor those of another byte order.
+        array = np.array(attention)
+        return torch.from_numpy(array.astype(array.dtype.newbyteorder("="), copy=False))
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise AttentionError(
+            f"attention must be a layer × head × n × n array, found {type(attention).__name__}: {error}"
+        ) from error
+
+
+def _four_axes(weights: Tensor) -> Tensor:
+    if weights.ndim != 4 or weights.shape[-1] != weights.shape[-2] or 0 in weights.shape:
+        hints = {
+            3: "; for one head per layer add the axis: attention[:, None]",
+            5: "; there is a batch axis in it: take one input, attention[:, index]",
+        }
+        raise AttentionError(
+            f"attention must be layer × head × n × n, found shape {tuple(weights.shape)}{hints.get(weights.ndim, '')}"
+        )
+    # Apple's GPUs have no float64, in which every sum is made.
+    return weights.cpu() if weights.device.type == "mps" else weights
+
+
+def _masks(weights: Tensor, visible: Any) -> list[Mask]:
+    """A mask for each layer, the same object where it is the same mask."""
+    layers, length, device = len(weights), weights.shape[-1], weights.device
+    if visible is None:
+        # The first row tells at once of most arrays; a causal one has to be looked through.
+        told = weights.detach()
+        looks_ahead = bool(told[:, :, 0, 1:].any()) or any(bool(one.triu(1).any()) for one in told)
+        return [Mask(length, device, triangular=length > 1 and not looks_ahead)] * layers
+    visible = _tensor(visible).to(device)
+    if visible.shape != (layers, length, length):
+        raise AttentionError(
+            f"visible must be layer × n × n = {(layers, length, length)}, found {tuple(visible.shape)}"
+        )
+    if visible.stride(0) == 0:
+        return [Mask(length, device, visible[0].bool())] * layers
+    return [Mask(length, device, one.bool()) for one in visible]

@@ -1,0 +1,1 @@
+"""Run a model once and watch its attention, without reloading or changing it."""

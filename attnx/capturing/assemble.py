@@ -1,0 +1,182 @@
+"""From the records of a batch to the attention of each input, or an error that says why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from attnx.attention.levels import Held, Level, all_keys
+from attnx.attention.tensor import AttentionTensor
+from attnx.attention.visibility import Mask
+from attnx.capturing.joined import Joined
+from attnx.capturing.proof import rows_checked
+from attnx.capturing.record import Record, Recorder
+from attnx.capturing.stacks import Seen
+from attnx.errors import CaptureError
+
+
+def assemble(recorder: Recorder, model_name: str, *, padding: Tensor | None, within: str = "") -> list[AttentionTensor]:
+    """One for each input of the batch, with its padding positions cut out.
+
+    `padding` is batch × n, true where a position is real. `within` keeps only modules whose name begins so.
+    """
+    records = Seen(recorder.records, recorder.batch, model_name).stack(within)
+    _check_numbers(records)
+    real = _real_positions(padding, recorder.batch, records[0].shape[-1])
+    return [_one(records, index, real[index], recorder) for index in range(recorder.batch)]
+
+
+def _real_positions(padding: Tensor | None, batch: int, length: int) -> Tensor:
+    """batch × n, true where a position is no padding: all, unless the attention mask says otherwise."""
+    if padding is not None and padding.shape == (batch, length):
+        return padding
+    if padding is not None and not bool(padding.all()):
+        raise CaptureError(
+            f"the attention mask is {tuple(padding.shape)} but attention is over {length} positions, so padding "
+            "cannot be cut out; give one input at a time, without padding"
+        )
+    return torch.ones(batch, length, dtype=torch.bool)
+
+
+def _one(records: Sequence[Record], index: int, real: Tensor, recorder: Recorder) -> AttentionTensor:
+    kept = None if bool(real.all()) else real.nonzero()[:, 0]
+    masks: dict[int, Mask] = {}
+    levels = [_level(record, index, masks, _brought(record, index, kept, recorder)) for record in records]
+    if kept is not None:
+        _check_padding(levels, real)
+        levels = _without_padding(levels, kept)
+    held = any(isinstance(level, Held) for level in levels)
+    stacked = _stacked(levels, records, recorder)
+    return AttentionTensor(tuple(levels), recorder.head if held else None, stacked)
+
+
+def _level(record: Record, index: int, masks: dict[int, Mask], brought: dict[str, Tensor]) -> Level:
+    if record.weights is None:
+        return replace(record.computed[index], brought=brought)
+    weights, seen = record.weights[index], record.visible
+    own = None if seen is None else seen[min(index, len(seen) - 1)]
+    mask = masks.setdefault(id(seen), Mask(weights.shape[-1], weights.device, own))
+    return Held(weights, mask, record.module, brought)
+
+
+def _brought(record: Record, index: int, kept: Tensor | None, recorder: Recorder) -> dict[str, Tensor]:
+    """What else was asked for of a call."""
+    found = {}
+    if recorder.extras:
+        _check_written(record, recorder)
+    if record.values is not None:
+        values = record.values[index]
+        found["values"] = values if kept is None else values[:, kept.to(values.device)]
+    if "projections" in recorder.extras:
+        found["projections"] = _projection(record)
+    if "blocks" in recorder.extras:
+        found |= _joined(record).brought(index, kept)
+    if "gates" in recorder.extras:
+        found["gates"] = _gates(record, index, kept)
+    if recorder.gradients and record.weights is not None:
+        found["differentiable"] = record.weights
+    return found
+
+
+def _stacked(levels: list[Level], records: Sequence[Record], recorder: Recorder) -> Tensor | None:
+    """layer × head × query × key, of which the levels become views; None where some level is not held.
+
+    A record whose numbers are copied lets go of its own, so that they are held once.
+    """
+    held = [level.weights.shape for level in levels if isinstance(level, Held)]
+    if len(held) < len(levels):
+        return None
+    first = records[0].weights
+    if recorder.gradients or first is None:
+        return torch.stack([level.weights for level in levels if isinstance(level, Held)])
+    stacked = first.new_empty(len(held), *held[0])
+    for number, record in enumerate(records):
+        level = levels[number]
+        if isinstance(level, Held):
+            stacked[number] = level.weights
+            levels[number] = replace(level, weights=stacked[number])
+        if recorder.batch == 1:
+            record.weights = stacked[number][None]
+    return stacked
+
+
+def _without_padding(levels: Sequence[Level], kept: Tensor) -> list[Level]:
+    """Every level cropped; levels that share a mask share the cropped one."""
+    masks = {id(level.mask): level.mask for level in levels}
+    cropped = {name: mask.cropped(kept) for name, mask in masks.items()}
+    return [level.cropped(kept, cropped[id(level.mask)]) for level in levels]
+
+
+def _check_written(record: Record, recorder: Recorder) -> None:
+    """That values and projection, summed over heads and keys, are what the block wrote."""
+    if record.unlike:
+        raise CaptureError(
+            f"values and projections of {record.module} are not what it writes: {record.unlike}. Weights alone can be "
+            "captured: leave extras out"
+        )
+    by_hand = "ask for the gate, too: extras=('values', 'projections', 'gates')"
+    instead = "use methods of attention itself (rollout, flow)" if "blocks" in recorder.extras else by_hand
+    if record.gate is not None and "gates" not in recorder.extras:
+        raise CaptureError(
+            f"{record.module} multiplies what it mixed by a gate of each position before it is projected, so values "
+            f"and projections alone are not what it writes; {instead}"
+        )
+
+
+def _gates(record: Record, index: int, kept: Tensor | None) -> Tensor:
+    if record.gate is None:
+        return torch.ones(1, 1, 1)
+    gate = record.gate[index]
+    return gate if kept is None else gate[:, kept.to(gate.device)]
+
+
+def _projection(record: Record) -> Tensor:
+    if record.projection is None:
+        raise CaptureError(
+            f"no output projection was seen behind the attention of {record.module}: it is no linear map that attnx "
+            "knows, it is quantised, or backend='interface' was used, which does not see it"
+        )
+    return record.projection
+
+
+def _joined(record: Record) -> Joined:
+    if isinstance(record.joined, Joined):
+        return record.joined
+    raise record.joined or CaptureError(
+        f"no block was seen around the attention of {record.module}, so what it adds to the residual stream is not "
+        "known; use methods of attention itself (rollout, flow)"
+    )
+
+
+def _check_numbers(records: Sequence[Record]) -> None:
+    for layer, record in enumerate(records, start=1):
+        kept = [part for one in record.computed for part in (one.query, one.key)]
+        if not all(bool(one.isfinite().all()) for one in (kept if record.weights is None else [record.weights])):
+            raise CaptureError(
+                f"attention in layer {layer} ({record.module}) is not finite: the model's weights or its input have "
+                "NaN or infinity. Check the checkpoint; half precision may need float32: model.float()"
+            )
+
+
+def _check_padding(levels: Sequence[Level], real: Tensor) -> None:
+    """A row that gives weight to padding has other numbers in a batch than alone.
+
+    Of a level that is held all rows are asked, of one that is computed some.
+    """
+    asked: list[int] = real.nonzero()[:, 0].tolist()
+    some = [asked[place] for place in rows_checked(len(asked))]
+    for number, level in enumerate(levels, start=1):
+        length = level.mask.length
+        if level.whole:
+            rows = level.rows(0, length).weights[:, asked]
+        else:
+            rows = torch.cat([all_keys(level.rows(row, row + 1), length) for row in some], dim=1)
+        lost = float(rows[..., ~real.to(rows.device)].sum(-1).amax())
+        if lost > 1e-4:
+            raise CaptureError(
+                f"layer {number} ({level.module}) attends to padding ({lost:.2g} of a row), so a padded batch gives "
+                "other numbers than one input at a time; use batch_size=1"
+            )

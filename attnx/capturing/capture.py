@@ -1,0 +1,159 @@
+"""One call: run the model on inputs, return its attention, leave no trace."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from inspect import signature
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attnx.arguments import checked
+from attnx.attention.tensor import AttentionTensor
+from attnx.capturing.assemble import assemble
+from attnx.capturing.mixers import beside
+from attnx.capturing.proof import check_output
+from attnx.capturing.record import Extra, Merging
+from attnx.capturing.watch import Backend, choose_backend, undisturbed, unwrapped, watch
+from attnx.errors import AttnxError, CaptureError, ChoiceError, InputError
+
+_proven: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+"""Models whose watched output was once compared with a plain run. The observer changes no operation: once is enough."""
+
+
+@dataclass(frozen=True, eq=False)
+class Captured:
+    """A run of a batch: what the model returned, and the attention of each input without its padding."""
+
+    output: Any
+    attention: list[AttentionTensor]
+    answered: tuple[int, ...] | None = None
+    """The positions at which a language model's answer was computed; None for all."""
+    mixers: tuple[str, ...] = ()
+    """Modules that mix positions beside attention, in its own layers."""
+
+
+@checked
+def capture(
+    model: nn.Module,
+    *,
+    head: Merging = None,
+    extras: tuple[Extra, ...] = (),
+    gradients: bool = False,
+    held: bool = True,
+    backend: Backend = "auto",
+    within: str = "",
+    **inputs: Any,
+) -> AttentionTensor:
+    """The attention of `model` on one input: `attnx.capture(model, **tokenizer(text, return_tensors="pt"))`.
+
+    `head` ("mean", "max", "min" or a function) merges the heads of each layer as they arrive, so that all of all
+    layers are never in memory together; None keeps every one. `held=False` keeps queries and keys instead of weights,
+    and computes rows where a method reads them, for inputs whose maps would not fit. `extras` may ask for "values",
+    "projections" and "blocks", which say how attention joins the residual stream; with `gradients` the weights are part
+    of the model's autograd graph. `within` picks one stack of a model that has several, by the beginning of its name.
+    """
+    if not isinstance(within, str):
+        raise ChoiceError(f"within must be the beginning of a module's name, found {within!r}")
+    captured = capture_batch(
+        model, inputs, head=head, extras=extras, gradients=gradients, held=held, backend=backend, within=within
+    ).attention
+    if len(captured) != 1:
+        raise InputError(
+            f"capture() takes one input, this is a batch of {len(captured)}; "
+            "use attnx.explain with a list, or: from attnx.capturing.capture import capture_batch"
+        )
+    return captured[0]
+
+
+def capture_batch(
+    model: nn.Module,
+    inputs: Mapping[str, Any],
+    *,
+    head: Merging = None,
+    extras: tuple[Extra, ...] = (),
+    gradients: bool = False,
+    held: bool = True,
+    backend: Backend = "auto",
+    within: str = "",
+    answer_at: Sequence[int] | None = None,
+) -> Captured:
+    """Run `model(**inputs)` on a batch, padded on the right or not at all, and return its output and attention.
+
+    With `answer_at` a language model answers at these positions only, if it can: its logits for 8192 positions and 50
+    thousand tokens would take more memory than the queries and keys of all layers. A layer whose attention cannot be
+    computed from queries and keys (it is no fused kernel, or has a bias of its own) is held all the same.
+    """
+    model = unwrapped(model)
+    can_choose = answer_at is not None and "logits_to_keep" in signature(model.forward).parameters
+    answered = tuple(dict.fromkeys(answer_at)) if answer_at is not None and can_choose else None
+    if answered is not None:
+        inputs = {**inputs, "logits_to_keep": torch.tensor(answered, device=_device(inputs))}
+    batch = _batch_size(inputs)
+    with watch(
+        model, batch=batch, head=head, extras=extras, gradients=gradients, held=held, backend=backend
+    ) as recorder:
+        output = _answer(model, inputs)
+    attention = assemble(recorder, type(model).__name__, padding=_real(inputs), within=within)
+    _prove(model, inputs, output, backend)
+    return Captured(output, attention, answered, beside(attention[0].modules, recorder.mixers))
+
+
+def _prove(model: nn.Module, inputs: Mapping[str, Any], output: Any, backend: Backend) -> None:
+    """That the output is the one of a plain run."""
+    if choose_backend(model, backend) == "interface" or model not in _proven:
+        with undisturbed(model):
+            check_output(output, _answer(model, inputs), type(model).__name__)
+        _proven.add(model)
+
+
+def _answer(model: nn.Module, inputs: Mapping[str, Any]) -> Any:
+    """What the model makes of the inputs; what it has to say against them is told in its own words."""
+    try:
+        return model(**_without_cache(model, inputs))
+    except AttnxError:
+        raise
+    except Exception as error:
+        words = str(error).strip().split("\n")[0]
+        raise CaptureError(
+            f"{type(model).__name__} refused the input ({type(error).__name__}: {words}); check that tokenizer and "
+            "model belong together, and that the model runs on it by itself"
+        ) from error
+
+
+def _real(inputs: Mapping[str, Any]) -> Tensor | None:
+    """batch × n, true where the attention mask says that a position is no padding."""
+    padding = inputs.get("attention_mask")
+    return padding.bool().cpu() if isinstance(padding, Tensor) and padding.ndim == 2 else None
+
+
+def _without_cache(model: nn.Module, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """A whole input is read at once, so keys and values need not be kept for a next step."""
+    if "use_cache" not in inputs and "use_cache" in signature(model.forward).parameters:
+        return {**inputs, "use_cache": False}
+    return dict(inputs)
+
+
+def _device(inputs: Mapping[str, Any]) -> torch.device | None:
+    return next((value.device for value in inputs.values() if isinstance(value, Tensor)), None)
+
+
+_BATCHED = ("input_ids", "inputs_embeds", "attention_mask")
+"""What has an entry for each input in every model; pixels may come as patches of all images in one row."""
+
+
+def _batch_size(inputs: Mapping[str, Any]) -> int:
+    """How many inputs these are, whatever the order in which they are named."""
+    sizes = {name: value.shape[0] for name, value in inputs.items() if isinstance(value, Tensor) and value.ndim >= 2}
+    for name in _BATCHED:
+        if name in sizes:
+            return sizes[name]
+    if sizes:
+        return min(sizes.values())
+    raise InputError(
+        "capture needs the model's inputs as tensors with a batch axis: "
+        'attnx.capture(model, **tokenizer(text, return_tensors="pt"))'
+    )

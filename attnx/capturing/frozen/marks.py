@@ -1,0 +1,51 @@
+"""What is known of a model's tensors while it runs: what each is a function of, and which one is attention."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionOf:
+    """The tensor is an elementwise function of `root`; where it is one call, `compute` gives its value anew."""
+
+    root: Tensor
+    compute: Callable[[Tensor], Tensor] | None = None
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """The tensor is the result of a softmax over its last axis: attention, if it goes on to mix values."""
+
+
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """The tensor is a linear map, which `compute` makes anew."""
+
+    compute: Callable[[], Tensor]
+
+
+Mark: TypeAlias = FunctionOf | Softmax | Linear
+
+
+class Marks:
+    """A mark for some tensors, for as long as they live."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[weakref.ref[Tensor], Mark]] = {}
+
+    def put(self, tensor: Tensor, mark: Mark) -> None:
+        key = id(tensor)
+        self._known[key] = (weakref.ref(tensor, lambda _: self._known.pop(key, None)), mark)
+
+    def of(self, tensor: Any) -> Mark | None:
+        reference, mark = self._known.get(id(tensor), (None, None))
+        return mark if reference is not None and reference() is tensor else None
+
+    def clear(self) -> None:
+        self._known.clear()

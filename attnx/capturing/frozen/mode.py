@@ -1,0 +1,254 @@
+"""A frozen model, by what its operations do: an observer that scales gradients on their way back.
+
+Every call that a model makes to torch passes through `__torch_function__` of the thread's active mode. What comes out
+of a call is what the model would have got; only its gradient differs:
+
+| operation | gradient |
+|---|---|
+| norm | mean as it is, scale constant |
+| elementwise function with f(0) = 0 | the line through 0: z · [f(z) / z] |
+| other elementwise function (sigmoid, exp), denominator | a constant |
+| product of two tensors that hang on the input | half to each factor |
+| attention | so much to the values, so much to the scores, as the path says |
+| all else | as it is |
+
+However an activation is written, it is one function of one tensor: what is computed from a tensor elementwise is
+marked with it, and a product of two such results is a function of it, too. Parameters are constants: each is replaced
+by itself without its gradient where it enters a call. So nothing of the model is changed. The rules themselves are in
+`freezing_rules` and `freezing_attention`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils.hooks import RemovableHandle
+
+from attnx.capturing.frozen.marks import FunctionOf, Linear, Marks, Softmax
+from attnx.capturing.frozen.path import Path
+from attnx.capturing.frozen.straight import STRAIGHT, Again, is_large, on_line, watched
+from attnx.errors import CaptureError
+
+Call: TypeAlias = Callable[..., Any]
+Rule: TypeAlias = Callable[["Freezing", Call, list[Any], dict[str, Any]], Any]
+"""What is done instead of a call: (mode, function, arguments, keyword arguments) → its result."""
+
+
+@dataclass(eq=False)
+class Kernel:
+    """One attention call: the values that go in and the outputs that come out, … × position × width.
+
+    All are kept at the positions that were asked for. Gradients are there after the way back, None where none came.
+    """
+
+    module: str
+    values: Tensor
+    outputs: Tensor
+    values_gradient: Tensor | None = None
+    outputs_gradient: Tensor | None = None
+
+
+@dataclass
+class Constants:
+    """What biases and other constants add to the score: each times its own gradient, summed as gradients pass by."""
+
+    total: float = 0.0
+    size: float = 0.0
+    """The sum without signs, beside which rounding is seen."""
+
+    def add(self, constant: Tensor | float, gradient: Tensor) -> None:
+        if isinstance(constant, Tensor):
+            shape = [1] * (gradient.ndim - constant.ndim) + list(constant.shape)
+            part = float((gradient.sum_to_size(shape) * constant).sum(dtype=torch.float64))
+        else:
+            part = constant * float(gradient.sum(dtype=torch.float64))
+        self.total += part
+        self.size += abs(part)
+
+
+class Freezing(TorchFunctionMode):
+    """While it is active in this thread, gradients of what the model computes are those of the frozen model."""
+
+    def __init__(
+        self,
+        path: Path,
+        rules: Mapping[str, Rule],
+        *,
+        names: Mapping[int, str],
+        embedding: Tensor | None = None,
+        leaves: Sequence[Tensor] = (),
+        entered: Mapping[int, Tensor] | None = None,
+        ends: slice | None = None,
+    ) -> None:
+        """`names` has the modules by their id, `entered` what each block was last called with.
+
+        The input is what comes out of the `embedding`, a weight of which rows are taken, or it is in `leaves`. Kernels
+        are kept at the positions of `ends`.
+        """
+        super().__init__()
+        self.path = path
+        self.embedding = embedding
+        self.leaves = list(leaves)
+        self.levels: list[tuple[str, Tensor]] = []
+        self.kernels: list[Kernel] = []
+        self.constants = Constants()
+        self._rules = rules
+        self._names = names
+        self._entered = {} if entered is None else entered
+        self._ends = ends
+        self._marks = Marks()
+        self._summands: dict[int, RemovableHandle] = {}
+        self._through_zero: dict[tuple[Any, ...], bool] = {}
+
+    def __torch_function__(
+        self, func: Call, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        taken = [self._taken(one) for one in args]
+        named = {name: self._taken(one) for name, one in (kwargs or {}).items()}
+        rule = self._rules.get(getattr(func, "__name__", ""))
+        return self.untold(func, taken, named) if rule is None else rule(self, func, taken, named)
+
+    def forget(self) -> None:
+        """Let go of what was followed, when the run is over."""
+        self._marks.clear()
+
+    def untold(self, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """A call that no rule is about."""
+        return func(*args, **kwargs)
+
+    def caller(self) -> str:
+        """The innermost module of the model whose code is running."""
+        return next((self._names[one] for one in self._running()), "")
+
+    def _running(self) -> Iterator[int]:
+        """The ids of the modules whose code is running, the innermost first, off the call stack: no hook is needed.
+
+        Frames beyond the model are not looked at: to look is to hold on to all that is in them.
+        """
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            module = id(frame.f_locals.get("self"))
+            if module in self._names:
+                yield module
+                if self._names[module] == "":
+                    return
+            frame = frame.f_back
+
+    def enter(self, tensor: Tensor) -> Tensor:
+        """The input as the leaf that gradients go back to."""
+        entry = tensor.detach().requires_grad_(torch.is_grad_enabled())
+        self.leaves.append(entry)
+        return entry
+
+    def root(self, tensor: Any) -> Tensor | None:
+        """What the tensor is an elementwise function of, maybe itself; None of a constant."""
+        mark = self._marks.of(tensor)
+        if isinstance(mark, FunctionOf):
+            return mark.root
+        return tensor if isinstance(tensor, Tensor) and tensor.requires_grad else None
+
+    def called(self, result: Tensor, root: Tensor, compute: Callable[[Tensor], Tensor]) -> Tensor:
+        """`result`, marked as one call on `root`."""
+        self._marks.put(result, FunctionOf(root, compute))
+        return result
+
+    def call_of(self, tensor: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]] | None:
+        """The tensor that this one is one call on, and the call."""
+        mark = self._marks.of(tensor)
+        return (mark.root, mark.compute) if isinstance(mark, FunctionOf) and mark.compute is not None else None
+
+    def linear(self, result: Tensor, compute: Callable[[], Tensor]) -> Tensor:
+        """`result`, marked as a linear map that can be made anew where that is worth it."""
+        if result.requires_grad and is_large(result):
+            self._marks.put(result, Linear(compute))
+        return result
+
+    def again(self, tensor: Tensor) -> Again:
+        """The tensor for the way back."""
+        mark = self._marks.of(tensor)
+        return Again(tensor, mark.compute if isinstance(mark, Linear) else None)
+
+    def as_function(self, result: Any, *operands: Any) -> Any:
+        """`result`, marked when all operands that hang on the input are functions of one tensor of its shape."""
+        roots = [root for root in map(self.root, operands) if root is not None]
+        if roots and all(one is roots[0] for one in roots) and roots[0].shape == getattr(result, "shape", None):
+            if result is not roots[0]:
+                self._marks.put(result, FunctionOf(roots[0]))
+        elif any(map(self.is_softmax, operands)):
+            self.as_softmax(result)
+        return result
+
+    def is_softmax(self, tensor: Any) -> bool:
+        return isinstance(self._marks.of(tensor), Softmax)
+
+    def as_softmax(self, result: Tensor) -> Tensor:
+        self._marks.put(result, Softmax())
+        return result
+
+    def through_zero(self, func: Call, args: list[Any], kwargs: dict[str, Any]) -> bool:
+        """Whether the elementwise function of the one tensor in `args` gives 0 at 0; tried once for like options."""
+        key = (func, *("z" if isinstance(one, Tensor) else one for one in args), *kwargs.items())
+        if key not in self._through_zero:
+            at_zero = func(*(one.new_zeros(()) if isinstance(one, Tensor) else one for one in args), **kwargs)
+            self._through_zero[key] = bool(at_zero == 0)
+        return self._through_zero[key]
+
+    def with_constant(self, result: Tensor, constant: Tensor | float) -> Tensor:
+        """`result`, in which `constant` is a summand that belongs to no position."""
+        if self.path.conserves and result.requires_grad:
+            self._summands[id(result)] = watched(result, lambda gradient: self.constants.add(constant, gradient))
+        return result
+
+    def take_whole(self, entry: Tensor) -> None:
+        """Count what was added to make up `entry` as part of it, such as the place of a patch."""
+        if id(entry) in self._summands:
+            self._summands.pop(id(entry)).remove()
+
+    def kernel(self, values: Tensor, outputs: Tensor) -> Tensor:
+        """Keep both ends of an attention call, and what entered its block."""
+        block = next((one for one in self._running() if one in self._entered), None) if self._entered else None
+        if block is not None and not any(states is self._entered[block] for _, states in self.levels):
+            self.levels.append((self._names[block], self._entered[block]))
+        if self._ends is not None:
+            at = (..., self._ends, slice(None))
+            kept = Kernel(self.caller(), values.detach()[at].clone(), outputs.detach()[at].clone())
+            self.kernels.append(kept)
+            if values.requires_grad:
+                watched(values, lambda gradient: setattr(kept, "values_gradient", gradient[at].clone()))
+            if outputs.requires_grad:
+                watched(outputs, lambda gradient: setattr(kept, "outputs_gradient", gradient[at].clone()))
+        return outputs
+
+    def _taken(self, one: Any) -> Any:
+        """An argument as the frozen model takes it: parameters as constants."""
+        if isinstance(one, Tensor):
+            if not one.requires_grad or any(one is leaf for leaf in self.leaves):
+                return one
+            if one.is_leaf:
+                return one.detach()
+            return self._own(one) if self.path.frozen else one
+        if type(one) in (list, tuple):
+            return type(one)(self._taken(each) for each in one)
+        return one
+
+    def _own(self, tensor: Tensor) -> Tensor:
+        """What came out of an autograd function of the model's own, whose gradient must be frozen, too."""
+        made_by = getattr(tensor.grad_fn, "_forward_cls", None)
+        if made_by is None or made_by in STRAIGHT:
+            return tensor
+        mark = self._marks.of(tensor)
+        if isinstance(mark, Softmax) and self.path.scores == 0:
+            return self.as_softmax(tensor.detach())
+        if isinstance(mark, FunctionOf) and mark.root.shape == tensor.shape:
+            return on_line(mark.root, tensor.detach().clone)
+        raise CaptureError(
+            f"{self.caller() or 'the model'} computes with an autograd function of its own, {made_by.__name__}, which "
+            f"{self.path.name} cannot follow; use references=('integrated_gradients',) or ('blankout',)"
+        )

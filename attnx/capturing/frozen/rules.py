@@ -1,0 +1,232 @@
+"""What the frozen model does with each of torch's functions, by name; the table at the end is all there is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attnx.capturing.frozen import attention as attention
+from attnx.capturing.frozen.mode import Call, Freezing, Rule
+from attnx.capturing.frozen.path import Path
+from attnx.capturing.frozen.straight import gated, halved, normed, on_line, scaled
+
+
+def freezing(
+    model: nn.Module, path: Path, entry: nn.Module | Tensor, *, made: type[Freezing] = Freezing, **how: Any
+) -> Freezing:
+    """The mode for a model whose input comes out of the module `entry`, or is that leaf."""
+    names = {id(module): name for name, module in model.named_modules()}
+    of_input: dict[str, Any] = (
+        {"leaves": [entry]} if isinstance(entry, Tensor) else {"embedding": getattr(entry, "weight", None)}
+    )
+    return made(path, RULES if path.frozen else _PLAIN, names=names, **of_input, **how)
+
+
+def _pointwise(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    tensors = [one for one in args if isinstance(one, Tensor)]
+    if len(tensors) != 1 or mode.root(tensors[0]) is None or any(isinstance(one, Tensor) for one in kwargs.values()):
+        return mode.untold(func, args, kwargs)
+    if kwargs.get("inplace"):
+        kwargs = {**kwargs, "inplace": False}
+    tensor = tensors[0]
+    plain = [one.detach() if one is tensor else one for one in args]
+    if tensor.requires_grad and torch.is_grad_enabled() and mode.through_zero(func, plain, kwargs):
+        line = on_line(tensor, lambda: func(*plain, **kwargs))
+        place = next(number for number, one in enumerate(args) if one is tensor)
+        options = [None if one is tensor else one for one in args]
+
+        def compute(other: Tensor) -> Tensor:
+            result: Tensor = func(*options[:place], other, *options[place + 1 :], **kwargs)
+            return result
+
+        return mode.called(line, tensor, compute) if mode.root(tensor) is tensor else mode.as_function(line, tensor)
+    return mode.as_function(func(*plain, **kwargs), tensor)
+
+
+def _product(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    elementwise = func.__name__ in _ELEMENTWISE
+    first, second = _operands(func, args)
+    if not elementwise and _mixes(mode, (first, second)):
+        return attention.mixed(mode, func, args, kwargs, (first, second))
+    if mode.is_softmax(first) or mode.is_softmax(second):
+        return attention.weighed(mode, func, args, kwargs)
+    root, other = mode.root(first), mode.root(second)
+    if root is None or other is None:
+        result = mode.untold(func, args, kwargs)
+        return mode.as_function(result, first, second) if elementwise else result
+    if elementwise and root is other and first.shape == second.shape == root.shape:
+        plain = first.detach(), second.detach()
+        line = on_line(root, lambda: func(*plain)) if torch.is_grad_enabled() else func(*plain)
+        return mode.as_function(line, first)
+    if not (first.requires_grad and second.requires_grad and torch.is_grad_enabled()):
+        return func(*args, **kwargs)
+    call, factor = mode.call_of(first), second
+    if call is None:
+        call, factor = mode.call_of(second), first
+    if elementwise and call is not None and call[0].shape == factor.shape and call[0].dtype == factor.dtype:
+        plain = first.detach(), second.detach()
+        return gated(mode.again(call[0]), mode.again(factor), call[1], lambda: func(*plain))
+    return halved(func(*args, **kwargs))
+
+
+def _operands(func: Call, args: list[Any]) -> tuple[Any, Any]:
+    if func.__name__ == "einsum":
+        args = list(args[1]) if len(args) == 2 and isinstance(args[1], (list, tuple)) else args[1:]
+    return (args[0], args[1]) if len(args) == 2 else (None, None)
+
+
+def _mixing_only(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """A product of a run without frozen gradients: seen where values are mixed."""
+    operands = _operands(func, args)
+    return attention.mixed(mode, func, args, kwargs, operands) if _mixes(mode, operands) else func(*args, **kwargs)
+
+
+def _mixes(mode: Freezing, operands: tuple[Any, Any]) -> bool:
+    large = all(isinstance(one, Tensor) and one.ndim >= 3 for one in operands)
+    return large and any(map(mode.is_softmax, operands))
+
+
+def _summed_product(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """`addmm` and its like: a summand and a product."""
+    names = ("input", *_FACTORS[func.__name__])
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    summand, first, second = (given.pop(name) for name in names)
+    if first.requires_grad and second.requires_grad:
+        first, second = scaled(first, 0.5), scaled(second, 0.5)
+    result = func(summand, first, second, **given)
+    return result if summand.requires_grad else mode.with_constant(result, summand * given.get("beta", 1))
+
+
+def _division(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    below = 0 if func.__name__ in _TURNED else 1
+    args[below] = args[below].detach() if isinstance(args[below], Tensor) else args[below]
+    return mode.as_function(func(*args, **kwargs), args[1 - below])
+
+
+def _constant(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """A spread, beside which something is measured."""
+    return func(*(one.detach() if isinstance(one, Tensor) else one for one in args), **kwargs)
+
+
+def _sum(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    result = func(*args, **kwargs)
+    moving = [mode.root(one) is not None for one in args]
+    if len(args) == 2 and isinstance(result, Tensor) and result.requires_grad and not all(moving):
+        constant = args[moving.index(False)]
+        taken_away = func.__name__ in _DIFFERENCES and not moving[1]
+        factor = (-1 if taken_away else 1) * kwargs.get("alpha", 1)
+        mode.with_constant(result, constant if factor == 1 else constant * factor)
+    return mode.as_function(result, *args)
+
+
+def _biased(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """A linear map or a convolution, whose bias goes with its channels."""
+    result = func(*args, **kwargs)
+    if func.__name__ == "linear":
+        plain = [one.detach() if isinstance(one, Tensor) else one for one in args]
+        mode.linear(result, lambda: func(*plain, **kwargs))
+    bias = kwargs.get("bias", args[2] if len(args) > 2 else None)
+    if bias is None:
+        return result
+    behind = 0 if func.__name__ == "linear" else result.ndim - 2
+    return mode.with_constant(result, bias.reshape(-1, *[1] * behind))
+
+
+def _joined(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Tensors put together, some of which are constants: CLS before patches, a number where a mask is."""
+    result = func(*args, **kwargs)
+    if mode.path.conserves and result.requires_grad:
+        with torch.no_grad():
+            constant = func(*map(_zeroed, args), **{name: _zeroed(one) for name, one in kwargs.items()})
+        if bool((constant != 0).any()):
+            mode.with_constant(result, constant)
+    return result
+
+
+def _zeroed(one: Any) -> Any:
+    if isinstance(one, (list, tuple)):
+        return type(one)(_zeroed(each) for each in one)
+    return torch.zeros_like(one) if isinstance(one, Tensor) and one.requires_grad else one
+
+
+def _same(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Another form of the same numbers."""
+    return mode.as_function(mode.untold(func, args, kwargs), args[0] if args else kwargs.get("input"))
+
+
+def _gated(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """`glu`: the gate is a sigmoid, so a constant."""
+    carried, gate = args[0].chunk(2, kwargs.get("dim", args[1] if len(args) > 1 else -1))
+    return carried * gate.detach().sigmoid()
+
+
+def _layer_norm(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    names = ("input", "normalized_shape", "weight", "bias", "eps")
+    given = {"weight": None, "bias": None, "eps": 1e-5, **dict(zip(names, args, strict=False)), **kwargs}
+    states, weight, bias, shape = given["input"], given["weight"], given["bias"], list(given["normalized_shape"])
+    if not states.requires_grad:
+        return func(*args, **kwargs)
+
+    def value_and_scale() -> tuple[Tensor, Tensor]:
+        value, _, scale = torch.native_layer_norm(states.detach(), shape, weight, bias, given["eps"])
+        return value, scale
+
+    result = normed(states, value_and_scale, weight, tuple(range(-len(shape), 0)))
+    return result if bias is None else mode.with_constant(result, bias)
+
+
+def _rms_norm(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    names = ("input", "normalized_shape", "weight", "eps")
+    given = {"weight": None, "eps": None, **dict(zip(names, args, strict=False)), **kwargs}
+    states, weight = given["input"], given["weight"]
+    if not states.requires_grad:
+        return func(*args, **kwargs)
+    axes = tuple(range(-len(given["normalized_shape"]), 0))
+    eps = torch.finfo(states.dtype).eps if given["eps"] is None else given["eps"]
+
+    def value_and_scale() -> tuple[Tensor, Tensor]:
+        wide = states.detach().to(torch.promote_types(states.dtype, torch.float32))
+        scale = torch.rsqrt(wide.square().mean(axes, keepdim=True) + eps)
+        return func(**{**given, "input": states.detach()}), scale
+
+    return normed(states, value_and_scale, weight, None)
+
+
+_FACTORS = {"addmm": ("mat1", "mat2"), "baddbmm": ("batch1", "batch2")}
+_ELEMENTWISE = ("mul", "__mul__", "__rmul__", "__imul__", "multiply")
+_TURNED = ("__rdiv__", "__rtruediv__")
+_DIFFERENCES = ("sub", "__sub__", "__isub__", "subtract")
+_PRODUCTS = ("matmul", "__matmul__", "__rmatmul__", "bmm", "mm", "einsum")
+_FOLLOWED = (
+    *("view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "transpose", "permute", "expand"),
+    *("narrow", "__getitem__", "nan_to_num"),
+)
+_SAME = ("dropout", "to", "type", "type_as", "float", "double", "half", "bfloat16", "clone", "contiguous", "neg")
+_PLAIN: dict[str, Rule] = {
+    **attention.ENDS,
+    **dict.fromkeys((*_FOLLOWED, *_SAME), attention.followed),
+    **dict.fromkeys(_PRODUCTS, _mixing_only),
+}
+RULES: dict[str, Rule] = {
+    **attention.ENDS,
+    "layer_norm": _layer_norm,
+    "rms_norm": _rms_norm,
+    "glu": _gated,
+    **dict.fromkeys(("linear", "conv1d", "conv2d", "conv3d"), _biased),
+    **dict.fromkeys(_FACTORS, _summed_product),
+    **dict.fromkeys((*_ELEMENTWISE, *_PRODUCTS), _product),
+    **dict.fromkeys((*_TURNED, "div", "divide", "true_divide", "__truediv__", "__itruediv__", "__idiv__"), _division),
+    **dict.fromkeys(("var", "std", "norm", "vector_norm", "linalg_vector_norm", "linalg_norm"), _constant),
+    **dict.fromkeys((*_DIFFERENCES, "add", "__add__", "__radd__", "__iadd__", "__rsub__", "rsub"), _sum),
+    **dict.fromkeys(("cat", "concat", "concatenate", "stack", "where", "masked_fill"), _joined),
+    **dict.fromkeys((*_SAME, "__neg__"), _same),
+    **dict.fromkeys(_FOLLOWED, attention.followed),
+    **dict.fromkeys(("relu", "relu6", "gelu", "silu", "mish", "tanh", "elu", "selu", "celu", "leaky_relu"), _pointwise),
+    **dict.fromkeys(("hardtanh", "hardswish", "hardsigmoid", "softsign", "tanhshrink", "softshrink"), _pointwise),
+    **dict.fromkeys(("sigmoid", "logsigmoid", "softplus", "exp", "expm1", "log", "log1p", "erf"), _pointwise),
+    **dict.fromkeys(("sqrt", "rsqrt", "reciprocal", "square", "pow", "__pow__", "__rpow__", "abs"), _pointwise),
+    **dict.fromkeys(("clamp", "clip", "clamp_min", "clamp_max", "sin", "cos", "atan"), _pointwise),
+}
+"""By the name of torch's function; what has no rule is linear, or found out by the check of the sum."""

@@ -1,0 +1,160 @@
+"""Gradients of a frozen model: what the operation gave is kept to the bit, and only its gradient is that of a line.
+
+A frozen operation is linear in what it carries: `y = x · [y / x]`, where brackets mean a constant of this input. So its
+gradient times its input is its output, and what flows back adds up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.hooks import RemovableHandle
+
+
+def on_line(root: Tensor, value: Callable[[], Tensor]) -> Tensor:
+    """A `value`, an elementwise function of `root`, with the gradient of the line through 0 and this point."""
+    line: Tensor = _Line.apply(root, value)  # type: ignore[no-untyped-call]
+    return line
+
+
+def gated(root: Again, other: Again, compute: Callable[[Tensor], Tensor], product: Callable[[], Tensor]) -> Tensor:
+    """The `product` of a function of `root` and `other`, half to each: `on_line` and `halved` in less memory.
+
+    Only the two are kept, if they cannot be made again; the function is computed again on the way back.
+    """
+    both: Tensor = _Gated.apply(root.tensor, other.tensor, root, other, compute, product)  # type: ignore[no-untyped-call]
+    return both
+
+
+@dataclass(frozen=True)
+class Again:
+    """A tensor that is needed on the way back: kept, or made again by a function where there is one."""
+
+    tensor: Tensor
+    make: Callable[[], Tensor] | None = None
+
+    def kept(self) -> Tensor | Callable[[], Tensor]:
+        return self.tensor.detach() if self.make is None else self.make
+
+
+def is_large(tensor: Tensor) -> bool:
+    """Whether it is better to make the tensor again than to keep it."""
+    return tensor.numel() * tensor.element_size() >= LARGE
+
+
+LARGE = 2**25
+"""Bytes from which on a tensor is made again and not kept: those of 2,730 positions of a width of 3,072."""
+
+
+def scaled(tensor: Tensor, factor: float) -> Tensor:
+    """The tensor itself, of whose gradient only a part goes back; of none at all it is a constant."""
+    if factor == 0:
+        return tensor.detach()
+    if factor == 1 or not tensor.requires_grad:
+        return tensor
+    part: Tensor = _Scale.apply(tensor, factor)  # type: ignore[no-untyped-call]
+    return part
+
+
+def halved(product: Tensor) -> Tensor:
+    """A product of two factors, each of which gets half of its gradient."""
+    if product.requires_grad:
+        watched(product, lambda gradient: gradient * 0.5)
+    return product
+
+
+def watched(tensor: Tensor, seen: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
+    """Call `seen` with the tensor's gradient as it passes by; what it returns, if anything, goes on instead."""
+    handle: RemovableHandle = tensor.register_hook(seen)  # type: ignore[no-untyped-call]
+    return handle
+
+
+def normed(
+    states: Tensor,
+    value_and_scale: Callable[[], tuple[Tensor, Tensor]],
+    weight: Tensor | None,
+    axes: tuple[int, ...] | None,
+) -> Tensor:
+    """The norm of `states` with its scale 1/σ a constant. Over `axes` the mean is taken out; None for RMS norms."""
+    norm: Tensor = _Norm.apply(states, value_and_scale, weight, axes)  # type: ignore[no-untyped-call]
+    return norm
+
+
+# Values are computed inside, so that they are no views, which a model could not change in place.
+class _Line(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, root: Tensor, compute: Callable[[], Tensor]) -> Tensor:
+        value = compute()
+        # At 0 there is no slope, and nothing to carry either.
+        ctx.save_for_backward(torch.nan_to_num_(value.to(root.dtype) / root, 0.0, 0.0, 0.0))
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (slope,) = ctx.saved_tensors
+        return gradient.to(slope.dtype) * slope, None
+
+
+class _Gated(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        root: Tensor,
+        other: Tensor,
+        root_again: Again,
+        other_again: Again,
+        compute: Callable[[Tensor], Tensor],
+        product: Callable[[], Tensor],
+    ) -> Tensor:
+        ctx.root, ctx.other, ctx.compute = root_again.kept(), other_again.kept(), compute
+        return product()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        root, other = (one if isinstance(one, Tensor) else one() for one in (ctx.root, ctx.other))
+        value, half = ctx.compute(root), gradient * 0.5
+        return half * other * torch.nan_to_num_(value / root, 0.0, 0.0, 0.0), half * value, None, None, None, None
+
+
+class _Scale(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor, factor: float) -> Tensor:
+        ctx.factor = factor
+        return tensor.view_as(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return gradient * ctx.factor, None
+
+
+class _Norm(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        states: Tensor,
+        compute: Callable[[], tuple[Tensor, Tensor]],
+        weight: Tensor | None,
+        axes: tuple[int, ...] | None,
+    ) -> Tensor:
+        value, scale = compute()
+        ctx.save_for_backward(scale, *(() if weight is None else (weight,)))
+        ctx.axes, ctx.dtype = axes, states.dtype
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        scale, *weight = ctx.saved_tensors
+        back = gradient.to(scale.dtype)
+        if weight:
+            back = back * weight[0]
+        if ctx.axes is not None:
+            back = back - back.mean(ctx.axes, keepdim=True)
+        return (back * scale).to(ctx.dtype), None, None, None
+
+
+STRAIGHT = (_Line, _Gated, _Scale, _Norm)
+"""Our own; any other autograd function in the way belongs to the model."""

@@ -1,0 +1,127 @@
+"""Which records make one stack: levels that read one another, over the same positions. Else what to choose instead."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from attnx.capturing.heads import check_heads
+from attnx.capturing.record import Record
+from attnx.errors import CaptureError
+
+
+@dataclass(frozen=True)
+class Seen:
+    """All attention calls of a run, and how many inputs ran together."""
+
+    records: Sequence[Record]
+    batch: int
+    model_name: str
+
+    def stack(self, within: str = "") -> list[Record]:
+        """The levels from the input up, of modules whose name begins so, or an error that names what can be chosen."""
+        records = _layers([record for record in self.records if record.module.startswith(within)])
+        try:
+            self._check(records, within)
+        except CaptureError as error:
+            raise CaptureError(f"{error}. {self._advice(within)}") from None
+        return records
+
+    def choices(self) -> dict[str, list[Record]]:
+        """Each part of the model that is one stack, by the shortest name that picks it."""
+        names = dict.fromkeys(name for record in self.records for name in _beginnings(record.module))
+        found: dict[tuple[int, ...], tuple[str, list[Record]]] = {}
+        for within in sorted(names, key=len):
+            records = _layers([record for record in self.records if record.module.startswith(within)])
+            try:
+                self._check(records, within)
+            except CaptureError:
+                continue
+            found.setdefault(tuple(record.number for record in records), (within, records))
+        return dict(found.values())
+
+    def _advice(self, within: str) -> str:
+        choices = {name: records for name, records in self.choices().items() if name != within}
+        if not choices:
+            return f"No part of {self.model_name} that within= could name is one stack over all positions in this run"
+        named = [f"within={name!r} ({_size(records)})" for name, records in choices.items()]
+        return f"What can be explained of this run: {', '.join(named[:4])}" + (" …" if len(named) > 4 else "")
+
+    def _check(self, records: Sequence[Record], within: str) -> None:
+        if not records:
+            where = f" below {within!r}" if within else ""
+            raise CaptureError(
+                f"no attention was seen in {self.model_name}{where}: it has none (a convolution or state-space "
+                "model), or has it in blocks or hashes without an n × n map; attnx explains softmax attention over all "
+                "positions"
+            )
+        for record in records:
+            _check_layout(record, self.batch)
+        _check_names(records)
+        _check_descent(records)
+
+
+def _layers(records: Sequence[Record]) -> list[Record]:
+    """Without a pooling head, in which a single learned query reads all positions: it is no layer of the stack."""
+    lengths = {keys for _, _, queries, keys in (record.shape for record in records) if queries == keys}
+    return [record for record in records if not (record.shape[-2] == 1 and record.shape[-1] in lengths - {1})]
+
+
+def _check_layout(record: Record, batch: int) -> None:
+    found, _, queries, keys = record.shape
+    if found != batch:
+        raise CaptureError(
+            f"attention in {record.module} is {found} maps of {queries} × {keys} positions for a batch of {batch}: "
+            "windows (such as Swin's), or several images or texts to one input, without an n × n map over all of it"
+        )
+    if record.folded is not None:
+        check_heads(record.folded, record.module, keys)
+    if record.carried not in (None, queries):
+        raise CaptureError(
+            f"attention in {record.module} is over {queries} positions, of which the model goes on with "
+            f"{record.carried}: a window that was padded, and not the positions of the input"
+        )
+    if queries != keys:
+        raise CaptureError(
+            f"attention in {record.module} is {queries} × {keys}, not square: cross-attention, pooling, a banded "
+            "layout or a cached step of generation"
+        )
+
+
+def _check_names(records: Sequence[Record]) -> None:
+    """Two towers, or self- and cross-attention in turn, are not one stack."""
+    stacks: dict[tuple[str, int], int] = {}
+    for record in records:
+        key = (re.sub(r"\d+", "#", record.module), record.shape[-1])
+        stacks[key] = stacks.get(key, 0) + 1
+    if len(stacks) > 1:
+        found = "; ".join(f"{name} ({count} layers of {length} positions)" for (name, length), count in stacks.items())
+        raise CaptureError(f"there are several stacks of attention: {found}")
+
+
+def _check_descent(records: Sequence[Record]) -> None:
+    """A level reads what the level before it wrote."""
+    for below, above in pairwise(records):
+        if above.follows(below):
+            continue
+        if above.module == below.module and above.same_as(below):
+            raise CaptureError(
+                f"{above.module} uses the same attention twice in one layer (as DiffLlama does): the layer is more "
+                "than a mixture by its weights, and attnx does not follow it"
+            )
+        raise CaptureError(
+            f"{above.module} was run on something else than what {below.module} gave: these are separate passes (two "
+            "texts, two images, a second run of the same stack), not layers of one. Give one input at a time"
+        )
+
+
+def _beginnings(module: str) -> list[str]:
+    """The names of the modules around this one, up to where layers are counted: "a.b.layers.0.attn" → a, a.b, …"""
+    parts = re.split(r"\.\d+(?:\.|$)", module)[0].split(".")
+    return [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
+
+
+def _size(records: Sequence[Record]) -> str:
+    return f"{len(records)} layer{'s' if len(records) > 1 else ''} of {records[0].shape[-1]} positions"

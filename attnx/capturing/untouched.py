@@ -1,0 +1,178 @@
+"""Change what belongs to the caller for a while, and give it back exactly: settings of objects, torch's switches.
+
+This is the only place where attnx changes anything of a caller's model. Loans are counted: when two threads borrow the
+same setting, the first one saves the original and the last one restores it, whatever the order in between.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, TypeAlias
+
+import torch
+from torch import nn
+from torch._C import (
+    _get_function_stack_at,
+    _len_torch_function_stack,
+    _pop_torch_function_stack,
+    _push_on_torch_function_stack,
+)
+from torch.overrides import TorchFunctionMode
+from torch.utils.hooks import RemovableHandle
+
+from attnx.forks import in_every_child
+from attnx.interrupts import Unbroken
+
+Setting: TypeAlias = tuple[object, str, Any]
+"""An object, the name of its attribute, and the value that the attribute is to have for a while."""
+
+
+@dataclass
+class _Loan:
+    owner: object
+    original: Any
+    borrowers: dict[object, int]
+    """Each borrower, and the thread that it is in."""
+
+
+_Key: TypeAlias = tuple[int, str]
+
+_loans: dict[_Key, _Loan] = {}
+_lock = Lock()
+
+
+class Borrowed(Unbroken[None]):
+    """Hold each attribute at its value inside the block; afterwards, also after an error, it is what it was.
+
+    With `gradients` they are on or off meanwhile, and out of inference mode if on; a `mode` looks on at torch's
+    functions. Whatever ran inside, these switches are afterwards what they were.
+    """
+
+    def __init__(
+        self, settings: Iterable[Setting], *, gradients: bool | None = None, mode: TorchFunctionMode | None = None
+    ) -> None:
+        self._settings = tuple(settings)
+        self._gradients = gradients
+        self._mode = mode
+        self._switches: Switches | None = None
+        self._left: torch.inference_mode | None = None
+        self._taken: list[_Key] = []
+
+    def _begin(self) -> None:
+        self._switches = Switches.now()
+        with _lock:
+            for owner, name, value in self._settings:
+                key = (id(owner), name)
+                self._taken.append(key)
+                loan = _loans.setdefault(key, _Loan(owner, getattr(owner, name), {}))
+                loan.borrowers[self] = threading.get_ident()
+                setattr(owner, name, value)
+        if self._gradients:
+            # Inference mode, unlike no_grad, cannot be overruled from within: it has to be left.
+            self._left = torch.inference_mode(False)
+            self._left.__enter__()
+        if self._gradients is not None:
+            torch.set_grad_enabled(self._gradients)
+        if self._mode is not None:
+            _push_on_torch_function_stack(self._mode)
+
+    def _end(self) -> None:
+        left, self._left = self._left, None
+        if left is not None:
+            left.__exit__(None, None, None)
+        if self._switches is not None:
+            self._switches.restore()
+        with _lock:
+            while self._taken:
+                loan = _loans.get(self._taken[-1])
+                if loan is not None:
+                    loan.borrowers.pop(self, None)
+                    _give_back_unless_borrowed(self._taken[-1], loan)
+                self._taken.pop()
+
+
+def looking_on(mode: TorchFunctionMode) -> Borrowed:
+    """The mode looks on at torch's functions inside the block, and no longer, whatever signal comes."""
+    return Borrowed((), mode=mode)
+
+
+class Hooked(Unbroken[None]):
+    """Call `before(module, args, kwargs)` and `after(module, args, kwargs, output)` at each call of the modules inside
+    the block, in any thread."""
+
+    def __init__(
+        self, modules: Iterable[nn.Module], before: Callable[..., None], after: Callable[..., None] | None = None
+    ) -> None:
+        self._modules, self._before, self._after = tuple(modules), before, after
+        self._handles: list[RemovableHandle] = []
+
+    def _begin(self) -> None:
+        for module in self._modules:
+            self._handles.append(module.register_forward_pre_hook(self._before, with_kwargs=True))
+            if self._after is not None:
+                self._handles.append(module.register_forward_hook(self._after, with_kwargs=True))
+
+    def _end(self) -> None:
+        while self._handles:
+            self._handles[-1].remove()
+            self._handles.pop()
+
+
+def _give_back_unless_borrowed(key: _Key, loan: _Loan) -> None:
+    if not loan.borrowers:
+        setattr(loan.owner, key[1], loan.original)
+        _loans.pop(key, None)
+
+
+_DEVICES = ("cpu", "cuda", "mps", "xpu")
+
+
+@dataclass(frozen=True)
+class Switches:
+    """What torch keeps for each thread, and what code that is interrupted may leave switched over."""
+
+    gradients: bool
+    modes: tuple[Any, ...]
+    """Those that look on at torch's functions. While one is called torch takes it off the stack."""
+    autocast: tuple[bool, ...]
+    autocast_depth: int
+
+    @classmethod
+    def now(cls) -> Switches:
+        modes = tuple(_get_function_stack_at(index) for index in range(_len_torch_function_stack()))
+        autocast = tuple(torch.is_autocast_enabled(device) for device in _DEVICES)
+        return cls(torch.is_grad_enabled(), modes, autocast, _autocast_depth())
+
+    def restore(self) -> None:
+        while _len_torch_function_stack():
+            _pop_torch_function_stack()
+        for mode in self.modes:
+            _push_on_torch_function_stack(mode)
+        torch.set_grad_enabled(self.gradients)
+        for device, enabled in zip(_DEVICES, self.autocast, strict=True):
+            torch.set_autocast_enabled(device, enabled)
+        for _ in range(_autocast_depth() - self.autocast_depth):
+            # Casts of weights are kept until the outermost autocast ends, and would outlive a change of the weights.
+            if torch.autocast_decrement_nesting() == 0:
+                torch.clear_autocast_cache()
+
+
+def _autocast_depth() -> int:
+    torch.autocast_increment_nesting()
+    return torch.autocast_decrement_nesting()
+
+
+def _after_fork() -> None:
+    """In a child process there is only the thread that forked: what others held is free, what they borrowed is back."""
+    global _lock
+    _lock = Lock()
+    for key, loan in list(_loans.items()):
+        mine = threading.get_ident()
+        loan.borrowers = {one: thread for one, thread in loan.borrowers.items() if thread == mine}
+        _give_back_unless_borrowed(key, loan)
+
+
+in_every_child(_after_fork)

@@ -1,0 +1,126 @@
+"""The context manager that owns a captured run: which backend looks on, what is borrowed from the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, TypeAlias
+
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+from attnx.capturing.blocks import Blocks
+from attnx.capturing.interface import Listening, Onlooker, implementations, needs_interface
+from attnx.capturing.observer import Observer
+from attnx.capturing.record import Extra, Merging, Recorder
+from attnx.capturing.untouched import Borrowed, Setting
+from attnx.errors import ChoiceError
+from attnx.interrupts import Unbroken
+
+Backend: TypeAlias = Literal["auto", "observer", "interface"]
+
+
+def watch(
+    model: nn.Module,
+    *,
+    batch: int = 1,
+    head: Merging = None,
+    extras: tuple[Extra, ...] = (),
+    gradients: bool = False,
+    held: bool = True,
+    backend: Backend = "auto",
+) -> Unbroken[Recorder]:
+    """Record the attention of every call of `model` inside the block, in this thread.
+
+        with watch(model) as recorder:
+            model(**inputs)
+        recorder.records[0].weights        # batch × head × query × key of layer 1
+
+    The model is in evaluation mode meanwhile, and without gradients unless `gradients` is true. Afterwards it is
+    exactly what it was. `batch` is the number of inputs that a call gets: some models fold it into their heads. Without
+    `held` a record has queries and keys instead of weights, where the model's attention can be computed from them.
+    """
+    model = unwrapped(model)
+    recorder = Recorder(model, batch=batch, head=head, extras=extras, gradients=gradients, held=held)
+    return _Watch(model, recorder, by_interface=choose_backend(model, backend) == "interface")
+
+
+def undisturbed(model: nn.Module, *, gradients: bool = False) -> Unbroken[None]:
+    """Evaluation mode and plain, uncompiled calls inside the block; every module as it was afterwards."""
+    return _Undisturbed(model, gradients=gradients)
+
+
+class _Undisturbed(Borrowed):
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        gradients: bool,
+        mode: TorchFunctionMode | None = None,
+        further: Iterable[Setting] = (),
+    ) -> None:
+        # A module that is in evaluation mode now may only be so because another thread borrowed it: borrow it too.
+        settings: list[Setting] = [(module, "training", False) for module in model.modules()]
+        compiled = [module for module in model.modules() if "_compiled_call_impl" in vars(module)]
+        settings += [(module, "_compiled_call_impl", None) for module in compiled]
+        super().__init__([*settings, *further], gradients=gradients, mode=mode)
+        self._model = model
+        self._known = {id(module) for module in model.modules()}
+        self._training = model.training
+
+    def _end(self) -> None:
+        super()._end()
+        # BigBird makes itself new attention modules when a text is short; they are born in the mode of the moment.
+        for module in self._model.modules():
+            if id(module) not in self._known:
+                module.training = self._training
+
+
+class _Watch(Unbroken[Recorder]):
+    """One exit for all that a captured run holds: the backend, torch's switches, the model's settings."""
+
+    def __init__(self, model: nn.Module, recorder: Recorder, *, by_interface: bool) -> None:
+        self._recorder = recorder
+        self._listening = Listening(recorder) if by_interface else None
+        self._mode = Onlooker(recorder) if by_interface else Observer(recorder)
+        self._blocks = Blocks(model, recorder) if "blocks" in recorder.extras else None
+        self._undisturbed = _Undisturbed(
+            model,
+            gradients=recorder.gradients,
+            mode=self._mode,
+            further=implementations(model) if by_interface else (),
+        )
+
+    def _begin(self) -> Recorder:
+        self._undisturbed._begin()
+        if self._listening is not None:
+            self._listening.begin()
+        if self._blocks is not None:
+            self._blocks._begin()
+        return self._recorder
+
+    def _end(self) -> None:
+        if self._blocks is not None:
+            self._blocks._end()
+        if self._listening is not None:
+            self._listening.end()
+        self._undisturbed._end()
+        self._mode.forget()
+
+
+def choose_backend(model: nn.Module, backend: Backend) -> Backend:
+    if backend not in ("auto", "observer", "interface"):
+        raise ChoiceError(f"backend {backend!r} is not known; there are: auto, observer, interface")
+    if backend == "auto":
+        return "interface" if needs_interface(model) else "observer"
+    return backend
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """The model itself under `torch.compile`, `DataParallel` and `DistributedDataParallel`."""
+    while True:
+        inner = getattr(model, "_orig_mod", None)
+        if inner is None and type(model).__name__ in ("DataParallel", "DistributedDataParallel"):
+            inner = getattr(model, "module", None)
+        if not isinstance(inner, nn.Module):
+            return model
+        model = inner

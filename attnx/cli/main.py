@@ -1,0 +1,62 @@
+"""The command line: `attnx explain "a text"`."""
+
+from __future__ import annotations
+
+import io
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from attnx.errors import AttnxError
+
+
+def main() -> None:
+    """Run the command. What the user can mend is one line on standard error and exit code 2, never a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without Unicode still gets the numbers
+    with _stops_noted() as stopped:
+        try:
+            from attnx.cli.app import app
+
+            app()
+        except (AttnxError, OSError) as error:
+            _end(stopped, str(error))
+        except SystemExit as done:
+            if done.code == 130:  # what typer makes of Ctrl-C, without a word
+                _end([signal.SIGINT])
+            raise
+        except KeyboardInterrupt:
+            _end([signal.SIGINT])
+        except Exception:
+            if not stopped:
+                raise
+            _end(stopped)  # a library that was being imported made another error of Ctrl-C
+
+
+def _end(stopped: list[int], message: str = "") -> None:
+    from attnx.render.printable import printable
+
+    print("attnx: stopped" if stopped else f"attnx: {printable(message)}", file=sys.stderr)
+    sys.exit(130 if stopped else 2)
+
+
+@contextmanager
+def _stops_noted() -> Iterator[list[int]]:
+    """A list that gets every Ctrl-C, which is raised as ever; it stays empty where Ctrl-C is ignored."""
+    noted: list[int] = []
+
+    def note(number: int, frame: Any) -> None:
+        noted.append(number)
+        raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield noted
+        return
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield noted
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,0 +1,130 @@
+"""What commands over many texts have in common: where the texts and the model come from."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from attnx.errors import InputError
+from attnx.render.inert import json_line
+from attnx.render.printable import printable, printable_lines
+
+if TYPE_CHECKING:
+    from attnx.results.result import Result
+
+Texts = Annotated[list[str] | None, typer.Argument(help="The texts to look at.")]
+Data = Annotated[
+    Path | None, typer.Option("--data", help="A file: one text a line, or a .csv, .tsv or .jsonl with a column.")
+]
+Column = Annotated[str | None, typer.Option("--column", help="The column that has the texts.")]
+Samples = Annotated[int | None, typer.Option("--samples", help="Only so many texts of the file.")]
+Model = Annotated[
+    str | None, typer.Option("--model", help="A saved model's directory or hub id; else the embedded one.")
+]
+References = Annotated[
+    list[str] | None, typer.Option("--reference", help="What to hold attention against; may be repeated.")
+]
+Measure = Annotated[str, typer.Option("--measure", help="spearman, kendall or top_k.")]
+TargetName = Annotated[str | None, typer.Option("--target", help="The class or token that references explain.")]
+Truncate = Annotated[bool, typer.Option("--truncate", help="Cut texts that are too long for the model.")]
+
+
+def asked_texts(texts: list[str] | None, data: Path | None, column: str | None, samples: int | None) -> list[str]:
+    """The texts of the command line, or those of a file."""
+    from attnx.inputs.files import read_texts
+
+    if texts and data is not None:
+        raise InputError("give texts or --data, not both")
+    if data is not None:
+        return [one.text for one in read_texts(data, column=column, limit=samples)]
+    if not texts:
+        raise InputError('no text to look at: give one or more, as in "the key to the cabinets", or --data FILE')
+    if column is not None or samples is not None:
+        raise InputError("--column and --samples are for a file: --data FILE")
+    return texts
+
+
+@contextmanager
+def asked_model(name: str | None) -> Iterator[tuple[Any, Any]]:
+    """(model, tokenizer): the one that was named, or the embedded one."""
+    from attnx.running.loading import load
+
+    if name is not None:
+        yield load(name)
+    else:
+        with chosen_model() as (_, loaded, tokenizer):
+            yield loaded, tokenizer
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, with all digits.")]
+AsMarkdown = Annotated[bool, typer.Option("--markdown", help="Print Markdown.")]
+TableOutput = Annotated[
+    Path | None, typer.Option("--output", help="Also write to a file: .json, .md, .csv, .html, or plain text.")
+]
+
+
+def check_output(output: Path | None) -> None:
+    """Before minutes of work, not after them."""
+    if output is not None and not output.parent.is_dir():
+        raise InputError(f"there is no directory {output.parent}; make it first")
+    if output is not None and output.is_dir():
+        raise InputError(f"{output} is a directory; give the name of a file in it")
+
+
+def show(table: Result, as_json: bool, as_markdown: bool, output: Path | None) -> None:
+    """Write a table where the user asked, and print it: in that order, for whoever reads the print may hang up."""
+    if output is not None:
+        output.write_text(_written(table, output.suffix).rstrip("\n") + "\n", encoding="utf-8")
+    print_inert(table.to_json()) if as_json else print_text(table.to_markdown() if as_markdown else table.to_text())
+
+
+def read_input() -> str:
+    """All of standard input."""
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError as error:
+        raise InputError(f"standard input is no UTF-8 text ({error.reason} at byte {error.start}); encode it") from None
+
+
+def say(notes: Iterable[str]) -> None:
+    """On standard error, where it is in nobody's way."""
+    for note in notes:
+        print(f"attnx: {printable(str(note))}", file=sys.stderr)
+
+
+def print_text(text: str) -> None:
+    """Lines for people: whatever stood in a label or a file's name, it steers no terminal."""
+    print(printable_lines(text))
+
+
+def print_inert(text: str) -> None:
+    """JSON for programs, on a terminal too."""
+    print(json_line(text))
+
+
+def _written(table: Result, suffix: str) -> str:
+    """In the format that a file's name asks for; else as plain text."""
+    forms: dict[str, Callable[[], str]] = {
+        ".json": table.to_json,
+        ".md": table.to_markdown,
+        ".csv": table.to_csv,
+        ".html": table.to_html,
+    }
+    return forms.get(suffix, table.to_text)()
+
+
+@contextmanager
+def chosen_model(directory: Path | None = None) -> Iterator[tuple[Path, Any, Any]]:
+    """(directory, model, tokenizer); the directory tells what the model was trained on."""
+    from attnx.running.loading import hush
+    from attnx.tasks.verb_number.checkpoint import demo_directory
+    from attnx.tasks.verb_number.evaluation import load_any
+
+    hush()
+    with demo_directory() if directory is None else nullcontext(directory) as place:
+        yield place, *load_any(place)

@@ -1,0 +1,51 @@
+"""`head_atlas(model, tokenizer, texts)`: every head of every layer by itself, over one text or many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import nn
+
+from attnx.agreement.measures import MEASURES
+from attnx.arguments import checked
+from attnx.errors import ChoiceError
+from attnx.explaining.call import Call
+from attnx.methods.raw import RAW
+from attnx.methods.registry import asked_methods
+from attnx.references.registry import Asked, asked_references
+from attnx.results.atlas import HeadAtlas
+
+
+@checked
+def head_atlas(
+    model: nn.Module,
+    tokenizer: Any,
+    texts: Any,
+    *,
+    methods: Sequence[str] | str = ("rollout",),
+    references: Asked = ("gradient", "blankout"),
+    measure: str = "spearman",
+    progress: bool = True,
+    seed: int = 0,
+    **options: Any,
+) -> HeadAtlas:
+    """What each head carries from the words to the explained position, and how far it agrees with each reference.
+
+    A head carries the attention that it gives to other words than its own: not what stays, and not what goes to special
+    tokens or to the first token of a decoder, where heads with nothing to do look. It agrees as far as the method (one
+    of `methods`), with that head alone in its layer and heads merged below (Appendix A.1), ranks the words as the
+    reference does.
+
+    `measure` is "spearman", "kendall" or "top_k". `options` are those of `explain`: target, position, layer, residual,
+    normalize, drop_sink, truncate. With `references=()` the model is run once and nothing is measured on it.
+    """
+    MEASURES[measure]
+    rows = asked_methods(methods)
+    if "head" in options or len(rows) > 1:
+        raise ChoiceError("an atlas shows every head by one method: leave head= out, and give methods='rollout'")
+    names = list(dict.fromkeys([RAW.name, rows[0].name]))  # what a head carries is raw attention
+    call = Call.of(
+        model, tokenizer, texts, methods=names, head="each", references=asked_references(references), **options
+    )
+    return HeadAtlas.of(call.in_order("heads", progress), measure=measure, seed=seed)

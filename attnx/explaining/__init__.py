@@ -1,0 +1,1 @@
+"""The road through all rooms: prepare, run, ask every method, hand out explanations."""

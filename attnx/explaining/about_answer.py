@@ -1,0 +1,60 @@
+"""Methods whose edges know the answer: of each request a run there and back, and a graph of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from attnx.answer.prediction import Prediction
+from attnx.answer.target import Target
+from attnx.attention.tensor import AttentionTensor
+from attnx.errors import ChoiceError
+from attnx.explaining.relevance import Reading, Relevance
+from attnx.explaining.settings import Settings
+from attnx.graph.registry import WEIGHTINGS
+from attnx.inputs.adapter import Adapter, Prepared
+from attnx.methods.method import Method
+from attnx.running.answer_gradient import with_answer_gradient
+
+
+def by_kind(methods: Sequence[Method]) -> tuple[list[Method], list[Method]]:
+    """Those that know the attention alone, and those that know the answer as well."""
+    about = [method for method in methods if WEIGHTINGS[method.weighting].about_answer]
+    return [method for method in methods if method not in about], about
+
+
+@dataclass(frozen=True, eq=False)
+class AnswerEdges:
+    """The methods about the answer of one input, whose attention was seen with its values."""
+
+    model: nn.Module
+    adapter: Adapter
+    processor: Any
+    methods: Sequence[Method]
+    settings: Settings
+    prepared: Prepared
+    attention: AttentionTensor
+    spare: int | None
+
+    def reading(self, place: int, prediction: Prediction | None, asked: Any) -> Reading:
+        """What they say of the answer at `place`: the prediction, or what was asked for."""
+        if not self.methods or prediction is None:
+            return Reading({}, {}, None)
+        target = Target.of(self.model, self.processor, prediction, place, asked)
+        known = with_answer_gradient(self.model, self.adapter, self.processor, self.prepared, self.attention, target)
+        relevance = Relevance(known, self.methods, self.settings, self.spare)
+        maps = relevance.maps() if self.settings.maps else None
+        return Reading.of(relevance.of_positions([place]), 0, maps, self.settings)
+
+    def notes(self, prediction: Prediction | None, others: Sequence[Method]) -> tuple[str, ...]:
+        """That they were left out, where there is no answer; an error if no other method is left."""
+        if not self.methods or prediction is not None:
+            return ()
+        names = ", ".join(method.name for method in self.methods)
+        why = f"{type(self.model).__name__} has no head that predicts, and {names} explains an answer"
+        if not others:
+            raise ChoiceError(f"{why}; load the model with its head, or ask for rollout or alti")
+        return (f"{names} left out: {why}",)

@@ -1,0 +1,118 @@
+"""A call of `explain`, read: what is asked of which inputs, by which settings. Checked before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+from torch import nn
+
+from attnx.capturing.watch import unwrapped
+from attnx.errors import ArgumentError, InputError
+from attnx.explaining.seam import Request, explain_prepared
+from attnx.explaining.settings import DEFAULT_REFERENCES, Normalization, Settings
+from attnx.graph.asked import Head
+from attnx.inputs.adapter import Prepared
+from attnx.inputs.families import adapter_for
+from attnx.inputs.given import prepare_all
+from attnx.registry import unknown
+from attnx.results.explanation import Explanation
+from attnx.running.batches import bar
+
+if TYPE_CHECKING:
+    from attnx.references.registry import Asked
+
+
+class Options(TypedDict, total=False):
+    """The keyword arguments of `explain`, for type checkers."""
+
+    methods: Sequence[str] | str | None
+    position: int | list[int | None] | None
+    layer: int | None
+    head: Head | None
+    target: Any
+    references: Asked | None
+    residual: float | None
+    normalize: Normalization
+    drop_sink: bool
+    discard: float
+    truncate: bool
+    maps: bool
+    interpolate: bool
+    within: str
+    batch_size: int
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """Requests with the settings that they share; what `explain`, comparisons and probes run."""
+
+    model: nn.Module
+    tokenizer: Any
+    requests: Sequence[Request]
+    settings: Settings
+    references: Mapping[str, Mapping[str, Any]]
+    chosen: bool = True
+    """Whether the caller chose the references; what nobody asked for may be left out with a note."""
+    single: bool = True
+    """Whether the caller gave one input and not a list."""
+    batch_size: int = 8
+
+    @classmethod
+    def of(cls, model: nn.Module, tokenizer: Any, text: Any, **options: Unpack[Options]) -> Call:
+        """The call with the options of `explain`."""
+        chosen: dict[str, Any] = dict(options)
+        for name in chosen:
+            if name not in Options.__annotations__:
+                raise ArgumentError(unknown("argument of explain", name, Options.__annotations__))
+        reading = {name: chosen.pop(name, False) for name in ("truncate", "interpolate")}
+        position, target = chosen.pop("position", None), chosen.pop("target", None)
+        references, batch_size = chosen.pop("references", None), chosen.pop("batch_size", 8)
+        settings = Settings.of(chosen.pop("methods", None), **chosen)
+        nobody_chose = references is None and settings.methods is None
+        asked = _asked_references(DEFAULT_REFERENCES if nobody_chose else references)
+        model = unwrapped(model)
+        prepared, single = prepare_all(adapter_for(model, settings.within), model, tokenizer, text, **reading)
+        requests = _requests(prepared, position, target, single=single)
+        return cls(model, tokenizer, requests, settings, asked, not nobody_chose, single, batch_size)
+
+    def explanations(self) -> Iterator[tuple[int, Explanation]]:
+        """The number of each request and its explanation, as batches finish."""
+        return explain_prepared(
+            self.model,
+            self.tokenizer,
+            self.requests,
+            self.settings,
+            references=self.references,
+            chosen=self.chosen,
+            batch_size=self.batch_size,
+        )
+
+    def in_order(self, label: str = "", progress: bool = False) -> list[Explanation]:
+        """All explanations, in the order of the inputs."""
+        found = {}
+        with bar(label, len(self.requests), progress) as shown:
+            for number, explanation in self.explanations():
+                found[number] = explanation
+                shown.update(1)
+        return [found[number] for number in range(len(self.requests))]
+
+
+def _requests(prepared: Sequence[Prepared], position: Any, target: Any, *, single: bool) -> list[Request]:
+    """A request for each input; of a list of inputs position and target may be lists, one for each."""
+    positions, targets = (
+        value if isinstance(value, list) and not single else [value] * len(prepared) for value in (position, target)
+    )
+    for name, several in (("position", positions), ("target", targets)):
+        if len(several) != len(prepared):
+            raise InputError(f"{len(several)} {name}s for {len(prepared)} inputs: give one for each, or one for all")
+    return [Request(*one) for one in zip(prepared, positions, targets, strict=True)]
+
+
+def _asked_references(references: Asked | None) -> dict[str, dict[str, Any]]:
+    if references is None or (isinstance(references, Sized) and len(references) == 0):
+        return {}
+    from attnx.references.registry import asked_references  # Captum's road is loaded only for those who take it
+
+    return asked_references(references)

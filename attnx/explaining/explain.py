@@ -1,0 +1,95 @@
+"""The product in one line: `explain(model, tokenizer, text)`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Unpack, overload
+
+from torch import nn
+
+from attnx.arguments import checked
+from attnx.explaining.call import Call, Options
+from attnx.explaining.settings import Normalization
+from attnx.graph.asked import Head
+from attnx.results.explanation import Explanation
+
+if TYPE_CHECKING:
+    from attnx.references.registry import Asked
+
+
+@overload
+def explain(model: nn.Module, tokenizer: Any, text: list[Any], **options: Unpack[Options]) -> list[Explanation]: ...
+
+
+@overload
+def explain(
+    model: nn.Module, tokenizer: Any, text: str | tuple[str, str], **options: Unpack[Options]
+) -> Explanation: ...
+
+
+@overload
+def explain(model: nn.Module, tokenizer: Any, text: Any, **options: Unpack[Options]) -> Any: ...
+
+
+@checked
+def explain(
+    model: nn.Module,
+    tokenizer: Any,
+    text: Any,
+    *,
+    methods: Sequence[str] | str | None = None,
+    position: int | list[int | None] | None = None,
+    layer: int | None = None,
+    head: Head | None = None,
+    target: Any = None,
+    references: Asked | None = None,
+    residual: float | None = None,
+    normalize: Normalization = "auto",
+    drop_sink: bool = False,
+    discard: float = 0.0,
+    truncate: bool = False,
+    maps: bool = False,
+    interpolate: bool = False,
+    within: str = "",
+    batch_size: int = 8,
+) -> Explanation | list[Explanation]:
+    """What `model` looked at in `text`, as an `Explanation`; for a list of texts, a list of them.
+
+    `text` is a text, a pair of texts, an image, or what the tokenizer made of them; `tokenizer` is an image processor
+    for an image. `methods` are raw, rollout and flow; of a text so long that flow would take minutes it is left out,
+    unless you name it. `position` is the position whose view is explained: by default CLS, the mask of a masked
+    language model, or the last token of a decoder. `layer` (from 1) keeps one layer; `head` is a number from 0, "each",
+    or how heads are merged ("mean", "max", "min"). `target` is the class or token that `prediction` speaks of: by
+    default the best. `references` measures on the model itself what each position does for the target (see
+    `attnx.references`); with a pair as target, what it does for the first against the second. For a list of texts
+    `position` and `target` may be lists, too.
+
+    In a decoder early positions are seen by every later one. `normalize="prefix"` takes that out of rollout and flow;
+    it is on for causal models ("auto"), `"receptive_field"` and `"column"` are other ways, and None leaves it out.
+    `drop_sink` takes out what goes to the first token. `discard` drops that share of each layer's lowest weights before
+    they are rolled out; `interpolate` lets a vision model read images of another size than it was built for. `maps`
+    keeps the rows of all positions, not only of the explained one. `within` picks one stack of a model that has
+    several, by the beginning of its modules' names. The model and the tokenizer are left exactly as they were.
+    """
+    call = Call.of(
+        model,
+        tokenizer,
+        text,
+        methods=methods,
+        position=position,
+        layer=layer,
+        head=head,
+        target=target,
+        references=references,
+        residual=residual,
+        normalize=normalize,
+        drop_sink=drop_sink,
+        discard=discard,
+        truncate=truncate,
+        maps=maps,
+        interpolate=interpolate,
+        within=within,
+        batch_size=batch_size,
+    )
+    explanations = call.in_order()
+    return explanations[0] if call.single else explanations

@@ -1,0 +1,131 @@
+"""What every method says of one input: graphs made once, rows for each explained position, whole maps on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from torch import Tensor
+
+from attnx.attention.tensor import AttentionTensor
+from attnx.errors import ChoiceError
+from attnx.explaining.settings import Settings
+from attnx.graph.asked import Asked
+from attnx.graph.graph import Graph
+from attnx.graph.sink import sink_share
+from attnx.methods.method import Answer, Method, apply
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+T = TypeVar("T")
+
+
+class Relevance:
+    """The methods on the attention of one input, by the settings of a call."""
+
+    def __init__(
+        self, attention: AttentionTensor, methods: Sequence[Method], settings: Settings, spare: int | None
+    ) -> None:
+        """`spare` is the position whose weights are not discarded: CLS, where the input begins with it."""
+        self.attention, self.methods, self.settings, self.spare = attention, methods, settings, spare
+        self.normalize = settings.normalization(attention)
+        self._graphs: dict[tuple[str, float, float], Graph] = {}
+
+    def of_positions(self, positions: Sequence[int]) -> dict[str, Answer]:
+        """layer × head × position × input by method; with `over_rows` one row of all, the same for each position."""
+        merge = self.settings.over_rows
+        if merge is None:
+            return self._answers(list(positions))
+        found = self._answers(None)
+        return {
+            name: Answer(
+                merge(one.relevance)[:, :, None].expand(-1, -1, len(positions), -1),
+                {
+                    kind: values.mean(1, keepdims=True).repeat(len(positions), axis=1)
+                    for kind, values in one.diagnostics.items()
+                },
+            )
+            for name, one in found.items()
+        }
+
+    def maps(self) -> dict[str, Any]:
+        """layers × (heads ×) query × input of each method, in single precision."""
+        whole = self._answers(None)
+        return {name: scores(one.relevance, self.settings).astype("float32") for name, one in whole.items()}
+
+    def sink(self) -> tuple[float, ...] | None:
+        """Per layer, the share of attention that goes to the first token of a decoder; not known of a long input."""
+        if not self.attention.whole or not self.attention.causal:
+            return None
+        try:
+            share = sink_share(self.attention, layer=self.settings.layer_of(self.attention))
+        except ChoiceError:  # a window so narrow that nobody else sees it
+            return None
+        return tuple(share.reshape(-1).tolist())
+
+    def _answers(self, positions: list[int] | None) -> dict[str, Answer]:
+        layer = self.settings.layer_of(self.attention)
+        asked = Asked.of(self.attention.layers, self.attention.length, layer=layer, position=positions)
+        return {method.name: apply(method, self._graph(method), asked, self.normalize) for method in self.methods}
+
+    def _graph(self, method: Method) -> Graph:
+        """The graph of a method's weighting and shares, over weights that are checked and merged once."""
+        residual, discard = self.settings.residual_of(method), self.settings.discard if method.discards else 0.0
+        key = (method.weighting, residual, discard)
+        if key not in self._graphs:
+            alike = (graph for other, graph in self._graphs.items() if other[0] == method.weighting)
+            base = next(alike, None) or Graph.of(
+                self.attention,
+                weighting=method.weighting,
+                head=self.settings.head,
+                drop_sink=self.settings.drop_sink,
+                column=self.normalize == "column",
+                spare=self.spare,
+            )
+            self._graphs[key] = base.mixed(residual, discard)
+        return self._graphs[key]
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """What methods say of one request, in the form of a result."""
+
+    relevance: Mapping[str, Array]
+    diagnostics: Mapping[str, Mapping[str, tuple[float, ...]]]
+    maps: Mapping[str, Array] | None
+
+    @classmethod
+    def of(
+        cls, answers: Mapping[str, Answer], row: int, maps: Mapping[str, Array] | None, settings: Settings
+    ) -> Reading:
+        """Of one of the positions that were asked for together."""
+        relevance = {name: scores(one.relevance[:, :, row], settings) for name, one in answers.items()}
+        return cls(relevance, diagnostics(answers, row), maps)
+
+    def joined(self, other: Reading, methods: Sequence[Method]) -> Reading:
+        """Both, in the order of the methods."""
+        return Reading(
+            _in_order({**self.relevance, **other.relevance}, methods),
+            _in_order({**self.diagnostics, **other.diagnostics}, methods),
+            None if self.maps is None else _in_order({**self.maps, **(other.maps or {})}, methods),
+        )
+
+
+def _in_order(found: Mapping[str, T], methods: Sequence[Method]) -> dict[str, T]:
+    return {method.name: found[method.name] for method in methods if method.name in found}
+
+
+def scores(relevance: Tensor, settings: Settings) -> Array:
+    """layers × (heads ×) … of layer × head × …; the axis of heads is there when each was asked for."""
+    found: Array = (relevance if settings.head == "each" else relevance[:, 0]).detach().cpu().numpy()
+    return found
+
+
+def diagnostics(answers: Mapping[str, Answer], row: int) -> dict[str, dict[str, tuple[float, ...]]]:
+    """Method → name → a number for each layer, of one of the asked positions."""
+    return {
+        name: {kind: tuple(values[:, row].tolist()) for kind, values in answer.diagnostics.items()}
+        for name, answer in answers.items()
+        if answer.diagnostics
+    }

@@ -1,0 +1,284 @@
+"""The seam: prepared inputs, each with what is asked of it, become explanations as batches finish.
+
+`explain` prepares and calls it; comparisons, probes, tables and generation bring requests of their own. It alone knows
+which position is explained when nobody says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from attnx.answer.prediction import predict
+from attnx.answer.target import Target, piece_notes
+from attnx.attention.tensor import AttentionTensor
+from attnx.capturing.watch import unwrapped
+from attnx.errors import CaptureError, InputError, whole_number
+from attnx.explaining.about_answer import AnswerEdges, by_kind
+from attnx.explaining.relevance import Reading, Relevance
+from attnx.explaining.settings import MEASURED_UP_TO, Settings
+from attnx.graph.asked import Asked, check_position
+from attnx.inputs.adapter import Adapter, Prepared
+from attnx.inputs.families import adapter_for
+from attnx.results.explanation import Explanation
+from attnx.results.provenance import provenance
+from attnx.running.observe import Observation, observe
+from attnx.running.plan import Plan, plan
+
+if TYPE_CHECKING:
+    from attnx.references.case import Scored
+
+_MEASURED_AT_ONCE = 16
+"""Explanations whose references are measured together: enough of them to fill batches."""
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """What is asked of one input. Requests that share a `Prepared` share its run."""
+
+    prepared: Prepared
+    position: int | None = None
+    """The position whose view is explained; None leaves it to the family."""
+    target: Any = None
+    """The class or token that the prediction speaks of, or a pair; None for the best."""
+
+
+def explain_prepared(
+    model: nn.Module,
+    processor: Any,
+    requests: Sequence[Request],
+    settings: Settings,
+    *,
+    references: Mapping[str, Mapping[str, Any]] | None = None,
+    chosen: bool = True,
+    batch_size: int = 8,
+) -> Iterator[tuple[int, Explanation]]:
+    """The number of each request and its explanation, as batches finish: not in the order of the requests.
+
+    References that nobody has `chosen` are shown first where they can be measured, and else left out with a note.
+    """
+    batch_size = whole_number("batch_size", batch_size)
+    if batch_size < 1:
+        raise InputError(f"batch_size must be a whole number of at least 1, found {batch_size!r}")
+    run = _Run(unwrapped(model), processor, requests, settings, batch_size)
+    measure = run.measured if chosen else run.measured_if_possible
+    waiting: list[tuple[int, Explanation]] = []
+    for number, explanation in run.explanations():
+        if not references:
+            yield number, explanation
+            continue
+        waiting.append((number, explanation))
+        if len(waiting) >= _MEASURED_AT_ONCE:
+            yield from measure(waiting, references)
+            waiting = []
+    if waiting and references:
+        yield from measure(waiting, references)
+
+
+class _Run:
+    """One call of the seam."""
+
+    def __init__(
+        self, model: nn.Module, processor: Any, requests: Sequence[Request], settings: Settings, batch_size: int
+    ) -> None:
+        self.model, self.processor, self.settings, self.batch_size = model, processor, settings, batch_size
+        self.adapter: Adapter = adapter_for(model, settings.within)
+        self.requests = requests
+        groups: dict[int, list[int]] = {}
+        for number, one in enumerate(requests):
+            groups.setdefault(id(one.prepared), []).append(number)
+        self.groups = list(groups.values())
+        """The requests of each input."""
+
+    def explanations(self) -> Iterator[tuple[int, Explanation]]:
+        inputs = [self.requests[group[0]].prepared for group in self.groups]
+        plans = [self._plan(one, len(group)) for one, group in zip(inputs, self.groups, strict=True)]
+        for index, seen in observe(
+            self.model,
+            self.adapter,
+            self.processor,
+            inputs,
+            plans,
+            head=self.settings.head,
+            batch_size=self.batch_size,
+            answer_at=lambda index: [place for one in self.groups[index] for place in self._possible(one)],
+        ):
+            yield from self._explained(self.groups[index], seen, plans[index])
+
+    def measured(
+        self, several: Sequence[tuple[int, Explanation]], asked: Mapping[str, Mapping[str, Any]]
+    ) -> Iterator[tuple[int, Explanation]]:
+        """The same explanations, each with what was measured on the model for its prediction."""
+        from attnx.references.case import Case
+        from attnx.references.registry import measure_references  # Captum's road is loaded only for those who take it
+
+        cases = []
+        for number, one in several:
+            request = self.requests[number]
+            target = Target.of(self.model, self.processor, one.prediction, one.position, request.target)
+            cases.append(Case(request.prepared, target))
+        found = measure_references(self.model, self.processor, cases, asked)
+        for place, (number, one) in enumerate(several):
+            yield number, _with_references(one, {name: scored[place] for name, scored in found.items()}, asked)
+
+    def measured_if_possible(
+        self, several: Sequence[tuple[int, Explanation]], asked: Mapping[str, Mapping[str, Any]]
+    ) -> Iterator[tuple[int, Explanation]]:
+        """The same, shown first; what cannot be measured is left out, and the note says why."""
+        able = [(number, one) for number, one in several if not _why_not(one)]
+        yield from ((number, _without(one, asked, _why_not(one))) for number, one in several if _why_not(one))
+        try:
+            found = list(self.measured(able, asked)) if able else []
+        except Exception as error:  # what a model may raise that is run in another way than its own
+            if len(able) == 1:
+                reason = str(error).strip().split("\n")[0]
+                yield able[0][0], _without(able[0][1], asked, reason)
+                return
+            for pair in able:  # one of them is to blame, and the others are not
+                yield from self.measured_if_possible([pair], asked)
+            return
+        yield from ((number, replace(one, first=next(iter(asked)))) for number, one in found)
+
+    def _plan(self, prepared: Prepared, requests: int) -> Plan:
+        length, settings = len(prepared.positions), self.settings
+        rows = length if settings.maps or settings.over_rows is not None else requests
+        return plan(
+            settings.methods, length, self.model.config, layer=settings.layer, head=settings.head, positions=rows
+        )
+
+    def _wanted(self, number: int) -> int:
+        """The asked position, or the adapter's choice, before anything was seen."""
+        request = self.requests[number]
+        if request.position is None:
+            return self.adapter.explained(self.model, self.processor, request.prepared)
+        return check_position(request.position, len(request.prepared.positions))
+
+    def _possible(self, number: int) -> list[int]:
+        """Where the answer may be read: the first position may turn out to see itself alone."""
+        wanted, last = self._wanted(number), len(self.requests[number].prepared.positions) - 1
+        return [wanted] if self.requests[number].position is not None else [wanted, last]
+
+    def _place(self, number: int, attention: AttentionTensor) -> int:
+        """The explained position. Where the first can see nothing but itself, a causal model answers from its last."""
+        wanted = self._wanted(number)
+        chosen = self.requests[number].position is not None
+        return attention.length - 1 if not chosen and wanted == 0 and attention.causal else wanted
+
+    def _explained(self, numbers: Sequence[int], seen: Observation, plan: Plan) -> Iterator[tuple[int, Explanation]]:
+        attention, prepared, settings = seen.attention, self.requests[numbers[0]].prepared, self.settings
+        _check_length(attention, prepared, self.adapter, self.model)
+        places = [self._place(number, attention) for number in numbers]
+        spare = 0 if prepared.positions[0].special else None
+        layers = Asked.of(attention.layers, attention.length, layer=settings.layer_of(attention)).layers
+        plain, about = by_kind(plan.methods)
+        edges = AnswerEdges(self.model, self.adapter, self.processor, about, settings, prepared, attention, spare)
+        relevance = Relevance(attention, plain, settings, spare)
+        unique = list(dict.fromkeys(places))
+        answers = relevance.of_positions(unique)
+        maps, sink = relevance.maps() if settings.maps else None, relevance.sink()
+        notes = (*prepared.notes, *plan.notes, *_unseen_layers(self.model, attention), *_unseen_mixers(seen))
+        record = provenance(self.model, self.adapter.name, **settings.on_record(attention, plan.methods))
+        for place, number in zip(places, numbers, strict=True):
+            row, target = unique.index(place), self.requests[number].target
+            prediction = predict(self.model, self.processor, seen.output, seen.row, seen.seat(place), target)
+            own = Reading.of(answers, row, maps, settings).joined(
+                edges.reading(place, prediction, target), plan.methods
+            )
+            yield (
+                number,
+                Explanation(
+                    positions=prepared.positions,
+                    words=prepared.words,
+                    position=place,
+                    layers=layers,
+                    relevance=own.relevance,
+                    text=prepared.text,
+                    image=prepared.image,
+                    image_size=None if prepared.image is None else prepared.image.size,
+                    prediction=prediction,
+                    causal=attention.causal,
+                    diagnostics=own.diagnostics,
+                    digits={method.name: method.digits for method in plan.methods if method.digits is not None},
+                    local=frozenset(method.name for method in plan.methods if method.local),
+                    sink=sink,
+                    notes=(
+                        *notes,
+                        *piece_notes(target, prediction, self.processor),
+                        *edges.notes(prediction, plain),
+                    ),
+                    provenance=record,
+                    maps=own.maps,
+                ),
+            )
+
+
+def _with_references(
+    explanation: Explanation, scored: Mapping[str, Scored], asked: Mapping[str, Mapping[str, Any]]
+) -> Explanation:
+    """Options and facts go into the provenance."""
+    return replace(
+        explanation,
+        references={name: one.scores for name, one in scored.items()},
+        signed=explanation.signed | {name for name, one in scored.items() if one.signed},
+        notes=(*explanation.notes, *(note for one in scored.values() for note in one.notes)),
+        provenance={
+            **explanation.provenance,
+            "references": {name: {**_saveable(asked[name]), **one.facts} for name, one in scored.items()},
+        },
+    )
+
+
+def _without(explanation: Explanation, asked: Iterable[str], reason: str) -> Explanation:
+    return replace(explanation, notes=(*explanation.notes, f"{', '.join(asked)} was left out: {reason}"))
+
+
+def _why_not(explanation: Explanation) -> str:
+    """Why nothing about the answer is measured that nobody asked for; "" where it is."""
+    if explanation.prediction is None:
+        return (
+            "the model has no head that predicts, so nothing can tell what decided; raw attention, rollout and flow "
+            "tell what was mixed"
+        )
+    if len(explanation.positions) > MEASURED_UP_TO:
+        return f"the input has more than {MEASURED_UP_TO} positions; references='value_path' insists"
+    return ""
+
+
+def _saveable(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options as they can be saved: a function by its name."""
+    return {
+        name: value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
+        for name, value in options.items()
+    }
+
+
+def _unseen_layers(model: nn.Module, attention: AttentionTensor) -> tuple[str, ...]:
+    """A remark when some layers mix positions in another way than by attention, as hybrid models do."""
+    layers = getattr(model.config, "num_hidden_layers", None)
+    if not isinstance(layers, int) or layers == attention.layers:
+        return ()
+    return (
+        f"attention was seen {attention.layers} times in {layers} layers: what other layers mix (state spaces, "
+        "convolutions) is not followed",
+    )
+
+
+def _unseen_mixers(seen: Observation) -> tuple[str, ...]:
+    """The same for what mixes positions beside attention, in the layers that have it."""
+    if not seen.mixers:
+        return ()
+    return (
+        f"beside attention, {', '.join(seen.mixers)} mix positions in the same layers (convolutions, state spaces), "
+        "which is not followed",
+    )
+
+
+def _check_length(attention: AttentionTensor, prepared: Prepared, adapter: Adapter, model: nn.Module) -> None:
+    if attention.length != len(prepared.positions):
+        raise CaptureError(
+            f"{type(model).__name__} attends over {attention.length} positions, but the {adapter.name!r} adapter names "
+            f"{len(prepared.positions)}: the family needs an adapter of its own (see docs/adapters.md)"
+        )

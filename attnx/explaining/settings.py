@@ -1,0 +1,103 @@
+"""What a caller chose for all methods, said as it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from torch import Tensor
+
+from attnx.attention.tensor import AttentionTensor
+from attnx.errors import ChoiceError, whole_number
+from attnx.graph.asked import Head
+from attnx.graph.discard import check_share
+from attnx.graph.graph import check_residual
+from attnx.graph.registry import WEIGHTINGS
+from attnx.graph.weighting import Residual
+from attnx.methods.method import Method
+from attnx.methods.receptive_field import NORMALIZATIONS, Normalize
+from attnx.methods.registry import asked_methods
+from attnx.registry import unknown
+from attnx.running.plan import LAST
+
+DEFAULT_REFERENCES = ("value_path",)
+"""What is measured on a model with a head where nobody chose, the one that is shown first in front: by the tables of
+docs/truth.md the best that costs at most four forwards."""
+
+MEASURED_UP_TO = 4_096
+"""Positions above which nothing is measured that nobody asked for: the way back keeps every layer's states."""
+
+Normalization: TypeAlias = Normalize | Literal["auto"] | None
+"""How decoders are treated: "auto" is "prefix" for causal attention and nothing for other."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """None for methods leaves them to attnx, None for the residual leaves each method its own."""
+
+    methods: tuple[Method, ...] | None = None
+    layer: int | None = None
+    head: Head | None = None
+    residual: float | None = None
+    normalize: Normalization = "auto"
+    drop_sink: bool = False
+    discard: float = 0.0
+    maps: bool = False
+    """Whether the rows of all positions are kept, not only those of the explained one."""
+    within: str = ""
+    """The beginning of the names of the modules to explain, where a model has several stacks of attention."""
+    over_rows: Callable[[Tensor], Tensor] | None = None
+    """Makes one row of the rows of all positions, … × query × input, instead of reading the explained one's."""
+
+    @classmethod
+    def of(cls, methods: Sequence[str] | str | None = None, *, discard: float = 0.0, **chosen: Any) -> Settings:
+        """The settings by the names of the methods; a method or a share that does not exist is an error."""
+        made = cls(None if methods is None else asked_methods(methods), discard=check_share(discard), **chosen)
+        if made.normalize not in ("auto", None, *NORMALIZATIONS):
+            raise ChoiceError(unknown("normalize", made.normalize, ("auto", *NORMALIZATIONS)) + "; None leaves it out")
+        if made.layer is not None:
+            whole_number("layer", made.layer)
+        if not isinstance(made.within, str):
+            raise ChoiceError(f"within must be the beginning of a module's name, found {made.within!r}")
+        if made.residual is not None:
+            check_residual(made.residual)
+            if made.methods is not None and not any(_residual_kind(method) == "share" for method in made.methods):
+                names = ", ".join(method.name for method in made.methods)
+                raise ChoiceError(f"residual={made.residual} asked, but {names} has the model's own; use rollout")
+        if made.methods is not None and made.discard and not any(method.discards for method in made.methods):
+            names = ", ".join(method.name for method in made.methods)
+            raise ChoiceError(f"discard={discard} asked, but {names} discards nothing; use rollout")
+        return made
+
+    def layer_of(self, attention: AttentionTensor) -> int | None:
+        return attention.layers if self.layer == LAST else self.layer
+
+    def normalization(self, attention: AttentionTensor) -> Normalize | None:
+        """The normalisation that this attention gets."""
+        if self.normalize == "auto":
+            return "prefix" if attention.causal else None  # what comes later does not change what a position knows
+        return self.normalize
+
+    def residual_of(self, method: Method) -> float:
+        return method.residual if self.residual is None else self.residual
+
+    def on_record(self, attention: AttentionTensor, methods: Sequence[Method]) -> dict[str, Any]:
+        """The settings as they were used, for the provenance of a result."""
+        head = "mean" if self.head is None else self.head if isinstance(self.head, str) else int(self.head)
+        record: dict[str, Any] = {
+            "head": head,
+            "residual": {
+                method.name: self.residual_of(method) if _residual_kind(method) == "share" else _residual_kind(method)
+                for method in methods
+            },
+            "normalize": self.normalization(attention),
+            "drop_sink": self.drop_sink,
+        }
+        record |= {"causal": True} if attention.causal else {}
+        record |= {"within": self.within} if self.within else {}
+        return record | ({"discard": self.discard} if self.discard else {})
+
+
+def _residual_kind(method: Method) -> Residual:
+    return WEIGHTINGS[method.weighting].residual

@@ -1,0 +1,190 @@
+"""A prompt and what follows it: written by the model itself, or given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from attnx.capturing.watch import undisturbed
+from attnx.errors import CaptureError, InputError, whole_number
+from attnx.inputs.adapter import Adapter, Prepared
+from attnx.inputs.model_facts import max_positions
+from attnx.inputs.positions import Position, group_words
+from attnx.running.batches import collate, padding_id
+
+_OURS = ("max_new_tokens", "max_length", "num_return_sequences", "return_dict_in_generate", "streamer")
+
+_BROKEN = "\ufffd"
+"""What a tokenizer writes for bytes that are no whole character (yet)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Written:
+    """The finished text, ready for the model, and how many of its positions are the prompt's."""
+
+    prepared: Prepared
+    prompt_length: int
+
+
+def check_writer(model: nn.Module) -> None:
+    """Only a model with a language-model head that looks back alone writes text."""
+    can_generate = getattr(model, "can_generate", None)
+    if not callable(can_generate) or not can_generate():
+        raise CaptureError(
+            f"{type(model).__name__} writes no text: load a decoder with its language-model head "
+            "(AutoModelForCausalLM); what an encoder or a classifier looked at is attnx.explain"
+        )
+
+
+def write(
+    model: nn.Module, tokenizer: Any, prompt: Prepared, max_new_tokens: int, options: Mapping[str, Any]
+) -> Written:
+    """Let the model go on from the prompt, greedily unless `options` of `model.generate` say otherwise."""
+    length = len(prompt.positions)
+    wanted, notes = _room(model, length, max_new_tokens)
+    inputs = collate(model, [prompt], None)
+    config = _config(model, tokenizer, wanted, options)
+    new = _generated(model, tokenizer, inputs, config)[0, length:].tolist()
+    if not new:
+        raise InputError(
+            "the model wrote nothing: allow it more with max_new_tokens=…, or give the text: continuation=…"
+        )
+    ends = _end_tokens(model, tokenizer)
+    if new[0] in ends:
+        notes += ("the model ended the text at once: the one row explains the end-of-text token",)
+    return Written(_joined(tokenizer, prompt, new, ends, notes), length)
+
+
+def read(adapter: Adapter, model: nn.Module, tokenizer: Any, prompt: str, continuation: str) -> Written:
+    """The given text, tokenised as one. A token that reaches over the end of the prompt counts to the continuation."""
+    if not isinstance(prompt, str) or not isinstance(continuation, str) or not continuation:
+        raise InputError("continuation needs a prompt and a continuation that are texts, both not empty")
+    prepared = adapter.prepare(model, tokenizer, prompt + continuation)
+    ends = [one.end for one in prepared.positions if not one.special]
+    if None in ends:
+        raise InputError(
+            f"{type(tokenizer).__name__} tells no offsets, so the prompt's end cannot be found; use a fast tokenizer"
+        )
+    first = next((one.index for one in prepared.positions if not one.special and (one.end or 0) > len(prompt)), 0)
+    if first == 0:
+        raise InputError("no token stands before the continuation, or none is left of it; give a longer prompt")
+    return Written(prepared, first)
+
+
+def _generated(model: nn.Module, tokenizer: Any, inputs: Mapping[str, Any], config: Any) -> Any:
+    # Only the search for strings to stop at reads the tokenizer, and insists on it.
+    searched = {"tokenizer": tokenizer} if getattr(config, "stop_strings", None) else {}
+    try:
+        with undisturbed(model):
+            return model.generate(**inputs, generation_config=config, **searched)  # type: ignore[operator]
+    except Exception as error:
+        reason = str(error).strip().split("\n")[0]
+        raise InputError(
+            f"model.generate refused ({type(error).__name__}: {reason}); check the settings that you pass on, and that "
+            "the model generates by itself"
+        ) from error
+
+
+def _room(model: nn.Module, length: int, wanted: int) -> tuple[int, tuple[str, ...]]:
+    """How many tokens may be written before the model's positions end."""
+    wanted = whole_number("max_new_tokens", wanted)
+    if wanted < 1:
+        raise InputError(f"max_new_tokens must be at least 1, found {wanted}: with no new token nothing is explained")
+    limit = max_positions(model)
+    if limit is None or length + wanted <= limit:
+        return wanted, ()
+    if length >= limit:
+        raise InputError(
+            f"the prompt has {length} tokens, and the model takes {limit}: there is no room for a new one; shorten it"
+        )
+    return limit - length, (
+        f"the model takes {limit} positions: {limit - length} new tokens were allowed, not {wanted}",
+    )
+
+
+def _config(model: nn.Module, tokenizer: Any, wanted: int, options: Mapping[str, Any]) -> Any:
+    """A copy of the model's own generation config, with what was asked for."""
+    taken = [name for name in _OURS if name in options]
+    if taken:
+        raise InputError(f"{taken[0]} cannot be set here: explain_generation explains one text of max_new_tokens=…")
+    config: Any = deepcopy(model.generation_config)
+    own = {"max_new_tokens": wanted, "max_length": None, "num_return_sequences": 1, "return_dict_in_generate": False}
+    if not options.get("do_sample", False):
+        # Settings of sampling that a checkpoint brings along would only raise warnings.
+        own |= {"do_sample": False, "temperature": None, "top_p": None, "top_k": None, "min_p": None, "typical_p": None}
+    pad = padding_id(model, tokenizer)
+    try:
+        unknown = config.update(**{**own, **options})
+    except Exception as error:  # transformers compares what it is given before it looks at its type
+        raise InputError(
+            f"{', '.join(options)} is refused by transformers' GenerationConfig: {error!s:.200}"
+        ) from error
+    for name in own:
+        unknown.pop(name, None)
+    if unknown:
+        raise InputError(
+            f"{', '.join(unknown)} is no setting of transformers' GenerationConfig, and only those are passed on"
+        )
+    if config.pad_token_id is None:
+        ends = _end_tokens(model, tokenizer)
+        config.pad_token_id = pad if pad is not None else min(ends, default=None)
+    return config
+
+
+def _end_tokens(model: nn.Module, tokenizer: Any) -> set[int]:
+    found = {getattr(tokenizer, "eos_token_id", None)}
+    own = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    found |= set(own) if isinstance(own, (list, tuple)) else {own}
+    return {one for one in found if isinstance(one, int)}
+
+
+def _joined(tokenizer: Any, prompt: Prepared, new: Sequence[int], ends: set[int], notes: tuple[str, ...]) -> Prepared:
+    """The prompt's positions with those of the new tokens behind them; words may go on over the border."""
+    length = len(prompt.positions)
+    ids = torch.cat([prompt.inputs["input_ids"], torch.tensor(new)])
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    specials = set(getattr(tokenizer, "all_special_ids", ())) | ends
+    names = tokenizer.convert_ids_to_tokens(list(new))
+    text = prompt.text if isinstance(prompt.text, str) else None
+    added, spans = _spans(tokenizer, ids.tolist(), length)
+    positions = [replace(one, word=None) for one in prompt.positions]
+    for index, (one, name, (start, end)) in enumerate(zip(new, names, spans, strict=True), start=length):
+        if one in specials:
+            positions.append(Position(index, name, special=True))
+        elif text is None:
+            positions.append(Position(index, name))
+        else:
+            positions.append(Position(index, name, start=len(text) + start, end=len(text) + end))
+    text = None if text is None else text + added
+    placed, words = group_words(positions, None if text is None else [text])
+    return Prepared(inputs, placed, words, text, (*prompt.notes, *notes))
+
+
+def _spans(tokenizer: Any, ids: Sequence[int], length: int) -> tuple[str, list[tuple[int, int]]]:
+    """What the tokens behind the first `length` add to the text, and which part of that each of them wrote.
+
+    The text is decoded as a whole: some tokenizers write a space only between tokens. Tokens that each hold some bytes
+    of one character share it.
+    """
+
+    def written(start: int, stop: int) -> str:
+        chosen = list(ids[start:stop])
+        text: str = tokenizer.decode(chosen, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        return text
+
+    added, spans, shown = "", [], ""
+    whole, before = length, written(0, length)  # so many tokens end with a whole character
+    for count in range(length + 1, len(ids) + 1):
+        text = written(0, count)
+        new = text[len(before) :] if text.startswith(before) else written(whole, count)
+        own = len(shown) if new.startswith(shown) and len(new) > len(shown) else 0
+        spans.append((len(added) + own, len(added) + len(new)))
+        shown = new
+        if not new.endswith(_BROKEN) or count == len(ids):
+            added, shown, whole, before = added + new, "", count, text
+    return added, [(min(start, len(added)), min(end, len(added))) for start, end in spans]

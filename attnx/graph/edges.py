@@ -1,0 +1,167 @@
+"""The edges of one level: weights with residual, sink, columns and discard, asked for by rows or as products.
+
+A level that is whole keeps its matrix. Another is read in blocks of rows, and never held. Evenly spread attention
+behind a plain causal mask has a closed form: a product with it is a sum from the end, and costs n instead of n².
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from attnx.attention.levels import Block, Even, blocks
+from attnx.attention.rows import rows_to_one
+from attnx.errors import ChoiceError
+from attnx.forks import cached_property
+from attnx.graph.discard import discarded
+from attnx.graph.weighting import Weights
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What is done to the weights of every level on their way to edges."""
+
+    residual: float = 0.5
+    sink: int | None = None
+    """The position that is dropped as a key."""
+    column: bool = False
+    """Whether each column is divided by the number of queries that can see it."""
+    discard: float = 0.0
+    """The share of the lowest weights that is dropped."""
+    spare: int | None = 0
+    """The position whose weights are not discarded."""
+
+
+@dataclass(frozen=True, eq=False)
+class Edges:
+    """A = (1 − r)·W + r·I of one level, each row re-normalised (§3; r = 0.5 gives the paper's 0.5·W + 0.5·I)."""
+
+    weights: Weights
+    rules: Rules
+    device: torch.device
+    """Where products are handed out: a model, and so its levels, may be spread over several."""
+
+    def __post_init__(self) -> None:
+        if self.rules.discard and not self.weights.level.whole:
+            raise ChoiceError("discard needs all weights of a layer at once, which a long input does not keep")
+
+    @cached_property
+    def matrix(self) -> Tensor:
+        """query × key with heads merged, as levels below the one of interest are used."""
+        if not self.weights.level.whole:
+            return self._pushed_in_blocks(None)
+        return self._with_residual(self._less(self.weights.whole), None)
+
+    def top(self) -> Tensor:
+        """head × query × key of the level of interest: the asked head or heads (Appendix A.1), or their merger."""
+        if self.weights.is_merged:
+            return self.matrix[None]
+        return self._with_residual(self._less(self.weights.of_interest()), None)
+
+    def rows(self, positions: tuple[int, ...]) -> Tensor:
+        """head × position × key of the level of interest."""
+        places = list(positions)
+        if self.weights.level.whole and self.weights.is_merged:
+            return self.matrix[places][None]
+        if self.rules.discard:  # what is lowest is a question to all rows
+            return self.top()[:, places]
+        return self._with_residual(self.weights.of_interest(places), places).to(self.device)
+
+    def pull(self, vectors: Tensor) -> Tensor:
+        """vectors · A: where each vector over the queries of this level comes from below it, vector × key."""
+        level = self.weights.level
+        if isinstance(level, Even) and level.mask.triangular and not self.rules.column:
+            return self._pulled_evenly(vectors)
+        if level.whole:
+            return vectors @ self.matrix
+        vectors = vectors.to(level.mask.device)
+        result = torch.zeros_like(vectors)
+        for start, stop in blocks(level):
+            part = vectors[:, start:stop]
+            if bool(part.any()):  # rows of queries to which no vector gives weight are not even computed
+                keys, mixed, stay = self._split(start, stop)
+                result[:, keys] += part @ mixed
+                result[:, start:stop] += part * stay
+        return result.to(self.device)
+
+    def push(self, below: Tensor | None) -> Tensor:
+        """A · below for every query of this level; A itself where nothing is below."""
+        if self.weights.level.whole:
+            return self.matrix if below is None else self.matrix @ below
+        return self._pushed_in_blocks(below)
+
+    def _less(self, weights: Tensor) -> Tensor:
+        return discarded(weights, self.rules.discard, self.rules.spare)
+
+    def _with_residual(self, rows: Tensor, queries: list[int] | None) -> Tensor:
+        """… × query × key; the rows are those of some queries, or of all."""
+        kind, share = self.weights.weighting.residual, self.rules.residual
+        places = torch.arange(self.weights.length, device=rows.device)
+        asked = places if queries is None else places[queries]
+        rows = self._adjusted(rows, asked, slice(None))
+        if kind == "inside":
+            return rows
+        scaled = rows.clone() if kind == "added" else (1 - share) * rows
+        scaled[..., places[: len(asked)], asked] += 1.0 if kind == "added" else share
+        return scaled if kind == "added" else rows_to_one(scaled)
+
+    def _adjusted(self, rows: Tensor, queries: Tensor, keys: slice) -> Tensor:
+        """Rows of W over some keys, without the sink and with columns normalised, where that is asked for."""
+        if self.rules.sink is not None:
+            rows = self._without(self.rules.sink, rows, queries, keys)
+        if not self.rules.column:
+            return rows
+        return by_column(rows, self.weights.level.mask.queries_seeing[keys].to(rows.device))
+
+    def _without(self, sink: int, rows: Tensor, queries: Tensor, keys: slice) -> Tensor:
+        dropped = torch.arange(self.weights.length, device=rows.device)[keys] == sink
+        if self.weights.weighting.residual != "inside":
+            return rows * ~dropped
+        # What the sink keeps of itself cannot be told from its residual, and stays.
+        kept = rows * ~(dropped & torch.ne(queries, sink)[:, None])
+        return rows_to_one(kept) * rows.sum(-1, keepdim=True)
+
+    def _split(self, start: int, stop: int) -> tuple[slice, Tensor, Tensor]:
+        """A block of A, without the residual: which keys, query × key, and what of each query stays where it is."""
+        block: Block = self.weights.merged(start, stop)
+        queries = torch.arange(start, stop, device=block.weights.device)
+        rows = self._adjusted(block.weights[0], queries, block.keys)
+        kind, share = self.weights.weighting.residual, self.rules.residual
+        if kind != "share":
+            return block.keys, rows, torch.full_like(rows[:, 0], float(kind == "added"))
+        sums = (1 - share) * rows.sum(-1) + share
+        scale = torch.where(sums > 0, 1 / sums, 0)
+        return block.keys, rows * ((1 - share) * scale)[:, None], share * scale
+
+    def _pushed_in_blocks(self, below: Tensor | None) -> Tensor:
+        level, length = self.weights.level, self.weights.length
+        below = None if below is None else below.to(level.mask.device)
+        result = torch.zeros(length, length, dtype=torch.float64, device=level.mask.device)
+        for start, stop in blocks(level):
+            keys, mixed, stay = self._split(start, stop)
+            if below is None:
+                result[start:stop, keys] = mixed
+                result[start:stop].diagonal(start).add_(stay)
+            else:
+                result[start:stop] = mixed @ below[keys] + stay[:, None] * below[start:stop]
+        return result.to(self.device)
+
+    def _pulled_evenly(self, vectors: Tensor) -> Tensor:
+        """The product with an even triangle: row i gives 1/(i + 1) to each of its first i + 1 keys."""
+        share, sink = self.rules.residual, self.rules.sink
+        places = torch.arange(self.weights.length, dtype=torch.float64, device=vectors.device)
+        even = (1 - share) / (places + 1)
+        attended = even * (places + 1 if sink is None else places + 1 - (places >= sink).double())
+        sums = attended + share
+        scale = torch.where(sums > 0, 1 / sums, 0)
+        given = (vectors * even * scale).flip(-1).cumsum(-1).flip(-1)  # of all queries that see the key
+        if sink is not None:
+            given[:, sink] = 0
+        return given + vectors * share * scale
+
+
+def by_column(rows: Tensor, queries: Tensor) -> Tensor:
+    """… × query × key with each column divided by the number of `queries` that can see it, rows scaled back."""
+    return rows_to_one(rows / queries.clamp(min=1)) * rows.sum(-1, keepdim=True)

@@ -1,0 +1,150 @@
+"""The graph: its nodes are positions at each level, its edges say how much of a node below is in the node above.
+
+It is built once for a call and shared by all methods. What differs between methods, the share of the residual and
+what is discarded, is mixed in by `mixed`, over the same checked and merged weights.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attnx.attention.levels import Even, Level
+from attnx.attention.tensor import as_attention
+from attnx.attention.visibility import Mask, first_seen
+from attnx.errors import ChoiceError
+from attnx.forks import cached_property
+from attnx.graph.asked import Head, check_head, check_position
+from attnx.graph.discard import check_share
+from attnx.graph.edges import Edges, Rules
+from attnx.graph.registry import WEIGHTINGS
+from attnx.graph.weighting import ATTENTION, Weighting, Weights
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """The edges of every level, from the input up."""
+
+    levels: tuple[Edges, ...]
+    rules: Rules
+    head: Head
+    """The head that stands alone in the level of interest, "each", or how heads are merged."""
+    weighting: Weighting = ATTENTION
+
+    @classmethod
+    def of(
+        cls,
+        attention: Any,
+        *,
+        weighting: str | Weighting = ATTENTION,
+        head: Head | None = None,
+        residual: float = 0.5,
+        drop_sink: bool = False,
+        column: bool = False,
+        discard: float = 0.0,
+        spare: int | None = 0,
+    ) -> Graph:
+        """The graph of an `AttentionTensor`, or of an array of layer × head × n × n.
+
+        `head` is the level of interest's: a number, "each", or how heads are merged there as below ("mean", "max",
+        "min"). `residual` is the share of what stays where it is. `drop_sink` takes the first token of a decoder out as
+        a key, `column` divides each column by the number of queries that see it, `discard` drops that share of the
+        lowest weights, but none to the position `spare`.
+        """
+        attention = as_attention(attention)
+        row = WEIGHTINGS[weighting] if isinstance(weighting, str) else weighting
+        head = check_head(head, attention.heads, attention.head)
+        if not row.per_head and (isinstance(head, int) or head == "each"):
+            raise ChoiceError(f"the weighting {row.name!r} is of all heads together; head={head!r} has no edges of it")
+        weights = [Weights(level, number, row, head) for number, level in enumerate(attention.levels, start=1)]
+        spare = None if spare is None else check_position(spare, attention.length)
+        rules = Rules(check_residual(residual), None, column, check_share(discard), spare)
+        graph = cls(_edges(weights, rules, attention.device), rules, head, row)
+        return graph._without_sink() if drop_sink else graph
+
+    @property
+    def depth(self) -> int:
+        return len(self.levels)
+
+    @property
+    def length(self) -> int:
+        return self.levels[0].weights.length
+
+    @property
+    def heads(self) -> int:
+        """How many answers the level of interest has."""
+        return max(level.heads for level in self._all) if self.head == "each" else 1
+
+    @property
+    def device(self) -> torch.device:
+        return self.levels[0].device
+
+    @property
+    def whole(self) -> bool:
+        """Whether every level keeps its map."""
+        return all(level.whole for level in self._all)
+
+    @property
+    def is_merged(self) -> bool:
+        """Whether a level of interest is like one below."""
+        return not isinstance(self.head, int) and self.head != "each"
+
+    @cached_property
+    def causal(self) -> bool:
+        """Whether no query sees a later position, in any level."""
+        return all(level.mask.causal for level in self._all)
+
+    @cached_property
+    def seen(self) -> Tensor:
+        """Whether any query of any level sees a position; what none sees is padding."""
+        masks = {id(level.mask): level.mask for level in self._all}.values()
+        return torch.stack([mask.queries_seeing.to(self.device) > 0 for mask in masks]).any(0)
+
+    def mixed(self, residual: float, discard: float = 0.0) -> Graph:
+        """The same checked and merged weights with another share of the residual, and less of them."""
+        rules = replace(self.rules, residual=check_residual(residual), discard=check_share(discard))
+        return self if rules == self.rules else self._by(rules)
+
+    def uninformed(self) -> Graph:
+        """The graph of a model behind the same masks that spreads each query's attention evenly over what it sees."""
+        even = {id(level.mask): Even(level.mask, whole=level.whole) for level in self._all}
+        return self._evenly([even[id(level.mask)] for level in self._all])
+
+    def everywhere(self, last: int | None = None) -> Graph:
+        """The graph of an even model in which every query sees all that any sees, or all of it up to `last`."""
+        shown = self.seen.clone()
+        if last is not None:
+            shown[last + 1 :] = False
+        mask = Mask(self.length, self.device, shown.expand(self.length, -1))
+        return self._evenly([Even(mask, whole=self.whole)] * self.depth)
+
+    @property
+    def _all(self) -> list[Level]:
+        return [edges.weights.level for edges in self.levels]
+
+    def _by(self, rules: Rules) -> Graph:
+        return replace(self, levels=_edges([edges.weights for edges in self.levels], rules, self.device), rules=rules)
+
+    def _without_sink(self) -> Graph:
+        return self._by(replace(self.rules, sink=first_seen(self.seen, causal=self.causal)))
+
+    def _evenly(self, levels: list[Even]) -> Graph:
+        rules = replace(self.rules, column=False, discard=0.0)
+        weights = {id(level): Weights(level, number, ATTENTION, "mean") for number, level in enumerate(levels, start=1)}
+        edges = _edges([weights[id(level)] for level in levels], rules, self.device)
+        return Graph(edges, rules, "mean")
+
+
+def _edges(weights: list[Weights], rules: Rules, device: torch.device) -> tuple[Edges, ...]:
+    """Edges for each level; levels that share their weights share them, and with them a matrix."""
+    made = {id(one): Edges(one, rules, device) for one in weights}
+    return tuple(made[id(one)] for one in weights)
+
+
+def check_residual(residual: float) -> float:
+    if not isinstance(residual, (int, float)) or not 0 <= residual <= 1:
+        raise ChoiceError(f"residual is a share between 0 and 1, {residual!r} asked")
+    return residual

@@ -1,0 +1,145 @@
+"""What an edge weighs: a weighting makes of a level the weights of some queries. It is a row of `WEIGHTINGS`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from attnx.attention.levels import Block, Level, all_keys, blocks
+from attnx.attention.rows import Merger, check_attention, merge_heads
+from attnx.forks import cached_property
+from attnx.graph.asked import Head
+
+Residual: TypeAlias = Literal["share", "inside", "added"]
+"""How a weighting stands to the residual connection: W is mixed with the identity by a share, (1 − r)·W + r·I; or the
+residual is contained in W already; or the identity is added and rows are left as they are."""
+
+
+def _no_check(weights: Tensor, level: int) -> None:
+    """Weights that may be anything."""
+
+
+@dataclass(frozen=True)
+class Weighting:
+    """What an edge of the graph weighs."""
+
+    name: str
+    function: Callable[[Level, int, int], Block]
+    """(level, start, stop) → head × query × key for the queries from `start` up to `stop`."""
+    together: Callable[[Level, int, int], Block] | None = None
+    """The same of all heads, 1 × query × key, where that is not the mean of their weights."""
+    needs: frozenset[str] = frozenset()
+    """What capturing must bring of each level: the keys of `Level.brought`, and the `extras` of `capture`."""
+    merges_first: bool = False
+    """Whether heads may be merged as they arrive, before the weighting is asked: so for attention, which is linear."""
+    residual: Residual = "share"
+    per_head: bool = True
+    """Whether single heads have weights of their own; a weighting of all heads together gives one."""
+    signed: bool = False
+    by_rows: bool = True
+    """Whether some rows can be had without the others."""
+    about_answer: bool = False
+    """Whether the weights depend on what is explained of the answer: such a graph is made for each target."""
+    check: Callable[[Tensor, int], None] = _no_check
+    """Raises if head × query × key of a level is not what it must be."""
+    paper: str = ""
+    costs: str = "one run"
+    """Beside what a method does with the edges, in words."""
+
+    @property
+    def about(self) -> str:
+        """What an edge knows of."""
+        return "the answer" if self.about_answer else "values" if self.needs else "attention"
+
+
+ATTENTION = Weighting(
+    "attention",
+    lambda level, start, stop: level.rows(start, stop),
+    merges_first=True,
+    check=check_attention,
+    paper="Abnar & Zuidema 2020",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """The weights of one level as a weighting gives them: heads merged, or by themselves. Checked and merged once."""
+
+    level: Level
+    number: int
+    weighting: Weighting
+    head: Head
+
+    @property
+    def length(self) -> int:
+        return self.level.mask.length
+
+    @property
+    def merger(self) -> Merger:
+        """How heads are merged in levels below the one of interest (Appendix A.1)."""
+        return "mean" if isinstance(self.head, int) or self.head == "each" else self.head
+
+    @property
+    def is_merged(self) -> bool:
+        return self.head == self.merger
+
+    @cached_property
+    def whole(self) -> Tensor:
+        """query × key, heads merged, in float64."""
+        if self.level.whole:
+            if self._together is not None:
+                return self._together(self.level, 0, self.length).weights[0].double()
+            return merge_heads(self._heads.double(), self.merger)
+        parts = [self.merged(start, stop) for start, stop in blocks(self.level)]
+        return torch.cat([all_keys(part, self.length)[0] for part in parts])
+
+    def merged(self, start: int, stop: int) -> Block:
+        """Some rows with heads merged: 1 × query × key, in float64."""
+        if self._together is not None:
+            block = self._together(self.level, start, stop)
+            return Block(block.first_key, block.weights.double())
+        block = self.weighting.function(self.level, start, stop)
+        return Block(block.first_key, merge_heads(block.weights, self.merger).double()[None])
+
+    @property
+    def _together(self) -> Callable[[Level, int, int], Block] | None:
+        return self.weighting.together if self.merger == "mean" else None
+
+    def of_interest(self, positions: list[int] | None = None) -> Tensor:
+        """head × position × key in the level of interest: the asked head or heads (Appendix A.1), or their merger."""
+        if not self.level.whole:
+            return self._in_blocks(list(range(self.length)) if positions is None else positions)
+        rows = self.whole[None] if self.is_merged else self._chosen(self._heads)
+        return (rows if positions is None else rows[:, positions]).double()
+
+    def _in_blocks(self, positions: list[int]) -> Tensor:
+        """The same, each block that holds an asked position read once."""
+        ordered = sorted(set(positions))
+        parts = []
+        for start, stop in blocks(self.level):
+            asked = [position for position in ordered if start <= position < stop]
+            if asked:
+                block = self._block(asked[0], asked[-1] + 1)
+                parts.append(all_keys(block, self.length)[:, [one - asked[0] for one in asked]].double())
+        places = {position: place for place, position in enumerate(ordered)}
+        return torch.cat(parts, dim=1)[:, [places[position] for position in positions]]
+
+    def _block(self, start: int, stop: int) -> Block:
+        if self.is_merged:
+            return self.merged(start, stop)
+        block = self.weighting.function(self.level, start, stop)
+        return Block(block.first_key, self._chosen(block.weights))
+
+    def _chosen(self, heads: Tensor) -> Tensor:
+        return heads[self.head : self.head + 1] if isinstance(self.head, int) else heads
+
+    @cached_property
+    def _heads(self) -> Tensor:
+        """head × query × key of a level that is held, checked."""
+        heads = self.weighting.function(self.level, 0, self.length).weights
+        self.weighting.check(heads, self.number)
+        return heads

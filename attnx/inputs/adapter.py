@@ -1,0 +1,78 @@
+"""A family of models as data: five answers, most with a default that fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from torch import Tensor, nn
+
+from attnx.errors import ChoiceError
+from attnx.inputs.positions import Position, Word
+
+Box: TypeAlias = tuple[int, int, int, int]
+"""Left, top, right and bottom; the last two are just outside."""
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """One input, ready for the model: tensors without a batch axis, and what each position is."""
+
+    inputs: dict[str, Tensor]
+    positions: tuple[Position, ...]
+    words: tuple[Word, ...]
+    text: str | tuple[str, str] | None = None
+    notes: tuple[str, ...] = ()
+    """What the user should know of how the input was read: a cut, unknown words."""
+    boxes: tuple[Box | None, ...] | None = None
+    """Of an image, the pixels of `pixel_values` that each position reads; None for CLS and the like."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """What else the model's forward must be told, the same for a whole batch: `interpolate_pos_encoding`."""
+    image: Any = None
+    """The picture that was given, as a PIL image."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of an image's pixel values: only equal ones fit in one batch. Empty for a text, which can be padded."""
+        pixels = self.inputs.get("pixel_values")
+        return () if pixels is None else tuple(pixels.shape)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adapter:
+    """What attnx must know of a family that it cannot see by watching the model run.
+
+        register_adapter(Adapter(name="my_model", prepare=prepare_text, explained=cls_position))
+
+    `name` is the `model_type` of the family's config.
+    """
+
+    name: str
+    prepare: Callable[..., Prepared]
+    """(model, processor, one input, truncate) → `Prepared`; the processor is a tokenizer or an image processor."""
+    explained: Callable[[nn.Module, Any, Prepared], int]
+    """(model, processor, prepared) → the position to explain when the user names none."""
+    blank: tuple[str, ...] = ("mask_token", "unk_token", "pad_token")
+    """Tokens that can stand for "nothing here", the first that the tokenizer has."""
+    embeddings: str | None = None
+    """Name of the module that embeds the input; None asks `model.get_input_embeddings()`."""
+    within: str = ""
+    """Where in the model the explained stack of attention is, when it has several."""
+
+    def embedding_module(self, model: nn.Module) -> nn.Module:
+        if self.embeddings is not None:
+            return model.get_submodule(self.embeddings)
+        module: nn.Module = model.get_input_embeddings()  # type: ignore[operator]
+        return module
+
+    def blank_token_id(self, tokenizer: Any) -> int:
+        """The id of the token that blanks a position out."""
+        for name in self.blank:
+            token_id = getattr(tokenizer, f"{name}_id", None)
+            if token_id is not None:
+                return int(token_id)
+        raise ChoiceError(
+            f"the tokenizer has none of {', '.join(self.blank)}, so no token can stand for a blank; set one, or say "
+            "what does: blank='delete' or a token for blankout, start='zero' for gradients along a path"
+        )

@@ -1,0 +1,113 @@
+"""The table of families, and which row serves a model: the family's own, or a generic one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from inspect import signature
+from typing import Any
+
+from torch import nn
+
+from attnx.errors import CaptureError
+from attnx.inputs.adapter import Adapter
+from attnx.inputs.explained import image_position, last_position, mask_or_cls_position
+from attnx.inputs.image import prepare_image
+from attnx.inputs.text import prepare_text
+from attnx.registry import Registry
+
+ADAPTERS: Registry[Adapter] = Registry("adapter")
+
+
+def register_adapter(adapter: Adapter) -> Adapter:
+    """Add a family. A `model_type` that has an adapter already is an error, never an override."""
+    return ADAPTERS.add(adapter.name, adapter)
+
+
+def adapters() -> dict[str, Adapter]:
+    """All adapters by name: `model_type` of a family, or encoder, decoder, vision for all other models."""
+    return {name: ADAPTERS[name] for name in ADAPTERS}
+
+
+def adapter_for(model: nn.Module, within: str = "") -> Adapter:
+    """The adapter of the model's `config.model_type`, or the generic one that fits its inputs and its attention.
+
+    `within` is the stack that the caller chose, where a model has several.
+    """
+    config = getattr(model, "config", None)
+    if config is None:
+        raise CaptureError(
+            f"{type(model).__name__} has no config, so it is no transformers model; use capture and a method by "
+            "themselves: attnx.rollout(attnx.capture(model, **inputs))"
+        )
+    if not within and getattr(config, "is_encoder_decoder", False) and _has_decoder(model):
+        raise CaptureError(
+            f"{type(model).__name__} is an encoder–decoder with several stacks of attention; explain one of them: "
+            f"{_encoder_call(model)}"
+        )
+    model_type = getattr(config, "model_type", "")
+    found = ADAPTERS[model_type if model_type in ADAPTERS else _generic(model, config)]
+    return replace(found, within=within) if within else found
+
+
+def _has_decoder(model: nn.Module) -> bool:
+    """The encoder alone, taken out of such a model, still carries the config of the whole."""
+    return {"encoder", "decoder"} <= {name.rpartition(".")[2] for name, _ in model.named_modules()}
+
+
+def _encoder_call(model: nn.Module) -> str:
+    """How the encoder can be explained: by itself, if it takes what the model takes."""
+    encoder = model.get_encoder() if hasattr(model, "get_encoder") else None  # type: ignore[operator]
+    main = getattr(model, "main_input_name", "input_ids")
+    if encoder is not None and main in signature(encoder.forward).parameters:
+        return (
+            f"attnx.explain(model.get_encoder(), {'processor, image' if reads_images(encoder) else 'tokenizer, text'})"
+        )
+    name = next((name for name, _ in model.named_modules() if name.rpartition(".")[2] == "encoder"), "encoder")
+    return f"attnx.explain(model, …, within={name!r})"
+
+
+def _generic(model: nn.Module, config: Any) -> str:
+    if reads_images(model):
+        return "vision"
+    return "decoder" if _is_decoder(config) else "encoder"
+
+
+def reads_images(model: nn.Module) -> bool:
+    """Whether images go into the model, as into a vision tower that was taken out of a larger one."""
+    takes = signature(model.forward).parameters
+    return getattr(model, "main_input_name", "") == "pixel_values" or (
+        "pixel_values" in takes and "input_ids" not in takes
+    )
+
+
+def _is_decoder(config: Any) -> bool:
+    """Whether the family writes text from left to right: it has a causal language model and no masked one."""
+    from transformers.models.auto import modeling_auto
+
+    if getattr(config, "is_decoder", False):
+        return True
+    if getattr(config, "is_encoder_decoder", False):
+        return False
+    has_causal = config.model_type in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    return has_causal and config.model_type not in modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
+
+
+_MASKED: dict[str, Any] = {"prepare": prepare_text, "explained": mask_or_cls_position}
+_WRITES: dict[str, Any] = {
+    "prepare": prepare_text,
+    "explained": last_position,
+    "blank": ("unk_token", "eos_token", "pad_token"),
+}
+_SEES: dict[str, Any] = {"prepare": prepare_image, "explained": image_position}
+
+for _row in (
+    Adapter(name="bert", **_MASKED, blank=("mask_token", "unk_token")),
+    Adapter(name="distilbert", **_MASKED, blank=("mask_token", "unk_token")),
+    Adapter(name="gpt2", **_WRITES),
+    Adapter(name="vit", **_SEES),
+    # For all other models:
+    Adapter(name="encoder", **_MASKED),
+    Adapter(name="decoder", **_WRITES),
+    Adapter(name="vision", **_SEES),
+):
+    register_adapter(_row)

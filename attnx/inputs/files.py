@@ -1,0 +1,140 @@
+"""Files of texts: one in a line, or one in each row of a CSV, TSV or JSONL file; any of them gzipped."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from attnx.arguments import path_of
+from attnx.errors import FileFormatError, InputError
+from attnx.registry import unknown
+
+_TEXT_COLUMNS = ("text", "sentence", "content", "review")
+_LABEL_COLUMNS = ("label", "labels", "target")
+_ENCODING = "utf-8-sig"
+"""Spreadsheets begin a UTF-8 file with a mark, which is no part of the first column's name."""
+
+
+LONGEST_LINE = 10_000_000
+LONGEST_FILE = 2_000_000_000
+"""Characters: more than any model reads, and more than a list of texts should take of the memory."""
+
+
+class _Tabs(csv.excel_tab):
+    """Quotation marks in a TSV file are part of the text."""
+
+    quoting = csv.QUOTE_NONE
+
+
+_DIALECTS = {".csv": csv.excel, ".tsv": _Tabs}
+
+
+@dataclass(frozen=True)
+class LabelledText:
+    """A text, and its label where the file has one."""
+
+    text: str
+    label: str | None = None
+
+
+def read_texts(path: str | Path, *, column: str | None = None, limit: int | None = None) -> list[LabelledText]:
+    """The texts of a file, empty lines left out. `column` names the texts of a table, by default `text` or the like."""
+    if limit is not None and limit < 1:
+        raise InputError(f"the number of texts must be at least 1, found {limit}")
+    path = Path(path_of(path))
+    found: list[LabelledText] = []
+    for one in _read(path, column):
+        if limit is not None and len(found) == limit:
+            break
+        found.append(one)
+    if not found:
+        raise InputError(f"{path.name} has no text in it")
+    return found
+
+
+def _read(path: Path, column: str | None) -> Iterator[LabelledText]:
+    kind = _kind(path)
+    try:
+        with (
+            gzip.open(path, "rt", encoding=_ENCODING, newline="")
+            if path.suffix == ".gz"
+            else path.open(encoding=_ENCODING, newline="") as file
+        ):
+            lines = _lines(file, path)
+            if kind == ".jsonl":
+                yield from _rows(_json_rows(lines, path), path, column)
+            elif kind in (".csv", ".tsv"):
+                yield from _rows(enumerate(csv.DictReader(lines, dialect=_DIALECTS[kind]), start=2), path, column)
+            else:
+                if column is not None:
+                    raise InputError(f"{path.name} has a text in each line and no columns; give a .csv, .tsv or .jsonl")
+                yield from (LabelledText(line.strip()) for line in lines if line.strip())
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
+        raise FileFormatError(f"cannot read {path}: {error!s:.200}") from error
+
+
+def _lines(file: IO[str], path: Path) -> Iterator[str]:
+    """The lines as they are needed, none too long and not without end: a small gzip file may hold terabytes."""
+    total = 0
+    while line := file.readline(LONGEST_LINE):
+        total += len(line)
+        if len(line) == LONGEST_LINE and not line.endswith("\n"):
+            raise FileFormatError(
+                f"{path.name} has a line of more than {LONGEST_LINE:,} characters: no text is as long"
+            )
+        if total > LONGEST_FILE:
+            raise FileFormatError(f"{path.name} has more than {LONGEST_FILE:,} characters; ask for fewer texts of it")
+        yield line
+
+
+def _kind(path: Path) -> str:
+    name = path.with_suffix("") if path.suffix == ".gz" else path
+    suffix = name.suffix.lower()
+    if suffix == ".json":
+        raise FileFormatError(f"{path.name} is one JSON document; write an object a line into a .jsonl file")
+    return ".jsonl" if suffix in (".jsonl", ".ndjson") else suffix
+
+
+def _json_rows(lines: Any, path: Path) -> Iterator[tuple[int, Any]]:
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            try:
+                yield number, json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise FileFormatError(f"{path.name}, line {number} is no JSON: {error!s:.80}") from None
+
+
+def _rows(rows: Iterator[tuple[int, Any]], path: Path, column: str | None) -> Iterator[LabelledText]:
+    label_column = None
+    for place, (number, row) in enumerate(rows):
+        if not isinstance(row, dict):
+            raise FileFormatError(f"{path.name}, line {number}: expected an object with columns, found {row!r:.40}")
+        if place == 0:
+            column = _chosen(path, column, [name for name in row if isinstance(name, str)])
+            label_column = next((name for name in _LABEL_COLUMNS if name in row), None)
+        text = row.get(column)
+        if not isinstance(text, str):
+            raise FileFormatError(f"{path.name}, line {number} has no text in column {column!r}")
+        if text.strip():
+            label = None if label_column is None else row.get(label_column)
+            yield LabelledText(text.strip(), None if label is None else str(label))
+
+
+def _chosen(path: Path, column: str | None, known: Sequence[str]) -> str:
+    if column is None:
+        for name in _TEXT_COLUMNS:
+            if name in known:
+                return name
+        raise InputError(
+            f"{path.name} has none of the columns {', '.join(_TEXT_COLUMNS)}; say which has the texts: column, one of "
+            f"{', '.join(known)}"
+        )
+    if column not in known:
+        raise InputError(unknown("column", column, known))
+    return column

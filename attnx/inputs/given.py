@@ -1,0 +1,100 @@
+"""What the caller gave, as single inputs prepared for the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from inspect import signature
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from attnx.errors import AttnxError, InputError
+from attnx.inputs.adapter import Adapter, Prepared
+from attnx.inputs.chat import Chat, is_chat
+from attnx.inputs.families import reads_images
+from attnx.inputs.text import tokenised_rows
+
+
+def prepare_all(
+    adapter: Adapter,
+    model: nn.Module,
+    processor: Any,
+    given: Any,
+    *,
+    truncate: bool = False,
+    interpolate: bool = False,
+) -> tuple[list[Prepared], bool]:
+    """Every input ready for the model, and whether the caller gave one and not a list. Errors name the input."""
+    items, single = _items(given)
+    return list(_prepare(adapter, model, processor, items, truncate, interpolate)), single
+
+
+def check_all(
+    adapter: Adapter,
+    model: nn.Module,
+    processor: Any,
+    given: Any,
+    *,
+    truncate: bool = False,
+    interpolate: bool = False,
+) -> None:
+    """Raise what `prepare_all` would, before anything runs; nothing is kept."""
+    for _ in _prepare(adapter, model, processor, _items(given)[0], truncate, interpolate):
+        pass
+
+
+def _prepare(
+    adapter: Adapter, model: nn.Module, processor: Any, items: list[Any], truncate: bool, interpolate: bool
+) -> Iterator[Prepared]:
+    options = {"truncate": truncate}
+    if interpolate:
+        if "interpolate" not in signature(adapter.prepare).parameters:
+            raise InputError(f"interpolate is for images; {type(model).__name__} reads text")
+        options["interpolate"] = True
+    noun = "image" if reads_images(model) else "text"
+    for number, item in enumerate(items, start=1):
+        try:
+            yield adapter.prepare(model, processor, item, **options)
+        except AttnxError as error:
+            if len(items) == 1:
+                raise
+            raise type(error)(f"{noun} {number} of {len(items)}: {error}") from error
+
+
+def _items(given: Any) -> tuple[list[Any], bool]:
+    if isinstance(given, Mapping):
+        if "pixel_values" in given:
+            pixels = _pixels(given["pixel_values"])
+            rows = [{"pixel_values": one} for one in (pixels if pixels.ndim == 4 else pixels[None])]
+            if not rows:
+                raise InputError("the batch of processed images is empty: give at least one")
+            return list(rows), len(rows) == 1
+        tokenised = tokenised_rows(given)
+        return list(tokenised), len(tokenised) == 1
+    if is_chat(given):
+        return [Chat(tuple(given))], True
+    if isinstance(given, list):
+        if not given:
+            raise InputError("the list of texts is empty: give at least one")
+        return [item for one in given for item in (_items(one)[0] if _is_one(one) else [one])], False
+    return [given], True
+
+
+def _is_one(given: Any) -> bool:
+    """Whether an element of a list is itself to be taken apart: a tokenised input, or a chat."""
+    return isinstance(given, Mapping) or is_chat(given)
+
+
+def _pixels(given: Any) -> torch.Tensor:
+    """Processed pixels as one tensor; processors that are asked for no tensors give a list of arrays."""
+    if isinstance(given, torch.Tensor):
+        return given
+    try:
+        return torch.as_tensor(np.asarray(given))
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            "pixel_values are no tensor, and images of one size cannot be stacked from them; process each image by "
+            "itself, with return_tensors='pt', and pass a list of what comes out"
+        ) from error

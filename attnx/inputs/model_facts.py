@@ -1,0 +1,39 @@
+"""What kind of head a model has, told by the name of its class under wrappers such as PEFT's."""
+
+from __future__ import annotations
+
+from torch import nn
+
+
+def base_model(model: nn.Module) -> nn.Module:
+    """The transformers model itself, under a wrapper that passes its inputs on."""
+    unwrap = getattr(model, "get_base_model", None)
+    inner = unwrap() if callable(unwrap) else model
+    return inner if isinstance(inner, nn.Module) else model
+
+
+def has_head(model: nn.Module, *endings: str) -> bool:
+    """Whether the class is called …ForMaskedLM, …ForSequenceClassification, or another of the endings."""
+    return type(base_model(model)).__name__.endswith(endings)
+
+
+def max_positions(model: nn.Module) -> int | None:
+    """The number of positions that the model was built for, or None when it names no limit (relative positions)."""
+    config = getattr(model, "config", None)
+    limit = getattr(config, "max_position_embeddings", None)
+    if not isinstance(limit, int) or limit <= 0:
+        return None
+    for name, module in model.named_modules():
+        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding) and module.padding_idx is not None:
+            # RoBERTa counts positions from behind its padding index.
+            return min(limit, module.num_embeddings) - module.padding_idx - 1
+    return limit
+
+
+def vocabulary_size(model: nn.Module) -> int | None:
+    """The number of token ids that the model embeds, or None when it does not say."""
+    try:
+        embeddings = model.get_input_embeddings()  # type: ignore[operator]
+    except (AttributeError, NotImplementedError):
+        return None
+    return embeddings.num_embeddings if isinstance(embeddings, nn.Embedding) else None

@@ -1,0 +1,140 @@
+"""A method reads relevance off a graph. It is a frozen row of `METHODS`, and `apply` is the one driver of all rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+from torch import Tensor
+
+from attnx.errors import ChoiceError, CostError
+from attnx.graph.asked import Asked, Head
+from attnx.graph.graph import Graph
+from attnx.methods.receptive_field import Everywhere, Normalize, by_reach, check_normalize
+
+Relevance: TypeAlias = Callable[[Graph, Asked], Tensor]
+"""layer × head × position × input, for exactly what is asked."""
+
+Diagnostic: TypeAlias = Callable[[Graph, Asked, Tensor], np.ndarray[Any, np.dtype[np.float64]]]
+"""(graph, asked, relevance as the method gave it) → layer × position: a number that says how far to trust it."""
+
+Seconds: TypeAlias = Callable[[Sequence[int], int, int], float]
+"""(layers, positions, asked positions and heads) → what it would take on one core."""
+
+
+LIMIT = 60.0
+"""Seconds on one core that are begun upon without being told to."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """What is read off a graph."""
+
+    name: str
+    relevance: Relevance
+    title: str = ""
+    """As a heading says it: "attention rollout"; by default the name."""
+    paper: str = ""
+    """Where the method is from."""
+    weighting: str = "attention"
+    residual: float = 0.5
+    """The share of the residual where the caller does not choose."""
+    discards: bool = False
+    """Whether the lowest weights may be discarded first."""
+    everywhere: Everywhere | None = None
+    """B of the receptive field in closed form; None: computed on the graph in which everything is seen."""
+    reach: Relevance | None = None
+    """U of the receptive field; None: the method itself on the uninformed graph."""
+    by_rows: bool = False
+    """Whether rows and products with them are enough, and no whole map is read: then a long input is never held."""
+    seconds: Seconds | None = None
+    """What it would take, where that may be more than a moment."""
+    diagnostics: Mapping[str, Diagnostic] = field(default_factory=dict)
+    digits: int | None = None
+    """Decimals that mean something: beyond them is no order."""
+    local: bool = False
+    """Whether it tells of one layer alone, and not of the input."""
+    takes_signed: bool = False
+    """Whether edges may be below 0."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "title", self.title or self.name)
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What a method says of a graph."""
+
+    relevance: Tensor
+    """layer × head × position × input."""
+    diagnostics: Mapping[str, np.ndarray[Any, np.dtype[np.float64]]]
+    """Name → layer × position."""
+
+
+def apply(method: Method, graph: Graph, asked: Asked, normalize: Normalize | None = None) -> Answer:
+    """The relevance of a graph that was built by the method's rules, and what says how far to trust it.
+
+    Diagnostics are asked before relevance is held against the receptive field. `normalize="column"` is a rule of the
+    graph, and has been done by now.
+    """
+    check_normalize(normalize)
+    relevance = method.relevance(graph, asked)
+    found = {name: one(graph, asked, relevance) for name, one in method.diagnostics.items()}
+    if normalize in ("receptive_field", "prefix"):
+        reach = method.reach or method.relevance
+        relevance = by_reach(relevance, graph, asked, normalize, reach, method.relevance, method.everywhere)
+    return Answer(relevance, found)
+
+
+def call(
+    method: Method,
+    attention: Any,
+    *,
+    layer: int | None,
+    position: int | Sequence[int] | None,
+    head: Head | None,
+    residual: float,
+    normalize: Normalize | None,
+    drop_sink: bool,
+    discard: float = 0.0,
+    spare: int | None = 0,
+    down_to: int = 1,
+) -> Any:
+    """The public face of a method: attention of any kind in, the same kind out, with the axes that were asked for."""
+    check_normalize(normalize)
+    if discard and not method.discards:
+        raise ChoiceError(f"{method.name} discards nothing; use rollout")
+    graph = Graph.of(
+        attention,
+        weighting=method.weighting,
+        head=head,
+        residual=residual,
+        drop_sink=drop_sink,
+        column=normalize == "column",
+        discard=discard,
+        spare=spare,
+    )
+    asked = Asked.of(graph.depth, graph.length, layer=layer, position=position, down_to=down_to)
+    relevance = asked.shaped(apply(method, graph, asked, normalize).relevance, graph.head)
+    return relevance.numpy() if isinstance(attention, np.ndarray) else relevance
+
+
+def check_cost(
+    method: Method, layers: Sequence[int], length: int, starts: int, limit: float | None = LIMIT, *, hint: str = ""
+) -> None:
+    """Refuse what would take longer than `limit` seconds: one line is better than an hour without a word."""
+    seconds = method.seconds(layers, length, starts) if method.seconds is not None else 0.0
+    if limit is not None and seconds > limit:
+        raise CostError(
+            f"{method.name} over {length} positions would take about {_duration(seconds)} on one core; use rollout, a "
+            f"shorter text, or one layer (layer=…){hint}"
+        )
+
+
+def _duration(seconds: float) -> str:
+    for size, name in ((86400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {name}"
+    return f"{seconds:.0f} seconds"

@@ -1,0 +1,181 @@
+"""Value path and whole path: what each position adds to the answer, by one run of the frozen model there and back.
+
+Both are gradient times embedding in the model with its norms, activations and products frozen (`capturing.frozen`).
+Along the *value path* attention is frozen, too: what is followed is the values that it carries, and positions, sink
+and biases add up to the score. Along the *whole path* attention responds; it is a second opinion at the same price, and
+promises no sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attnx.answer.score import Score, answers_where_told, as_rows, check_score, score
+from attnx.capturing.frozen.path import VALUE_PATH, WHOLE_PATH, Path
+from attnx.capturing.frozen.run import FrozenRun, check_can_be_frozen, frozen_run
+from attnx.capturing.frozen.sink_values import sink_shares
+from attnx.capturing.watch import undisturbed, unwrapped
+from attnx.errors import CaptureError, ChoiceError
+from attnx.inputs.adapter import Box, Prepared
+from attnx.inputs.families import adapter_for
+from attnx.references.case import Array, Case, Scored, first_answers
+from attnx.running.batches import bar, collate, in_batches, padding_id, positions_at_once
+
+POSITIONS_AT_ONCE = 1_024
+"""Less than a plain batch has: what the way back needs is kept of every layer."""
+
+
+def value_path(
+    model: nn.Module,
+    processor: Any,
+    cases: Sequence[Case],
+    *,
+    score: Score | None = None,
+    sink: bool | None = None,
+    progress: bool = False,
+) -> list[Scored]:
+    """What each position adds to the target's margin through the values that attention carries; signed.
+
+    In a decoder the first position also gives what any token would give there. With `sink` that is kept apart: a
+    number of its own beside the biases, not a part of the first token. By default it is, where the first position
+    sees itself alone. `value` = positions + `sink` + `biases`.
+    """
+    found: dict[int, Scored] = {}
+    how = _How(VALUE_PATH, score, slice(0, 1) if sink is not False else None, label="value path", progress=progress)
+    for rows, run, entry in _runs(model, processor, cases, how):
+        shares = (
+            None if sink is False or entry is None else sink_shares(unwrapped(model), entry, run.kernels, len(rows))
+        )
+        if sink and shares is None:
+            raise ChoiceError(f"sink=True asked, but the first position of {type(model).__name__} sees others, too")
+        for place, row in enumerate(rows):
+            parts, value = _parts(run, place, cases[row]), float(run.scores[place])
+            biases = value - float(parts.sum())
+            facts: dict[str, float | str] = {"score": how.kind(model), "value": value, "biases": biases}
+            if shares is not None:
+                parts[0] -= shares[place]
+                facts["sink"] = float(shares[place])
+            facts["account"] = _account(facts, float(parts.sum()))
+            found[row] = Scored(parts.numpy(), facts, signed=True)
+    return [found[row] for row in range(len(cases))]
+
+
+def whole_path(
+    model: nn.Module, processor: Any, cases: Sequence[Case], *, score: Score | None = None, progress: bool = False
+) -> list[Scored]:
+    """What each position adds to the target's margin where attention responds to it as well; signed.
+
+    Positions do not add up to the score: by how much they miss it is the `gap`.
+    """
+    found: dict[int, Scored] = {}
+    how = _How(WHOLE_PATH, score, label="whole path", progress=progress)
+    for rows, run, _ in _runs(model, processor, cases, how):
+        for place, row in enumerate(rows):
+            parts, value = _parts(run, place, cases[row]), float(run.scores[place])
+            gap = value - float(parts.sum())
+            facts: dict[str, float | str] = {"score": how.kind(model), "value": value, "gap": gap}
+            facts["account"] = f"positions {value - gap:+.4g} of {value:+.4g}; no sum is promised"
+            found[row] = Scored(parts.numpy(), facts, signed=True)
+    return [found[row] for row in range(len(cases))]
+
+
+def value_path_levels(
+    model: nn.Module, processor: Any, cases: Sequence[Case], *, score: Score | None = None, progress: bool = False
+) -> list[Array]:
+    """For each case level × position: what each position holds of the score when it enters that block.
+
+    The first row is the input with its place; biases above a level make up what its row lacks of the score.
+    """
+    found: dict[int, Array] = {}
+    how = _How(VALUE_PATH, score, levels=True, label="value path by level", progress=progress)
+    for rows, run, _ in _runs(model, processor, cases, how):
+        for place, row in enumerate(rows):
+            length = len(cases[row].prepared.positions)
+            found[row] = torch.stack([one.relevance[place, :length] for one in run.levels]).cpu().numpy()
+    return [found[row] for row in range(len(cases))]
+
+
+@dataclass(frozen=True)
+class _How:
+    """What is asked of the frozen runs of a batch of cases."""
+
+    path: Path
+    score: Score | None
+    ends: slice | None = None
+    levels: bool = False
+    label: str = ""
+    progress: bool = False
+
+    def kind(self, model: nn.Module) -> Score:
+        return check_score(self.score, model, "margin")
+
+
+def _runs(
+    model: nn.Module, processor: Any, cases: Sequence[Case], how: _How
+) -> Iterator[tuple[list[int], FrozenRun, nn.Module | None]]:
+    """Batch by batch the rows of its cases, their run, and the module that embeds them; None for pixels."""
+    model = unwrapped(model)
+    check_can_be_frozen(model)
+    kind, adapter, pad_id = how.kind(model), adapter_for(model), padding_id(model, processor)
+
+    def first(several: Sequence[Prepared]) -> list[Tensor]:
+        with undisturbed(model):
+            return first_answers(model, pad_id, several)
+
+    with torch.inference_mode(False), bar(how.label, len(cases), how.progress) as shown:
+        for rows, inputs in in_batches(
+            model,
+            [case.prepared for case in cases],
+            lambda several: _inputs(model, several, pad_id),
+            first=first,
+            pad_id=pad_id,
+            together=not answers_where_told(model),
+            at_most=min(POSITIONS_AT_ONCE, positions_at_once(model)),
+        ):
+            pixels = inputs.get("pixel_values")
+            entry = adapter.embedding_module(model) if pixels is None else pixels
+            targets = as_rows([cases[row].target for row in rows], next(iter(inputs.values())).device)
+
+            def scores(inputs: dict[str, Any] = inputs, targets: Tensor = targets) -> Tensor:
+                return score(model, inputs, targets, kind)
+
+            run = frozen_run(model, scores, how.path, entry=entry, ends=how.ends, levels=how.levels)
+            yield rows, run, entry if isinstance(entry, nn.Module) else None
+            shown.update(len(rows))
+
+
+def _inputs(model: nn.Module, prepared: Sequence[Any], pad_id: int | None) -> dict[str, Any]:
+    """The model's keyword arguments; pixels as a leaf of the graph."""
+    inputs = collate(model, prepared, pad_id)
+    if "pixel_values" in inputs:
+        inputs["pixel_values"] = inputs["pixel_values"].detach().clone().requires_grad_()
+    return inputs
+
+
+def _parts(run: FrozenRun, place: int, case: Case) -> Tensor:
+    """One number for each position of the case, padding left out."""
+    states, length, boxes = run.entry.states[place], len(case.prepared.positions), case.prepared.boxes
+    if states.ndim == 3 and boxes is not None:
+        pixels = (states.double() * run.entry.gradient[place].double()).cpu()
+        return torch.stack([pixels[:, :0].sum() if box is None else _inside(pixels, box).sum() for box in boxes])
+    if len(states) < length or (boxes is not None and len(states) != length):
+        raise CaptureError(
+            f"the first block is entered by {len(states)} positions, but the adapter names {length}: the family needs "
+            "an adapter of its own (see docs/adapters.md)"
+        )
+    return run.entry.relevance[place, :length].cpu().clone()
+
+
+def _inside(pixels: Tensor, box: Box) -> Tensor:
+    left, top, right, bottom = box
+    return pixels[:, top:bottom, left:right]
+
+
+def _account(facts: dict[str, float | str], positions: float) -> str:
+    sink = f", sink {facts['sink']:+.4g}" if "sink" in facts else ""
+    return f"{facts['score']} {facts['value']:+.4g} = positions {positions:+.4g}{sink}, biases {facts['biases']:+.4g}"

@@ -1,0 +1,32 @@
+"""What plots share: the axes that the caller gives or those of a new figure, and the looks of their lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+LOOKS = (("#0072b2", "o"), ("#d55e00", "s"), ("#009e73", "^"), ("#cc79a7", "D"), ("#56b4e9", "v"), ("#e69f00", "P"))
+"""Colours that the colour-blind tell apart (Okabe & Ito), and a mark each for print without colour."""
+
+VERBATIM: dict[str, Any] = {"parse_math": False, "usetex": False}
+"""For every text that comes from the input: a token may be a dollar sign, and is no formula."""
+
+
+def given_or_new(ax: Axes | None, width: float, height: float) -> Axes:
+    """The caller's axes as they are, else the only axes of a new figure of that size in inches.
+
+    A new figure is pyplot's, so that notebooks and windows show it by themselves; pyplot draws without a display, too.
+    """
+    if ax is not None:
+        return ax
+    from matplotlib import pyplot
+
+    return pyplot.figure(figsize=(width, height), layout="constrained").subplots()
+
+
+def without_frame(axes: Axes) -> None:
+    axes.tick_params(which="both", length=0)
+    for side in axes.spines.values():
+        side.set_visible(False)

@@ -1,0 +1,96 @@
+"""An explanation to look at: which view is meant, where a text and an image have different ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnx.render.columns import Block
+from attnx.render.plain_text import answer, cautions, patch_table, plain, seen_from
+from attnx.render.printable import printable
+from attnx.render.terminal import coloured
+from attnx.results.explanation import Explanation
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from rich.console import RenderableType
+
+
+def text(explanation: Explanation) -> str:
+    return plain(explanation) if explanation.image_size is None else patch_table(explanation)
+
+
+def rich(explanation: Explanation) -> RenderableType:
+    """The words on coloured backgrounds, as `attnx explain` shows them; of an image its best patches."""
+    from rich.text import Text
+
+    return coloured(explanation) if explanation.image_size is None else Text(patch_table(explanation))
+
+
+def blocks(explanation: Explanation) -> list[Block]:
+    """A line for each word, a column for each method at the last layer and for each reference."""
+    names = explanation.names
+    columns = [explanation.by_word(name) for name in names]
+    words = [
+        [printable(word.text), *(f"{column[row].score:.4f}" for column in columns)]
+        for row, word in enumerate(explanation.words)
+    ]
+    said = [answer(explanation)] if explanation.prediction else []
+    heading = ", ".join([*said, f"layer {explanation.layers[-1]}", seen_from(explanation)])
+    return [Block(heading, lines=[["word", *names], *words], foot=tuple(cautions(explanation, names)))]
+
+
+def rows(explanation: Explanation) -> list[dict[str, Any]]:
+    """A row for each method, layer, head (where every head was asked for) and position; references as columns."""
+    words = {index: word.text for word in explanation.words for index in word.positions}
+    found: list[dict[str, Any]] = []
+    for method, scores in explanation.relevance.items():
+        for place, score in np.ndenumerate(scores):
+            position = explanation.positions[place[-1]]
+            row = {"method": method, "layer": explanation.layers[place[0]]}
+            row |= {"head": place[1]} if len(place) == 3 else {}
+            row |= {
+                "position": position.index,
+                "token": position.token,
+                "word": words.get(position.index),
+                "special": position.special,
+                "score": float(score),
+                **{name: float(values[position.index]) for name, values in explanation.references.items()},
+            }
+            found.append(row)
+    return found
+
+
+def plot(
+    explanation: Explanation,
+    method: str | None,
+    layer: int | None,
+    *,
+    head: int | None,
+    ax: Axes | None,
+    image: Any,
+    **looks: Any,
+) -> Axes | Figure:
+    """Bars or a strip of colours; of an image its overlay, or the panels of all methods."""
+    if explanation.image_size is not None:
+        from attnx.render.image_panels import plot_image
+
+        return plot_image(explanation, method, layer, head=head, ax=ax, image=image)
+    from attnx.render.row import plot_row
+
+    return plot_row(explanation, method, layer, head=head, ax=ax, **looks)
+
+
+def plot_layers(
+    explanation: Explanation, method: str | None, *, head: int | None, ax: Axes | None, image: Any
+) -> Axes | Figure:
+    """Layers × positions; of an image a strip of overlays."""
+    if explanation.image_size is not None and ax is None:
+        from attnx.render.image_panels import layer_strip
+
+        return layer_strip(explanation, method, head=head, image=image)
+    from attnx.render.heat_map import plot_heat_map
+
+    return plot_heat_map(explanation, method, head=head, ax=ax)

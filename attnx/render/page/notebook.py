@@ -1,0 +1,28 @@
+"""A result in a notebook's cell: the page in a sandboxed frame, and beneath it the words for where frames are dropped.
+
+The frame has an origin of its own and no network, so that neither the page nor a text in it can reach the notebook.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attnx.render.page.content import content
+from attnx.render.page.page import template, to_html
+from attnx.render.page.sections.text import plain_words
+from attnx.render.printable import harmless
+from attnx.results.explanation import Explanation
+from attnx.results.result import Result
+
+HEIGHT = 680
+
+
+def notebook_html(shown: Result) -> str:
+    """HTML for `_repr_html_` of whatever a page shows, needing nothing outside itself."""
+    beneath: dict[str, Any] = {"result": None, "text": ""}
+    if isinstance(shown, Explanation):
+        beneath["result"] = plain_words(*harmless(content([shown])))
+    else:
+        beneath["text"] = harmless(shown.to_text())
+    cell: str = template("templates/notebook").render(page=to_html(shown), height=HEIGHT, **beneath)
+    return cell

@@ -1,0 +1,176 @@
+"""The page: one file with its style, its scripts and the numbers inside, joined from the folders of its sections.
+
+Tokens are anybody's text. They reach the page in two ways: through jinja with autoescape, and as JSON that no parser of
+HTML can leave; the scripts put them in as text and never as markup. Neither way passes characters that turn the writing
+round. A content-security policy in the page lets nothing run but the package's own scripts, and nothing be loaded.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any, NamedTuple, overload
+
+from attnx.arguments import path_of
+from attnx.errors import AttnxError
+from attnx.render.page.sections import (
+    agreement,
+    atlas,
+    details,
+    faithfulness,
+    graph,
+    heads,
+    layers,
+    summary,
+    tables,
+    text,
+    trust,
+)
+from attnx.render.page.shown import Shown
+from attnx.render.printable import harmless
+from attnx.results.atlas import HeadAtlas
+from attnx.results.comparison import Comparison
+from attnx.results.explanation import Explanation
+from attnx.results.faithfulness import Faithfulness
+from attnx.results.generation import GenerationExplanation
+from attnx.results.result import Result
+
+
+class Section(NamedTuple):
+    """A folder of `sections/`, and the kinds of result that it is made for."""
+
+    module: Any
+    kinds: tuple[type[Result], ...] = ()
+
+    @property
+    def name(self) -> str:
+        return str(self.module.__name__).rpartition(".")[2]
+
+
+SECTIONS = (
+    Section(tables),
+    Section(summary, (Comparison,)),
+    Section(atlas, (HeadAtlas,)),
+    Section(faithfulness, (Faithfulness,)),
+    Section(text, (Explanation, GenerationExplanation)),
+    Section(trust),
+    Section(layers),
+    Section(graph),
+    Section(heads),
+    Section(agreement),
+    Section(details),
+)
+"""From the top of the page down. Those that have nothing to show are not in it."""
+SHARED = ("numbers", "state", "elements", "colours", "agreement_table", "head_grid")
+"""Scripts that sections use, in the order in which they need each other; `start` comes after all sections."""
+
+
+@overload
+def to_html(results: Any, path: None = None, *, title: str | None = None) -> str: ...
+
+
+@overload
+def to_html(results: Any, path: str | PathLike[str], *, title: str | None = None) -> None: ...
+
+
+def to_html(results: Any, path: str | PathLike[str] | None = None, *, title: str | None = None) -> str | None:
+    """One page for an explanation, for several with a picker, or for whatever else attnx returns."""
+    shown = Shown.of(results, tuple(kind for section in SECTIONS for kind in section.kinds))
+    given = {section: section.module.data(shown) for section in SECTIONS}
+    there = tuple(section for section, data in given.items() if data is not None)
+    page = harmless({"results": shown.contents, **{section.name: given[section] for section in there}})
+    names = tuple(section.name for section in there)
+    title = None if title is None else harmless(title)
+    written: str = template("templates/page").render(
+        title=title or (page["results"][0]["title"] if len(page["results"]) == 1 else "Results"),
+        named=title,
+        sections=[f"sections/{name}/section.html.jinja" for name in names],
+        plain=[one for section in there for one in section.module.plain(page)],
+        policy=policy(names),
+        style=style(names),
+        scripts=scripts(names),
+        data=as_json(page),
+    )
+    if path is None:
+        return written
+    try:
+        Path(path_of(path)).write_text(written, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise AttnxError(f"cannot write {fspath(path)}: {error}") from error
+    return None
+
+
+def as_json(value: Any) -> Any:
+    """JSON for a `<script>` that is not run: without `<`, `>` and `&` there is no `</script` and no `<!--` in it."""
+    from markupsafe import Markup
+
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+
+
+@cache
+def policy(names: tuple[str, ...]) -> str:
+    """Nothing is loaded, and nothing runs but what stands in the package, told by its hash."""
+    scripts_ = " ".join(_hash(one) for one in scripts(names))
+    return (
+        f"default-src 'none'; script-src {scripts_}; style-src {_hash(style(names))}; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+@cache
+def style(names: tuple[str, ...]) -> Any:
+    """That of the page, and of the sections that are in it."""
+    from markupsafe import Markup
+
+    own = [f"sections/{name}/section.css" for name in names]
+    return Markup("\n").join(_file(name) for name in ("shared/page.css", *own) if _place(name).is_file())
+
+
+@cache
+def scripts(names: tuple[str, ...]) -> tuple[Any, ...]:
+    """What sections share, then each section's, its `section.js` last, and then the start."""
+    return (
+        *(_file(f"shared/{name}.js") for name in SHARED),
+        *(_file(f"sections/{name}/{script}") for name in names for script in _scripts_of(name)),
+        _file("shared/start.js"),
+    )
+
+
+@cache
+def template(name: str) -> Any:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("attnx.render.page", ""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(f"{name}.html.jinja")
+
+
+def _scripts_of(section: str) -> list[str]:
+    found = [one.name for one in _place(f"sections/{section}").iterdir() if one.name.endswith(".js")]
+    return sorted(found, key=lambda name: (name == "section.js", name))
+
+
+def _file(name: str) -> Any:
+    from markupsafe import Markup
+
+    return Markup(_place(name).read_text(encoding="utf-8"))
+
+
+def _place(name: str) -> Traversable:
+    return files("attnx.render.page").joinpath(name)
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,35 @@
+"""How far each method ranks the positions of one result as a reference does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from attnx.agreement.spearman import spearman
+from attnx.render.page.plain import Plain
+from attnx.render.page.reduction import number
+from attnx.render.page.shown import Shown, rankable
+from attnx.results.explanation import Explanation
+
+
+def data(shown: Shown) -> dict[str, Any] | None:
+    """Of each result: reference → method → Spearman's correlation with the reference's size at each layer."""
+    if not any(one.references for one in shown.explanations):
+        return None
+    pairs = zip(shown.explanations, shown.contents, strict=True)
+    return {"results": [_with_references(one, content["layers"]) for one, content in pairs]}
+
+
+def plain(page: dict[str, Any]) -> list[Plain]:
+    """The words stand for themselves there."""
+    return []
+
+
+def _with_references(explanation: Explanation, layers: list[int]) -> dict[str, Any]:
+    rows = {method: rankable(explanation, method, layers) for method in explanation.methods}
+    sizes = {name: np.abs(scores[explanation.content]) for name, scores in explanation.references.items()}
+    return {
+        name: {method: [number(one) for one in spearman(scores, size)] for method, scores in rows.items()}
+        for name, size in sizes.items()
+    }

@@ -1,0 +1,20 @@
+"use strict";
+// Notes on how the input was read and reduced, and where the numbers come from.
+attnx.sections.push((() => {
+  const { make, byId } = attnx.elements;
+  let shown = null;
+
+  return {
+    name: "details",
+    draw({ result }) {
+      if (shown === result) return;
+      shown = result;
+      const rows = result.details.provenance.map(([name, value]) =>
+        make("tr", {}, make("th", { scope: "row", text: name }), make("td", { text: value })));
+      byId("details").replaceChildren(
+        ...result.notes.map((note) => make("p", { class: "note", text: note })),
+        make("details", {}, make("summary", { text: "Where these numbers come from" }), make("table", {}, ...rows)),
+      );
+    },
+  };
+})());

@@ -1,0 +1,55 @@
+"""The answer, and the text as a heat map; of an image its picture under the scores of its patches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from attnx.render.page.plain import LEVELS, PlainWord, PlainWords
+from attnx.render.page.sections.text.picture import picture
+from attnx.render.page.shown import Shown
+
+PLAIN_RESULTS = 50
+"""So many are shown where no script runs."""
+
+
+def data(shown: Shown) -> dict[str, Any] | None:
+    """The pictures; what else is shown here, all sections know."""
+    if not shown.explanations:
+        return None
+    return {"results": [{"picture": picture(one, len(shown.explanations))} for one in shown.explanations]}
+
+
+def plain(page: dict[str, Any]) -> list[PlainWords]:
+    """What is shown first, of a method its last layer, for each of the first results."""
+    results = page["results"]
+    shown = [plain_words(one) for one in results[:PLAIN_RESULTS]]
+    if len(results) > PLAIN_RESULTS:
+        more = f"{len(results) - PLAIN_RESULTS} more results are shown where scripts may run."
+        shown[-1] = replace(shown[-1], notes=(*shown[-1].notes, more))
+    return shown
+
+
+def plain_words(result: dict[str, Any]) -> PlainWords:
+    """One result without scripts."""
+    first = result["first"]
+    measured = first in result["references"]
+    scores = result["references"][first] if measured else result["relevance"][first][-1]
+    sums = [sum(scores[place] for place in word["positions"]) for word in result["words"]]
+    most = max([0.0, *sums])
+    words = tuple(
+        PlainWord(word["text"], word["gap"], round(LEVELS * max(score, 0) / most) if most > 0 else 0, f"{score:.6f}")
+        for word, score in zip(result["words"], sums, strict=True)
+    )
+    answer = result["prediction"] or {"label": "", "probability": None}
+    probability = answer["probability"]
+    last = result["layers"][-1]
+    explained = result["positions"][result["position"]]["token"]
+    return PlainWords(
+        label=answer["label"],
+        probability="" if probability is None else f"{probability:.1%}",
+        headline=f"{first}{', measured on the model' if measured else f' at layer {last}'}, "
+        f"explained position {result['position']} {explained}",
+        words=words,
+        notes=tuple(result["notes"]),
+    )

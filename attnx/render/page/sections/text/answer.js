@@ -1,0 +1,49 @@
+"use strict";
+// The answer of the model, and the controls that choose what is shown of its making.
+attnx.answer = (() => {
+  const { make, byId, named, choice, press, slider } = attnx.elements;
+  let shown = null;
+  let methods, references, views, layer;
+
+  const build = (state) => {
+    const { result } = state;
+    const { prediction } = result;
+    const answer = byId("answer");
+    answer.replaceChildren();
+    if (prediction) {
+      const word = result.causal ? "The model goes on with" : "The model fills in";
+      const kind = prediction.kind === "token" ? word : "The model says";
+      const said = make("p", { class: "said", id: "said" }, make("span", { text: prediction.label }));
+      if (prediction.probability !== null) {
+        said.append(" ", make("span", { class: "sure", text: `${(prediction.probability * 100).toFixed(1)} %` }));
+      }
+      answer.append(make("p", { class: "eyebrow", text: kind }), said);
+    } else {
+      answer.append(make("p", { class: "eyebrow alone", id: "said", text: "What reached the explained position" }));
+    }
+    methods = choice("Method", Object.keys(result.relevance), state.method, (method) => attnx.change({ method }));
+    references = choice("Reference", Object.keys(result.references), state.method, (method) =>
+      attnx.change({ method, rows: null }));
+    const measured = references.childElementCount ? [named("Measured", references)] : [];
+    views = choice("Unit", ["words", "tokens"], state.view, (view) => attnx.change({ view }));
+    views.hidden = Boolean(result.text.picture);
+    layer = slider("Layer", { min: 0, max: result.layers.length - 1, step: 1 }, (value) => attnx.change({ layer: value }));
+    layer.input.id = "layer";
+    layer.whole.hidden = result.layers.length < 2;
+    byId("controls").replaceChildren(named("Method", methods), ...measured, layer.whole, views);
+  };
+
+  return {
+    draw(state) {
+      if (shown !== state.result) build(state);
+      shown = state.result;
+      press(methods, state.method);
+      press(references, state.method);
+      press(views, state.view);
+      layer.input.value = state.layer;
+      layer.input.disabled = attnx.numbers.isReference(state);
+      layer.input.setAttribute("aria-valuetext", `layer ${state.result.layers[state.layer]}`);
+      layer.value.textContent = `${state.result.layers[state.layer]} of ${state.result.layers.at(-1)}`;
+    },
+  };
+})();

@@ -1,0 +1,117 @@
+"use strict";
+// The answer, and the text as a heat map. Hover or focus tells a score exactly; a click explains that word's own row.
+attnx.sections.push((() => {
+  const { make, byId, meter, visible } = attnx.elements;
+  const { row, byWord, rounding, rank, most, isReference } = attnx.numbers;
+  const [SHORT, LONG, BEST] = [14, 120, 5];
+  let built = "";
+  let marks = [];
+  let scores = [];
+  let units = [];
+
+  const unitsOf = ({ result, view }) =>
+    view === "words"
+      ? result.words
+      : result.positions.map((one, place) => ({
+          text: one.label, gap: place ? " " : "", positions: [place], special: one.special, token: one.token,
+        }));
+
+  const build = (state) => {
+    units = unitsOf(state);
+    const reading = byId("reading");
+    reading.replaceChildren();
+    reading.classList.toggle("short", units.length <= SHORT);
+    reading.classList.toggle("long", units.length > LONG);
+    marks = units.map((unit, index) => {
+      const mark = make(
+        state.result.maps ? "button" : "span",
+        {
+          class: unit.special ? "word special" : "word",
+          tabindex: "0",
+          type: state.result.maps ? "button" : null,
+          text: visible(unit.text),
+          onmouseenter: () => tell(index),
+          onmouseleave: rest,
+          onfocus: () => tell(index),
+          onblur: rest,
+          onclick: state.result.maps ? () => attnx.explainRow(unit.positions) : () => tell(index),
+        },
+      );
+      reading.append(unit.gap, mark);
+      return mark;
+    });
+  };
+
+  const explained = ({ result, rows }) => {
+    const places = rows ?? [result.position];
+    return places.map((place) => visible(result.positions[place].label)).join("");
+  };
+
+  const tell = (index) => {
+    const { rank: place, same, of } = rank(scores, index, rounding(attnx.state));
+    const unit = units[index];
+    const named = unit.token && unit.token !== unit.text ? ` (token ${visible(unit.token)})` : "";
+    byId("readout").replaceChildren(
+      make("strong", { text: `${visible(unit.text)}${named}` }),
+      ` ${scores[index].toFixed(6)} · rank ${place} of ${of}`,
+      same > 1 ? ` · ties with ${same - 1} other${same > 2 ? "s" : ""}: their order means nothing` : " · no tie",
+    );
+  };
+
+  // What the readout says while nothing is pointed at.
+  const rest = () => {
+    const { state } = attnx;
+    const layer = `layer ${state.result.layers[state.layer]}${state.head === null ? "" : `, head ${state.head}`}`;
+    byId("readout").textContent = isReference(state)
+      ? `What moves the model most, by ${state.method}`
+      : `What reaches ${explained(state)} most, by ${state.method} at ${layer}`;
+  };
+
+  const best = (top) => {
+    const order = [...scores.keys()].filter((index) => !units[index].special);
+    order.sort((one, other) => Math.abs(scores[other]) - Math.abs(scores[one]));
+    byId("best").replaceChildren(...order.slice(0, BEST).map((index) =>
+      meter(visible(units[index].text), top > 0 ? scores[index] / top : 0, scores[index].toFixed(4))));
+  };
+
+  // For the picture, which knows positions.
+  attnx.text = { tell: (place) => tell(units.findIndex(({ positions }) => positions.includes(place))), rest };
+
+  byId("back").addEventListener("click", () => attnx.change({ rows: null, head: null }));
+
+  return {
+    name: "text",
+    draw(state) {
+      attnx.answer.draw(state);
+      byId("reading").hidden = Boolean(state.result.text.picture);
+      byId("back").hidden = state.rows === null && state.head === null;
+      const key = `${state.index} ${state.view}`;
+      if (built !== key) build(state);
+      built = key;
+      const places = row(state);
+      scores = state.view === "words" ? byWord(state.result, places) : places;
+      const top = most([...scores].map((score, index) => (units[index].special ? 0 : Math.abs(score))));
+      const chosen = new Set(state.rows ?? [state.result.position]);
+      marks.forEach((mark, index) => {
+        const share = top > 0 ? Math.min(Math.abs(scores[index]) / top, 1) : 0;
+        mark.style.setProperty("--heat", `${(share * 100).toFixed(1)}%`);
+        mark.classList.toggle("strong", share > 0.6);
+        mark.classList.toggle("against", scores[index] < 0);
+        mark.classList.toggle("explained", units[index].positions.every((place) => chosen.has(place)));
+        mark.dataset.score = scores[index];
+        mark.setAttribute("aria-label", `${visible(units[index].text)}, ${scores[index].toFixed(4)}`);
+      });
+      const unit = state.result.text.picture ? "patch" : state.view === "words" ? "word" : "token";
+      byId("legend").replaceChildren(
+        make("span", { text: "0" }), make("span", { class: "ramp" }), make("span", { text: top.toFixed(3) }),
+        make("span", {
+          class: "hint",
+          text: state.result.maps ? `Hover for a score, click to explain that ${unit}.` : "Hover or tab for a score.",
+        }),
+      );
+      best(top);
+      rest();
+      attnx.picture.draw(state);
+    },
+  };
+})());

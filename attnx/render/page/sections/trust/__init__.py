@@ -1,0 +1,51 @@
+"""How far to trust what is shown: agreement between methods, ties, and what each method says of itself."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+from attnx.agreement.spearman import spearman
+from attnx.render.page.plain import Plain
+from attnx.render.page.reduction import number
+from attnx.render.page.shown import Shown, rankable
+from attnx.render.plain_text import accounts
+from attnx.results.explanation import Explanation
+
+
+def data(shown: Shown) -> dict[str, Any] | None:
+    """Of each result what was measured on it, layer by layer; agreement with references is in its own section."""
+    if not shown.explanations:
+        return None
+    pairs = zip(shown.explanations, shown.contents, strict=True)
+    return {"results": [_facts(one, content["layers"]) for one, content in pairs]}
+
+
+def plain(page: dict[str, Any]) -> list[Plain]:
+    """It speaks of the method and the layer that are chosen."""
+    return []
+
+
+def _facts(explanation: Explanation, layers: list[int]) -> dict[str, Any]:
+    kept = [explanation.layers.index(layer) for layer in layers]
+    return {
+        "between": _between_methods(explanation, layers),
+        "diagnostics": {
+            method: {name: [numbers[one] for one in kept] for name, numbers in found.items()}
+            for method, found in explanation.diagnostics.items()
+        },
+        "accounts": dict(accounts(explanation, tuple(explanation.references))),
+        "sink": None if explanation.sink is None else [explanation.sink[one] for one in kept],
+    }
+
+
+def _between_methods(explanation: Explanation, layers: list[int]) -> list[dict[str, Any]]:
+    """Spearman's correlation of each two methods at each layer, special tokens left out; None where undefined."""
+    ranked = {name: rankable(explanation, name, layers) for name in explanation.methods}
+    return [
+        {
+            "between": [one, other],
+            "layers": [number(spearman(row, beside)) for row, beside in zip(ranked[one], ranked[other], strict=True)],
+        }
+        for one, other in combinations(explanation.methods, 2)
+    ]

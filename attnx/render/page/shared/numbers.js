@@ -1,0 +1,90 @@
+"use strict";
+// The numbers of a result: unpacked, chosen, ranked. The rest of the page only draws.
+const attnx = {};
+
+attnx.numbers = (() => {
+  const bytes = (text) => Uint8Array.from(atob(text), (one) => one.charCodeAt(0));
+
+  const unpack = (result) => {
+    if (result.unpacked) return;
+    result.unpacked = true;
+    for (const [name, packed] of Object.entries(result.heads?.relevance ?? {})) {
+      result.heads.relevance[name] = new Float32Array(bytes(packed).buffer);
+    }
+    for (const one of Object.values(result.maps?.relevance ?? {})) {
+      one.values = new Float32Array(bytes(one.values).buffer);
+      if (one.places) one.places = new Uint16Array(bytes(one.places).buffer);
+    }
+  };
+
+  // One row of a map, in full; what was left out of the page is 0.
+  const mapRow = (result, method, layer, query) => {
+    const length = result.positions.length;
+    const { edges } = result.maps;
+    const { values, places } = result.maps.relevance[method];
+    const start = (layer * length + query) * edges;
+    const row = new Float64Array(length);
+    for (let index = 0; index < edges; index++) {
+      row[places ? places[start + index] : index] = values[start + index];
+    }
+    return row;
+  };
+
+  const headRow = (result, method, layer, head) => {
+    const length = result.positions.length;
+    const start = (layer * result.heads.count + head) * length;
+    return result.heads.relevance[method].subarray(start, start + length);
+  };
+
+  // The score of each position for what is explained now: the answer's position, or the pieces of a chosen word.
+  const row = (state, layer = state.layer, method = state.method) => {
+    const { result } = state;
+    if (Object.hasOwn(result.references, method)) return result.references[method];
+    if (state.head !== null && result.heads?.relevance[method]) return headRow(result, method, layer, state.head);
+    if (state.rows === null) return result.relevance[method][layer];
+    const rows = state.rows.map((query) => mapRow(result, method, layer, query));
+    return rows[0].map((_, place) => rows.reduce((sum, one) => sum + one[place], 0) / rows.length);
+  };
+
+  const byWord = (result, scores) =>
+    result.words.map((word) => word.positions.reduce((sum, place) => sum + scores[place], 0));
+
+  // Scores are equal when they are as far as their method is exact; of those that do not say, to 1e-9.
+  const rounding = ({ result, method }) => {
+    const steps = 10 ** (result.digits[method] ?? 9);
+    return (score) => Math.round(score * steps) / steps;
+  };
+
+  // The rank of one score among all, best first, and how many share it.
+  const rank = (scores, index, rounded) => {
+    const own = rounded(scores[index]);
+    let above = 0;
+    let same = 0;
+    for (const one of scores) {
+      const other = rounded(one);
+      if (other > own) above += 1;
+      else if (other === own) same += 1;
+    }
+    return { rank: above + 1, same, of: scores.length };
+  };
+
+  const tied = (scores, rounded) => {
+    const counts = new Map();
+    for (const one of scores) counts.set(rounded(one), (counts.get(rounded(one)) ?? 0) + 1);
+    return [...counts.values()].reduce((sum, count) => sum + (count > 1 ? count : 0), 0);
+  };
+
+  // A reference was measured on the model: it has one row, without layers or heads.
+  const isReference = ({ result, method }) => Object.hasOwn(result.references, method);
+
+  // What has no layers is shown beside the layers of the method that traces back to the input.
+  const layered = (state) => (isReference(state) ? { ...state, method: state.result.method } : state);
+
+  const most = (scores) => scores.reduce((best, one) => Math.max(best, one), 0);
+  const strongest = (scores) => scores.reduce((best, one) => (Math.abs(one) > Math.abs(best) ? one : best), 0);
+  const sum = (scores) => scores.reduce((total, one) => total + one, 0);
+  const signed = (value) => (Math.round(value * 100) / 100 || 0).toFixed(2).replace("-", "−");
+  const percent = (share) => `${Math.round(share * 100)} %`;
+
+  return { unpack, isReference, layered, mapRow, headRow, row, byWord, rounding, rank, tied, most, strongest, sum, signed, percent };
+})();

@@ -1,0 +1,70 @@
+"use strict";
+// What the page is of, and what is chosen of it: a result, a method, a layer, words or tokens, and whose row.
+attnx.data = JSON.parse(document.getElementById("data").textContent);
+attnx.state = { result: null, index: 0, method: "", layer: 0, view: "words", rows: null, head: null };
+
+// What a section knows of each result becomes a part of that result.
+for (const [name, { results }] of Object.entries(attnx.data)) {
+  if (results) results.forEach((own, index) => { attnx.data.results[index][name] = own; });
+}
+
+// A section is { name, whole(data) } of all results together, or { name, draw(state), applies(state)? } of the chosen one.
+attnx.sections = [];
+
+attnx.drawWhole = () => {
+  for (const { name, whole } of attnx.sections) {
+    if (!whole) continue;
+    document.getElementById(name).hidden = false;
+    whole(attnx.data[name]);
+  }
+};
+
+attnx.drawChosen = () => {
+  const { state } = attnx;
+  if (!state.result) return;
+  for (const { name, draw, applies } of attnx.sections) {
+    if (!draw) continue;
+    const shown = !applies || applies(state);
+    document.getElementById(name).hidden = !shown;
+    if (shown) draw(state);
+  }
+};
+
+// Several changes at a time draw the sections once.
+attnx.change = (() => {
+  let waiting = false;
+
+  return (changes) => {
+    Object.assign(attnx.state, changes);
+    if (waiting) return;
+    waiting = true;
+    requestAnimationFrame(() => {
+      waiting = false;
+      attnx.drawChosen();
+    });
+  };
+})();
+
+attnx.show = (index) => {
+  const result = attnx.data.results[index];
+  attnx.numbers.unpack(result);
+  const { state } = attnx;
+  const known = [result.relevance, result.references].some((names) => Object.hasOwn(names, state.method));
+  attnx.change({
+    result,
+    index,
+    method: known ? state.method : result.first,
+    layer: result.layers.length - 1,
+    rows: null,
+    head: null,
+  });
+};
+
+// Explain another row, where the page has it; the answer's own position brings the exact row back.
+attnx.explainRow = (places) => {
+  const { state } = attnx;
+  if (!state.result.maps) return;
+  const own = places.length === 1 && places[0] === state.result.position;
+  const method = attnx.numbers.isReference(state) ? state.result.method : state.method;
+  attnx.change({ rows: own ? null : places, head: null, method });
+};

@@ -1,0 +1,64 @@
+"""What a page is of: any results, of which the explanations can be picked and looked at one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from attnx.agreement.ties import rounded
+from attnx.errors import InputError
+from attnx.render.page.content import content
+from attnx.results.explanation import Explanation
+from attnx.results.generation import GenerationExplanation
+from attnx.results.result import Array, Result
+
+R = TypeVar("R", bound=Result)
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """The results of one page, as its sections read them."""
+
+    results: tuple[Result, ...]
+    explanations: tuple[Explanation, ...]
+    """Those among the results, and the steps of generations."""
+    contents: list[dict[str, Any]]
+    """What all sections know of each explanation."""
+    rest: tuple[Result, ...] = ()
+    """Those that no section is made for."""
+
+    @classmethod
+    def of(cls, results: Any, kinds: tuple[type[Result], ...] = ()) -> Shown:
+        """`kinds` are those that sections are made for."""
+        several: Sequence[Any] = results if isinstance(results, (list, tuple)) else [results]
+        if not several or not all(isinstance(one, Result) for one in several):
+            found = ", ".join(dict.fromkeys(type(one).__name__ for one in several)) or "none"
+            raise InputError(
+                "a page shows explanations, a comparison, a head atlas, faithfulness, or any other results of attnx; "
+                f"found {found}"
+            )
+        explanations = tuple(explanation for one in several for explanation in _explanations(one))
+        rest = tuple(one for one in several if not isinstance(one, kinds))
+        return cls(tuple(several), explanations, content(explanations), rest)
+
+    def only(self, kind: type[R]) -> R | None:
+        """The one result of a kind; several would need a place each."""
+        found = [one for one in self.results if isinstance(one, kind)]
+        if len(found) > 1:
+            raise InputError(f"a page shows explanations, and one {kind.kind}; found {len(found)}: give each its page")
+        return found[0] if found else None
+
+
+def _explanations(result: Result) -> list[Explanation]:
+    if isinstance(result, GenerationExplanation):
+        return [result.step(number) for number in range(len(result))]
+    return [result] if isinstance(result, Explanation) else []
+
+
+def rankable(explanation: Explanation, method: str, layers: Sequence[int]) -> Array:
+    """layer × position of no special token, to the digits to which the method is exact."""
+    rows = np.stack([explanation.scores(method, layer)[explanation.content] for layer in layers])
+    return rounded(rows, explanation.digits.get(method))

@@ -1,0 +1,122 @@
+"""One probe to look at, as in Figure 4: what the model predicts at the mask, and whom the mask draws from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from attnx.errors import InputError
+from attnx.render.columns import Block
+from attnx.results.pronouns import Probe
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+"""One for each candidate, told apart by colour-blind readers, too (Okabe & Ito)."""
+
+_NOBODY = "#999999"
+_MARKERS = "os^Dv*"
+_NAMES = {"raw": "raw attention", "rollout": "attention rollout", "flow": "attention flow"}
+
+
+def blocks(probe: Probe) -> list[Block]:
+    """The pronouns' probabilities, and a line for each method and layer."""
+    relative = probe.relative
+    lead = []
+    for pronoun, value in probe.probabilities.items():
+        speaks = f", speaks for {probe.implies[pronoun]}" if pronoun in probe.implies else ""
+        lead.append(f"p({pronoun}) = {value:.3f}, {relative[pronoun]:.1%} of the pronouns{speaks}")
+    return [Block(heading=probe.text, lead=tuple(lead), lines=list(_lines(probe)))]
+
+
+def rows(probe: Probe) -> list[dict[str, Any]]:
+    """A row for each method, layer and candidate."""
+    return [
+        {"method": method, "layer": layer, "candidate": candidate.name, "relevance": value}
+        for method, values in probe.relevance.items()
+        for layer, row in zip(probe.layers, values.tolist(), strict=True)
+        for candidate, value in zip(probe.candidates, row, strict=True)
+    ]
+
+
+def panels(probes: Sequence[Probe]) -> Figure:
+    """A row for each sentence. A pronoun's bar has the colour of the candidate that it speaks for.
+
+    Each panel has its own scale: rollout and flow are of different size. A hollow mark is a tie.
+    """
+    from matplotlib.figure import Figure
+
+    if not probes:
+        raise InputError("a figure needs at least one sentence")
+    methods = probes[0].methods
+    figure = Figure(figsize=(2.4 + 3.0 * len(methods), 3.1 * len(probes)), layout="constrained")
+    rows = figure.subfigures(len(probes), 1, squeeze=False)[:, 0]
+    for row, probe in zip(rows, probes, strict=True):
+        row.suptitle(probe.text, fontsize=11)
+        bars, *curves = row.subplots(1, 1 + len(methods), width_ratios=[0.75, *[1.0] * len(methods)])
+        _bars(bars, probe)
+        for axes, method in zip(curves, methods, strict=True):
+            _curves(axes, probe, method)
+        curves[0].legend(frameon=False, fontsize=8, loc="best")
+    return figure
+
+
+def _lines(probe: Probe) -> Iterator[list[str]]:
+    names = [one.name for one in probe.candidates]
+    yield ["", "layer", *names, "draws from", *(["verdict"] if probe.implied else [])]
+    for method, scores in probe.relevance.items():
+        found = zip(probe.layers, scores, probe.drawn_from(method), probe.verdicts(method), strict=True)
+        for layer, values, most, verdict in found:
+            yield [
+                method if layer == probe.layers[0] else "",
+                str(layer),
+                *(f"{value:.3f}" for value in values),
+                most or "undecided",
+                *([verdict] if probe.implied else []),
+            ]
+
+
+def _bars(axes: Axes, probe: Probe) -> None:
+    relative = probe.relative
+    for place, (pronoun, share) in enumerate(relative.items()):
+        axes.bar(place, share, width=0.62, color=_colours(probe).get(probe.implies.get(pronoun, ""), _NOBODY))
+        axes.text(place, share + 0.02, f"p = {probe.probabilities[pronoun]:.3f}", ha="center", fontsize=8)
+    axes.set_xticks(range(len(relative)), list(relative), fontsize=9)
+    axes.set_xlim(-0.6, len(relative) - 0.4)
+    axes.set_ylim(0, 1.1)
+    axes.set_yticks([0, 0.5, 1])
+    axes.set_title("relative probability\np: among all tokens", fontsize=9)
+    axes.tick_params(labelsize=9, length=2)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _curves(axes: Axes, probe: Probe, method: str) -> None:
+    tied = [row for row, most in enumerate(probe.drawn_from(method)) if most is None]
+    for column, candidate in enumerate(probe.candidates):
+        values, colour = probe.relevance[method][:, column], _colours(probe)[candidate.name]
+        look: dict[str, Any] = {"color": colour, "marker": _MARKERS[column % len(_MARKERS)], "markersize": 5}
+        axes.plot(probe.layers, values, linewidth=1.5, label=candidate.name, **look)
+        layers = [probe.layers[row] for row in tied]
+        axes.plot(layers, values[tied], linewidth=0, markerfacecolor="white", **look)
+    axes.set_title(f"{_NAMES.get(method, method)}\n{_verdict(probe, method)}", fontsize=9)
+    axes.set_ylim(bottom=0)
+    axes.set_xticks(probe.layers if len(probe.layers) <= 12 else probe.layers[1::2])
+    axes.set_xlabel("layer", fontsize=8)
+    axes.tick_params(labelsize=8, length=2)
+    axes.grid(axis="y", alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _colours(probe: Probe) -> dict[str, str]:
+    return {one.name: COLOURS[index % len(COLOURS)] for index, one in enumerate(probe.candidates)}
+
+
+def _verdict(probe: Probe, method: str) -> str:
+    """In how many layers the mask draws most from the candidate that the prediction implies."""
+    verdicts = probe.verdicts(method)
+    if probe.implied is None:
+        return ""
+    ties = f", {verdicts.count('undecided')} undecided" if "undecided" in verdicts else ""
+    return f"consistent in {verdicts.count('consistent')} of {len(verdicts)} layers{ties}"

@@ -1,0 +1,164 @@
+"""The paper's tables to read: published, reproduced and difference side by side, and the subject check's shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from attnx.agreement.summary import Summary
+from attnx.render.axes import LOOKS
+from attnx.render.columns import Block, decimals
+from attnx.results.table import MeanDeviation, Measured, Published, SubjectTable, Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PARTS = ("subject", "attractors", "other", "subject_first")
+
+
+def table_blocks(table: Table) -> Iterator[Block]:
+    """One for each protocol."""
+    right = "" if table.accuracy is None else f" (model right in {table.accuracy:.1%})"
+    for one in table.measured:
+        about = f"{table.title}, {table.reference}, protocol {one.protocol.name}"
+        undefined = max(cell.undefined for cells in one.cells.values() for cell in cells)
+        found = f"up to {undefined:,} in a cell" if undefined else "there are none"
+        described = one.protocol.describe(table.reference)
+        yield Block(
+            heading=f"{about}: {table.samples:,} sentences of {table.source}{right}",
+            lines=list(_table_lines(table.published, one)),
+            foot=(f"{described[0].upper()}{described[1:]} ({found}).",),
+        )
+
+
+def table_rows(table: Table) -> list[dict[str, Any]]:
+    """A row for each protocol, method and layer."""
+    return [
+        {
+            "protocol": one.protocol.name,
+            "method": method,
+            "layer": layer,
+            "published": None if known is None else known[0],
+            **vars(cell),
+        }
+        for one in table.measured
+        for method, cells in one.cells.items()
+        for layer, (known, cell) in enumerate(zip(_known(table.published, method, cells), cells, strict=True), 1)
+    ]
+
+
+def plot_table(table: Table) -> Figure:
+    """A panel for each protocol: the means by layer with their 95 % intervals, those of the paper dashed."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4.4 * len(table.measured), 3.4), layout="constrained")
+    panels = figure.subplots(1, len(table.measured), sharey=True, squeeze=False)[0]
+    for ax, one in zip(panels, table.measured, strict=True):
+        for number, (method, cells) in enumerate(one.cells.items()):
+            colour, mark = LOOKS[number % len(LOOKS)]
+            known = [(layer, cell) for layer, cell in enumerate(cells, 1) if cell.mean is not None]
+            mean, low, high = ([getattr(cell, end) for _, cell in known] for end in ("mean", "low", "high"))
+            layers = [layer for layer, _ in known]
+            ax.plot(layers, mean, color=colour, marker=mark, markersize=4, label=method)
+            ax.fill_between(layers, low, high, color=colour, alpha=0.15, linewidth=0)
+            paper = {layer: cell[0] for layer, cell in enumerate(table.published.get(method, ()), 1) if cell}
+            ax.plot(list(paper), list(paper.values()), color=colour, linestyle="--")
+        ax.set_title(f"{table.title}, {one.protocol.name}", fontsize=10)
+        ax.set_xlabel("layer")
+        ax.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylabel(f"correlation with {table.reference}")
+    panels[-1].legend(frameon=False)
+    return figure
+
+
+def subject_blocks(table: SubjectTable) -> list[Block]:
+    unknown = "" if table.attractors_known else " Attractors are not marked in this data: they are among other words."
+    return [
+        Block(
+            heading=f"Relevance of words for CLS at layer {table.layer}: sentences of {table.source}",
+            lines=list(_subject_lines(table)),
+            foot=(
+                "Mean shares of what falls on words, special tokens aside. Even spread is what chance gives." + unknown,
+            ),
+        )
+    ]
+
+
+def subject_rows(table: SubjectTable) -> list[dict[str, Any]]:
+    """A row for each measure, kind of prediction and part of the sentence."""
+    return [
+        {"predictions": one.predictions, "measure": one.measure, "part": part, **vars(getattr(one, part))}
+        for one in table.shares
+        for part in PARTS
+    ]
+
+
+def plot_subject(table: SubjectTable) -> Figure:
+    """A panel for right and one for wrong predictions: the share of the subject by each measure."""
+    from matplotlib.figure import Figure
+
+    kinds = list(dict.fromkeys(one.predictions for one in table.shares))
+    figure = Figure(figsize=(4.4 * len(kinds), 3.2), layout="constrained")
+    for ax, kind in zip(figure.subplots(1, len(kinds), sharex=True, squeeze=False)[0], kinds, strict=True):
+        shown = [one for one in table.shares if one.predictions == kind and one.subject.mean is not None]
+        for place, one in enumerate(reversed(shown)):
+            mean, low, high = (100 * (getattr(one.subject, end) or 0.0) for end in ("mean", "low", "high"))
+            ax.barh(place, mean, xerr=[[mean - low], [high - mean]], color=LOOKS[0][0])
+        ax.set_yticks(range(len(shown)), [one.measure for one in reversed(shown)])
+        ax.set_title(f"{kind} predictions", fontsize=10)
+        ax.set_xlabel("% of relevance on the subject")
+        ax.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def _table_lines(published: Published, measured: Measured) -> Iterator[list[str]]:
+    """The cells of the printed table, line by line, the head first."""
+    yield ["", "", *(f"L{layer}" for layer in range(1, len(measured.tied) + 1))]
+    for method, cells in measured.cells.items():
+        known = _known(published, method, cells)
+        yield [method, "published", *("–" if one is None else _mean_deviation(*one) for one in known)]
+        yield ["", "reproduced", *(_mean_deviation(cell.mean, cell.deviation) for cell in cells)]
+        yield ["", "95 % of mean", *(_interval(cell) for cell in cells)]
+        yield ["", "difference", *map(_difference, known, cells)]
+        if any(cell.undefined for cell in cells):
+            yield ["", "undefined", *(str(cell.undefined) for cell in cells)]
+    yield ["", "tied share", *(f"{share:.0%}" for share in measured.tied)]
+
+
+def _known(published: Published, method: str, cells: tuple[Summary, ...]) -> list[MeanDeviation | None]:
+    return [*published.get(method, ()), *[None] * len(cells)][: len(cells)]
+
+
+def _subject_lines(table: SubjectTable) -> Iterator[list[str]]:
+    yield ["predictions", "measure", "subject", "95 % of mean", "attractors", "other words", "subject first"]
+    for index, one in enumerate(table.shares):
+        total = one.subject.count + one.subject.undefined
+        is_new = index == 0 or table.shares[index - 1].predictions != one.predictions
+        yield [
+            f"{one.predictions} ({total:,})" if is_new else "",
+            one.measure,
+            _percent(one.subject.mean),
+            f"{_percent(one.subject.low)} to {_percent(one.subject.high)}",
+            _percent(one.attractors.mean) if table.attractors_known else "–",
+            _percent(one.other.mean),
+            _percent(one.subject_first.mean),
+        ]
+
+
+def _mean_deviation(mean: float | None, deviation: float | None) -> str:
+    return "–" if mean is None else f"{decimals(mean)}±{decimals(deviation)}"
+
+
+def _interval(cell: Summary) -> str:
+    return "–" if cell.mean is None else f"{decimals(cell.low)} to {decimals(cell.high)}"
+
+
+def _difference(published: MeanDeviation | None, cell: Summary) -> str:
+    if published is None or cell.mean is None:
+        return "–"
+    difference = round(cell.mean, 2) - published[0]
+    return f"+{decimals(difference)}" if difference > 0.005 else decimals(difference)
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1%}"

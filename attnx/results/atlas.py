@@ -1,0 +1,158 @@
+"""The result of `head_atlas`: a number for each text, layer and head, and its means as grids to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+
+from attnx.agreement.measures import MEASURES
+from attnx.agreement.summary import Summary
+from attnx.agreement.ties import rounded
+from attnx.errors import ChoiceError, InputError
+from attnx.forks import cached_property
+from attnx.registry import unknown
+from attnx.results.explanation import Explanation
+from attnx.results.result import Array, TableResult
+from attnx.results.storage import array
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+CARRIED = "carried"
+
+
+@dataclass(frozen=True)
+class HeadScore:
+    """One head, and its mean over the texts."""
+
+    layer: int
+    head: int
+    summary: Summary
+
+
+@dataclass(frozen=True, eq=False)
+class HeadAtlas(TableResult):
+    """Layer × head, by what the heads carry and by their agreement with references. `atlas.best(5)` names the top."""
+
+    kind: ClassVar[str] = "atlas"
+
+    method: str
+    measure: str
+    layers: tuple[int, ...]
+    values: Mapping[str, Array]
+    """"carried" and each reference → text × layer × head. Carried is raw attention from the explained position to other
+    words; agreement is NaN where it is undefined, because a head or the reference is constant."""
+    texts: tuple[str, ...]
+    seed: int = 0
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, explanations: Sequence[Explanation], *, measure: str = "spearman", seed: int = 0) -> HeadAtlas:
+        """Of explanations by raw attention and one method with `head="each"`, and whatever references they carry."""
+        agree = MEASURES[measure]
+        method = _check(explanations)
+        first = explanations[0]
+        found: dict[str, list[Array]] = {CARRIED: [], **{name: [] for name in first.references}}
+        for one in explanations:
+            content = one.content
+            scores = rounded(one[method][..., content], one.digits.get(method))
+            found[CARRIED].append(one["raw"][..., _others(one)].sum(-1))
+            for name, reference in one.references.items():
+                # A reference with a sign says for or against; attention knows only how much.
+                found[name].append(agree(scores, np.abs(reference[content])))
+        return cls(
+            method=method,
+            measure=measure,
+            layers=first.layers,
+            values={name: np.stack(grids) for name, grids in found.items()},
+            texts=tuple(one.title for one in explanations),
+            seed=seed,
+            provenance=first.provenance,
+        )
+
+    @property
+    def heads(self) -> int:
+        return int(self.values[CARRIED].shape[-1])
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        return tuple(name for name in self.values if name != CARRIED)
+
+    def grid(self, by: str = CARRIED) -> Array:
+        """layer × head: the mean over the texts, NaN where no text has a number."""
+        cells = self._summaries(by)
+        return np.array([[np.nan if cell.mean is None else cell.mean for cell in row] for row in cells])
+
+    def cell(self, layer: int, head: int, by: str = CARRIED) -> Summary:
+        """Mean, spread and 95 % interval over the texts of one head."""
+        if layer not in self.layers:
+            raise ChoiceError(f"layer {layer} asked, the atlas has {', '.join(map(str, self.layers))}")
+        if not 0 <= head < self.heads:
+            raise ChoiceError(f"head {head} asked, the atlas has {self.heads} (0 to {self.heads - 1})")
+        return self._summaries(by)[self.layers.index(layer)][head]
+
+    def best(self, count: int = 5, by: str = CARRIED) -> list[HeadScore]:
+        """The heads with the highest means, best first; those without a number are left out."""
+        scored = [
+            HeadScore(layer, head, cell)
+            for layer, row in zip(self.layers, self._summaries(by), strict=True)
+            for head, cell in enumerate(row)
+            if cell.mean is not None
+        ]
+        return sorted(scored, key=lambda one: -(one.summary.mean or 0.0))[:count]
+
+    def _summaries(self, by: str) -> tuple[tuple[Summary, ...], ...]:
+        if by not in self.values:
+            raise ChoiceError(unknown("grid", by, self.values))
+        if by not in self._known:
+            self._known[by] = tuple(
+                tuple(Summary.of(texts, seed=self.seed) for texts in heads.T)
+                for heads in np.moveaxis(self.values[by], 1, 0)
+            )
+        return self._known[by]
+
+    @cached_property
+    def _known(self) -> dict[str, tuple[tuple[Summary, ...], ...]]:
+        return {}
+
+    def plot(self, ax: Axes | None = None, by: str | None = None) -> Any:
+        """The grids as heat maps, one panel each; with `ax` only one, by default "carried". Returns the axes."""
+        return self._view.plot(self, ax, by)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        return cls(
+            method=data["method"],
+            measure=data["measure"],
+            layers=tuple(data["layers"]),
+            values={name: array(grid) for name, grid in data["values"].items()},
+            texts=tuple(data["texts"]),
+            seed=data["seed"],
+            provenance=data["provenance"],
+        )
+
+    def __repr__(self) -> str:
+        by = f", {self.measure} with {', '.join(self.references)}" if self.references else ""
+        return f"HeadAtlas({self.method}, {len(self.layers)} layers × {self.heads} heads, {len(self.texts)} texts{by})"
+
+
+def _others(explanation: Explanation) -> list[int]:
+    """Where attention that is carried comes from: neither the explained position nor the first token of a decoder."""
+    left_out = {explanation.position, *([0] if explanation.causal else [])}
+    return [place for place in explanation.content if place not in left_out]
+
+
+def _check(explanations: Sequence[Explanation]) -> str:
+    if not explanations:
+        raise InputError("an atlas needs at least one explanation")
+    first = explanations[0]
+    method = first.methods[-1]
+    for one in explanations:
+        if one.methods not in (("raw",), ("raw", method)) or any(scores.ndim != 3 for scores in one.relevance.values()):
+            raise InputError("an atlas needs every head: explain(…, methods=('raw', 'rollout'), head='each')")
+        if (one.layers, tuple(one.references)) != (first.layers, tuple(first.references)):
+            raise InputError("explanations of one atlas need the same layers and references")
+    return method

@@ -1,0 +1,111 @@
+"""The result of a faithfulness measurement: four numbers for each explainer, beside chance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Self, TypeAlias
+
+from attnx.agreement.summary import Summary
+from attnx.errors import ChoiceError
+from attnx.registry import unknown
+from attnx.results.result import Array, TableResult
+from attnx.results.storage import array
+
+RANDOM = "random"
+METRICS = ("comprehensiveness", "sufficiency", "deletion", "insertion")
+MORE_IS_BETTER = {"comprehensiveness": True, "sufficiency": False, "deletion": False, "insertion": True}
+Verdict: TypeAlias = Literal["better than chance", "worse than chance", "not told apart from chance"]
+MARKS: Mapping[Verdict, str] = {
+    "better than chance": "+",
+    "worse than chance": "−",
+    "not told apart from chance": "",
+}
+FEWEST_TEXTS = 6
+"""Of five texts all fall on one side by chance in 1 of 16 cases: too often for an interval of 95 %."""
+
+
+@dataclass(frozen=True, eq=False)
+class Faithfulness(TableResult):
+    """How faithful explainers are. `f.verdict("rollout", "comprehensiveness")` says whether it beats chance."""
+
+    kind: ClassVar[str] = "faithfulness table"
+
+    layer: int
+    score: str
+    values: Mapping[str, Array]
+    """Explainer (and `random`) → text × metric, in the order of `METRICS`."""
+    deletion: Mapping[str, Array]
+    """Explainer → the mean score with 0 %, 10 %, … 100 % of the positions blanked, the most relevant first."""
+    insertion: Mapping[str, Array]
+    """Explainer → the mean score with only 0 %, 10 %, … 100 % of the positions left."""
+    orders: int
+    """Random orders for each text."""
+    seed: int = 0
+    signed: tuple[str, ...] = ()
+    """Explainers whose scores are for and against the answer: what speaks against it is removed last."""
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def explainers(self) -> tuple[str, ...]:
+        return tuple(name for name in self.values if name != RANDOM)
+
+    def cell(self, explainer: str, metric: str) -> Summary:
+        """Mean and 95 % interval over the texts."""
+        return Summary.of(self._column(explainer, metric), seed=self.seed)
+
+    def beyond_chance(self, explainer: str, metric: str) -> Summary:
+        """By how much an explainer differs from random orders of the same texts: paired, with its 95 % interval."""
+        return Summary.of(self._column(explainer, metric) - self._column(RANDOM, metric), seed=self.seed)
+
+    def verdict(self, explainer: str, metric: str) -> Verdict:
+        """Whether the interval of the difference to chance leaves zero out; fewer than six texts cannot tell."""
+        difference = self.beyond_chance(explainer, metric)
+        if difference.count < FEWEST_TEXTS:
+            return "not told apart from chance"
+        if difference.low is None or difference.high is None or difference.low <= 0 <= difference.high:
+            return "not told apart from chance"
+        more = difference.low > 0
+        return "better than chance" if more == MORE_IS_BETTER[metric] else "worse than chance"
+
+    def plot(self, axes: Any = None) -> Any:
+        """The deletion and the insertion curve of every explainer, chance dashed. Takes and returns two axes."""
+        return self._view.plot(self, axes)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        arrays: dict[str, Any] = {
+            name: {explainer: array(numbers) for explainer, numbers in data[name].items()}
+            for name in ("values", "deletion", "insertion")
+        }
+        plain = {name: data[name] for name in ("layer", "score", "orders", "seed", "provenance")}
+        return cls(**plain, **arrays, signed=tuple(data.get("signed", ())))
+
+    def __repr__(self) -> str:
+        texts = len(self.values[RANDOM])
+        return f"Faithfulness({texts} texts, {', '.join(self.explainers)} at layer {self.layer})"
+
+    def _column(self, explainer: str, metric: str) -> Array:
+        if explainer not in self.values:
+            raise ChoiceError(unknown("explainer", explainer, self.values))
+        if metric not in METRICS:
+            raise ChoiceError(unknown("metric", metric, METRICS))
+        column: Array = self.values[explainer][:, METRICS.index(metric)]
+        return column
+
+    def heading(self) -> str:
+        """What was measured, in a line."""
+        texts = len(self.values[RANDOM])
+        return f"Faithfulness at layer {self.layer}: {self.score} of the target, {texts} text{'s' * (texts > 1)}"
+
+    def foot(self) -> str:
+        """How to read the marks, and in which order positions went."""
+        return self._marks_foot() + (f" By sign: {', '.join(self.signed)}." if self.signed else "")
+
+    def _marks_foot(self) -> str:
+        if len(self.values[RANDOM]) < FEWEST_TEXTS:
+            return f"Fewer than {FEWEST_TEXTS} texts cannot be told apart from chance; give more."
+        return (
+            f"+ better, − worse than {self.orders} random orders of each text: the 95 % interval of the paired "
+            "difference leaves 0 out."
+        )

@@ -1,0 +1,163 @@
+"""The result: for each generated token, the relevance of every token before it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+
+from attnx.answer.prediction import Prediction
+from attnx.errors import AttentionError, ChoiceError
+from attnx.inputs.positions import Position, Word
+from attnx.registry import unknown
+from attnx.results.explanation import Explanation
+from attnx.results.older_files import method_facts
+from attnx.results.result import Array, Result
+from attnx.results.storage import array, position_of, prediction_of, word_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True, eq=False)
+class GenerationExplanation(Result):
+    """What the model looked at for each token that it wrote. `g["rollout"]` is generated × source.
+
+    A row is a generated token. The columns are all positions but the last, for which nothing was left to predict; a
+    row is 0 from its own token on.
+    """
+
+    kind: ClassVar[str] = "explained generation"
+
+    positions: tuple[Position, ...]
+    """Of the whole text, the prompt's first."""
+    words: tuple[Word, ...]
+    prompt_length: int
+    """How many positions are the prompt's."""
+    layer: int
+    relevance: Mapping[str, Array]
+    """Method → generated × source."""
+    predictions: tuple[Prediction, ...]
+    """One for each generated token: its probability, and the tokens that were likely beside it."""
+    text: str | None = None
+    """Prompt and continuation; None when the prompt came tokenised."""
+    signed: frozenset[str] = frozenset()
+    """Methods whose scores say for or against, as in `Explanation`."""
+    digits: Mapping[str, int] = field(default_factory=dict)
+    """Method → decimals to which its scores are exact, as in `Explanation`."""
+    local: frozenset[str] = frozenset()
+    """Methods whose scores are of one layer alone, as in `Explanation`."""
+    notes: tuple[str, ...] = ()
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        shape = (len(self.positions) - self.prompt_length, len(self.positions) - 1)
+        for name, scores in self.relevance.items():
+            if scores.shape != shape or not np.isfinite(scores).all():
+                raise AttentionError(f"{name} must be {shape[0]} generated × {shape[1]} source finite numbers")
+            scores.setflags(write=False)
+        if not self.relevance or len(self.predictions) != shape[0] or shape[0] < 1:
+            raise AttentionError("an explained generation needs a method, and a prediction for each new token")
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        return tuple(self.relevance)
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        return tuple(one.token for one in self.positions)
+
+    @property
+    def generated(self) -> tuple[str, ...]:
+        """The new tokens, as the tokenizer writes each by itself."""
+        return tuple(one.label for one in self.predictions)
+
+    @property
+    def probabilities(self) -> Array:
+        """What the model gave each new token when its turn came."""
+        return np.array([one.probability for one in self.predictions], dtype=np.float64)
+
+    @property
+    def default_method(self) -> str:
+        return "rollout" if "rollout" in self.relevance else self.methods[0]
+
+    def __len__(self) -> int:
+        return len(self.predictions)
+
+    def __getitem__(self, method: str) -> Array:
+        if method not in self.relevance:
+            raise ChoiceError(unknown("method", method, self.relevance) + " (of those that were asked for)")
+        return self.relevance[method]
+
+    def step(self, number: int) -> Explanation:
+        """One generated token, counted from 0, as an explanation by itself: with words, `top`, and views."""
+        if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
+            raise ChoiceError(f"step must be a whole number, found {number!r}")
+        if not -len(self) <= number < len(self):
+            raise ChoiceError(f"step {number} asked, {len(self)} tokens were generated (0 to {len(self) - 1})")
+        number %= len(self)
+        seen = self.prompt_length + number
+        return Explanation(
+            positions=self.positions[:seen],
+            words=self._words_before(seen),
+            position=seen - 1,
+            layers=(self.layer,),
+            relevance={name: scores[number : number + 1, :seen].copy() for name, scores in self.relevance.items()},
+            text=self._text_before(seen),
+            prediction=self.predictions[number],
+            causal=True,
+            signed=self.signed,
+            digits=self.digits,
+            local=self.local,
+            notes=self.notes,
+            provenance=self.provenance,
+        )
+
+    def _text_before(self, end: int) -> str | None:
+        """The text as far as it was written before a position."""
+        ends = [one.end for one in self.positions[:end] if one.end is not None]
+        return self.text[: max(ends)] if self.text is not None and ends else self.text
+
+    def _words_before(self, end: int) -> tuple[Word, ...]:
+        """The words as far as they were written before a position."""
+        words: list[Word] = []
+        for word in self.words:
+            places = tuple(place for place in word.positions if place < end)
+            last = self.positions[places[-1]].end if places else None
+            start = self.positions[word.positions[0]].start
+            cut = len(places) < len(word.positions) and self.text is not None and last is not None
+            text = self.text[start:last].strip() if cut and self.text is not None else word.text
+            if places:
+                words.append(Word(len(words), text or word.text, places, word.segment))
+        return tuple(words)
+
+    def plot(self, method: str | None = None, *, ax: Axes | None = None) -> Axes:
+        """The matrix as a heat map: a row for each generated token, a column for each token before it."""
+        drawn: Axes = self._view.plot(self, method, ax=ax)
+        return drawn
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        known = method_facts(data["relevance"]) if "digits" not in data else data
+        return cls(
+            positions=tuple(position_of(one) for one in data["positions"]),
+            words=tuple(word_of(one) for one in data["words"]),
+            prompt_length=data["prompt_length"],
+            layer=data["layer"],
+            relevance={name: array(scores) for name, scores in data["relevance"].items()},
+            predictions=tuple(prediction_of(one) for one in data["predictions"]),
+            text=data["text"],
+            signed=frozenset(known["signed"]),
+            digits=known["digits"],
+            local=frozenset(known["local"]),
+            notes=tuple(data["notes"]),
+            provenance=data["provenance"],
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"GenerationExplanation({self.prompt_length} tokens of prompt, {len(self)} generated, layer {self.layer}, "
+            f"methods {', '.join(self.methods)})"
+        )

@@ -1,0 +1,1 @@
+"""Which inputs run together, and how."""

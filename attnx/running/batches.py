@@ -1,0 +1,194 @@
+"""Which inputs run together: groups of similar length, or of equal length where padding would change the numbers."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from inspect import Parameter, signature
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from attnx.answer.score import answers_where_told
+from attnx.inputs.adapter import Prepared
+from attnx.inputs.model_facts import base_model
+
+R = TypeVar("R")
+
+POSITIONS_AT_ONCE = 4_096
+"""Positions in one batch, padding included: more is no faster on a CPU, and takes more memory."""
+
+_LOGITS_AT_ONCE = 2**26
+"""256 MB: a batch of a language model has a logit for each word of its vocabulary at each position."""
+
+_TOLERANCE = 1e-5
+"""Of the largest number: rounding in float32 differs less between batch shapes. A false alarm costs only time."""
+
+_verdicts: weakref.WeakKeyDictionary[nn.Module, dict[str, bool]] = weakref.WeakKeyDictionary()
+
+
+def in_batches(
+    model: nn.Module,
+    prepared: Sequence[Prepared],
+    run: Callable[[Sequence[Prepared]], R],
+    *,
+    first: Callable[[Sequence[Prepared]], Sequence[Tensor]],
+    pad_id: int | None,
+    entry: str = "input_ids",
+    size: int | None = None,
+    at_most: int = POSITIONS_AT_ONCE,
+    together: bool = True,
+    lengths: Sequence[int] | None = None,
+    shapes: Sequence[tuple[int, ...]] | None = None,
+) -> Iterator[tuple[list[int], R]]:
+    """The numbers of the inputs that ran together, and what `run` gave for them, from short inputs to long ones.
+
+    A batch has at most `size` inputs and `at_most` positions, padding included, and at least one input. Inputs of
+    different length share one only if they may go `together`, and the model does not read padding: `first` gives what
+    it says of the first of some inputs, which the others must not change. Images share one when their shapes are equal.
+    Where inputs are made as they are read, `lengths` and `shapes` are told.
+    """
+    lengths = [len(one.positions) for one in prepared] if lengths is None else lengths
+    shapes = [one.shape for one in prepared] if shapes is None else shapes
+    together = together and size != 1 and _takes_padding(model, prepared, lengths, pad_id, first, entry)
+    for rows in _batches(lengths, shapes, together=together, size=size, at_most=at_most):
+        yield rows, run([prepared[row] for row in rows])
+
+
+def _batches(
+    lengths: Sequence[int],
+    shapes: Sequence[tuple[int, ...]],
+    *,
+    together: bool,
+    size: int | None,
+    at_most: int,
+) -> Iterator[list[int]]:
+    order = sorted(range(len(lengths)), key=lambda index: (lengths[index], shapes[index]))
+    batch: list[int] = []
+    for index in order:
+        # The newcomer is the longest so far, so the whole batch is padded to its length.
+        full = batch and (len(batch) == size or lengths[index] * (len(batch) + 1) > at_most)
+        alien = batch and (shapes[index] != shapes[batch[0]] or (not together and lengths[index] != lengths[batch[0]]))
+        if full or alien:
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch
+
+
+def _takes_padding(
+    model: nn.Module,
+    prepared: Sequence[Prepared],
+    lengths: Sequence[int],
+    pad_id: int | None,
+    first: Callable[[Sequence[Prepared]], Sequence[Tensor]],
+    entry: str,
+) -> bool:
+    """Whether an input gives the same padded as alone; tried once for each model and entry into it.
+
+    Some models read padding all the same: XLNet answers from its last position, ConvBERT convolves over it, and
+    classifiers on decoders look for the padding token, which they do not find in embeddings.
+    """
+    if not lengths or min(lengths) == max(lengths):
+        return True
+    if pad_id is None:
+        return False
+    verdicts = _verdicts.setdefault(model, {})
+    if entry not in verdicts:
+        short, long = (prepared[lengths.index(end)] for end in (min(lengths), max(lengths)))
+        alone = first([short])
+        try:
+            verdicts[entry] = _same(alone, first([short, long]))
+        except Exception:
+            verdicts[entry] = False
+    return verdicts[entry]
+
+
+def _same(alone: Sequence[Tensor], padded: Sequence[Tensor]) -> bool:
+    return all(
+        one.shape == other.shape and torch.allclose(one.float(), other.float(), atol=slack(other), rtol=0)
+        for one, other in zip(alone, padded, strict=True)
+    )
+
+
+def slack(tensor: Tensor) -> float:
+    """How far numbers like these may differ by rounding alone."""
+    precise = tensor.dtype in (torch.float32, torch.float64)
+    return (_TOLERANCE if precise else 2e-2) * (1 + float(tensor.abs().amax()))
+
+
+def positions_at_once(model: nn.Module, *, all_answers: bool = False) -> int:
+    """The size of a batch. Where every position gets logits over a vocabulary, they take the most memory.
+
+    Models that can be told where to answer answer nowhere else, unless `all_answers` are wanted.
+    """
+    embeddings = getattr(model, "get_output_embeddings", lambda: None)()  # a wrapper may have none
+    vocabulary = getattr(embeddings, "weight", None)
+    if vocabulary is None or (answers_where_told(model) and not all_answers):
+        return POSITIONS_AT_ONCE
+    return max(1, min(POSITIONS_AT_ONCE, _LOGITS_AT_ONCE // len(vocabulary)))
+
+
+def collate(model: nn.Module, prepared: Sequence[Prepared], pad_id: int | None) -> dict[str, Any]:
+    """The model's keyword arguments for a batch, on its device; floating inputs in its precision."""
+    accepted = _accepted(model)
+    device, dtype = _place(model)
+    batch = {}
+    for name in prepared[0].inputs:
+        if accepted is None or name in accepted:
+            fill = (pad_id or 0) if name == "input_ids" else 0
+            rows = [one.inputs[name] for one in prepared]
+            stacked = (
+                pad_sequence(rows, batch_first=True, padding_value=fill) if rows[0].ndim == 1 else torch.stack(rows)
+            )
+            batch[name] = stacked.to(device, dtype if stacked.is_floating_point() else stacked.dtype)
+    return {**batch, **prepared[0].options}
+
+
+def padding_id(model: nn.Module, processor: Any) -> int | None:
+    """The id that pads a batch. Without one a batch is one input: some heads find the last token by looking for it."""
+    for owner in (getattr(model, "config", None), processor):
+        token_id = getattr(owner, "pad_token_id", None)
+        if isinstance(token_id, int) and token_id >= 0:
+            return token_id
+    return None
+
+
+def _place(model: nn.Module) -> tuple[torch.device | None, torch.dtype]:
+    """Where the inputs go, None to leave them: weights that are offloaded have no device until they are used."""
+    first = next(model.parameters())
+    device = getattr(model, "device", first.device)
+    return None if device.type == "meta" else device, first.dtype
+
+
+def _accepted(model: nn.Module) -> set[str] | None:
+    """Names that the model's forward takes, under a wrapper also its own; None when it takes any."""
+    parameters = signature(model.forward).parameters.values()
+    named = {one.name for one in parameters if one.kind not in (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)}
+    if not any(one.kind is Parameter.VAR_KEYWORD for one in parameters):
+        return named
+    inner = base_model(model)
+    if inner is not model:
+        return named | (_accepted(inner) or set())
+    return named if named & {"input_ids", "pixel_values"} else None
+
+
+def bar(label: str, total: int, shown: bool, unit: str = " texts") -> Any:
+    """A bar that is gone when the work is done; none where standard error is no terminal."""
+    if not shown:
+        return _NoBar()  # tqdm takes a lock for every bar, which an interrupt or a fork may leave taken
+    from tqdm import tqdm
+
+    return tqdm(total=total, desc=label, unit=unit, disable=None, leave=False)
+
+
+class _NoBar(nullcontext["_NoBar"]):
+    def __enter__(self) -> _NoBar:
+        return self
+
+    def update(self, count: int) -> None:
+        """Nothing is shown."""

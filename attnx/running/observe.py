@@ -1,0 +1,86 @@
+"""Run a model on prepared inputs, short ones together and long ones alone, and hand out what was seen of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from attnx.attention.rows import MERGERS
+from attnx.attention.tensor import AttentionTensor
+from attnx.capturing.capture import Captured, capture_batch
+from attnx.graph.asked import Head
+from attnx.graph.registry import WEIGHTINGS
+from attnx.inputs.adapter import Adapter, Prepared
+from attnx.running.batches import collate, in_batches, padding_id
+from attnx.running.plan import Plan
+
+
+@dataclass(frozen=True, eq=False)
+class Observation:
+    """One input as the model took it."""
+
+    attention: AttentionTensor
+    output: Any
+    """What the model returned for the whole batch."""
+    row: int
+    """The input's place in the batch."""
+    answered: tuple[int, ...] | None = None
+    """Positions at which a language model answered; None for all."""
+    mixers: tuple[str, ...] = ()
+    """Modules that mix positions beside attention, in its own layers."""
+
+    def seat(self, position: int) -> int:
+        """Where among the answers of the output the one at `position` is."""
+        return position if self.answered is None else self.answered.index(position)
+
+
+def observe(
+    model: nn.Module,
+    adapter: Adapter,
+    processor: Any,
+    prepared: Sequence[Prepared],
+    plans: Sequence[Plan],
+    *,
+    head: Head | None = None,
+    batch_size: int,
+    answer_at: Callable[[int], Sequence[int]],
+) -> Iterator[tuple[int, Observation]]:
+    """The number of each input and its observation, batch by batch: not in the order of the inputs.
+
+    A long input is run by itself, for nothing is gained by padding others to it, and a language model is asked for its
+    answers only at the positions that `answer_at` names for the number of the input. Heads are merged as they arrive
+    unless single ones are asked for, or a weighting must see them.
+    """
+    pad_id = padding_id(model, processor)
+    weightings = [WEIGHTINGS[method.weighting] for one in plans for method in one.methods]
+    how: dict[str, Any] = {"extras": tuple(sorted({need for row in weightings for need in row.needs}))}
+    if all(row.merges_first for row in weightings):
+        how["head"] = "mean" if head is None else head if head in MERGERS else None
+
+    def run(chosen: Sequence[Prepared], **options: Any) -> Captured:
+        return capture_batch(model, collate(model, chosen, pad_id), within=adapter.within, **how, **options)
+
+    short = [index for index, one in enumerate(plans) if one.held]
+    for places, captured in in_batches(
+        model,
+        [prepared[index] for index in short],
+        run,
+        pad_id=pad_id,
+        first=lambda chosen: _of_the_first(run(chosen)),
+        size=batch_size,
+    ):
+        for row, place in enumerate(places):
+            yield short[place], Observation(captured.attention[row], captured.output, row, mixers=captured.mixers)
+    for index in (index for index, one in enumerate(plans) if not one.held):
+        alone = run([prepared[index]], held=False, answer_at=answer_at(index))
+        yield index, Observation(alone.attention[0], alone.output, 0, alone.answered, alone.mixers)
+
+
+def _of_the_first(captured: Captured) -> list[Tensor]:
+    """What padding must not change: the first input's attention, and what a classifier says of it."""
+    logits = getattr(captured.output, "logits", None)
+    classes = [logits[0]] if isinstance(logits, Tensor) and logits.ndim == 2 else []
+    return [captured.attention[0].weights, *classes]

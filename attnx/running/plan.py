@@ -1,0 +1,62 @@
+"""How an input is run by its length: attention held, or computed from queries and keys where it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from attnx.errors import CostError
+from attnx.graph.asked import Head
+from attnx.methods.method import Method, check_cost
+from attnx.methods.registry import asked_methods
+
+DEFAULT_METHODS = ("raw", "rollout", "flow")
+
+LAST = -1
+"""The last layer, whatever their number."""
+
+LONG_INPUT = 1024
+"""Above this many positions queries and keys are kept, and rows computed from them instead of held."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is computed of one input, and how."""
+
+    methods: tuple[Method, ...]
+    held: bool
+    """Whether attention is held; else queries and keys are."""
+    notes: tuple[str, ...] = ()
+
+
+def plan(
+    methods: Sequence[Method] | None,
+    length: int,
+    config: Any,
+    *,
+    layer: int | None,
+    head: Head | None,
+    positions: int = 1,
+) -> Plan:
+    """The plan of an input of `length` positions, so many `positions` of which are explained.
+
+    A method that would take too long is an error if it was asked for. Nobody asked when `methods` is None: it is left
+    out then, with a note.
+    """
+    layers = getattr(config, "num_hidden_layers", None)
+    heads = getattr(config, "num_attention_heads", None)
+    top = layers if isinstance(layers, int) else 12
+    heights = range(1, top + 1) if layer is None else (top if layer == LAST else layer,)
+    starts = positions * (heads if head == "each" and isinstance(heads, int) else 1)
+    kept, notes = [], []
+    for method in asked_methods(DEFAULT_METHODS) if methods is None else methods:
+        try:
+            check_cost(method, heights, length, starts)
+            kept.append(method)
+        except CostError as error:
+            if methods is not None:
+                raise
+            notes.append(f"{method.name} was left out: {error}")
+    held = length <= LONG_INPUT or not all(method.by_rows for method in kept)
+    return Plan(tuple(kept), held, tuple(notes))
