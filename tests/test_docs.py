@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from attnx.cli import main
+from attnx.cli.main import main
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md")])

@@ -7,6 +7,7 @@ import transformers as hf
 
 import attnx
 from attnx.errors import InputError
+from tests import half_precision
 
 SENTENCE = "The quick brown fox didn't jump over the lazy dog."
 
@@ -46,6 +47,7 @@ def test_a_trained_bert_is_left_bit_identical(minilm):
 
 @pytest.fixture(scope="module")
 def sentiment(assets):
+    half_precision.needs("float16")
     folder = assets / "models" / "distilbert-sst2"
     model = hf.AutoModelForSequenceClassification.from_pretrained(folder, dtype=torch.float16)
     return model, hf.AutoTokenizer.from_pretrained(folder)

@@ -7,16 +7,19 @@ from typing import Any
 
 import torch
 
-from attnx.adapters import Prepared, adapter_for
-from attnx.tasks.verb_number import VerbNumberConfig, VerbNumberForSequenceClassification, build_tokenizer, lexicon
-from attnx.tasks.verb_number.tokenizer import TAG_EXAMPLES
+from attnx.inputs.adapter import Prepared
+from attnx.inputs.families import adapter_for
+from attnx.tasks.verb_number import generator
+from attnx.tasks.verb_number.checkpoint import TAG_EXAMPLES, build_tokenizer
+from attnx.tasks.verb_number.config import VerbNumberConfig
+from attnx.tasks.verb_number.model import VerbNumberForSequenceClassification
 
 TEXTS = ("the key to the cabinets", "keys", "the author that the old teachers like near a river", "some boxes in it")
 
 
 @cache
 def tokenizer() -> Any:
-    return build_tokenizer([word for word in lexicon.words() if word not in TAG_EXAMPLES], 40)
+    return build_tokenizer([word for word in generator.words() if word not in TAG_EXAMPLES], 40)
 
 
 @cache

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from attnx.agreement import MEASURES, kendall, spearman, top_k
+from attnx.agreement.measures import MEASURES, kendall, top_k
+from attnx.agreement.spearman import spearman
 from attnx.errors import ChoiceError, InputError
 
 ties = st.lists(st.integers(0, 4), min_size=3, max_size=12)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from attnx.agreement import dense_rank_correlation, rankable, spearman
+from attnx.agreement.spearman import dense_rank_correlation, spearman
 from attnx.errors import InputError
 
 few_values = st.lists(st.integers(0, 5), min_size=3, max_size=12)
@@ -60,12 +60,6 @@ def test_the_published_formula_by_hand(scores, reference, expected):
 def test_without_ties_the_two_are_the_same(order):
     scores, reference = np.array(order, float), np.arange(9.0)
     assert float(spearman(scores, reference)) == pytest.approx(float(dense_rank_correlation(scores, reference)))
-
-
-def test_flow_that_differs_by_rounding_only_ties():
-    scores = np.array([1.0, 1.0 - 1e-12, 0.5])
-    assert len(set(rankable(scores, "flow"))) == 2
-    assert len(set(rankable(scores, "rollout"))) == 3
 
 
 def test_lists_of_different_length_are_an_error():

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from attnx.cli import main
+from attnx.cli.main import main
 
 
 def run(monkeypatch, *arguments):

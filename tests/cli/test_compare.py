@@ -8,8 +8,8 @@ import pytest
 
 import attnx
 from attnx import Comparison
-from attnx.cli import main
-from attnx.tasks.verb_number import save
+from attnx.cli.main import main
+from attnx.tasks.verb_number.checkpoint import save
 from tests import verb_number_zoo as zoo
 
 

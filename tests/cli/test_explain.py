@@ -2,17 +2,18 @@
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 import attnx
-from attnx.cli import main
+from attnx.cli.main import main
 from tests import zoo
+from tests.children import PATIENCE, attnx_command, python
 
 TEXT = "the key to the cabinets, <b>unaffordable</b>"
 
@@ -25,17 +26,13 @@ def saved(tmp_path_factory):
     return str(folder)
 
 
-def run(*arguments, **options):
-    return subprocess.run(
-        [sys.executable, "-c", "from attnx.cli import main; main()", *arguments],
-        capture_output=True,
-        text=True,
-        **options,
-    )
+@pytest.fixture
+def run(children):
+    return lambda *arguments, **options: children.run(attnx_command(*arguments), **options)
 
 
 @pytest.mark.slow
-def test_it_prints_every_word(saved):
+def test_it_prints_every_word(run, saved):
     done = run("explain", TEXT, "--model", saved)
     assert done.returncode == 0, done.stderr
     for word in ("key", "cabinets", "unaffordable"):
@@ -44,7 +41,7 @@ def test_it_prints_every_word(saved):
 
 
 @pytest.mark.slow
-def test_json_is_the_explanation(saved):
+def test_json_is_the_explanation(run, saved):
     done = run("explain", TEXT, "--model", saved, "--json", "--method", "rollout")
     expected = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), TEXT, methods="rollout")
     assert json.loads(done.stdout)["relevance"]["rollout"][2] == pytest.approx(
@@ -53,14 +50,18 @@ def test_json_is_the_explanation(saved):
 
 
 @pytest.mark.slow
-def test_the_output_file_can_be_loaded(saved, tmp_path):
-    run("explain", "-", "--model", saved, "--output", str(tmp_path / "x.safetensors"), input=TEXT)
+def test_the_output_file_can_be_loaded(run, saved, tmp_path):
+    run("explain", "-", "--model", saved, "--output", str(tmp_path / "x.safetensors"), text=TEXT)
     assert attnx.Explanation.load(tmp_path / "x.safetensors").text == TEXT
 
 
 MISTAKES = [
     (["explain", ""], "empty"),
     (["explain", "the key", "--layer", "7"], "layer 7 asked, model has 3"),
+    (
+        ["explain", "the key", "--within", "decoder"],
+        "no attention was seen in BertForSequenceClassification below 'decoder'",
+    ),
     (["explain", "the key", "--head", "9"], "head 9 asked"),
     (["explain", "the key", "--head", "-1"], "head -1 asked"),
     (["explain", "the key", "--head", "²"], "head '²' is not known"),
@@ -169,35 +170,38 @@ def test_a_page_has_references_and_the_rows_of_all_words(saved, monkeypatch, cap
         main()
     assert stopped.value.code == 0
     (result,) = json.loads(path.read_text().split('id="data">')[1].split("</script>")[0])["results"]
-    assert list(result["references"]) == ["gradient", "blankout"]
+    assert list(result["references"]) == ["value_path", "gradient", "blankout"]
+    assert result["first"] == "value_path"
     assert result["maps"]["edges"] == len(result["positions"])
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a shell pipe")
 @pytest.mark.slow
-def test_a_reader_that_goes_away_gets_no_traceback(saved):
-    command = (
-        f"{sys.executable} -c 'from attnx.cli import main; main()' explain 'the key' --model {saved} --json | true"
-    )
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
-    assert done.stderr == ""
+def test_a_reader_that_goes_away_gets_no_traceback(children, saved):
+    command = shlex.join(attnx_command("explain", "the key", "--model", saved, "--json"))
+    assert children.run(["bash", "-c", f"{command} | true"]).stderr == ""
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals are sent as on POSIX systems")
-def test_control_c_stops_without_a_traceback(saved):
-    code = "from attnx.cli import main; print('ready', flush=True); main()"
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, "explain", "-", "--model", saved],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout.readline() == "ready\n"
-    time.sleep(2)  # it now waits for its standard input, or is still on the way there
+def test_control_c_stops_without_a_traceback(children, saved):
+    code = """
+        import sys
+        from attnx.cli.main import main
+
+        class Telling:
+            def read(self):
+                print("reading", flush=True)
+                return sys.__stdin__.read()
+
+        sys.stdin = Telling()
+        main()
+    """
+    command = python(code, "explain", "-", "--model", saved)
+    process = children.start(command, **dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE))
+    assert process.stdout.readline() == "reading\n"
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert errors == "attnx: stopped\n"
     assert "Traceback" not in errors
@@ -215,7 +219,7 @@ def test_a_decoder_can_be_left_as_it_is(tmp_path, monkeypatch, capsys):
         found = json.loads(capsys.readouterr().out)["provenance"]["settings"]
         settings[" ".join(chosen)] = (found["normalize"], found["drop_sink"])
     assert settings == {
-        "": ("receptive_field", False),
+        "": ("prefix", False),
         "--normalize none --drop-sink": (None, True),
         "--normalize column": ("column", False),
     }

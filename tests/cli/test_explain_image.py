@@ -10,7 +10,7 @@ import transformers as hf
 from PIL import Image
 
 import attnx
-from attnx.cli import main
+from attnx.cli.main import main
 from tests import zoo
 
 

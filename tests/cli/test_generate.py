@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from attnx.cli import main
+from attnx.cli.main import main
 from tests import zoo
 
 PROMPT = "the key to the cabinets"

@@ -5,12 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
-from attnx.cli import main
+from attnx.cli.main import main
 from tests import zoo
+from tests.children import PATIENCE, attnx_command
 
 SENTENCE = "The author talked to Sara about [MASK] book"
 ASKED = ["--candidates", "author|Sara", "--implies", "his=author|her=Sara"]
@@ -148,17 +148,15 @@ def test_a_model_without_a_masked_lm_head_is_one_line(attnx, tmp_path, command):
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals are sent as on POSIX systems")
-def test_control_c_keeps_what_was_asked_and_the_same_command_goes_on(attnx, saved, tmp_path):
+def test_control_c_keeps_what_was_asked_and_the_same_command_goes_on(children, attnx, saved, tmp_path):
     head, *lines = CSV.splitlines(keepends=True)
     (tmp_path / "many.csv").write_text(head + "".join(lines) * 100)
-    code = "from attnx.cli import main; main()"
     arguments = ["probe", "pronouns", "--data", "many.csv", "--model", str(saved)]
-    process = subprocess.Popen([sys.executable, "-c", code, *arguments], stderr=subprocess.PIPE, text=True)
-    results, deadline = tmp_path / "many.pronouns.jsonl", time.monotonic() + 60
-    while time.monotonic() < deadline and (not results.exists() or results.read_bytes().count(b"\n") < 3):
-        time.sleep(0.05)
+    process = children.start(attnx_command(*arguments), stderr=subprocess.PIPE)
+    results = tmp_path / "many.pronouns.jsonl"
+    children.wait_for(process, lambda: results.exists() and results.read_bytes().count(b"\n") >= 3)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert errors.endswith("is in many.pronouns.jsonl; the same command goes on from there\nattnx: stopped\n")
     assert "Traceback" not in errors

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from attnx.cli import main
-from attnx.reproduce.tables import Table
-from attnx.tasks.verb_number import save
+from attnx.cli.main import main
+from attnx.results.table import Table
+from attnx.tasks.verb_number.checkpoint import save
 from tests import verb_number_zoo as zoo
 
 LINES = "VBZ\t1\tthe key to the cabinets\nVBP\t1\tthe keys in a box\nVBZ\t1\tthe boy near the girls\n"

@@ -1,5 +1,6 @@
 """A comparison is Spearman of every method with every reference, text by text, and says what it left out."""
 
+import copy
 import json
 
 import numpy as np
@@ -9,9 +10,10 @@ import transformers
 from scipy import stats
 
 import attnx
-from attnx.comparison.layout import _shown
 from attnx.errors import AttentionError, ChoiceError, FileFormatError, InputError
-from attnx.references import REFERENCES, Scored
+from attnx.references.case import Scored
+from attnx.references.registry import REFERENCES
+from attnx.render.comparison import _shown
 from tests import verb_number_zoo as zoo
 from tests import zoo as families
 
@@ -169,7 +171,7 @@ def test_what_cannot_be_compared_is_an_error(comparison):
     with pytest.raises(InputError, match="the list of texts is empty"):
         attnx.compare(zoo.model(), zoo.tokenizer(), [])
     with pytest.raises(InputError, match="explanations without references cannot be compared"):
-        attnx.Comparison.of([attnx.explain(zoo.model(), zoo.tokenizer(), "keys")])
+        attnx.Comparison.of([attnx.explain(zoo.model(), zoo.tokenizer(), "keys", references=())])
     with pytest.raises(ChoiceError, match="layer 9 asked, the comparison has 1, 2, 3"):
         comparison.cell("blankout", "flow", layer=9)
     with pytest.raises(FileFormatError, match="not a comparison that"):
@@ -203,3 +205,15 @@ def test_the_progress_of_a_reference_is_no_option_of_the_user():
 def test_a_bad_text_among_many_is_named_by_its_number():
     with pytest.raises(InputError, match="text 19 of 20: the text is empty"):
         attnx.compare(zoo.model(), zoo.tokenizer(), ["keys"] * 18 + ["", "keys"], progress=False)
+
+
+def test_a_chat_is_one_text_to_all_questions_over_texts():
+    model, tokenizer = families.causal_lm(), copy.deepcopy(families.bytelevel_tokenizer())
+    tokenizer.chat_template = "{% for one in messages %}{{ one['role'] }}: {{ one['content'] }}{% endfor %}"
+    chat = [{"role": "user", "content": "the key to the cabinets"}]
+    asked = {"progress": False, "references": "gradient"}
+    assert len(attnx.compare(model, tokenizer, chat, **asked).texts) == 1
+    assert len(attnx.compare(model, tokenizer, [chat, chat], **asked).texts) == 2
+    assert len(attnx.head_atlas(model, tokenizer, chat, **asked).texts) == 1
+    measured = attnx.faithfulness(model, tokenizer, chat, steps=2, random=1, **asked)
+    assert len(measured.values["gradient"]) == 1

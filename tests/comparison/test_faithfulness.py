@@ -5,10 +5,11 @@ import pytest
 import torch
 
 import attnx
-from attnx.comparison.faithfulness_table import METRICS, RANDOM
-from attnx.comparison.removal import removed_counts, share_count
+from attnx.comparison.removal import order_of, removed_counts, share_count
 from attnx.errors import ChoiceError, FileFormatError, InputError
-from attnx.references import REFERENCES, Scored
+from attnx.references.case import Scored
+from attnx.references.registry import REFERENCES
+from attnx.results.faithfulness import METRICS, RANDOM, Faithfulness
 from tests import verb_number_zoo as zoo
 
 TEXTS = list(zoo.TEXTS[:3])
@@ -154,3 +155,27 @@ def test_a_file_of_something_else_is_an_error(text):
 def test_a_negative_seed_is_an_error():
     with pytest.raises(InputError, match="a seed is a whole number from 0, found -1"):
         attnx.faithfulness(zoo.model(), zoo.tokenizer(), "keys", seed=-1, progress=False)
+
+
+def test_the_table_says_which_explainers_are_ordered_by_sign():
+    found = attnx.faithfulness(
+        zoo.model(),
+        zoo.tokenizer(),
+        TEXTS,
+        methods="raw",
+        references={"input_x_gradient": {}, "gradient": {}},
+        score="logit",
+        random=2,
+        progress=False,
+    )
+    assert found.signed == ("input_x_gradient",)
+    assert "By sign: input_x_gradient." in found.foot()
+    assert Faithfulness.from_json(found.to_json()).signed == found.signed
+
+
+def test_an_order_is_by_falling_score_and_not_by_size():
+    explanation = attnx.explain(zoo.model(), zoo.tokenizer(), TEXTS[1], methods="raw", references="input_x_gradient")
+    order = order_of(explanation, "input_x_gradient", None, np.random.default_rng(0))
+    scores = explanation.references["input_x_gradient"][list(order)]
+    assert (np.diff(scores) <= 1e-12).all()
+    assert scores[-1] < 0

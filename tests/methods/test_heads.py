@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import attnx
-from attnx.methods.question import Question
+from attnx.graph.edges import Edges
 
 some = settings(max_examples=40, deadline=None)
 seeds = st.integers(0, 10**6)
@@ -66,8 +66,8 @@ def test_rows_that_do_not_sum_alike_break_the_identity():
 @pytest.mark.parametrize("position", [None, 2])
 def test_the_layers_below_are_rolled_once_for_all_heads(position, monkeypatch):
     calls = []
-    for name in ("pulled", "pushed"):
-        real = getattr(Question, name)
-        monkeypatch.setattr(Question, name, lambda *a, real=real, name=name: calls.append(name) or real(*a))
+    for name in ("pull", "push"):
+        real = getattr(Edges, name)
+        monkeypatch.setattr(Edges, name, lambda *a, real=real, name=name: calls.append(name) or real(*a))
     attnx.rollout(attention(heads=9), head="each", position=position)
     assert len(calls) == 3, "one product for each layer but one, whatever the number of heads"

@@ -44,7 +44,7 @@ def attention(kind, seed=0, layers=4, heads=3, length=6):
 
 
 def wrap(weights, seen):
-    return attnx.AttentionTensor(torch.tensor(weights), torch.tensor(seen), ("",) * len(weights))
+    return attnx.AttentionTensor.of(torch.tensor(weights), torch.tensor(seen))
 
 
 def even(seen):

@@ -98,7 +98,7 @@ def test_the_kind_of_array_that_comes_in_comes_out():
     weights = attention().astype("float32")
     assert isinstance(attnx.rollout(weights), np.ndarray)
     assert isinstance(attnx.rollout(torch.tensor(weights)), torch.Tensor)
-    tensor = attnx.AttentionTensor(torch.tensor(weights), torch.ones(4, 6, 6, dtype=torch.bool), ("",) * 4)
+    tensor = attnx.AttentionTensor.of(torch.tensor(weights), torch.ones(4, 6, 6, dtype=torch.bool))
     assert isinstance(attnx.rollout(tensor), torch.Tensor)
     assert attnx.rollout(weights).dtype == np.float64
 
@@ -156,12 +156,12 @@ def test_other_shapes_are_refused(shape):
 
 
 def test_merged_heads_cannot_be_taken_apart_again():
-    merged = attnx.AttentionTensor(
-        torch.tensor(attention(heads=1)), torch.ones(4, 6, 6, dtype=torch.bool), ("",) * 4, merged="mean"
+    merged = attnx.AttentionTensor.of(
+        torch.tensor(attention(heads=1)), torch.ones(4, 6, 6, dtype=torch.bool), head="mean"
     )
     assert attnx.rollout(merged).shape == (4, 6, 6)
     for head in (0, "each", "max"):
-        with pytest.raises(ChoiceError, match="reduce=None"):
+        with pytest.raises(ChoiceError, match="head=None"):
             attnx.rollout(merged, head=head)
 
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from attnx.adapters import adapter_for
-from attnx.batching import batches
 from attnx.errors import ChoiceError, InputError
-from attnx.references import blankout, cases
+from attnx.inputs.families import adapter_for
+from attnx.references.blankout import blankout
+from attnx.references.case import cases
 from tests import verb_number_zoo as zoo
 from tests import zoo as families
 
@@ -138,7 +138,7 @@ def test_the_model_is_as_it_was():
         ({"blank": "mask_token"}, "blank 'mask_token' asked, but the tokenizer has no such token"),
         ({"blank": 10**6}, "blank 1000000 is no token id of this vocabulary"),
         ({"unit": "sentence"}, "unit 'sentence' is not known; there are: token, word"),
-        ({"score": "odds"}, "score 'odds' is not known; there are: logit, probability, log_odds"),
+        ({"score": "odds"}, "score 'odds' is not known; there are: logit, margin, probability, log_odds"),
         ({"positions": [[0]]}, "positions for 1 inputs, expected one for each of 4"),
     ],
 )
@@ -157,18 +157,6 @@ def test_a_model_without_a_head_has_nothing_to_explain():
     prepared = adapter_for(model).prepare(model, tokenizer, "a witty film")
     with pytest.raises(ChoiceError, match="BertModel predicts nothing, so there is nothing to hold attention against"):
         cases(model, tokenizer, [prepared])
-
-
-def test_batches_hold_every_index_once_and_stay_in_bounds():
-    lengths = [3, 9, 1, 4, 4, 50, 2]
-    found = list(batches(lengths, mixed=True, positions=12))
-    assert sorted(index for batch in found for index in batch) == list(range(7))
-    assert all(len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= 12 for batch in found)
-
-
-def test_where_padding_is_read_only_equal_lengths_share_a_batch():
-    found = list(batches([3, 9, 3, 4, 3, 4], mixed=False, size=2))
-    assert sorted(map(sorted, found)) == [[0, 2], [1], [3, 5], [4]]
 
 
 def test_bad_options_of_blank_out_are_errors():

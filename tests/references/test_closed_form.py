@@ -6,8 +6,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnx.adapters import adapter_for
-from attnx.references import REFERENCES, blankout, cases
+from attnx.inputs.families import adapter_for
+from attnx.references.blankout import blankout
+from attnx.references.case import cases
+from attnx.references.registry import REFERENCES
 from tests import zoo
 from tests.references.linear_model import bag
 

@@ -6,9 +6,12 @@ import torch
 from transformers import GPT2ForSequenceClassification
 
 from attnx import explain
-from attnx.adapters import adapter_for
 from attnx.errors import ChoiceError, InputError
-from attnx.references import REFERENCES, blankout, cases, gradient
+from attnx.inputs.families import adapter_for
+from attnx.references.blankout import blankout
+from attnx.references.case import cases
+from attnx.references.gradient import gradient
+from attnx.references.registry import REFERENCES
 from tests import verb_number_zoo as zoo
 from tests import zoo as families
 
@@ -185,7 +188,7 @@ def test_no_batch_has_more_logits_than_fit(monkeypatch, name):
     prepared = [prepare(model, tokenizer, text) for text in ("a [MASK] film", "the key to the [MASK]", "hello [MASK]")]
     asked_of = cases(model, tokenizer, prepared)
     most = 16 * len(tokenizer)
-    monkeypatch.setattr("attnx.references.answer._LOGITS_AT_ONCE", most)
+    monkeypatch.setattr("attnx.running.batches._LOGITS_AT_ONCE", most)
     sizes = []
     handle = model.register_forward_hook(lambda module, given, output: sizes.append(output.logits.numel()))
     try:

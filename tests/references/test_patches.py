@@ -7,11 +7,11 @@ import transformers as hf
 from PIL import Image
 
 import attnx
-from attnx.adapters import adapter_for
 from attnx.comparison.faithfulness import faithfulness
 from attnx.errors import ChoiceError, InputError
+from attnx.inputs.families import adapter_for
 from attnx.references.blank import choose_blank
-from attnx.references.patch_groups import patch_groups
+from attnx.references.occlusion import patch_groups
 from attnx.references.registry import REFERENCES
 from tests import zoo
 

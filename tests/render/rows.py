@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from attnx.explanation import Explanation
-from attnx.positions import Position, group_words
+from attnx.inputs.positions import Position, group_words
+from attnx.results.explanation import Explanation
 
 
 def explanation(*tokens: str, scores: Sequence[float] | None = None, layers: int = 1) -> Explanation:

@@ -9,9 +9,8 @@ from PIL import Image
 
 import attnx
 from attnx.errors import ChoiceError, InputError
-from attnx.render.heat import heat
 from attnx.render.image_panels import image_panels, layer_strip
-from attnx.render.overlay import COLOURS, colour_map, overlay
+from attnx.render.overlay import COLOURS, colour_map, heat, overlay
 from tests import zoo
 
 CROP = hf.BitImageProcessor(size={"shortest_edge": 40}, crop_size={"height": 32, "width": 32})
@@ -178,4 +177,4 @@ def test_plot_of_an_image_is_its_panels_or_one_overlay(explanation):
 
 
 def test_rich_prints_the_best_patches(explanation):
-    assert explanation.__rich__() == str(explanation)
+    assert explanation.__rich__().plain == str(explanation)

@@ -3,8 +3,6 @@
 import dataclasses
 import os
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -15,6 +13,7 @@ import attnx
 from attnx.render.plain_text import plain, plain_layers
 from attnx.render.terminal import MOST_WORDS, coloured, coloured_layers, show
 from tests import zoo
+from tests.children import attnx_command
 from tests.render.rows import explanation
 
 
@@ -188,15 +187,15 @@ def test_without_colours_the_text_is_plain(environment, options, tmp_path):
         assert file.read() == plain(explanation("key")) + "\n"
 
 
-def in_a_terminal(columns, **environment):
+def in_a_terminal(children, columns, **environment):
     """What `attnx explain` writes to a terminal of its own."""
     pty, termios = pytest.importorskip("pty", reason="POSIX terminals"), pytest.importorskip("termios")
     main, terminal = pty.openpty()
     termios.tcsetwinsize(terminal, (40, columns))
-    command = [sys.executable, "-c", "from attnx.cli import main; main()", "explain", "the key to the cabinets"]
     unset = {"NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "TERM", "COLORTERM", "CI"}
     inherited = {name: value for name, value in os.environ.items() if name not in unset}
-    process = subprocess.Popen(command, stdout=terminal, env=inherited | environment)
+    command = attnx_command("explain", "the key to the cabinets")
+    process = children.start(command, stdout=terminal, env=inherited | environment)
     os.close(terminal)
     written = b""
     try:
@@ -210,14 +209,14 @@ def in_a_terminal(columns, **environment):
 
 
 @pytest.mark.slow
-def test_a_real_terminal_gets_colours_in_its_width():
-    text = in_a_terminal(24, TERM="xterm-256color", COLORTERM="truecolor")
+def test_a_real_terminal_gets_colours_in_its_width(children):
+    text = in_a_terminal(children, 24, TERM="xterm-256color", COLORTERM="truecolor")
     assert "48;2;190;72;0m cabinets " in text
     assert max(map(cell_len, without_colours(text).splitlines())) <= 24
 
 
 @pytest.mark.slow
-def test_a_real_terminal_without_colours_gets_plain_text():
-    text = in_a_terminal(80, TERM="xterm-256color", NO_COLOR="1")
+def test_a_real_terminal_without_colours_gets_plain_text(children):
+    text = in_a_terminal(children, 80, TERM="xterm-256color", NO_COLOR="1")
     assert "\x1b" not in text
     assert "\ncabinets  0." in text

@@ -4,8 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from attnx.render.reduction import reduction_note, strongest
-from attnx.render.word_rows import GAP, layer_rows, named_rows
+from attnx.render.word_rows import GAP, layer_rows, named_rows, reduction_note, strongest
 from tests.render.rows import explanation
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from attnx.reproduce import sentences
-from attnx.tasks.verb_number import generate
+from attnx.tasks.verb_number.generator import generate
 from tests import verb_number_zoo as zoo
 
 

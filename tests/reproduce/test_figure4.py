@@ -5,10 +5,10 @@ import pytest
 from matplotlib.colors import to_hex
 
 from attnx.errors import InputError
-from attnx.probes.pronouns import Probe, probe_each
-from attnx.probes.pronouns.candidates import Candidate
-from attnx.probes.pronouns.panels import COLOURS, panels
+from attnx.probes.pronouns.probe import probe_each
+from attnx.render.pronouns import COLOURS, panels
 from attnx.reproduce.figure4 import AUTHOR, MARY, figure4
+from attnx.results.pronouns import Candidate, Probe
 from tests import zoo
 
 

@@ -8,13 +8,12 @@ from matplotlib.collections import LineCollection
 
 import attnx
 from attnx.errors import InputError
-from attnx.render.plot.layered_graph import FAINTEST, THICKEST
+from attnx.render.layered_graph import FAINTEST, THICKEST
 from attnx.reproduce.figure1 import figure1
 from attnx.reproduce.figure2 import figure2
 from attnx.reproduce.figure3 import figure3
-from attnx.reproduce.panels import heat_maps, layered_graphs
-from attnx.reproduce.paper_sentences import PAPER_SENTENCES
-from attnx.reproduce.pictures import save_picture
+from attnx.reproduce.pictures import heat_maps, layered_graphs, save_picture
+from attnx.reproduce.sentences import PAPER_SENTENCES
 from tests import verb_number_zoo as zoo
 
 

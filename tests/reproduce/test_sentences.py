@@ -6,7 +6,9 @@ import pytest
 
 from attnx.errors import InputError
 from attnx.reproduce import sentences
-from attnx.tasks.verb_number import Beginning, generate, split_files
+from attnx.tasks.verb_number.beginning import Beginning
+from attnx.tasks.verb_number.generator import generate
+from attnx.tasks.verb_number.linzen import split_files
 from tests import verb_number_zoo as zoo
 
 

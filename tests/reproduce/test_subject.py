@@ -8,7 +8,7 @@ import pytest
 from attnx.errors import ChoiceError, InputError
 from attnx.reproduce.sentences import prepare
 from attnx.reproduce.subject import Places, shares_of, subject
-from attnx.tasks.verb_number import Beginning
+from attnx.tasks.verb_number.beginning import Beginning
 from tests import verb_number_zoo as zoo
 from tests import zoo as families
 
@@ -20,7 +20,7 @@ def test_words_are_found_behind_bos():
 
 
 def test_all_pieces_of_a_word_are_the_word():
-    from attnx.adapters import adapter_for
+    from attnx.inputs.families import adapter_for
 
     model, tokenizer = families.classifier(), families.wordpiece_tokenizer()
     beginning = Beginning("the the unaffordable key", 0, subject=2, attractors=())

@@ -10,11 +10,11 @@ from scipy import stats
 
 import attnx
 from attnx.errors import AttnxError, InputError
-from attnx.methods.flow import rounded
-from attnx.reproduce.gradients import protocol_gradients
+from attnx.methods.flow.saturation import rounded
+from attnx.reproduce.correlations import protocol_gradients
+from attnx.reproduce.explained import relevance_rows
 from attnx.reproduce.protocols import PUBLISHED_TABLE_3
-from attnx.reproduce.relevance_rows import relevance_rows
-from attnx.reproduce.sst2 import reviews
+from attnx.reproduce.sentences import reviews
 from attnx.reproduce.table3 import table3
 from tests import zoo
 
@@ -65,7 +65,7 @@ def test_published_relevance_is_the_maximum_over_all_rows(subject, method):
         sentences.prepared, relevance_rows(model, tokenizer, sentences.prepared, "maximum"), strict=True
     ):
         attention = attnx.capture(model, input_ids=prepared.inputs["input_ids"][None])
-        np.testing.assert_allclose(row.relevance[method], attnx.__dict__[method](attention).amax(1), atol=1e-6)
+        np.testing.assert_allclose(row.relevance[method], getattr(attnx, method)(attention).amax(1), atol=1e-6)
 
 
 @pytest.mark.parametrize("method", ["raw", "rollout", "flow"])
@@ -76,7 +76,7 @@ def test_corrected_ranks_the_cls_row_with_norms_of_the_predicted_class(subject, 
         ids = prepared.inputs["input_ids"][None]
         index = int(model(ids).logits.argmax())
         reference = slopes(model, prepared, index, model.get_input_embeddings()).norm(dim=-1).numpy()[1:-1]
-        rows = rounded(attnx.__dict__[method](attnx.capture(model, input_ids=ids), position=0).numpy()[:, 1:-1])
+        rows = rounded(getattr(attnx, method)(attnx.capture(model, input_ids=ids), position=0).numpy()[:, 1:-1])
         expected.append([stats.spearmanr(row, reference).statistic for row in rows])
     cells = table.measured[1].cells[method]
     assert table.measured[1].protocol.name == "corrected"
@@ -117,7 +117,7 @@ def test_without_a_file_and_without_a_hub_the_way_out_is_named(subject):
 
 @pytest.mark.slow
 def test_on_the_shared_checkpoint_both_protocols_run_and_agree_with_nothing_adjusted(assets):
-    from attnx.loading import load
+    from attnx.running.loading import load
 
     model, tokenizer = load(str(assets / "models" / "distilbert-sst2"))
     sentences = reviews(model, tokenizer, assets / "sst2" / "test.tsv.gz", 8)

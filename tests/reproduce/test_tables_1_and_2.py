@@ -5,12 +5,14 @@ import pytest
 from scipy import stats
 
 import attnx
-from attnx.references import blankout, cases, gradient
+from attnx.references.blankout import blankout
+from attnx.references.case import cases
+from attnx.references.gradient import gradient
 from attnx.reproduce.protocols import CORRECTED, PUBLISHED
 from attnx.reproduce.sentences import prepare
 from attnx.reproduce.table1 import table1
 from attnx.reproduce.table2 import table2
-from attnx.tasks.verb_number import Beginning
+from attnx.tasks.verb_number.beginning import Beginning
 from tests import verb_number_zoo as zoo
 
 

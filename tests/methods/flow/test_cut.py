@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import attnx
 from attnx.errors import ChoiceError
-from attnx.methods.flow import minimum_cut
+from attnx.methods.flow.cut import minimum_cut
 from tests.methods.flow.attentions import Array, attention, attentions, residuals
 
 

@@ -8,13 +8,16 @@ import torch
 import transformers as hf
 
 import attnx
-from attnx.adapters import ADAPTERS
-from attnx.adapters.explained import last_position
-from attnx.adapters.text import prepare_text
 from attnx.errors import AttnxError, ChoiceError, InputError
-from attnx.methods import METHODS
-from attnx.probes.pronouns import Probe, Sentence, probe, probe_each, written_out
-from attnx.probes.pronouns.candidates import Candidate
+from attnx.inputs.explained import last_position
+from attnx.inputs.families import ADAPTERS
+from attnx.inputs.text import prepare_text
+from attnx.methods.method import Method
+from attnx.methods.raw import RAW
+from attnx.methods.registry import METHODS
+from attnx.probes.pronouns.probe import probe, probe_each
+from attnx.probes.pronouns.sentence import Sentence, written_out
+from attnx.results.pronouns import Candidate, Probe
 from tests import zoo
 
 TEXT = "The author talked to Sara about [MASK] book"
@@ -159,7 +162,7 @@ def test_several_sentences_at_once_are_the_same_as_one_by_one():
 
 
 def test_any_registered_method_can_be_asked_for():
-    METHODS.add("twice", lambda attention, **asked: 2 * attnx.raw(attention, **asked))
+    METHODS.add("twice", Method("twice", lambda graph, asked: 2 * RAW.relevance(graph, asked), residual=0.0))
     try:
         found = ask(methods=("raw", "twice"))
         np.testing.assert_allclose(found.relevance["twice"], 2 * found.relevance["raw"])

@@ -8,9 +8,11 @@ import pytest
 import transformers as hf
 
 from attnx.errors import AttnxError, ChoiceError, FileFormatError, InputError
-from attnx.probes.pronouns import Probe, Report, Sentence, read, results, run
-from attnx.probes.pronouns.candidates import Candidate
-from attnx.probes.pronouns.rates import Rates
+from attnx.probes.pronouns import run as pronoun_run
+from attnx.probes.pronouns.data_file import read
+from attnx.probes.pronouns.run import run
+from attnx.probes.pronouns.sentence import Sentence
+from attnx.results.pronouns import Probe
 from tests import zoo
 
 IMPLIES = {"his": "author", "her": "Sara"}
@@ -183,70 +185,8 @@ def test_what_cannot_be_run_is_said(options, error):
         run(zoo.masked_lm(), zoo.wordpiece_tokenizer(), SENTENCES, batch_size=0)
 
 
-def drawn(*most, mask=9, positions=((1,), (5,)), probabilities=None, implies=None):
-    """A probe of one method whose layers draw from a, from b, or from both alike."""
-    rows = {"a": [1.0, 0.5], "b": [0.5, 1.0], "-": [1.0, 1.0]}
-    return Probe(
-        text="",
-        mask=mask,
-        candidates=tuple(Candidate(name, places) for name, places in zip("ab", positions, strict=True)),
-        probabilities=probabilities or {"he": 0.6, "she": 0.2},
-        layers=tuple(range(1, len(most) + 1)),
-        relevance={"flow": np.array([rows[one] for one in most])},
-        implies={"he": "a", "she": "b"} if implies is None else implies,
-    )
-
-
-def test_rates_leave_ties_out_and_count_them():
-    probes = [drawn("a", "-"), drawn("b", "-"), drawn("a", "b"), drawn("a", "a")]
-    first, second = Rates.of("it", probes, ["a", "a", "a", None]).methods["flow"]
-    assert (first.mean, first.count, first.undefined) == (pytest.approx(2 / 3), 3, 0)
-    assert (second.mean, second.count, second.undefined) == (0.0, 1, 2)
-
-
-def test_baselines_are_chance_the_nearest_the_longest_and_the_commonest_pronouns():
-    probes = [
-        drawn("a"),  # b is nearer, and "he" is predicted, which speaks for a
-        drawn("a", positions=((1, 2), (3,)), probabilities={"he": 0.1, "she": 0.2}),
-        drawn("a", mask=3, positions=((1,), (5, 6)), probabilities={"he": 0.3, "she": 0.2}),
-    ]
-    rates = Rates.of("it", probes, ["b", "b", "b"])
-    assert rates.chance == 0.5
-    nearest, longest, commonest = rates.baselines.values()
-    assert (nearest.mean, nearest.undefined) == (1.0, 1)
-    assert (longest.mean, longest.undefined) == (0.5, 1)
-    assert commonest.mean == 0.0
-
-
-def test_a_report_says_what_does_not_apply_and_draws_what_does():
-    sentences = [Sentence("[MASK]", ("a", "b"), ("he", "she"), {}, "a")] * 3
-    probes = [drawn("a", "-", implies={})] * 3
-    report = Report.of(sentences, probes, zoo.masked_lm(), source="a test")
-    text = report.text()
-    assert "the right referent (3 sentences)" in text
-    assert "implies (0 sentences, 3 left out)\n\nDoes not apply" in text
-    assert ["2", "–", "3"] in [line.split() for line in text.splitlines()]
-    assert "| 1 | 100.0% (100.0 to 100.0) | 0 |" in report.markdown()
-    assert json.loads(report.to_json())["right"]["methods"]["flow"][1]["undefined"] == 3
-    shares, ties = report.plot().axes
-    assert "the right referent" in shares.get_title()
-    assert [bar.get_height() for bar in ties.patches] == [0, 100]
-    decided = Report.of(sentences, [drawn("a", "b")] * 3, zoo.masked_lm(), source="a test")
-    assert len(decided.plot().axes) == 2  # both questions, and no ties beneath
-    nothing = Report.of([Sentence("[MASK]", ("a", "b"), ("he", "she"))] * 3, probes, zoo.masked_lm(), source="a test")
-    with pytest.raises(InputError, match="nothing to draw"):
-        nothing.plot()
-
-
-def test_the_prediction_itself_is_compared_with_the_answer():
-    sentences = [Sentence("[MASK]", ("a", "b"), ("he", "she"), {}, answer) for answer in ("a", "b", None)]
-    report = Report.of(sentences, [drawn("a")] * 3, zoo.masked_lm(), source="a test")
-    assert (report.prediction.mean, report.prediction.undefined) == (0.5, 1)
-    assert "The prediction implies the right referent in 50.0%" in report.text()
-
-
 def test_the_fingerprint_is_of_the_weights():
-    assert results._fingerprint(zoo.masked_lm()) != results._fingerprint(other_model())
+    assert pronoun_run._fingerprint(zoo.masked_lm()) != pronoun_run._fingerprint(other_model())
 
 
 @pytest.mark.slow
@@ -260,3 +200,42 @@ def test_winogender_on_the_shared_checkpoint_is_as_documented(assets):
     assert report.mass > 0.5
     low, high = report.right.methods["flow"][5].low, report.right.methods["flow"][5].high
     assert low < 0.5 < high
+
+
+def test_two_runs_of_one_file_are_refused(tmp_path):
+    path = tmp_path / "x.jsonl"
+    with pronoun_run.opened_alone(path), pytest.raises(InputError, match="another run is writing"):
+        go(path)
+    assert path.read_bytes() == b""
+    go(path)
+    assert len(path.read_text(encoding="utf-8").splitlines()) == 6
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda line: {**line, "sentence": 5}, "sentence 5, the data has 0 to 4"),
+        (lambda line: {**line, "sentence": -1}, "sentence -1, the data has 0 to 4"),
+        (lambda line: {**line, "sentence": 0.5}, "damaged"),
+        (lambda line: {**line, "mask": float("inf")}, "damaged"),
+        (lambda line: {**line, "mask": 1}, "has a line already"),
+        (lambda line: {**line, "relevance": {"raw": [[float("nan")] * 2] * 3}}, "damaged"),
+        (lambda line: {**line, "relevance": {"raw": [[1.0]]}}, "damaged"),
+    ],
+)
+def test_lines_that_cannot_be_of_the_data_are_refused(tmp_path, change, reason):
+    path = tmp_path / "x.jsonl"
+    go(path)
+    before = path.read_text(encoding="utf-8").splitlines()
+    line = json.dumps(change(json.loads(before[1])))
+    path.write_text("\n".join([*before, line]) + "\n", encoding="utf-8")
+    with pytest.raises(FileFormatError, match=reason):
+        go(path)
+
+
+def test_a_number_that_is_too_large_is_refused(tmp_path):
+    path = tmp_path / "x.jsonl"
+    go(path)
+    path.write_text(path.read_text(encoding="utf-8").replace('"sentence": 0', '"sentence": 1e999'), encoding="utf-8")
+    with pytest.raises(FileFormatError, match="damaged"):
+        go(path)

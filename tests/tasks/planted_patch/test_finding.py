@@ -9,19 +9,10 @@ import transformers as hf
 
 import attnx
 from attnx.errors import ChoiceError, InputError
-from attnx.loading import load
-from attnx.tasks.planted_patch import (
-    LABELS,
-    Recipe,
-    accuracy,
-    demo_directory,
-    find,
-    generate,
-    load_demo,
-    save,
-    train,
-)
-from attnx.tasks.planted_patch.training import _config
+from attnx.probes.planted_patch import find
+from attnx.running.loading import load
+from attnx.tasks.planted_patch.generator import LABELS, demo_directory, generate, load_demo, save
+from attnx.tasks.planted_patch.training import Recipe, _config, accuracy, train
 
 
 @pytest.fixture(scope="module")

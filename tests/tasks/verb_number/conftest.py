@@ -8,7 +8,9 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
-from attnx.tasks.verb_number import TAGS, Recipe, VerbNumberConfig, generate, lexicon
+from attnx.tasks.verb_number import generator
+from attnx.tasks.verb_number.config import TAGS, Recipe, VerbNumberConfig
+from attnx.tasks.verb_number.generator import generate
 
 
 def write_lines(path: Path, beginnings) -> Path:
@@ -43,7 +45,7 @@ def body(tmp_path):
     """A pretrained encoder, as far as the code can see: a random BERT of two tiny layers."""
     directory = tmp_path / "body"
     directory.mkdir()
-    entries = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *lexicon.words(), "##s", "thing", "things"]
+    entries = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *generator.words(), "##s", "thing", "things"]
     (directory / "vocab.txt").write_text("\n".join(dict.fromkeys(entries)), encoding="utf-8")
     BertTokenizerFast(str(directory / "vocab.txt")).save_pretrained(directory)
     torch.manual_seed(0)

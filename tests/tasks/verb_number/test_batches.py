@@ -4,12 +4,14 @@ import pytest
 import torch
 
 from attnx.errors import InputError
-from attnx.tasks.verb_number import Recipe, build_tokenizer, generate, lexicon
-from attnx.tasks.verb_number.batches import epoch_batches, padded, tokenize
-from attnx.tasks.verb_number.examples import Example, Source
+from attnx.tasks.verb_number import generator
+from attnx.tasks.verb_number.checkpoint import build_tokenizer
+from attnx.tasks.verb_number.config import Recipe
+from attnx.tasks.verb_number.examples import Example, Source, epoch_batches, padded, tokenize
+from attnx.tasks.verb_number.generator import generate
 
 EXAMPLES = [Example(one.text, float(one.label)) for one in generate(300, seed=4)]
-TOKENIZER = build_tokenizer(lexicon.words(), positions=40)
+TOKENIZER = build_tokenizer(generator.words(), positions=40)
 IDS = tokenize([example.text for example in EXAMPLES], TOKENIZER, 40)
 
 

@@ -9,8 +9,10 @@ from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from attnx.errors import FileFormatError
-from attnx.tasks.verb_number import evaluate, generate, lexicon, load, load_demo, save
-from attnx.tasks.verb_number.evaluation import accuracies
+from attnx.tasks.verb_number import generator
+from attnx.tasks.verb_number.checkpoint import load, load_demo, save
+from attnx.tasks.verb_number.evaluation import accuracies, evaluate
+from attnx.tasks.verb_number.generator import generate
 
 DEMO = files("attnx.tasks.verb_number") / "demo"
 NATURAL_FLOOR = 0.95
@@ -59,7 +61,7 @@ def test_the_demo_agrees_with_the_subject(demo, text, label):
 def test_the_demo_knows_every_word_of_the_generator_and_of_the_paper(demo):
     _, tokenizer = demo
     words = [
-        *lexicon.words(),
+        *generator.words(),
         *["the", "key", "to", "the", "cabinets", "the", "article", "on", "NNP", "large", "systems"],
     ]
     assert tokenizer.unk_token not in tokenizer.tokenize(" ".join(words))

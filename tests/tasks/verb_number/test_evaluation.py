@@ -5,19 +5,16 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from attnx.tasks.verb_number import (
-    Accuracy,
-    Beginning,
-    VerbNumberConfig,
-    VerbNumberForSequenceClassification,
-    generate,
-    lexicon,
-)
-from attnx.tasks.verb_number.evaluation import accuracies, plural_probabilities
-from attnx.tasks.verb_number.tokenizer import build_tokenizer
+from attnx.tasks.verb_number import generator
+from attnx.tasks.verb_number.beginning import Beginning
+from attnx.tasks.verb_number.checkpoint import build_tokenizer
+from attnx.tasks.verb_number.config import VerbNumberConfig
+from attnx.tasks.verb_number.evaluation import Accuracy, accuracies, plural_probabilities
+from attnx.tasks.verb_number.generator import generate
+from attnx.tasks.verb_number.model import VerbNumberForSequenceClassification
 
-TOKENIZER = build_tokenizer(lexicon.words(), positions=40)
-PLURALS = {plural for kind in lexicon.NOUNS.values() for _, plural in kind}
+TOKENIZER = build_tokenizer(generator.words(), positions=40)
+PLURALS = {plural for kind in generator.NOUNS.values() for _, plural in kind}
 
 
 class LastNoun(torch.nn.Module):
@@ -32,7 +29,7 @@ class LastNoun(torch.nn.Module):
 
 
 def known_nouns():
-    return (word for kind in lexicon.NOUNS.values() for pair in kind for word in pair)
+    return (word for kind in generator.NOUNS.values() for pair in kind for word in pair)
 
 
 def test_accuracy_is_told_by_the_number_of_attractors():

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import random
 
-from attnx.tasks.verb_number import Beginning, Recipe, split, split_files
+from attnx.tasks.verb_number.beginning import Beginning
+from attnx.tasks.verb_number.config import Recipe
 from attnx.tasks.verb_number.examples import (
     Example,
     Source,
@@ -12,6 +13,7 @@ from attnx.tasks.verb_number.examples import (
     noun_phrases,
     prefixes,
 )
+from attnx.tasks.verb_number.linzen import split, split_files
 
 
 def test_an_inner_verb_labels_what_stands_before_it():

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from attnx.tasks.verb_number import Recipe
+from attnx.tasks.verb_number.config import Recipe
 from attnx.tasks.verb_number.loop import learning_rate
 
 

@@ -11,8 +11,8 @@ from transformers import (
 )
 
 from attnx.errors import InputError
-from attnx.tasks.verb_number import VerbNumberConfig, VerbNumberForSequenceClassification, VerbNumberModel
-from attnx.tasks.verb_number.model import eager_attention
+from attnx.tasks.verb_number.config import VerbNumberConfig
+from attnx.tasks.verb_number.model import VerbNumberForSequenceClassification, VerbNumberModel, eager_attention
 
 IDS = torch.tensor([[2, 7, 8, 9, 10, 3]])
 

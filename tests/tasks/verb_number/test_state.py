@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from attnx.errors import FileFormatError
-from attnx.tasks.verb_number.state import TrainingState
+from attnx.tasks.verb_number.loop import TrainingState
 
 
 def stepped(steps: int) -> tuple[nn.Module, TrainingState]:

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from attnx.tasks.verb_number import build_tokenizer, vocabulary
-from attnx.tasks.verb_number.tokenizer import TAG_EXAMPLES
+from attnx.tasks.verb_number.checkpoint import TAG_EXAMPLES, build_tokenizer, vocabulary
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 
 import pytest
@@ -14,7 +10,12 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 from attnx.errors import FileFormatError, InputError
-from attnx.tasks.verb_number import Recipe, evaluate, load, loop, train
+from attnx.tasks.verb_number import loop
+from attnx.tasks.verb_number.checkpoint import load
+from attnx.tasks.verb_number.config import Recipe
+from attnx.tasks.verb_number.evaluation import evaluate
+from attnx.tasks.verb_number.training import train
+from tests.children import python
 
 
 def weights(directory):
@@ -98,23 +99,23 @@ def test_an_interrupted_run_resumes_to_the_same_weights(run, finished, tmp_path,
 
 
 @pytest.mark.slow
-def test_a_killed_process_resumes_to_the_same_weights(run, finished, data, short, tmp_path):
+def test_a_killed_process_resumes_to_the_same_weights(children, run, finished, data, short, tmp_path):
     out = tmp_path / "out"
     program = f"""
 import json, sys, torch
 from pathlib import Path
 torch.set_num_threads({torch.get_num_threads()})  # sums depend on it in their last bits
-from attnx.tasks.verb_number import Recipe, VerbNumberConfig, loop, train
+from attnx.tasks.verb_number import loop
+from attnx.tasks.verb_number.config import Recipe, VerbNumberConfig
+from attnx.tasks.verb_number.training import train
 loop.STEPS_BETWEEN_SAVES = 1
 recipe = Recipe(**json.loads({json.dumps(short.as_dict())!r}))
 tiny = VerbNumberConfig(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, max_position_embeddings=40)
 train([Path(name) for name in sys.argv[1:]], Path({str(out)!r}), recipe=recipe, config=tiny, progress=False)
 """
-    process = subprocess.Popen([sys.executable, "-c", program, *map(str, data)])
-    deadline = time.monotonic() + 60
-    while not (out / "state.safetensors").exists() and time.monotonic() < deadline:
-        time.sleep(0.005)
-    os.kill(process.pid, signal.SIGKILL)
+    process = children.start(python(program, *map(str, data)))
+    children.wait_for(process, (out / "state.safetensors").exists)
+    process.kill()
     process.wait()
     run(out, resume=True)
     assert_same_weights(finished, out)
@@ -186,7 +187,7 @@ def test_the_bar_shows_loss_accuracy_and_development(run, tmp_path, capsys):
 @pytest.mark.slow
 def test_a_model_learns_the_grammar(data, tmp_path):
     """Half a minute of a teacher-less run is too long here; a small model and easy sentences show that it learns."""
-    from attnx.tasks.verb_number import VerbNumberConfig
+    from attnx.tasks.verb_number.config import VerbNumberConfig
 
     recipe = Recipe(epochs=6, batch=32, learning_rate=3e-3, warmup_steps=20, generated=1500, dropout=0.0)
     config = VerbNumberConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, max_position_embeddings=40)

@@ -1,0 +1,193 @@
+"""The caller's model is after a call what it was before, whatever happens in between."""
+
+import copy
+import gc
+import threading
+import weakref
+
+import pytest
+import torch
+import transformers as hf
+
+from attnx.capturing.capture import capture
+from attnx.capturing.untouched import Borrowed, _loans
+from attnx.capturing.watch import watch
+from attnx.errors import CaptureError
+from tests import zoo
+
+BACKENDS = ["observer", "interface"]
+
+
+@pytest.fixture
+def model():
+    return copy.deepcopy(zoo.model("gpt2"))
+
+
+def state(model):
+    """Everything of a model that attnx promises to leave alone."""
+    return {
+        "training": [module.training for module in model.modules()],
+        "config": model.config.to_dict() | {"attention": model.config._attn_implementation},
+        "hooks": [
+            (len(module._forward_hooks), len(module._forward_pre_hooks), len(module._backward_hooks))
+            for module in model.modules()
+        ],
+        "attributes": [sorted(vars(module)) for module in model.modules()],
+        "grads": [(parameter.requires_grad, parameter.grad) for parameter in model.parameters()],
+        "weights": [(parameter.data_ptr(), parameter.dtype) for parameter in model.parameters()],
+    }
+
+
+def output(model):
+    with torch.no_grad():
+        return model(**zoo.inputs("gpt2")).last_hidden_state
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("train", [False, True])
+@pytest.mark.parametrize("gradients", [False, True])
+def test_a_capture_leaves_no_trace(model, backend, train, gradients):
+    expected = output(model)
+    model.train(train)
+    model.h[1].eval()
+    next(model.parameters()).requires_grad_(False)
+    before = state(model)
+    capture(model, backend=backend, gradients=gradients, **zoo.inputs("gpt2"))
+    assert state(model) == before
+    assert torch.equal(output(model.eval()), expected)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("error", "told"), [(RuntimeError, CaptureError), (KeyboardInterrupt, KeyboardInterrupt)], ids=["error", "Ctrl-C"]
+)
+def test_an_exception_in_the_middle_leaves_no_trace(model, backend, error, told):
+    def fail(*_):
+        raise error
+
+    model.train()
+    handle = model.h[2].register_forward_pre_hook(fail)
+    before = state(model)
+    with pytest.raises(told):
+        capture(model, backend=backend, **zoo.inputs("gpt2"))
+    assert state(model) == before
+    handle.remove()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_two_threads_at_once_see_their_own_attention_and_leave_no_trace(model, backend):
+    """The threads overlap on purpose: each waits inside its forward for the other to come in or go out."""
+    model.train()
+    before = state(model)
+    inputs = {length: zoo.inputs("gpt2", length) for length in (5, 9)}
+    alone = {length: capture(model, backend=backend, **inputs[length]).weights for length in inputs}
+    meeting, first_is_out, seen, trouble = threading.Barrier(2, timeout=30), threading.Event(), {}, []
+    met = set()
+
+    def wait(_, args):
+        length = args[0].shape[1]
+        if length not in met:
+            met.add(length)
+            meeting.wait()
+            if length == 9:
+                first_is_out.wait(30)
+                assert not any(module.training for module in model.modules())
+
+    handle = model.h[1].register_forward_pre_hook(wait)
+
+    def run(length):
+        try:
+            with watch(model, backend=backend) as recorder:
+                model(**inputs[length])
+            seen[length] = torch.stack([record.weights[0] for record in recorder.records])
+        except Exception as error:
+            trouble.append(error)
+        finally:
+            if length == 5:
+                first_is_out.set()
+
+    threads = [threading.Thread(target=run, args=(length,)) for length in inputs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    handle.remove()
+    assert not trouble
+    assert state(model) == before
+    for length in inputs:
+        torch.testing.assert_close(seen[length], alone[length])
+
+
+def test_dropout_does_not_leak_into_the_numbers(model):
+    quiet = capture(model, **zoo.inputs("gpt2")).weights
+    torch.testing.assert_close(capture(model.train(), **zoo.inputs("gpt2")).weights, quiet)
+
+
+def test_the_random_state_is_left_alone(model):
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+    torch.manual_seed(3)
+    capture(model.train(), **zoo.inputs("gpt2"))
+    assert torch.equal(torch.rand(2), expected)
+
+
+def test_an_open_key_value_cache_is_not_made():
+    model, seen = hf.LlamaModel(zoo.model("llama").config).eval(), []
+    model.register_forward_hook(lambda *args: seen.append(args[-1].past_key_values))
+    capture(model, **zoo.inputs("llama"))
+    assert seen[0] is None
+
+
+def test_control_c_while_a_loan_is_returned_does_not_keep_it():
+    class Owner:
+        interrupts = 3
+
+        @property
+        def mode(self):
+            return self._mode
+
+        @mode.setter
+        def mode(self, value):
+            self._mode = value
+            if value == "own" and Owner.interrupts:
+                Owner.interrupts -= 1
+                raise KeyboardInterrupt
+
+    owners = [Owner() for _ in range(3)]
+    for owner in owners:
+        owner._mode = "own"
+    with pytest.raises(KeyboardInterrupt), Borrowed([(owner, "mode", "lent") for owner in owners]):
+        pass
+    assert [owner.mode for owner in owners] == ["own"] * 3
+    assert not _loans
+
+
+def test_modules_that_a_model_makes_meanwhile_get_its_mode():
+    config = hf.BigBirdConfig(vocab_size=zoo.VOCABULARY, **zoo.WIDTH)
+    model = hf.BigBirdModel(config).train()
+    capture(model, **zoo.inputs("bert"))
+    assert all(module.training for module in model.modules())
+
+
+def test_a_graph_is_freed_without_the_garbage_collector(model):
+    gc.collect()
+    gc.disable()
+    try:
+        traced = weakref.ref(capture(model, gradients=True, **zoo.inputs("gpt2")).differentiable[0])
+        assert traced() is None
+    finally:
+        gc.enable()
+
+
+def test_a_loan_is_returned_by_the_last_borrower():
+    class Owner:
+        mode = "own"
+
+    owner = Owner()
+    first, second = Borrowed([(owner, "mode", "lent")]), Borrowed([(owner, "mode", "lent")])
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert owner.mode == "lent"
+    second.__exit__(None, None, None)
+    assert owner.mode == "own"

@@ -1,0 +1,45 @@
+"""`attnx methods`: all there is, in a table and as JSON."""
+
+import json
+import sys
+
+import pytest
+
+from attnx.cli.main import main
+from attnx.methods.registry import METHODS
+from attnx.references.registry import REFERENCES
+
+
+@pytest.fixture
+def listed(monkeypatch, capsys):
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["attnx", *arguments])
+        with pytest.raises(SystemExit) as done:
+            main()
+        assert done.value.code == 0
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_every_method_and_reference_has_a_line(listed):
+    names = [line.split()[0] for line in listed("methods").splitlines()[1:] if line.startswith("  ")]
+    assert names == [*METHODS.names(), *REFERENCES.names()]
+
+
+def test_json_says_what_each_is_about_needs_and_costs(listed):
+    rows = {row["name"]: row for row in json.loads(listed("methods", "--json"))}
+    assert set(rows) == {*METHODS.names(), *REFERENCES.names()}
+    assert rows["rollout"]["about"] == "attention"
+    assert rows["rollout"]["needs"] == []
+    assert rows["alti"]["about"] == "values"
+    assert rows["alti"]["needs"] == ["blocks"]
+    assert not rows["alti"]["heads"]
+    assert rows["gradient_rollout"]["about"] == "the answer"
+    assert "a head that answers" in rows["gradient_rollout"]["needs"]
+    assert not rows["flow"]["long_inputs"]
+    assert all(row["costs"] and row["costs"] != "not said" for row in rows.values())
+
+
+def test_help_names_the_command(listed):
+    assert "attnx methods" in " ".join(listed("explain", "--help").replace("│", " ").split())

@@ -1,0 +1,72 @@
+"""`effective` leaves every head's output as it is, with weights of least norm."""
+
+import numpy as np
+import pytest
+import torch
+
+from attnx.graph.weightings.effective import effective, effective_attention, effective_heads
+from attnx.graph.weightings.parts import values_of
+from tests.graph.weightings import by_hand
+
+
+def random_level(length, width, *, causal=False, seed=0):
+    rng = np.random.default_rng(seed)
+    weights = rng.random((2, length, length))
+    weights = np.tril(weights) if causal else weights
+    return by_hand.made_up(by_hand.rows_to_one(weights), rng.normal(size=(2, length, width)), masked=causal)
+
+
+def matrix(level, function=effective_attention):
+    return function(level, 0, level.mask.length).weights
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("length", [3, 5, 12])
+def test_the_head_output_is_unchanged_and_the_weights_are_the_least(length, causal):
+    level = random_level(length, 4, causal=causal)
+    found, values = matrix(level).numpy(), values_of(level).numpy()
+    np.testing.assert_allclose(found @ values, level.weights.numpy() @ values, atol=1e-10)
+    for head in range(2):
+        for query in range(length):
+            keys = slice(0, query + 1) if causal else slice(None)
+            output = level.weights[head, query].numpy() @ values[head]
+            least = np.linalg.lstsq(values[head, keys].T, output, rcond=None)[0]
+            np.testing.assert_allclose(found[head, query, keys], least, atol=1e-8)
+    if causal:
+        assert (np.triu(found, 1) == 0).all()
+
+
+@pytest.mark.parametrize("name", by_hand.SOME)
+def test_every_family_keeps_its_outputs(name):
+    for level in by_hand.attention(name).levels:
+        torch.testing.assert_close(
+            matrix(level) @ values_of(level), level.weights @ values_of(level), atol=1e-8, rtol=0
+        )
+
+
+def test_no_more_keys_than_channels_leave_attention_as_it_is():
+    level = random_level(4, 4)
+    torch.testing.assert_close(matrix(level), level.weights, atol=1e-10, rtol=0)
+
+
+def test_what_the_values_cannot_see_is_not_in_it():
+    level = random_level(8, 3)
+    basis = torch.linalg.svd(level.brought["values"], full_matrices=True).U[..., 3:]
+    torch.testing.assert_close(matrix(level) @ basis, torch.zeros(2, 8, 5).double(), atol=1e-10, rtol=0)
+    unseen = level.weights + torch.einsum("hik,hjk->hij", torch.rand(2, 8, 5).double(), basis)
+    torch.testing.assert_close(matrix(type(level)(unseen, level.mask, brought=level.brought)), matrix(level))
+
+
+def test_dependent_values_are_taken_apart_as_well():
+    level = random_level(9, 4)
+    values = level.brought["values"].clone()
+    values[..., 3] = values[..., 0]
+    level = type(level)(level.weights, level.mask, brought={**level.brought, "values": values})
+    torch.testing.assert_close(matrix(level) @ values, level.weights @ values, atol=1e-10, rtol=0)
+
+
+def test_edges_are_sizes_with_rows_of_one():
+    level = random_level(9, 3)
+    expected = matrix(level).abs().mean(0)
+    torch.testing.assert_close(matrix(level, effective)[0], expected / expected.sum(-1, keepdim=True))
+    torch.testing.assert_close(matrix(level, effective_heads).sum(-1), torch.ones(2, 9).double())

@@ -1,0 +1,26 @@
+"""Lines of cells, aligned for the terminal and with pipes for Markdown."""
+
+import pytest
+
+from attnx.render.columns import Block, as_markdown, as_text, decimals, piped
+
+BLOCKS = [Block("a heading", ("first",), [["", "L1"], ["rollout", ".71"]], ("last", "of all")), Block(foot=("end",))]
+
+
+def test_a_block_is_its_heading_lead_table_and_foot():
+    assert as_text(BLOCKS) == "a heading\n\nfirst\n\n         L1\nrollout  .71\n\nlast\nof all\n\nend"
+    assert as_markdown(BLOCKS) == (
+        "**a heading**\n\nfirst\n\n|  | L1 |\n|---|---|\n| rollout | .71 |\n\nlast\nof all\n\nend"
+    )
+
+
+def test_a_pipe_in_a_cell_does_not_end_it():
+    assert piped([["a|b"]]).splitlines()[0] == r"| a\|b |"
+
+
+@pytest.mark.parametrize(
+    ("value", "printed"),
+    [(0.694, ".69"), (-0.114, "−.11"), (1.0, "1.00"), (-1.0, "−1.00"), (0.0, ".00"), (-0.001, ".00"), (None, "–")],
+)
+def test_numbers_look_as_in_the_paper(value, printed):
+    assert decimals(value) == printed

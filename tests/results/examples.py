@@ -1,0 +1,125 @@
+"""One result of each kind, made by hand: none needs a model, and each has something undefined or empty in it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from attnx.agreement.summary import Summary
+from attnx.answer.prediction import Prediction
+from attnx.inputs.positions import Position, Word
+from attnx.reproduce.protocols import CORRECTED, PUBLISHED
+from attnx.results.atlas import HeadAtlas
+from attnx.results.comparison import Comparison
+from attnx.results.explanation import Explanation
+from attnx.results.faithfulness import Faithfulness
+from attnx.results.generation import GenerationExplanation
+from attnx.results.pronoun_report import Rates, Report
+from attnx.results.pronouns import Candidate, Probe
+from attnx.results.table import Measured, Shares, SubjectTable, Table
+
+CELL = Summary(0.5749, 0.25, 0.55, 0.6, 98, 2)
+BASELINES = {
+    "nearest candidate": Summary(0.5, 0.25, 0.4, 0.6, 98, 2),
+    "commonest pronoun's": Summary(None, None, None, None, 0, 98),
+}
+UNDEFINED = Summary(None, None, None, None, 0, 100)
+PROVENANCE = {"model": "made by hand", "settings": {"head": "mean", "layers": [1, 2]}}
+POSITIONS = (Position(0, "[CLS]", special=True), Position(1, "a|b", word=0), Position(2, "##c", word=0))
+WORDS = (Word(0, "a|bc", (1, 2)),)
+ANSWER = Prediction("class", "good", 1, 0.75, ("bad", "good"), (-0.5, 0.6))
+
+
+def explanation() -> Explanation:
+    rows = np.array([[0.25, 0.25, 0.5], [0.125, 0.5, 0.375]])
+    maps = np.full((2, 3, 3), 0.1, dtype=np.float32)
+    return Explanation(
+        POSITIONS,
+        WORDS,
+        position=0,
+        layers=(1, 2),
+        relevance={"raw": rows, "flow": rows / 3},
+        references={"gradient": np.array([0.5, -1.0, 2.0])},
+        text="a|bc",
+        prediction=ANSWER,
+        causal=True,
+        diagnostics={"flow": {"saturation": (0.0, 0.5), "tied": (0.25, 1 / 3)}},
+        signed=frozenset({"gradient"}),
+        digits={"flow": 9},
+        local=frozenset({"raw"}),
+        sink=(0.1, 0.2),
+        notes=("made by hand",),
+        provenance=PROVENANCE,
+        maps={"raw": maps},
+    )
+
+
+def generation() -> GenerationExplanation:
+    return GenerationExplanation(
+        POSITIONS,
+        WORDS,
+        prompt_length=2,
+        layer=3,
+        relevance={"rollout": np.array([[0.25, 0.75]])},
+        predictions=(ANSWER,),
+        text="a|bc",
+        digits={"flow": 9},
+        provenance=PROVENANCE,
+    )
+
+
+def comparison() -> Comparison:
+    values = np.array([[0.5, np.nan], [0.25, -1.0]])
+    return Comparison(
+        "spearman",
+        layers=(1, 2),
+        values={"gradient": {"raw": values}, "blankout": {"raw": -values}},
+        ceiling={"gradient": {"blankout": values[:, 1]}, "blankout": {"gradient": values[:, 1]}},
+        texts=("one", "two"),
+        provenance=PROVENANCE,
+    )
+
+
+def faithfulness() -> Faithfulness:
+    curve = np.linspace(1, 0.5, 11)
+    values = np.array([[0.5, 0.25, 0.125, 1.0]])
+    both = {"rollout": curve, "random": curve / 2}
+    return Faithfulness(6, "probability", {"rollout": values, "random": values / 2}, both, both, orders=10)
+
+
+def atlas() -> HeadAtlas:
+    values = np.array([[[0.5, np.nan], [0.25, 0.125]]])
+    return HeadAtlas("rollout", "spearman", (1, 2), {"carried": abs(values), "gradient": values}, ("one",))
+
+
+def probe() -> Probe:
+    return Probe(
+        "a saw b: [MASK]",
+        mask=5,
+        candidates=(Candidate("a", (1,)), Candidate("b", (3, 4))),
+        probabilities={"he": 0.6, "she": 0.2},
+        layers=(1, 2),
+        relevance={"flow": np.array([[0.5, 0.25], [0.5, 0.5]])},
+        implies={"he": "a", "she": "b"},
+        provenance=PROVENANCE,
+    )
+
+
+def report() -> Report:
+    rates = Rates("the right referent", 98, 2, {"flow": (CELL, UNDEFINED)}, 0.5, BASELINES)
+    none = Rates("the candidate that the prediction implies", 0, 100, {"flow": ()}, None, BASELINES)
+    return Report("a test", 100, (1, 2), rates, none, CELL, {"he": 90, "she": 10}, 0.8, {"a note": 3}, PROVENANCE)
+
+
+def table() -> Table:
+    cells = {"raw": (CELL, UNDEFINED), "flow": (UNDEFINED, CELL)}
+    published = {"raw": ((0.69, 0.27), None)}
+    measured = (Measured(CORRECTED, cells, (0.0, 0.125)), Measured(PUBLISHED, cells, (0.0, 0.5)))
+    return Table("Table 1", "blank-out", published, measured, 100, "a file", None, PROVENANCE)
+
+
+def subject_table() -> SubjectTable:
+    shares = tuple(Shares("flow", predictions, CELL, UNDEFINED, CELL, CELL) for predictions in ("right", "wrong"))
+    return SubjectTable(2, "a file", shares, attractors_known=False, provenance=PROVENANCE)
+
+
+EXAMPLES = (explanation, generation, comparison, faithfulness, atlas, probe, report, table, subject_table)

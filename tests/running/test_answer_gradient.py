@@ -1,0 +1,94 @@
+"""The gradient at a head's output times a value is the gradient of the attention weight between them."""
+
+import copy
+
+import pytest
+import torch
+
+from attnx.answer.target import Target
+from attnx.capturing.capture import capture
+from attnx.errors import CaptureError
+from attnx.graph.weightings.gradient import gains
+from attnx.inputs.families import adapter_for
+from attnx.inputs.given import prepare_all
+from attnx.running.answer_gradient import with_answer_gradient
+from tests import zoo
+
+MODELS = {
+    "classifier": (zoo.classifier, zoo.wordpiece_tokenizer),
+    "masked": (zoo.masked_lm, zoo.wordpiece_tokenizer),
+    "causal": (zoo.causal_lm, zoo.bytelevel_tokenizer),
+}
+
+
+def known(name, target=None):
+    """A model in double precision, its input, and its attention with the gradient of a target."""
+    made, tokenizer = (one() for one in MODELS[name])
+    model = copy.deepcopy(made).double()
+    adapter = adapter_for(model)
+    (prepared,), _ = prepare_all(adapter, model, tokenizer, "the key to the")
+    inputs = {key: one[None] for key, one in prepared.inputs.items()}
+    target = target or Target(1, len(prepared.positions) - 1, 0)
+    attention = capture(model, extras=("values",), **inputs)
+    return model, inputs, with_answer_gradient(model, adapter, tokenizer, prepared, attention, target), target
+
+
+def margin(output, target):
+    logits = output.logits[0] if output.logits.ndim == 2 else output.logits[0, target.position]
+    return logits[target.index] - logits[target.against]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_it_equals_autograd_on_the_weights_themselves(name):
+    model, inputs, attention, target = known(name)
+    weights = []
+
+    def kept(attending, query, key, value, mask, scaling=None, **options):
+        scores = query @ key.transpose(-1, -2) * (query.shape[-1] ** -0.5 if scaling is None else scaling)
+        weights.append((scores if mask is None else scores + mask).softmax(-1))
+        weights[-1].retain_grad()
+        return (weights[-1] @ value).transpose(1, 2), None
+
+    model = with_function(model, kept)
+    margin(model(**inputs), target).backward()
+    for level, one in zip(attention.levels, weights, strict=True):
+        torch.testing.assert_close(
+            gains(level, 0, level.mask.length).weights, (one * one.grad)[0], atol=1e-9, rtol=1e-7
+        )
+
+
+def with_function(model, function):
+    """The same model, whose attention is computed by the function."""
+    from transformers import AttentionInterface
+    from transformers.masking_utils import AttentionMaskInterface, eager_mask
+
+    AttentionInterface.register("by_hand", function)
+    AttentionMaskInterface.register("by_hand", eager_mask)
+    model.set_attn_implementation("by_hand")
+    return model
+
+
+def test_rows_sum_to_the_output_times_its_gradient():
+    _, _, attention, _ = known("causal")
+    for level in attention.levels:
+        outputs = level.weights @ level.brought["values"]
+        expected = (outputs * level.brought["gradient"]).sum(-1)
+        torch.testing.assert_close(gains(level, 0, level.mask.length).weights.sum(-1), expected)
+
+
+def test_later_positions_have_no_part_in_an_answer():
+    _, _, attention, _ = known("causal", Target(1, 2, 0))
+    for level in attention.levels:
+        assert not bool(gains(level, 3, level.mask.length).weights.any())
+    top = gains(attention.levels[-1], 0, attention.length).weights.abs().sum((0, 2))
+    assert (top > 0).tolist() == [False, False, True] + [False] * (attention.length - 3)
+
+
+def test_flash_kernels_are_refused_with_what_to_load():
+    model, tokenizer = copy.deepcopy(zoo.causal_lm()), zoo.bytelevel_tokenizer()
+    adapter = adapter_for(model)
+    (prepared,), _ = prepare_all(adapter, model, tokenizer, "the key")
+    attention = capture(model, extras=("values",), input_ids=prepared.inputs["input_ids"][None])
+    model.config._attn_implementation_internal = "flash_attention_2"
+    with pytest.raises(CaptureError, match="load it with attn_implementation='sdpa'"):
+        with_answer_gradient(model, adapter, tokenizer, prepared, attention, Target(1, 0))

@@ -1,0 +1,39 @@
+"""The architecture is a test: imports go down the road of the data, no circle closes, and the surface is small."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import attnx
+from tests.children import python
+
+
+def test_the_contracts_of_the_imports_are_kept():
+    pytest.importorskip("importlinter", reason="import-linter is in the dev extra: pip install attnx[dev]")
+    done = subprocess.run(["lint-imports", "--no-cache"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout  # names the imports that close a circle or go up
+
+
+def test_the_surface_is_what_all_says_and_nothing_else():
+    shown = [name for name in dir(attnx) if not name.startswith("_")]
+    assert shown == sorted(attnx.__all__)
+    for name in attnx.__all__:
+        assert getattr(attnx, name) is not None
+
+
+def test_no_function_has_the_name_of_a_room(children):
+    code = (
+        "import attnx, pkgutil; rooms = {one.name for one in pkgutil.iter_modules(attnx.__path__)};"
+        "print(sorted(rooms & set(attnx.__all__)))"
+    )
+    assert children.run(python(code)).stdout.strip() == "[]"
+
+
+def test_a_rooms_init_is_its_docstring():
+    for path in Path(attnx.__path__[0]).rglob("__init__.py"):
+        if path.parent.name in ("attnx",) or "sections" in path.parts:
+            continue
+        lines = path.read_text(encoding="utf-8")
+        assert lines.startswith('"""'), path
+        assert "import " not in lines.split('"""', 2)[2], path
