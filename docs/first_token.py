@@ -20,7 +20,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
 import attnx
-from attnx.methods.sink import sink_share
+from attnx.graph.sink import sink_share
 from attnx.render.columns import piped
 
 PICTURE = Path(__file__).parent / "images" / "first-token.png"
@@ -80,13 +80,13 @@ def smollm() -> tuple[Any, Any]:
 
 
 def attention(model: Any, tokenizer: Any, text: str) -> attnx.AttentionTensor:
-    return attnx.capture(model, **tokenizer(text, return_tensors="pt"), reduce="mean")
+    return attnx.capture(model, **tokenizer(text, return_tensors="pt"), head="mean")
 
 
 def even(attention: attnx.AttentionTensor) -> attnx.AttentionTensor:
     """The uninformed model behind the same mask."""
     weights = attention.visible.double() / attention.visible.sum(-1, keepdim=True)
-    return attnx.AttentionTensor(weights[:, None], attention.visible)
+    return attnx.AttentionTensor.of(weights[:, None], attention.visible)
 
 
 def profile(attention: attnx.AttentionTensor, method: Any, way: dict[str, Any]) -> Any:

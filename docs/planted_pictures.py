@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 import attnx
 from attnx.render.image_panels import image_panels, layer_strip
-from attnx.tasks.planted_patch import generate, load_demo
+from attnx.tasks.planted_patch.generator import generate, load_demo
 
 IMAGES = Path(__file__).parent / "images"
 

@@ -9,10 +9,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from attnx.loading import load
-from attnx.probes.pronouns import read, run, written_out
+from attnx.probes.pronouns.data_file import read
+from attnx.probes.pronouns.run import run
+from attnx.probes.pronouns.sentence import written_out
 from attnx.reproduce.figure4 import figure4
 from attnx.reproduce.pictures import save_picture
+from attnx.running.loading import load
 
 IMAGES = Path(__file__).parent / "images"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import attnx
 from attnx.reproduce.pictures import save_picture
-from attnx.tasks.verb_number import generate
+from attnx.tasks.verb_number.generator import generate
 
 IMAGES = Path(__file__).parent / "images"
 SENTENCES = 60

@@ -4,8 +4,9 @@ python examples/planted_patch.py
 """
 
 import attnx
+from attnx.probes.planted_patch import find
 from attnx.render.image_panels import image_panels
-from attnx.tasks.planted_patch import find, generate, load_demo
+from attnx.tasks.planted_patch.generator import generate, load_demo
 
 model, processor = load_demo()
 pictures = generate(24, seed=1)
