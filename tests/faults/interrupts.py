@@ -6,7 +6,8 @@ A timer of the system sends a signal at a random moment of a call on a tiny mode
 handler raises KeyboardInterrupt, as Python's own does, else a real SIGINT from another process. Counted are those that
 came during the call. A trace is anything of the model, the tokenizer or the thread that is not what it was, looked at
 while the traceback still lives, and again when it is gone. An interrupt is lost where the call went on as if nothing
-had been, and turned where something else than KeyboardInterrupt came out.
+had been, and turned where something else than KeyboardInterrupt came out. One that came while Python was in a finaliser
+is printed by Python and lost in any program: such a moment is counted by itself, and tried again.
 """
 
 from __future__ import annotations
@@ -51,10 +52,11 @@ class Count:
     traces: list[str] = field(default_factory=list)
     lost: int = 0
     turned: list[str] = field(default_factory=list)
+    finalisers: int = 0
 
     def __str__(self) -> str:
         told = [f"{what}: {number}" for what, number in Counter([*self.traces, *self.turned]).most_common(3)]
-        line = f"{self.interrupts:6} {len(self.traces):7} {self.lost:6} {len(self.turned):7}"
+        line = f"{self.interrupts:6} {len(self.traces):7} {self.lost:6} {len(self.turned):7} {self.finalisers:10}"
         return "; ".join([line, *told])
 
 
@@ -118,14 +120,23 @@ def changed(before: dict[str, Any]) -> list[str]:
 
 
 @contextlib.contextmanager
-def ringing() -> Iterator[tuple[list[float], Callable[[float, bool], None]]]:
-    """(the moments at which an interrupt came, a function that sends the next one so many seconds from now)."""
+def ringing() -> Iterator[tuple[list[float], list[str], Callable[[float, bool], None]]]:
+    """(moments at which one came, finalisers that one came in, a function that sends the next in so many seconds)."""
     rung: list[float] = []
+    swallowed: list[str] = []
+    usual = sys.unraisablehook
+
+    def unraisable(what: Any) -> None:
+        if what.exc_type is KeyboardInterrupt:
+            swallowed.append(repr(what.object))
+        else:
+            usual(what)
 
     def ring(number: int, frame: Any) -> None:
         rung.append(time.perf_counter())
         raise KeyboardInterrupt
 
+    sys.unraisablehook = unraisable
     before = [signal.signal(one, ring) for one in (signal.SIGINT, signal.SIGALRM)]
     clock = subprocess.Popen([sys.executable, "-c", _CLOCK, str(os.getpid())], stdin=subprocess.PIPE, text=True)
     assert clock.stdin is not None
@@ -139,12 +150,13 @@ def ringing() -> Iterator[tuple[list[float], Callable[[float, bool], None]]]:
             pipe.flush()
 
     try:
-        yield rung, send
+        yield rung, swallowed, send
     finally:
         pipe.close()
         clock.wait()
         for one, handler in zip((signal.SIGINT, signal.SIGALRM), before, strict=True):
             signal.signal(one, handler)
+        sys.unraisablehook = usual
 
 
 def interrupt(call: Callable[[], Any], times: int, seed: int = 0) -> Count:
@@ -154,10 +166,11 @@ def interrupt(call: Callable[[], Any], times: int, seed: int = 0) -> Count:
     began = time.perf_counter()
     call()
     seconds = time.perf_counter() - began
-    with ringing() as (rung, send):
+    with ringing() as (rung, swallowed, send):
         before = world()
         while count.interrupts < times:
-            _once(call, chance.uniform(0, 1.1 * seconds), count, before, rung, send)
+            _once(call, chance.uniform(0, 1.1 * seconds), count, before, rung, swallowed, send)
+        count.finalisers = len(swallowed)
     return count
 
 
@@ -167,18 +180,20 @@ def _once(
     count: Count,
     before: dict[str, Any],
     rung: list[float],
+    swallowed: list[str],
     send: Callable[[float, bool], None],
 ) -> None:
     rung.clear()
-    ended = False
+    ended, earlier = False, len(swallowed)
     try:
         send(delay, count.interrupts % 2 == 0)
         call()
         ended = True
         for _ in range(0 if rung else 500):
             time.sleep(0.01)
-        count.interrupts += 1
-        count.lost += 1
+        if len(swallowed) == earlier:
+            count.interrupts += 1
+            count.lost += 1
     except KeyboardInterrupt:
         if not ended:
             count.interrupts += 1
@@ -198,7 +213,7 @@ def main() -> None:
     asked = arguments.parse_args()
     torch.set_num_threads(1)
     chosen = {name: call for name, call in calls().items() if name.startswith(asked.only)}
-    print(f"{'':32} {'interrupts':>6} {'traces':>7} {'lost':>6} {'turned':>7}")
+    print(f"{'':32} {'interrupts':>6} {'traces':>7} {'lost':>6} {'turned':>7} {'finalisers':>10}")
     whole = Count()
     for place, (name, call) in enumerate(chosen.items()):
         times = asked.count // len(chosen) + (place < asked.count % len(chosen))
@@ -208,6 +223,7 @@ def main() -> None:
         whole.traces += found.traces
         whole.lost += found.lost
         whole.turned += found.turned
+        whole.finalisers += found.finalisers
     print(f"{'all':32} {whole}")
     sys.exit(bool(whole.traces or whole.lost or whole.turned))
 

@@ -16,6 +16,7 @@ from PIL import Image
 from transformers import ViTForImageClassification, ViTImageProcessor
 
 from attnx.errors import InputError
+from attnx.interrupts import uninterrupted
 
 GRID, PATCH = 8, 8
 """Patches on a side, and pixels on a side of a patch."""
@@ -106,6 +107,11 @@ def _mask(lines: Sequence[str]) -> Array:
 
 def load_demo() -> tuple[Any, Any]:
     """The model, in float32 and in evaluation mode, and its image processor."""
+    # In one piece: a Ctrl-C in the middle would leave the libraries' log as it is set here.
+    return uninterrupted(_load_demo)
+
+
+def _load_demo() -> tuple[Any, Any]:
     with demo_directory() as directory, _quiet():
         return ViTForImageClassification.from_pretrained(directory).float().eval(), image_processor()
 

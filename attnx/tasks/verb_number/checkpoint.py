@@ -93,10 +93,14 @@ def demo_directory() -> AbstractContextManager[Path]:
 
 def load(directory: Path) -> tuple[VerbNumberForSequenceClassification, PreTrainedTokenizerFast]:
     """A verb-number model that `save` wrote, in float32 and in evaluation mode, and its tokenizer."""
-    config = VerbNumberConfig.from_pretrained(saved_model(directory))
+    # In one piece: safetensors makes a ValueError of a Ctrl-C, and torch's default device must not stay changed.
+    return uninterrupted(lambda: _load(saved_model(directory)))
+
+
+def _load(directory: Path) -> tuple[VerbNumberForSequenceClassification, PreTrainedTokenizerFast]:
+    config = VerbNumberConfig.from_pretrained(directory)
     try:
-        # In one piece: safetensors makes a ValueError of a Ctrl-C, and torch's default device must not stay changed.
-        model = uninterrupted(lambda: _with_weights(config, directory / "model.safetensors"))
+        model = _with_weights(config, directory / "model.safetensors")
     except (SafetensorError, RuntimeError) as error:
         reason = str(error).split("\n")[0]
         raise FileFormatError(f"the weights in {directory} are not of a verb-number model: {reason}") from error
