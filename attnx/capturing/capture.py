@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from inspect import signature
+from inspect import Parameter, signature
 from typing import Any
 
 import torch
@@ -18,7 +18,8 @@ from attnx.capturing.mixers import beside
 from attnx.capturing.proof import check_output
 from attnx.capturing.record import Extra, Merging
 from attnx.capturing.watch import Backend, choose_backend, undisturbed, unwrapped, watch
-from attnx.errors import AttnxError, CaptureError, ChoiceError, InputError
+from attnx.errors import ArgumentError, AttnxError, CaptureError, ChoiceError, InputError
+from attnx.registry import unknown
 
 _proven: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 """Models whose watched output was once compared with a plain run. The observer changes no operation: once is enough."""
@@ -58,6 +59,7 @@ def capture(
     """
     if not isinstance(within, str):
         raise ChoiceError(f"within must be the beginning of a module's name, found {within!r}")
+    _check_names(model, inputs)
     captured = capture_batch(
         model, inputs, head=head, extras=extras, gradients=gradients, held=held, backend=backend, within=within
     ).attention
@@ -100,6 +102,29 @@ def capture_batch(
     attention = assemble(recorder, type(model).__name__, padding=_real(inputs), within=within)
     _prove(model, inputs, output, backend)
     return Captured(output, attention, answered, beside(attention[0].modules, recorder.mixers))
+
+
+_SWITCHES = {
+    "output_attentions",
+    "output_hidden_states",
+    "output_router_logits",
+    "return_dict",
+    "return_loss",
+    "use_cache",
+}
+"""What models take among their further keywords, and do not name."""
+
+
+def _check_names(model: nn.Module, inputs: Mapping[str, Any]) -> None:
+    """Many models take any keyword and swallow it: one that they do not name, and that is no tensor, is a slip."""
+    named = [one.name for one in signature(unwrapped(model).forward).parameters.values() if one.kind in _NAMED]
+    for name, value in inputs.items():
+        if named and name not in (*named, *_SWITCHES) and isinstance(value, str | int | float | None):
+            options = [one for one in signature(capture).parameters if one not in ("model", "inputs")]
+            raise ArgumentError(unknown("argument of capture", name, [*options, *named]))
+
+
+_NAMED = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 
 def _prove(model: nn.Module, inputs: Mapping[str, Any], output: Any, backend: Backend) -> None:

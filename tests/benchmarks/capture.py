@@ -56,7 +56,7 @@ def overhead(length: int, rounds: int) -> None:
             "eager forward with output_attentions=True": lambda: plain(eager, output_attentions=True),
             "plain sdpa forward": lambda: plain(model),
             "capture, every head kept": lambda: attnx.capture(model, **inputs),
-            "capture, mean of heads": lambda: attnx.capture(model, reduce="mean", **inputs),
+            "capture, mean of heads": lambda: attnx.capture(model, head="mean", **inputs),
             "explain, raw and rollout": lambda: attnx.explain(model, NoTokenizer(), inputs, methods=("raw", "rollout")),
         },
         rounds,
@@ -104,7 +104,7 @@ def peak_memory(kind: str, length: int) -> int:
         if kind == "nothing":
             model(**inputs)
         else:
-            attnx.capture(model, reduce="mean" if kind == "mean" else None, **inputs)
+            attnx.capture(model, head="mean" if kind == "mean" else None, **inputs)
     return resident("VmHWM") - before
 
 

@@ -5,7 +5,7 @@ import torch
 import transformers as hf
 
 from attnx.capturing.capture import capture, capture_batch
-from attnx.errors import AttnxError, CaptureError
+from attnx.errors import ArgumentError, AttnxError, CaptureError
 from tests import zoo
 
 BART = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16}
@@ -21,6 +21,12 @@ def test_an_error_of_the_models_own_is_told_in_its_words():
     with pytest.raises(CaptureError, match="You must specify exactly one of input_ids or inputs_embeds") as refusal:
         capture(zoo.model("llama"), attention_mask=torch.ones(1, 4))
     assert isinstance(refusal.value.__cause__, ValueError)
+
+
+@pytest.mark.parametrize("slip", [{"reduce": "mean"}, {"graph": True}, {"gradient": None}])
+def test_a_keyword_that_neither_capture_nor_the_model_names_is_not_swallowed(slip):
+    with pytest.raises(ArgumentError, match=f"argument of capture '{next(iter(slip))}' is not known; there are: head"):
+        capture(zoo.model("bert"), **zoo.inputs("bert"), **slip)
 
 
 def test_longformer_with_every_token_global_is_refused():
