@@ -45,6 +45,9 @@ def pronouns_command(
         str | None, typer.Option("--implies", help='Who goes with which pronoun: "his=author|her=Sara".')
     ] = None,
     method: Annotated[list[str] | None, typer.Option("--method", help="What to compute; may be repeated.")] = None,
+    reference: Annotated[
+        list[str] | None, typer.Option("--reference", help="What to measure on the model; by default value_path.")
+    ] = None,
     written: Annotated[
         bool, typer.Option("--written", help="Write every pronoun in the mask's place, and follow what it draws from.")
     ] = False,
@@ -66,7 +69,8 @@ def pronouns_command(
     """
     if (sentence is None) == (data is None):
         raise InputError('give a sentence with a mask ("The author talked to Sara about [MASK] book"), or --data FILE')
-    options: dict[str, Any] = {"span": span.value} | ({"methods": method} if method else {})
+    options: dict[str, Any] = {"span": span.value, "references": reference or None}
+    options |= {"methods": method} if method else {}
     if data is not None:
         if candidates or pronouns or implies:
             raise InputError("--candidates, --pronouns and --implies are of a sentence; with --data the file has them")

@@ -44,6 +44,10 @@ def rows(report: Report) -> list[dict[str, Any]]:
         for rates in (report.right, report.implied)
         for method, cells in rates.methods.items()
         for layer, cell in zip(report.layers, cells, strict=False)
+    ] + [
+        {"wanted": rates.wanted, "method": name, "layer": None, **vars(cell)}
+        for rates in (report.right, report.implied)
+        for name, cell in rates.references.items()
     ]
 
 
@@ -94,6 +98,10 @@ def _shares(axes: Axes, rates: Rates, layers: tuple[int, ...]) -> None:
             elinewidth=1,
             label=name,
         )
+    for number, (name, cell) in enumerate(rates.references.items(), start=len(rates.methods)):
+        if cell.mean is not None:
+            colour = _METHOD_COLOURS[number % len(_METHOD_COLOURS)]
+            axes.axhline(100 * cell.mean, color=colour, linewidth=2, label=f"{name} (of no layer)")
     axes.axhline(100 * (rates.chance or 0), color="black", linewidth=1, linestyle="--", label="chance")
     for name, style in _BASELINES.items():
         mean = rates.baselines[name].mean
@@ -145,12 +153,17 @@ def _lines(rates: Rates, layers: Sequence[int]) -> Iterator[list[str]]:
             line += [_share(cells[row]), *([str(cells[row].undefined)] if name in tied else [])]
         yield line
     blank = [""] * (len(columns) - 1)
+    for name, cell in rates.references.items():
+        yield [name, f"{_share(cell)}{_ties(cell)}", *blank]
     yield ["chance", "–" if rates.chance is None else f"{rates.chance:.1%}", *blank]
     for name, cell in rates.baselines.items():
         if cell.mean is None:
             continue
-        undecided = f", {cell.undefined:,} undecided" if cell.undefined else ""
-        yield [name, f"{_share(cell)}{undecided}", *blank]
+        yield [name, f"{_share(cell)}{_ties(cell)}", *blank]
+
+
+def _ties(cell: Summary) -> str:
+    return f", {cell.undefined:,} undecided" if cell.undefined else ""
 
 
 def _share(cell: Summary) -> str:

@@ -32,12 +32,16 @@ def blocks(probe: Probe) -> list[Block]:
 
 
 def rows(probe: Probe) -> list[dict[str, Any]]:
-    """A row for each method, layer and candidate."""
+    """A row for each method, layer and candidate; a reference has no layer."""
     return [
         {"method": method, "layer": layer, "candidate": candidate.name, "relevance": value}
         for method, values in probe.relevance.items()
         for layer, row in zip(probe.layers, values.tolist(), strict=True)
         for candidate, value in zip(probe.candidates, row, strict=True)
+    ] + [
+        {"method": name, "layer": None, "candidate": candidate.name, "relevance": value}
+        for name, row in probe.references.items()
+        for candidate, value in zip(probe.candidates, row.tolist(), strict=True)
     ]
 
 
@@ -50,13 +54,17 @@ def panels(probes: Sequence[Probe]) -> Figure:
 
     if not probes:
         raise InputError("a figure needs at least one sentence")
-    methods = probes[0].methods
-    figure = Figure(figsize=(2.4 + 3.0 * len(methods), 3.1 * len(probes)), layout="constrained")
+    methods, references = probes[0].methods, probes[0].references
+    widths = [0.75, *[0.75] * len(references), *[1.0] * len(methods)]
+    figure = Figure(figsize=(3.0 * sum(widths), 3.1 * len(probes)), layout="constrained")
     rows = figure.subfigures(len(probes), 1, squeeze=False)[:, 0]
     for row, probe in zip(rows, probes, strict=True):
         row.suptitle(probe.text, fontsize=11)
-        bars, *curves = row.subplots(1, 1 + len(methods), width_ratios=[0.75, *[1.0] * len(methods)])
+        bars, *others = row.subplots(1, len(widths), width_ratios=widths, squeeze=False)[0]
         _bars(bars, probe)
+        for axes, name in zip(others, references, strict=False):
+            _parts(axes, probe, name)
+        curves = others[len(references) :]
         for axes, method in zip(curves, methods, strict=True):
             _curves(axes, probe, method)
         curves[0].legend(frameon=False, fontsize=8, loc="best")
@@ -76,6 +84,10 @@ def _lines(probe: Probe) -> Iterator[list[str]]:
                 most or "undecided",
                 *([verdict] if probe.implied else []),
             ]
+    for name, row in probe.references.items():
+        (most,), (verdict,) = probe.drawn_from(name), probe.verdicts(name)
+        cells = [f"{value:+.3f}" for value in row]
+        yield [name, "", *cells, most or "undecided", *([verdict] if probe.implied else [])]
 
 
 def _bars(axes: Axes, probe: Probe) -> None:
@@ -89,6 +101,21 @@ def _bars(axes: Axes, probe: Probe) -> None:
     axes.set_yticks([0, 0.5, 1])
     axes.set_title("relative probability\np: among all tokens", fontsize=9)
     axes.tick_params(labelsize=9, length=2)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _parts(axes: Axes, probe: Probe, name: str) -> None:
+    """What each candidate adds to the likelier pronoun; below 0 it speaks for the next likely one."""
+    for place, (candidate, value) in enumerate(zip(probe.candidates, probe.references[name], strict=True)):
+        axes.bar(place, value, width=0.62, color=_colours(probe)[candidate.name])
+    axes.axhline(0, color="black", linewidth=0.8)
+    axes.set_xticks(range(len(probe.candidates)), [one.name for one in probe.candidates], fontsize=9)
+    axes.set_xlim(-0.6, len(probe.candidates) - 0.4)
+    axes.margins(y=0.15)
+    likelier = f"adds to {probe.predicted!r}" if probe.predicted else "adds to the first pronoun"
+    verdict = probe.verdicts(name)[0] if probe.implied else ""
+    axes.set_title(f"{name}: {likelier}\n{verdict}", fontsize=9)
+    axes.tick_params(labelsize=8, length=2)
     axes.spines[["top", "right"]].set_visible(False)
 
 

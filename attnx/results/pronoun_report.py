@@ -30,6 +30,8 @@ class Rates:
     chance: float | None
     """Of a guess with closed eyes."""
     baselines: Mapping[str, Summary]
+    references: Mapping[str, Summary] = field(default_factory=dict)
+    """Reference → how often the candidate that adds most to the likelier pronoun is the wanted one."""
 
     @classmethod
     def of(cls, wanted: str, probes: Sequence[Probe], answers: Sequence[str | None], seed: int = 0) -> Rates:
@@ -46,6 +48,7 @@ class Rates:
         for name in probes[0].methods:
             by_layer = zip(*(probe.drawn_from(name) for probe, _ in asked), strict=True)
             methods[name] = tuple(share(found) for found in by_layer)
+        everywhere = [name for name in probes[0].references if all(name in probe.references for probe, _ in asked)]
         return cls(
             wanted=wanted,
             sentences=len(asked),
@@ -57,13 +60,16 @@ class Rates:
                 "most word pieces": share([_longest(probe) for probe, _ in asked]),
                 "commonest pronoun's": share(_commonest([probe for probe, _ in asked])),
             },
+            references={name: share([probe.drawn_from(name)[0] for probe, _ in asked]) for name in everywhere},
         )
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Rates:
         methods = {name: tuple(Summary(**cell) for cell in cells) for name, cells in data["methods"].items()}
-        baselines = {name: Summary(**cell) for name, cell in data["baselines"].items()}
-        return cls(data["wanted"], data["sentences"], data["left_out"], methods, data["chance"], baselines)
+        baselines, references = (
+            {name: Summary(**cell) for name, cell in data.get(one, {}).items()} for one in ("baselines", "references")
+        )
+        return cls(data["wanted"], data["sentences"], data["left_out"], methods, data["chance"], baselines, references)
 
 
 @dataclass(frozen=True, eq=False)

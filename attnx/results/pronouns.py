@@ -30,7 +30,11 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class Probe(Result):
-    """`probe.relevance["flow"]` is layers × candidates: what the mask draws from each, summed over its positions."""
+    """`probe.relevance["flow"]` is layers × candidates: what the mask draws from each, summed over its positions.
+
+    `probe.references["value_path"]` has one number for each candidate, which knows the answer: what it adds to the
+    likelier pronoun, held against the next likely one.
+    """
 
     kind: ClassVar[str] = "probe"
 
@@ -44,6 +48,8 @@ class Probe(Result):
     relevance: Mapping[str, Array]
     implies: Mapping[str, str] = field(default_factory=dict)
     """Pronoun → the candidate that it speaks for, as the user said."""
+    references: Mapping[str, Array] = field(default_factory=dict)
+    """Reference → a number for each candidate; empty where a pronoun is written, and so nothing is predicted."""
     notes: tuple[str, ...] = ()
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
@@ -75,7 +81,7 @@ class Probe(Result):
         return self._best([-float(min(abs(self.mask - place) for place in one.positions)) for one in self.candidates])
 
     def drawn_from(self, method: str) -> tuple[str | None, ...]:
-        """For each layer the candidate with the most relevance; None where two tie to 1e-9."""
+        """For each layer the candidate with the most relevance; None where two tie to 1e-9. A reference has one row."""
         return tuple(self._best(row) for row in self._of(method).tolist())
 
     def verdicts(self, method: str) -> tuple[Verdict, ...]:
@@ -100,6 +106,7 @@ class Probe(Result):
             layers=tuple(data["layers"]),
             relevance={method: array(rows) for method, rows in data["relevance"].items()},
             implies=dict(data["implies"]),
+            references={name: array(row) for name, row in data.get("references", {}).items()},
             notes=tuple(data["notes"]),
             provenance=dict(data["provenance"]),
         )
@@ -118,8 +125,11 @@ class Probe(Result):
         return "consistent" if most == self.implied else "inconsistent"
 
     def _of(self, method: str) -> Array:
+        if method in self.references:
+            return self.references[method][None]
         if method not in self.relevance:
-            raise ChoiceError(unknown("method", method, self.relevance) + " (of those that were asked for)")
+            every = (*self.relevance, *self.references)
+            raise ChoiceError(unknown("method", method, every) + " (of those that were asked for)")
         return self.relevance[method]
 
     def _best(self, values: list[float]) -> str | None:

@@ -12,12 +12,13 @@ from attnx.results.pronouns import Candidate, Probe
 from tests import zoo
 
 
-def test_bars_are_relative_probabilities_and_curves_the_relevance_of_the_candidates():
+def test_bars_are_probabilities_and_what_candidates_add_and_curves_their_relevance():
     model, tokenizer = zoo.masked_lm(), zoo.wordpiece_tokenizer()
     figure = figure4(model, tokenizer)
-    rows = [figure.axes[:4], figure.axes[4:]]
-    for probe, (bars, *curves) in zip(probe_each(model, tokenizer, [AUTHOR, MARY]), rows, strict=True):
+    rows = [figure.axes[:5], figure.axes[5:]]
+    for probe, (bars, parts, *curves) in zip(probe_each(model, tokenizer, [AUTHOR, MARY]), rows, strict=True):
         assert [bar.get_height() for bar in bars.patches] == pytest.approx(list(probe.relative.values()))
+        assert [bar.get_height() for bar in parts.patches] == pytest.approx(list(probe.references["value_path"]))
         for axes, method in zip(curves, probe.methods, strict=True):
             lines = [line for line in axes.lines if not line.get_label().startswith("_")]
             assert [line.get_label() for line in lines] == [one.name for one in probe.candidates]

@@ -16,14 +16,17 @@ from attnx.explaining.settings import Settings
 from attnx.inputs.adapter import Prepared
 from attnx.inputs.families import adapter_for
 from attnx.inputs.model_facts import has_head
+from attnx.probes.pronouns.decided import Decided
 from attnx.probes.pronouns.mask import Masked, find, masked
 from attnx.probes.pronouns.sentence import Sentence
+from attnx.references.registry import Asked
 from attnx.registry import unknown
 from attnx.results.explanation import Explanation
 from attnx.results.pronouns import Candidate, Probe
 from attnx.results.result import Array
 
 METHODS = ("raw", "rollout", "flow")
+"""The paper's three."""
 
 Span = Literal["sum", "mean"]
 """How a candidate's positions become one number."""
@@ -39,6 +42,7 @@ def probe(
     implies: Mapping[str, str] | None = None,
     written: str | None = None,
     methods: Sequence[str] | str = METHODS,
+    references: Asked | None = None,
     span: Span = "sum",
 ) -> Probe:
     """Probe one sentence: `probe(model, tokenizer, "The author talked to Sara about [MASK] book", candidates=("author",
@@ -48,10 +52,11 @@ def probe(
     sentence, summed over its positions; one that occurs twice is told apart by index, from 0: `"author[1]"`. `implies`
     says which candidate goes with which pronoun; without it there is no verdict. `written="her"` writes that pronoun in
     the mask's place and follows what *it* draws from; the probabilities stay those of the mask. `span="mean"` takes the
-    mean over a candidate's positions instead of their sum, which favours names of many pieces.
+    mean over a candidate's positions instead of their sum, which favours names of many pieces. `references` are
+    measured for the likelier pronoun against the next likely one; by default the value path, where it can be.
     """
     sentence = Sentence(text, _tuple(candidates), _tuple(pronouns), implies or {}, written=written)
-    return probe_each(model, tokenizer, [sentence], methods=methods, span=span)[0]
+    return probe_each(model, tokenizer, [sentence], methods=methods, references=references, span=span)[0]
 
 
 def probe_each(
@@ -60,12 +65,13 @@ def probe_each(
     sentences: Sequence[Sentence],
     *,
     methods: Sequence[str] | str = METHODS,
+    references: Asked | None = None,
     span: Span = "sum",
     batch_size: int = 8,
 ) -> list[Probe]:
     """Probe many sentences in batches; the same numbers as one by one."""
     ready = prepare(model, tokenizer, sentences)
-    return ask(model, tokenizer, ready, methods=methods, span=span, batch_size=batch_size)
+    return ask(model, tokenizer, ready, methods=methods, references=references, span=span, batch_size=batch_size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,20 +123,23 @@ def ask(
     ready: Sequence[Ready],
     *,
     methods: Sequence[str] | str,
+    references: Asked | None,
     span: Span,
     batch_size: int,
 ) -> list[Probe]:
     """Run the model on sentences that are ready; one probe for each, in their order."""
     merge = _merger(span)
+    decided = Decided.of(model, tokenizer, references)
     requests = [request for one in ready for request in one.requests]
     settings = Settings.of(methods)
     found = iter(Call(model, tokenizer, requests, settings, {}, batch_size=batch_size).in_order())
     explained = [[next(found) for _ in one.requests] for one in ready]
     predicted = _at_masks(model, tokenizer, [one for one in ready if one.sentence.written], batch_size)
-    return [
+    probes = [
         _outcome(one, several[0], predicted.get(one.masked.text, several), merge)
         for one, several in zip(ready, explained, strict=True)
     ]
+    return decided.added([one.masked for one in ready], probes, merge)
 
 
 def _at_masks(

@@ -20,6 +20,7 @@ from attnx.inputs.families import adapter_for
 from attnx.methods.registry import METHODS as REGISTERED
 from attnx.probes.pronouns.probe import METHODS, Ready, Span, ask, prepare
 from attnx.probes.pronouns.sentence import Sentence
+from attnx.references.registry import Asked, asked_references
 from attnx.results.pronoun_report import Report
 from attnx.results.pronouns import Probe
 from attnx.results.provenance import provenance
@@ -34,13 +35,16 @@ FORMAT = 1
 _KIND = "attnx pronoun probes"
 
 
-def settings(model: nn.Module, ready: Sequence[Ready], methods: Sequence[str], span: str) -> dict[str, Any]:
+def settings(
+    model: nn.Module, ready: Sequence[Ready], methods: Sequence[str], references: Asked | None, span: str
+) -> dict[str, Any]:
     """What makes the numbers of a run: two runs may share a file only where all of it is the same."""
     asked = [{**vars(one.sentence), "place": None} for one in ready]
     read = [[one.masked.prepared.inputs["input_ids"].tolist(), one.masked.token_ids] for one in ready]
     return {
         "attnx": version("attnx"),
         "methods": list(methods),
+        "references": None if references is None else repr(asked_references(references)),
         "span": span,
         "data": hashlib.sha256(json.dumps(asked).encode()).hexdigest(),
         "tokens": hashlib.sha256(json.dumps(read).encode()).hexdigest(),
@@ -51,6 +55,7 @@ def settings(model: nn.Module, ready: Sequence[Ready], methods: Sequence[str], s
 _NAMES = {
     "attnx": "another version of attnx",
     "methods": "other methods",
+    "references": "other references",
     "span": "another span",
     "data": "other data",
     "tokens": "another tokenizer",
@@ -143,6 +148,8 @@ def _probe(path: Path, number: int, line: bytes) -> tuple[int, Probe]:
         shape = (len(probe.layers), len(probe.candidates))
         if any(one.shape != shape or not np.isfinite(one).all() for one in probe.relevance.values()):
             raise ValueError("relevance")
+        if any(one.shape != shape[1:] or not np.isfinite(one).all() for one in probe.references.values()):
+            raise ValueError("references")
         return operator.index(data["sentence"]), probe
     except (ArithmeticError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise FileFormatError(
@@ -172,6 +179,7 @@ def run(
     source: str = "a list",
     output: str | Path | None = None,
     methods: Sequence[str] | str = METHODS,
+    references: Asked | None = None,
     span: Span = "sum",
     batch_size: int = 8,
     seed: int = 0,
@@ -189,12 +197,12 @@ def run(
         REGISTERED[name]
     ready = prepare(model, tokenizer, sentences)
     if output is None:
-        probes = _asked(model, tokenizer, ready, {}, None, methods, span, batch_size, progress)
+        probes = _asked(model, tokenizer, ready, {}, None, methods, references, span, batch_size, progress)
     else:
         path = Path(output)
         with opened_alone(path):
-            there = begin(path, settings(model, ready, methods, span), len(ready))
-            probes = _asked(model, tokenizer, ready, there, path, methods, span, batch_size, progress)
+            there = begin(path, settings(model, ready, methods, references, span), len(ready))
+            probes = _asked(model, tokenizer, ready, there, path, methods, references, span, batch_size, progress)
     return Report.of(
         [one.answer for one in sentences],
         [probes[index] for index in range(len(ready))],
@@ -211,6 +219,7 @@ def _asked(
     there: Mapping[int, Probe],
     path: Path | None,
     methods: Sequence[str],
+    references: Asked | None,
     span: Span,
     batch_size: int,
     progress: bool,
@@ -224,7 +233,9 @@ def _asked(
         for start in range(0, len(missing), batch_size):
             batch = missing[start : start + batch_size]
             asked = [ready[index] for index in batch]
-            found = ask(model, tokenizer, asked, methods=methods, span=span, batch_size=batch_size)
+            found = ask(
+                model, tokenizer, asked, methods=methods, references=references, span=span, batch_size=batch_size
+            )
             fresh = dict(zip(batch, found, strict=True))
             if path is not None:
                 append(path, fresh)

@@ -314,3 +314,39 @@ def test_every_pronoun_is_written_out_and_says_who_is_meant():
     assert (his.text, her.text) == (TEXT.replace("[MASK]", "his"), TEXT.replace("[MASK]", "her"))
     np.testing.assert_allclose(her.relevance["flow"], ask(written="her").relevance["flow"], atol=1e-5)
     assert not np.allclose(his.relevance["raw"], her.relevance["raw"], atol=1e-3)
+
+
+def test_the_value_path_is_that_of_the_likelier_pronoun_against_the_other():
+    found = ask("the author talked to unaffordable Sara about [MASK] book", candidates=("author", "unaffordable Sara"))
+    model, tokenizer = zoo.masked_lm(), zoo.wordpiece_tokenizer()
+    likelier, other = sorted(found.probabilities, key=lambda one: -found.probabilities[one])
+    whole = attnx.explain(model, tokenizer, found.text, target=(likelier, other), references="value_path")
+    scores = whole.references["value_path"]
+    np.testing.assert_allclose(found.references["value_path"], [scores[2], scores[5:10].sum()], atol=1e-6)
+    most = "author" if scores[2] > scores[5:10].sum() else "unaffordable Sara"
+    assert found.drawn_from("value_path") == (most,)
+
+
+def test_a_written_pronoun_has_no_prediction_that_something_could_decide():
+    assert ask(written="her").references == {}
+
+
+def test_references_that_nobody_asked_for_are_left_out_with_a_note_where_they_fail(monkeypatch):
+    def fail(*_, **__):
+        raise InputError("cannot be measured")
+
+    monkeypatch.setattr("attnx.probes.pronouns.decided.measure_references", fail)
+    found = ask()
+    assert found.references == {}
+    assert found.notes[-1] == "value_path was left out: cannot be measured"
+    with pytest.raises(InputError, match="cannot be measured"):
+        ask(references="value_path")
+
+
+def test_what_decided_is_saved_and_shown():
+    found = ask(references=("value_path", "gradient"))
+    again = Probe.from_json(found.to_json())
+    assert again == found
+    assert list(again.references) == ["value_path", "gradient"]
+    assert "value_path" in found.to_text()
+    assert len(found.to_frame().query("method == 'gradient'")) == 2

@@ -43,6 +43,9 @@ def test_every_sentence_has_a_line_and_the_report_is_made_of_them(tmp_path):
     verdicts = [probes[index].verdicts("raw")[0] == "consistent" for index in (0, 2, 3)]
     assert report.implied.methods["raw"][0].mean == pytest.approx(np.mean(verdicts))
     assert sum(report.predicted.values()) == 5
+    decided = [probes[index].verdicts("value_path") == ("consistent",) for index in (0, 2, 3)]
+    assert report.implied.references["value_path"].mean == pytest.approx(np.mean(decided))
+    assert "value_path" in report.to_text()
 
 
 def counting(monkeypatch, fail_after=None):
@@ -200,6 +203,20 @@ def test_winogender_on_the_shared_checkpoint_is_as_documented(assets):
     assert report.mass > 0.5
     low, high = report.right.methods["flow"][5].low, report.right.methods["flow"][5].high
     assert low < 0.5 < high
+
+
+@pytest.mark.slow
+def test_on_the_shared_checkpoint_the_value_path_points_at_the_name_whose_pronoun_is_predicted(assets):
+    folder = assets / "models" / "minilm-mlm"
+    model = hf.AutoModelForMaskedLM.from_pretrained(folder).float().eval()
+    sentences = [
+        Sentence(text.format(*order), order, ("her", "his"), {"her": woman, "his": man})
+        for woman, man in [("Mary", "John"), ("Anna", "Peter"), ("Susan", "Paul"), ("Laura", "James")]
+        for order in [(woman, man), (man, woman)]
+        for text in ("{} met {} at [MASK] office", "{} gave {} the key to [MASK] house")
+    ]
+    report = run(model, hf.AutoTokenizer.from_pretrained(folder), sentences, methods=("rollout",))
+    assert report.implied.references["value_path"].mean == 1.0
 
 
 def test_two_runs_of_one_file_are_refused(tmp_path):
