@@ -42,3 +42,8 @@ def _named(name: str) -> Method:
     return replace(
         METHODS[method], name=name, title="", weighting=weighting, by_rows=METHODS[method].by_rows and row.by_rows
     )
+
+
+def title_of(name: str) -> str:
+    """As a heading says it; of a method that is not there, as one of a file may be, its name."""
+    return METHODS[name].title if name in METHODS else name

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attnx.errors import InputError
+from attnx.methods.registry import title_of
 from attnx.render.columns import Block
 from attnx.results.pronouns import Probe
 
@@ -18,7 +19,6 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 
 _NOBODY = "#999999"
 _MARKERS = "os^Dv*"
-_NAMES = {"raw": "raw attention", "rollout": "attention rollout", "flow": "attention flow"}
 
 
 def blocks(probe: Probe) -> list[Block]:
@@ -127,7 +127,7 @@ def _curves(axes: Axes, probe: Probe, method: str) -> None:
         axes.plot(probe.layers, values, linewidth=1.5, label=candidate.name, **look)
         layers = [probe.layers[row] for row in tied]
         axes.plot(layers, values[tied], linewidth=0, markerfacecolor="white", **look)
-    axes.set_title(f"{_NAMES.get(method, method)}\n{_verdict(probe, method)}", fontsize=9)
+    axes.set_title(f"{title_of(method)}\n{_verdict(probe, method)}", fontsize=9)
     axes.set_ylim(bottom=0)
     axes.set_xticks(probe.layers if len(probe.layers) <= 12 else probe.layers[1::2])
     axes.set_xlabel("layer", fontsize=8)

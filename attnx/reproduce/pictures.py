@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnx.errors import InputError
+from attnx.methods.registry import title_of
 from attnx.render.axes import VERBATIM
 from attnx.render.heat_map import CELL, draw_layers, label_room
 from attnx.render.layered_graph import draw_graph, graph_size, node_shares
@@ -50,8 +51,6 @@ def _save_png(figure: Figure, path: Path) -> None:
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
-_NAMES = {"raw": "raw attention", "rollout": "attention rollout", "flow": "attention flow"}
-
 
 def heat_maps(explanations: Sequence[Explanation], methods: Sequence[str], *, titles: bool = True) -> Figure:
     """One column of panels for each sentence, one row for each method.
@@ -76,7 +75,7 @@ def heat_maps(explanations: Sequence[Explanation], methods: Sequence[str], *, ti
             axes = panels[row, column]
             draw_layers(axes, explanation, method)
             if column == 0:
-                axes.set_ylabel(f"{_NAMES.get(method, method)}\nlayer", fontsize=9)
+                axes.set_ylabel(f"{title_of(method)}\nlayer", fontsize=9)
             if row == 0 and titles and explanation.prediction:
                 axes.set_title(f"predicted: {explanation.prediction}", fontsize=9, pad=7, **VERBATIM)
     return figure
