@@ -2,12 +2,14 @@
 
     python -m tests.benchmarks.weightings
 
-Each is asked of `explain` as a user would, for one position and all layers. Times are the best of five in turn.
+Each is asked of `explain` as a user would, for one position and all layers. Times are the best of five in turn, of one
+processor, so that they are the same beside other work.
 """
 
 from __future__ import annotations
 
 from functools import partial
+from time import process_time
 from typing import Any
 
 import torch
@@ -21,14 +23,15 @@ LENGTH = 128
 
 
 def main() -> None:
-    print(f"{torch.get_num_threads()} threads, {LENGTH} tokens, 12 layers of 768")
+    torch.set_num_threads(1)
+    print(f"one thread, {LENGTH} tokens, 12 layers of 768")
     ids = torch.randint(5, 30_000, (LENGTH,), generator=torch.Generator().manual_seed(0))
     inputs = {"input_ids": ids[None], "attention_mask": torch.ones(1, LENGTH, dtype=torch.long)}
     for name, model in (("Llama", llama(LENGTH)), ("BERT, two classes", bert())):
         names = [one for one in METHODS.names() if one not in ("flow", "gradient_flow")]
         runs = {"a plain run": partial(plain, model, inputs)}
         runs |= {one: partial(explained, model, ids, one) for one in names}
-        times = seconds(runs)
+        times = seconds(runs, process_time)
         print(f"{name}: a plain run {times['a plain run']:.3f} s")
         for one in names:
             print(f"  {one}: {times[one] / times['a plain run']:.2f} ×")
