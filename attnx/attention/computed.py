@@ -36,7 +36,7 @@ class _WithoutAutocast(Unbroken[None]):
 
     def _begin(self) -> None:
         self._entered = True
-        self._off.__enter__()
+        self._off.__enter__()  # type: ignore[no-untyped-call]
 
     def _end(self) -> None:
         entered, self._entered = self._entered, False

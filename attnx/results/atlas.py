@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -15,8 +15,8 @@ from attnx.errors import ChoiceError, InputError
 from attnx.forks import cached_property
 from attnx.registry import unknown
 from attnx.results.explanation import Explanation
+from attnx.results.fit import PROVENANCE, Between, Filled, Rising, Rules, Shape
 from attnx.results.result import Array, TableResult
-from attnx.results.storage import array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,6 +38,14 @@ class HeadAtlas(TableResult):
     """Layer × head, by what the heads carry and by their agreement with references. `atlas.best(5)` names the top."""
 
     kind: ClassVar[str] = "atlas"
+    rules: ClassVar[Rules] = {
+        "layers": Rising(),
+        "texts": Filled(),
+        "values": Filled(named=[CARRIED]),
+        "values.*": Shape("texts layers heads", undefined=True),
+        "seed": Between(0),
+        **PROVENANCE,
+    }
 
     method: str
     measure: str
@@ -121,18 +129,6 @@ class HeadAtlas(TableResult):
     def plot(self, ax: Axes | None = None, by: str | None = None) -> Any:
         """The grids as heat maps, one panel each; with `ax` only one, by default "carried". Returns the axes."""
         return self._view.plot(self, ax, by)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        return cls(
-            method=data["method"],
-            measure=data["measure"],
-            layers=tuple(data["layers"]),
-            values={name: array(grid) for name, grid in data["values"].items()},
-            texts=tuple(data["texts"]),
-            seed=data["seed"],
-            provenance=data["provenance"],
-        )
 
     def __repr__(self) -> str:
         by = f", {self.measure} with {', '.join(self.references)}" if self.references else ""

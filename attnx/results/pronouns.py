@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from attnx.errors import ChoiceError
 from attnx.registry import unknown
+from attnx.results.fit import PROVENANCE, Among, Between, Filled, Rising, Rules, Shape
 from attnx.results.result import Array, Result
-from attnx.results.storage import array
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,6 +33,19 @@ class Probe(Result):
     """`probe.relevance["flow"]` is layers × candidates: what the mask draws from each, summed over its positions."""
 
     kind: ClassVar[str] = "probe"
+    rules: ClassVar[Rules] = {
+        "mask": Between(0),
+        "candidates": Filled(2),
+        "candidates.*.positions": Filled(),
+        "candidates.*.positions.*": Between(0),
+        "probabilities": Filled(),
+        "probabilities.*": Between(0, 1),
+        "layers": Rising(),
+        "relevance": Filled(),
+        "relevance.*": Shape("layers candidates"),
+        "implies.*": Among("candidates"),
+        **PROVENANCE,
+    }
 
     text: str
     mask: int
@@ -91,18 +104,11 @@ class Probe(Result):
         return super()._saved() | {"candidates": {one.name: list(one.positions) for one in self.candidates}}
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        return cls(
-            text=str(data["text"]),
-            mask=int(data["mask"]),
-            candidates=tuple(Candidate(name, tuple(places)) for name, places in data["candidates"].items()),
-            probabilities={name: float(value) for name, value in data["probabilities"].items()},
-            layers=tuple(data["layers"]),
-            relevance={method: array(rows) for method, rows in data["relevance"].items()},
-            implies=dict(data["implies"]),
-            notes=tuple(data["notes"]),
-            provenance=dict(data["provenance"]),
-        )
+    def _fields_of(cls, data: Mapping[str, Any]) -> dict[str, Any]:
+        told = super()._fields_of(data)
+        if isinstance(told.get("candidates"), Mapping):
+            told["candidates"] = [{"name": name, "positions": places} for name, places in told["candidates"].items()]
+        return told
 
     def __repr__(self) -> str:
         names = ", ".join(one.name for one in self.candidates)
