@@ -11,7 +11,7 @@ import numpy as np
 from attnx.agreement.measures import MEASURES
 from attnx.agreement.summary import Summary
 from attnx.agreement.ties import rounded
-from attnx.errors import ChoiceError, InputError
+from attnx.errors import ChoiceError, InputError, how_many
 from attnx.forks import cached_property
 from attnx.registry import unknown
 from attnx.results.explanation import Explanation
@@ -110,7 +110,7 @@ class HeadAtlas(TableResult):
             for head, cell in enumerate(row)
             if cell.mean is not None
         ]
-        return sorted(scored, key=lambda one: -(one.summary.mean or 0.0))[:count]
+        return sorted(scored, key=lambda one: -(one.summary.mean or 0.0))[: how_many(count)]
 
     def _summaries(self, by: str) -> tuple[tuple[Summary, ...], ...]:
         if by not in self.values:

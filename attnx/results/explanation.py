@@ -10,7 +10,7 @@ import numpy as np
 
 from attnx.agreement.ties import DIGITS, tied_share
 from attnx.answer.prediction import Prediction
-from attnx.errors import AttentionError, ChoiceError, InputError
+from attnx.errors import AttentionError, ChoiceError, InputError, how_many
 from attnx.inputs.positions import Position, Word
 from attnx.registry import unknown
 from attnx.results.fit import ANSWER, PROVENANCE, TEXT, Below, Between, Filled, Rising, Rules, Shape, check
@@ -142,7 +142,7 @@ class Explanation(Result):
         return next((found["saturation"] for found in self.diagnostics.values() if "saturation" in found), None)
 
     def __getitem__(self, method: str) -> Array:
-        if method not in self.relevance:
+        if not isinstance(method, str) or method not in self.relevance:
             raise ChoiceError(unknown("method", method, self.relevance) + " (of those that were asked for)")
         return self.relevance[method]
 
@@ -177,7 +177,7 @@ class Explanation(Result):
 
     def top(self, count: int = 5, method: str | None = None, layer: int | None = None) -> list[WordScore]:
         """The words that matter most, best first; words that tie stay in the order of the text."""
-        return sorted(self.by_word(method, layer), key=lambda word: -round(word.score, 9))[:count]
+        return sorted(self.by_word(method, layer), key=lambda word: -round(word.score, 9))[: how_many(count)]
 
     def tied(self, method: str | None = None, layer: int | None = None) -> float:
         """The share of positions whose score another has, too, to 1e-9 or its own digits: their order means nothing."""

@@ -97,7 +97,7 @@ class GenerationExplanation(Result):
         return len(self.predictions)
 
     def __getitem__(self, method: str) -> Array:
-        if method not in self.relevance:
+        if not isinstance(method, str) or method not in self.relevance:
             raise ChoiceError(unknown("method", method, self.relevance) + " (of those that were asked for)")
         return self.relevance[method]
 

@@ -75,7 +75,7 @@ def save(result: Stored, path: str | PathLike[str]) -> None:
         told = json.dumps(header, allow_nan=False)
         save_file(tensors, place, metadata={_KEY: told, _CHECKSUM: _checksum(told, tensors)})
     except (SafetensorError, OSError, ValueError, TypeError) as error:
-        raise AttnxError(f"cannot write {place}: {one_line(str(error))}") from error
+        raise AttnxError(f"cannot write {place}: {one_line(str(error))[1:-1]}") from error
 
 
 def load(cls: type[S], path: str | PathLike[str]) -> S:
@@ -94,7 +94,7 @@ def load(cls: type[S], path: str | PathLike[str]) -> S:
     except FileFormatError:
         raise
     except (SafetensorError, OSError) as error:
-        raise FileFormatError(f"{place} is no {cls.kind}: {one_line(str(error))}") from error
+        raise FileFormatError(f"{place} is no {cls.kind}: {one_line(str(error))[1:-1]}") from error
     except Exception as error:  # whatever a header that was tampered with can lead to
         raise FileFormatError(f"{place} is a damaged {cls.kind}: {one_line(error)}; save it again") from error
     try:
