@@ -52,6 +52,7 @@ class Explanation(Result):
         "prediction": ANSWER,
         "diagnostics.*.*": Shape("layers"),
         "sink": Shape("layers"),
+        "maps": Filled(),
         "image_size.*": Between(1),
         **PROVENANCE,
     }
@@ -163,7 +164,7 @@ class Explanation(Result):
         """Layers × query × input: the rows of all positions, of one head or of their mean where every head was kept."""
         name = method or self.default_method
         rows = self[name]
-        if self.maps is None:
+        if self.maps is None or name not in self.maps:
             raise InputError(
                 "only the rows of the explained position were kept; explain(..., maps=True) keeps those of all"
             )

@@ -175,6 +175,7 @@ REFUSED = {
     "digits['flow'] must be 0 to 17, found 400": {"digits": {"flow": 400}},
     "image_size[0] must be 1 or more, found 0": {"image_size": [0, 5]},
     "text must be a text": {"text": 5},
+    "maps must be 1 or more, found {}": {"maps": {}},
     "the map of raw must be 2 × 3 × 3": {"maps": {"raw": [[[1, 2, 3]]]}},
     "provenance.references must be an object": {"provenance": {"references": 5}},
 }
