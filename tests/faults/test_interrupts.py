@@ -93,8 +93,8 @@ def interrupted_at_moments(call, files, count):
     for at in range(1, moments + 1, 1 + moments // count):
         with script.finalisers_told() as swallowed:
             try:
-                looked_at(call, files, at)
-                assert swallowed, f"the interrupt at moment {at} was lost"
+                seen = looked_at(call, files, at)
+                assert swallowed or seen < at, f"the interrupt at moment {at} was lost"  # a call may have fewer
             except KeyboardInterrupt as raised:
                 kept = raised  # and with it the frames of everything that was left half-way
                 assert script.changed(before) == [], at
