@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from attnx.arguments import checked
 from attnx.errors import AttnxError
 from attnx.registry import FILLERS
 
@@ -66,6 +67,7 @@ def __dir__() -> list[str]:
     return sorted([*__all__, "__version__"])
 
 
+@checked
 def load_demo() -> tuple[Any, Any]:
     """(model, tokenizer) of the small trained model that ships with attnx: is the verb to come singular or plural?"""
     from attnx.tasks.verb_number.checkpoint import load_demo as load

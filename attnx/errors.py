@@ -56,3 +56,10 @@ def whole_number(name: str, value: Any) -> int:
         return int(operator.index(value)) if not isinstance(value, bool) else int("")
     except (TypeError, ValueError):
         raise ChoiceError(f"{name} must be a whole number, found {value!r}") from None
+
+
+def how_many(count: Any) -> int:
+    """How many of a list are asked for: a whole number from 0."""
+    if whole_number("count", count) < 0:
+        raise ChoiceError(f"count must be 0 or more, found {count!r}")
+    return whole_number("count", count)

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from attnx.attention.levels import Block
 from attnx.attention.visibility import Mask, may_look
+from attnx.interrupts import Unbroken
 
 
 def full_precision(device: str) -> AbstractContextManager[Any]:
@@ -25,7 +26,22 @@ def full_precision(device: str) -> AbstractContextManager[Any]:
     Where none is on nothing is switched: the end of an autocast takes a lock of torch, which a process that is forked
     at that moment would never get.
     """
-    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
+    return _WithoutAutocast(device) if torch.is_autocast_enabled(device) else nullcontext()
+
+
+class _WithoutAutocast(Unbroken[None]):
+    def __init__(self, device: str) -> None:
+        self._off = torch.autocast(device, enabled=False)
+        self._entered = False
+
+    def _begin(self) -> None:
+        self._entered = True
+        self._off.__enter__()  # type: ignore[no-untyped-call]
+
+    def _end(self) -> None:
+        entered, self._entered = self._entered, False
+        if entered:
+            self._off.__exit__(None, None, None)
 
 
 def attention_weights(

@@ -157,6 +157,8 @@ def as_attention(attention: Any) -> AttentionTensor:
 def _tensor(attention: Any) -> Tensor:
     """The weights as a tensor, also of `outputs.attentions`: a tuple of layers, each 1 × head × n × n."""
     if isinstance(attention, Tensor):
+        if attention.layout is not torch.strided or attention.device.type == "meta" or attention.is_complex():
+            raise AttentionError("attention must be plain numbers: not sparse, not complex, and not on the meta device")
         return attention
     try:
         if isinstance(attention, (tuple, list)) and attention and isinstance(attention[0], Tensor):
@@ -164,6 +166,8 @@ def _tensor(attention: Any) -> Tensor:
             return stacked[:, 0] if stacked.ndim == 5 and stacked.shape[1] == 1 else stacked
         # torch takes neither read-only arrays nor those of another byte order.
         array = np.array(attention)
+        if array.dtype.kind not in "fiub":
+            raise TypeError(f"numbers of type {array.dtype} are none that attention is made of")
         return torch.from_numpy(array.astype(array.dtype.newbyteorder("="), copy=False))
     except (TypeError, ValueError, RuntimeError) as error:
         raise AttentionError(

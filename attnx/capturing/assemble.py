@@ -15,7 +15,7 @@ from attnx.capturing.joined import Joined
 from attnx.capturing.proof import rows_checked
 from attnx.capturing.record import Record, Recorder
 from attnx.capturing.stacks import Seen
-from attnx.errors import CaptureError
+from attnx.errors import CaptureError, InputError
 
 
 def assemble(recorder: Recorder, model_name: str, *, padding: Tensor | None, within: str = "") -> list[AttentionTensor]:
@@ -32,6 +32,8 @@ def assemble(recorder: Recorder, model_name: str, *, padding: Tensor | None, wit
 def _real_positions(padding: Tensor | None, batch: int, length: int) -> Tensor:
     """batch × n, true where a position is no padding: all, unless the attention mask says otherwise."""
     if padding is not None and padding.shape == (batch, length):
+        if not bool(padding.any(-1).all()):
+            raise InputError("the attention mask hides every position of an input; give 1 for those that are read")
         return padding
     if padding is not None and not bool(padding.all()):
         raise CaptureError(

@@ -13,6 +13,7 @@ from attnx.capturing.frozen.mode import Kernel
 from attnx.capturing.frozen.path import GRADIENT
 from attnx.capturing.frozen.rules import freezing
 from attnx.capturing.frozen.run import Scores, check_can_be_frozen
+from attnx.capturing.untouched import looking_on
 from attnx.capturing.watch import undisturbed
 from attnx.errors import CaptureError
 
@@ -24,9 +25,8 @@ def kernel_gradients(model: nn.Module, scores: Scores, *, entry: nn.Module | Ten
     """
     check_can_be_frozen(model)
     mode = freezing(model, GRADIENT, entry, ends=slice(None))
-    # Inference mode, unlike no_grad, cannot be overruled from within: it has to be left.
-    with torch.inference_mode(False), undisturbed(model, gradients=True):
-        with mode:
+    with undisturbed(model, gradients=True):
+        with looking_on(mode):
             reached = scores()
         if not mode.leaves or not reached.requires_grad:
             raise CaptureError(

@@ -25,6 +25,7 @@ from attnx.attention.norms import FrozenNorm
 from attnx.capturing.joined import BlockCall, Joined, NormCall
 from attnx.capturing.proof import TOLERANCE, rows_checked
 from attnx.capturing.record import Record
+from attnx.capturing.untouched import switched
 from attnx.errors import CaptureError
 
 _EXACT = 1e-10
@@ -50,7 +51,7 @@ def joined(record: Record, call: BlockCall, *, alone: bool) -> Joined | CaptureE
     if not alone:
         return CaptureError(f"{record.module} is one of several attention calls of its block; {_INSTEAD}")
     bias = record.projection.new_zeros(len(record.projection)) if record.bias is None else record.bias
-    with torch.no_grad(), full_precision(call.states.device.type):
+    with switched(gradients=False), full_precision(call.states.device.type):
         attended, rows = _attended(record, bias)
         if attended.shape[::2] != call.states.shape[::2]:
             return CaptureError(f"the attention of {record.module} is not as wide as its block; {_INSTEAD}")

@@ -94,6 +94,15 @@ class Borrowed(Unbroken[None]):
                 self._taken.pop()
 
 
+def switched(*, gradients: bool) -> Borrowed:
+    """Gradients are on inside the block, and inference mode is left, or they are off; afterwards as they were.
+
+    Unlike torch's own switches it cannot be cut in two by a signal. Like them it must not be open where a generator
+    yields: one that is left half-way would keep it open.
+    """
+    return Borrowed((), gradients=gradients)
+
+
 def looking_on(mode: TorchFunctionMode) -> Borrowed:
     """The mode looks on at torch's functions inside the block, and no longer, whatever signal comes."""
     return Borrowed((), mode=mode)

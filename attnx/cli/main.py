@@ -25,7 +25,7 @@ def main() -> None:
         except (AttnxError, OSError) as error:
             _end(stopped, str(error))
         except SystemExit as done:
-            if done.code == 130:  # what typer makes of Ctrl-C, without a word
+            if done.code == 130 or stopped:  # typer makes this of Ctrl-C; a library that is imported may swallow it
                 _end([signal.SIGINT])
             raise
         except KeyboardInterrupt:

@@ -8,7 +8,7 @@ promises no sum.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from attnx.answer.score import Score, answers_where_told, as_rows, check_score, 
 from attnx.capturing.frozen.path import VALUE_PATH, WHOLE_PATH, Path
 from attnx.capturing.frozen.run import FrozenRun, check_can_be_frozen, frozen_run
 from attnx.capturing.frozen.sink_values import sink_shares
+from attnx.capturing.untouched import switched
 from attnx.capturing.watch import undisturbed, unwrapped
 from attnx.errors import CaptureError, ChoiceError
 from attnx.inputs.adapter import Box, Prepared
@@ -47,7 +48,8 @@ def value_path(
     """
     found: dict[int, Scored] = {}
     how = _How(VALUE_PATH, score, slice(0, 1) if sink is not False else None, label="value path", progress=progress)
-    for rows, run, entry in _runs(model, processor, cases, how):
+
+    def read(rows: list[int], run: FrozenRun, entry: nn.Module | None) -> None:
         shares = (
             None if sink is False or entry is None else sink_shares(unwrapped(model), entry, run.kernels, len(rows))
         )
@@ -62,6 +64,8 @@ def value_path(
                 facts["sink"] = float(shares[place])
             facts["account"] = _account(facts, float(parts.sum()))
             found[row] = Scored(parts.numpy(), facts, signed=True)
+
+    _each_run(model, processor, cases, how, read)
     return [found[row] for row in range(len(cases))]
 
 
@@ -74,13 +78,16 @@ def whole_path(
     """
     found: dict[int, Scored] = {}
     how = _How(WHOLE_PATH, score, label="whole path", progress=progress)
-    for rows, run, _ in _runs(model, processor, cases, how):
+
+    def read(rows: list[int], run: FrozenRun, _: nn.Module | None) -> None:
         for place, row in enumerate(rows):
             parts, value = _parts(run, place, cases[row]), float(run.scores[place])
             gap = value - float(parts.sum())
             facts: dict[str, float | str] = {"score": how.kind(model), "value": value, "gap": gap}
             facts["account"] = f"positions {value - gap:+.4g} of {value:+.4g}; no sum is promised"
             found[row] = Scored(parts.numpy(), facts, signed=True)
+
+    _each_run(model, processor, cases, how, read)
     return [found[row] for row in range(len(cases))]
 
 
@@ -93,10 +100,13 @@ def value_path_levels(
     """
     found: dict[int, Array] = {}
     how = _How(VALUE_PATH, score, levels=True, label="value path by level", progress=progress)
-    for rows, run, _ in _runs(model, processor, cases, how):
+
+    def read(rows: list[int], run: FrozenRun, _: nn.Module | None) -> None:
         for place, row in enumerate(rows):
             length = len(cases[row].prepared.positions)
             found[row] = torch.stack([one.relevance[place, :length] for one in run.levels]).cpu().numpy()
+
+    _each_run(model, processor, cases, how, read)
     return [found[row] for row in range(len(cases))]
 
 
@@ -115,10 +125,14 @@ class _How:
         return check_score(self.score, model, "margin")
 
 
-def _runs(
-    model: nn.Module, processor: Any, cases: Sequence[Case], how: _How
-) -> Iterator[tuple[list[int], FrozenRun, nn.Module | None]]:
-    """Batch by batch the rows of its cases, their run, and the module that embeds them; None for pixels."""
+def _each_run(
+    model: nn.Module,
+    processor: Any,
+    cases: Sequence[Case],
+    how: _How,
+    read: Callable[[list[int], FrozenRun, nn.Module | None], None],
+) -> None:
+    """Have batch by batch its run `read`, with the rows of its cases, and what embeds them; None for pixels."""
     model = unwrapped(model)
     check_can_be_frozen(model)
     kind, adapter, pad_id = how.kind(model), adapter_for(model), padding_id(model, processor)
@@ -127,7 +141,7 @@ def _runs(
         with undisturbed(model):
             return first_answers(model, pad_id, several)
 
-    with torch.inference_mode(False), bar(how.label, len(cases), how.progress) as shown:
+    with switched(gradients=True), bar(how.label, len(cases), how.progress) as shown:
         for rows, inputs in in_batches(
             model,
             [case.prepared for case in cases],
@@ -145,7 +159,7 @@ def _runs(
                 return score(model, inputs, targets, kind)
 
             run = frozen_run(model, scores, how.path, entry=entry, ends=how.ends, levels=how.levels)
-            yield rows, run, entry if isinstance(entry, nn.Module) else None
+            read(rows, run, entry if isinstance(entry, nn.Module) else None)
             shown.update(len(rows))
 
 

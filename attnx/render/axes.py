@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from attnx.errors import ArgumentError
+from attnx.registry import quoted
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -20,6 +23,8 @@ def given_or_new(ax: Axes | None, width: float, height: float) -> Axes:
     A new figure is pyplot's, so that notebooks and windows show it by themselves; pyplot draws without a display, too.
     """
     if ax is not None:
+        if not hasattr(ax, "get_figure"):
+            raise ArgumentError(f"ax must be axes of matplotlib, found {quoted(ax)}; plt.subplots() makes some")
         return ax
     from matplotlib import pyplot
 

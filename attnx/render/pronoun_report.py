@@ -90,7 +90,7 @@ def _shares(axes: Axes, rates: Rates, layers: tuple[int, ...]) -> None:
         axes.errorbar(
             place,
             means,
-            yerr=np.stack([means - lows, highs - means]),
+            yerr=np.maximum(np.stack([means - lows, highs - means]), 0),  # a bound may round beyond the mean
             color=colour,
             marker=_METHOD_MARKERS[number % len(_METHOD_MARKERS)],
             markersize=5,

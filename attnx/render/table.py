@@ -103,7 +103,7 @@ def plot_subject(table: SubjectTable) -> Figure:
         shown = [one for one in table.shares if one.predictions == kind and one.subject.mean is not None]
         for place, one in enumerate(reversed(shown)):
             mean, low, high = (100 * (getattr(one.subject, end) or 0.0) for end in ("mean", "low", "high"))
-            ax.barh(place, mean, xerr=[[mean - low], [high - mean]], color=LOOKS[0][0])
+            ax.barh(place, mean, xerr=[[max(0.0, mean - low)], [max(0.0, high - mean)]], color=LOOKS[0][0])
         ax.set_yticks(range(len(shown)), [one.measure for one in reversed(shown)])
         ax.set_title(f"{kind} predictions", fontsize=10)
         ax.set_xlabel("% of relevance on the subject")

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from attnx.agreement.measures import MEASURES
 from attnx.agreement.summary import Summary
 from attnx.agreement.ties import rounded
-from attnx.errors import ChoiceError, InputError
+from attnx.errors import ChoiceError, InputError, how_many
 from attnx.forks import cached_property
 from attnx.registry import unknown
 from attnx.results.explanation import Explanation
+from attnx.results.fit import PROVENANCE, Between, Filled, Rising, Rules, Shape
 from attnx.results.result import Array, TableResult
-from attnx.results.storage import array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,6 +38,14 @@ class HeadAtlas(TableResult):
     """Layer × head, by what the heads carry and by their agreement with references. `atlas.best(5)` names the top."""
 
     kind: ClassVar[str] = "atlas"
+    rules: ClassVar[Rules] = {
+        "layers": Rising(),
+        "texts": Filled(),
+        "values": Filled(named=[CARRIED]),
+        "values.*": Shape("texts layers heads", undefined=True),
+        "seed": Between(0),
+        **PROVENANCE,
+    }
 
     method: str
     measure: str
@@ -102,7 +110,7 @@ class HeadAtlas(TableResult):
             for head, cell in enumerate(row)
             if cell.mean is not None
         ]
-        return sorted(scored, key=lambda one: -(one.summary.mean or 0.0))[:count]
+        return sorted(scored, key=lambda one: -(one.summary.mean or 0.0))[: how_many(count)]
 
     def _summaries(self, by: str) -> tuple[tuple[Summary, ...], ...]:
         if by not in self.values:
@@ -121,18 +129,6 @@ class HeadAtlas(TableResult):
     def plot(self, ax: Axes | None = None, by: str | None = None) -> Any:
         """The grids as heat maps, one panel each; with `ax` only one, by default "carried". Returns the axes."""
         return self._view.plot(self, ax, by)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        return cls(
-            method=data["method"],
-            measure=data["measure"],
-            layers=tuple(data["layers"]),
-            values={name: array(grid) for name, grid in data["values"].items()},
-            texts=tuple(data["texts"]),
-            seed=data["seed"],
-            provenance=data["provenance"],
-        )
 
     def __repr__(self) -> str:
         by = f", {self.measure} with {', '.join(self.references)}" if self.references else ""

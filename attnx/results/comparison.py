@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -15,8 +15,8 @@ from attnx.errors import ChoiceError, InputError
 from attnx.forks import cached_property
 from attnx.registry import unknown
 from attnx.results.explanation import Explanation
+from attnx.results.fit import PROVENANCE, Alike, Between, Filled, NamedAs, Rising, Rules, Shape
 from attnx.results.result import Array, TableResult
-from attnx.results.storage import array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,6 +27,16 @@ class Comparison(TableResult):
     """How far methods agree with references. `c.cell("blankout", "rollout")` is the summary at the last layer."""
 
     kind: ClassVar[str] = "comparison"
+    rules: ClassVar[Rules] = {
+        "layers": Rising(),
+        "texts": Filled(),
+        "values": Alike(),
+        "values.*.*": Shape("texts layers", undefined=True),
+        "ceiling": NamedAs("values"),
+        "ceiling.*.*": Shape("texts", undefined=True),
+        "seed": Between(0),
+        **PROVENANCE,
+    }
 
     measure: str
     layers: tuple[int, ...]
@@ -103,18 +113,6 @@ class Comparison(TableResult):
         """
         return self._view.plot(self, ax, reference)
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        return cls(
-            measure=data["measure"],
-            layers=tuple(data["layers"]),
-            values=_arrays(data["values"]),
-            ceiling=_arrays(data["ceiling"]),
-            texts=tuple(data["texts"]),
-            seed=data["seed"],
-            provenance=data["provenance"],
-        )
-
     def __repr__(self) -> str:
         return (
             f"Comparison({len(self.texts)} texts, {self.measure} of {', '.join(self.methods)} with "
@@ -144,4 +142,7 @@ def _shared(provenances: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _arrays(nested: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Array]]:
-    return {name: {other: array(values) for other, values in inner.items()} for name, inner in nested.items()}
+    return {
+        name: {other: np.array(values, dtype=np.float64) for other, values in inner.items()}
+        for name, inner in nested.items()
+    }

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
 from attnx.agreement.ties import DIGITS, tied_share
 from attnx.answer.prediction import Prediction
-from attnx.errors import AttentionError, ChoiceError, InputError
+from attnx.errors import AttentionError, ChoiceError, InputError, how_many
 from attnx.inputs.positions import Position, Word
 from attnx.registry import unknown
+from attnx.results.fit import ANSWER, PROVENANCE, TEXT, Below, Between, Filled, Rising, Rules, Shape, check
 from attnx.results.older_files import explanation_facts
 from attnx.results.result import Array, Result
-from attnx.results.storage import array, position_of, prediction_of, word_of
 
 if TYPE_CHECKING:
     from captum.attr._utils.visualization import VisualizationDataRecord
@@ -41,6 +41,21 @@ class Explanation(Result):
     """What the model looked at, keyed by position. `e["rollout"]` is layers × positions, the last layer last."""
 
     kind: ClassVar[str] = "explanation"
+    rules: ClassVar[Rules] = {
+        **TEXT,
+        "positions.*.box": Shape("4"),
+        "position": Below("positions"),
+        "layers": Rising(),
+        "relevance": Filled(),
+        "relevance.*": Shape("layers positions", "layers heads positions"),
+        "references.*": Shape("positions"),
+        "prediction": ANSWER,
+        "diagnostics.*.*": Shape("layers"),
+        "sink": Shape("layers"),
+        "maps": Filled(),
+        "image_size.*": Between(1),
+        **PROVENANCE,
+    }
 
     positions: tuple[Position, ...]
     words: tuple[Word, ...]
@@ -73,7 +88,7 @@ class Explanation(Result):
     """What the user should know of how the input was read."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
     """Versions, model and settings that made these numbers."""
-    maps: Mapping[str, Array] | None = None
+    maps: Mapping[str, Annotated[Array, np.float32]] | None = None
     """Method → layers × (heads ×) query × input in single precision: every position explained, where asked for."""
     image: Image | None = field(default=None, repr=False, compare=False)
     """The picture that was explained. It stays in memory and is not saved: files are small, and tell no faces."""
@@ -81,7 +96,8 @@ class Explanation(Result):
     """Its width and height, in which the boxes of the positions are counted; None for a text."""
 
     def __post_init__(self) -> None:
-        _check(self)
+        check(self)
+        _check_maps(self)
         for scores in (*self.relevance.values(), *self.references.values(), *(self.maps or {}).values()):
             scores.setflags(write=False)
 
@@ -127,7 +143,7 @@ class Explanation(Result):
         return next((found["saturation"] for found in self.diagnostics.values() if "saturation" in found), None)
 
     def __getitem__(self, method: str) -> Array:
-        if method not in self.relevance:
+        if not isinstance(method, str) or method not in self.relevance:
             raise ChoiceError(unknown("method", method, self.relevance) + " (of those that were asked for)")
         return self.relevance[method]
 
@@ -148,7 +164,7 @@ class Explanation(Result):
         """Layers × query × input: the rows of all positions, of one head or of their mean where every head was kept."""
         name = method or self.default_method
         rows = self[name]
-        if self.maps is None:
+        if self.maps is None or name not in self.maps:
             raise InputError(
                 "only the rows of the explained position were kept; explain(..., maps=True) keeps those of all"
             )
@@ -162,7 +178,7 @@ class Explanation(Result):
 
     def top(self, count: int = 5, method: str | None = None, layer: int | None = None) -> list[WordScore]:
         """The words that matter most, best first; words that tie stay in the order of the text."""
-        return sorted(self.by_word(method, layer), key=lambda word: -round(word.score, 9))[:count]
+        return sorted(self.by_word(method, layer), key=lambda word: -round(word.score, 9))[: how_many(count)]
 
     def tied(self, method: str | None = None, layer: int | None = None) -> float:
         """The share of positions whose score another has, too, to 1e-9 or its own digits: their order means nothing."""
@@ -235,32 +251,9 @@ class Explanation(Result):
         return super()._saved() | {"saturation": self.saturation}
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        text, maps, size = data["text"], data["maps"], data.get("image_size")
-        known = explanation_facts(data) if "causal" not in data else data
-        return cls(
-            positions=tuple(position_of(one) for one in data["positions"]),
-            words=tuple(word_of(one) for one in data["words"]),
-            position=data["position"],
-            layers=tuple(data["layers"]),
-            relevance={name: array(scores) for name, scores in data["relevance"].items()},
-            references={name: array(scores) for name, scores in data["references"].items()},
-            text=(text[0], text[1]) if isinstance(text, list) else text,
-            prediction=None if data["prediction"] is None else prediction_of(data["prediction"]),
-            causal=known["causal"],
-            diagnostics={
-                method: {name: tuple(numbers) for name, numbers in found.items()}
-                for method, found in known["diagnostics"].items()
-            },
-            signed=frozenset(known["signed"]),
-            digits=known["digits"],
-            local=frozenset(known["local"]),
-            sink=None if data["sink"] is None else tuple(data["sink"]),
-            notes=tuple(data["notes"]),
-            provenance=data["provenance"],
-            maps=None if maps is None else {name: array(rows, np.float32) for name, rows in maps.items()},
-            image_size=None if size is None else (size[0], size[1]),
-        )
+    def _fields_of(cls, data: Mapping[str, Any]) -> dict[str, Any]:
+        known = explanation_facts(data) if data.get("format") == 1 else {}
+        return super()._fields_of({name: value for name, value in data.items() if name != "saturation"} | known)
 
     def __repr__(self) -> str:
         answer = f", predicted {self.prediction}" if self.prediction else ""
@@ -271,28 +264,12 @@ class Explanation(Result):
         )
 
 
-def _check(e: Explanation) -> None:
-    length, layers = len(e.positions), len(e.layers)
-    for name, scores in e.relevance.items():
-        if scores.ndim not in (2, 3) or (scores.shape[0], scores.shape[-1]) != (layers, length):
-            found = " × ".join(map(str, scores.shape))
-            raise AttentionError(f"{name} is {found}, expected {layers} layers × {length} positions")
-        if not np.isfinite(scores).all():
-            raise AttentionError(f"{name} has numbers that are not finite")
-    for name, scores in e.references.items():
-        if scores.shape != (length,) or not np.isfinite(scores).all():
-            raise AttentionError(f"reference {name} must be {length} finite numbers, one a position")
+def _check_maps(e: Explanation) -> None:
+    """Every position's rows are of the shape of those of the explained one."""
     for name, scores in (e.maps or {}).items():
-        shape = (*e[name].shape[:-1], length, length)
+        shape = (*e[name].shape[:-1], *[len(e.positions)] * 2)
         if scores.shape != shape or not np.isfinite(scores).all():
             raise AttentionError(f"the map of {name} must be {' × '.join(map(str, shape))} finite numbers")
-    for method, diagnosed in e.diagnostics.items():
-        for name, numbers in diagnosed.items():
-            if len(numbers) != layers:
-                raise AttentionError(f"{name} of {method} must be {layers} numbers, one a layer, found {len(numbers)}")
-    places = [e.position, *(index for word in e.words for index in word.positions)]
-    if not e.relevance or not all(0 <= place < length for place in places):
-        raise AttentionError("an explanation needs a method, and words and an explained position inside its input")
 
 
 def _one_head(heads: Array, head: int | None) -> Array:

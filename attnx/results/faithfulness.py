@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from attnx.agreement.summary import Summary
 from attnx.errors import ChoiceError
 from attnx.registry import unknown
+from attnx.results.fit import PROVENANCE, Between, Filled, NamedAs, Rules, Shape
 from attnx.results.result import Array, TableResult
-from attnx.results.storage import array
 
 RANDOM = "random"
 METRICS = ("comprehensiveness", "sufficiency", "deletion", "insertion")
@@ -30,6 +30,18 @@ class Faithfulness(TableResult):
     """How faithful explainers are. `f.verdict("rollout", "comprehensiveness")` says whether it beats chance."""
 
     kind: ClassVar[str] = "faithfulness table"
+    rules: ClassVar[Rules] = {
+        "layer": Between(1),
+        "values": Filled(named=[RANDOM]),
+        "values.*": Shape("measured 4", undefined=True),
+        "deletion": NamedAs("values"),
+        "deletion.*": Shape("steps", undefined=True),
+        "insertion": NamedAs("values"),
+        "insertion.*": Shape("steps", undefined=True),
+        "orders": Between(1),
+        "seed": Between(0),
+        **PROVENANCE,
+    }
 
     layer: int
     score: str
@@ -71,15 +83,6 @@ class Faithfulness(TableResult):
     def plot(self, axes: Any = None) -> Any:
         """The deletion and the insertion curve of every explainer, chance dashed. Takes and returns two axes."""
         return self._view.plot(self, axes)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        arrays: dict[str, Any] = {
-            name: {explainer: array(numbers) for explainer, numbers in data[name].items()}
-            for name in ("values", "deletion", "insertion")
-        }
-        plain = {name: data[name] for name in ("layer", "score", "orders", "seed", "provenance")}
-        return cls(**plain, **arrays, signed=tuple(data.get("signed", ())))
 
     def __repr__(self) -> str:
         texts = len(self.values[RANDOM])

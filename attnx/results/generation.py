@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -13,9 +13,9 @@ from attnx.errors import AttentionError, ChoiceError
 from attnx.inputs.positions import Position, Word
 from attnx.registry import unknown
 from attnx.results.explanation import Explanation
+from attnx.results.fit import ANSWER, PROVENANCE, TEXT, Between, Filled, Rules, Shape, check
 from attnx.results.older_files import method_facts
 from attnx.results.result import Array, Result
-from attnx.results.storage import array, position_of, prediction_of, word_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,6 +30,17 @@ class GenerationExplanation(Result):
     """
 
     kind: ClassVar[str] = "explained generation"
+    rules: ClassVar[Rules] = {
+        **TEXT,
+        "prompt_length": Between(1),
+        "layer": Between(1),
+        "relevance": Filled(),
+        "relevance.*": Shape("predictions source"),
+        "predictions": Filled(),
+        "predictions.*": ANSWER,
+        "predictions.*.probability": Between(0, 1),
+        **PROVENANCE,
+    }
 
     positions: tuple[Position, ...]
     """Of the whole text, the prompt's first."""
@@ -53,13 +64,12 @@ class GenerationExplanation(Result):
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        check(self)
         shape = (len(self.positions) - self.prompt_length, len(self.positions) - 1)
         for name, scores in self.relevance.items():
-            if scores.shape != shape or not np.isfinite(scores).all():
+            if scores.shape != shape:
                 raise AttentionError(f"{name} must be {shape[0]} generated × {shape[1]} source finite numbers")
             scores.setflags(write=False)
-        if not self.relevance or len(self.predictions) != shape[0] or shape[0] < 1:
-            raise AttentionError("an explained generation needs a method, and a prediction for each new token")
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -87,7 +97,7 @@ class GenerationExplanation(Result):
         return len(self.predictions)
 
     def __getitem__(self, method: str) -> Array:
-        if method not in self.relevance:
+        if not isinstance(method, str) or method not in self.relevance:
             raise ChoiceError(unknown("method", method, self.relevance) + " (of those that were asked for)")
         return self.relevance[method]
 
@@ -99,9 +109,11 @@ class GenerationExplanation(Result):
             raise ChoiceError(f"step {number} asked, {len(self)} tokens were generated (0 to {len(self) - 1})")
         number %= len(self)
         seen = self.prompt_length + number
+        words = self._words_before(seen)
+        word_of = {place: word.index for word in words for place in word.positions}
         return Explanation(
-            positions=self.positions[:seen],
-            words=self._words_before(seen),
+            positions=tuple(replace(one, word=word_of.get(one.index)) for one in self.positions[:seen]),
+            words=words,
             position=seen - 1,
             layers=(self.layer,),
             relevance={name: scores[number : number + 1, :seen].copy() for name, scores in self.relevance.items()},
@@ -139,22 +151,8 @@ class GenerationExplanation(Result):
         return drawn
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        known = method_facts(data["relevance"]) if "digits" not in data else data
-        return cls(
-            positions=tuple(position_of(one) for one in data["positions"]),
-            words=tuple(word_of(one) for one in data["words"]),
-            prompt_length=data["prompt_length"],
-            layer=data["layer"],
-            relevance={name: array(scores) for name, scores in data["relevance"].items()},
-            predictions=tuple(prediction_of(one) for one in data["predictions"]),
-            text=data["text"],
-            signed=frozenset(known["signed"]),
-            digits=known["digits"],
-            local=frozenset(known["local"]),
-            notes=tuple(data["notes"]),
-            provenance=data["provenance"],
-        )
+    def _fields_of(cls, data: Mapping[str, Any]) -> dict[str, Any]:
+        return super()._fields_of(data) | (method_facts(data["relevance"]) if data.get("format") == 1 else {})
 
     def __repr__(self) -> str:
         return (

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from attnx.agreement.summary import Summary
+from attnx.results.fit import PROVENANCE, SUMMARY, Between, Filled, Rising, Rules
 from attnx.results.pronouns import Probe
 from attnx.results.result import TableResult
+from attnx.results.schema import LATER
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,7 +32,7 @@ class Rates:
     chance: float | None
     """Of a guess with closed eyes."""
     baselines: Mapping[str, Summary]
-    references: Mapping[str, Summary] = field(default_factory=dict)
+    references: Mapping[str, Summary] = field(default_factory=dict, metadata=LATER)
     """Reference → how often the candidate that adds most to the likelier pronoun is the wanted one."""
 
     @classmethod
@@ -63,13 +65,23 @@ class Rates:
             references={name: share([probe.drawn_from(name)[0] for probe, _ in asked]) for name in everywhere},
         )
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Rates:
-        methods = {name: tuple(Summary(**cell) for cell in cells) for name, cells in data["methods"].items()}
-        baselines, references = (
-            {name: Summary(**cell) for name, cell in data.get(one, {}).items()} for one in ("baselines", "references")
-        )
-        return cls(data["wanted"], data["sentences"], data["left_out"], methods, data["chance"], baselines, references)
+
+def _one_a_layer(rates: Rates, result: Any) -> str | None:
+    """Where no sentence has an answer there is nothing to tell of any layer."""
+    layers = result.size("layers")
+    fits = all(len(cells) == layers or not (cells or rates.sentences) for cells in rates.methods.values())
+    return None if fits and rates.methods else f"methods with {layers} summaries each, one a layer"
+
+
+def _rates(name: str) -> Rules:
+    return {
+        name: _one_a_layer,
+        f"{name}.sentences": Between(0),
+        f"{name}.methods.*.*": SUMMARY,
+        f"{name}.baselines": Filled(named=("nearest candidate", "commonest pronoun's")),
+        f"{name}.baselines.*": SUMMARY,
+        f"{name}.references.*": SUMMARY,
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +89,14 @@ class Report(TableResult):
     """Rates per method and layer: of the right referent, and of the candidate that the model's prediction implies."""
 
     kind: ClassVar[str] = "pronoun report"
+    rules: ClassVar[Rules] = {
+        "sentences": Between(0),
+        "layers": Rising(),
+        **_rates("right"),
+        **_rates("implied"),
+        "prediction": SUMMARY,
+        **PROVENANCE,
+    }
     indent: ClassVar[int | None] = 2
 
     source: str
@@ -125,17 +145,6 @@ class Report(TableResult):
         """The rates over the layers, beside chance and the nearest candidate."""
         figure: Figure = self._view.plot(self)
         return figure
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        plain = {name: data[name] for name in ("source", "sentences", "predicted", "mass", "notes", "provenance")}
-        return cls(
-            layers=tuple(data["layers"]),
-            right=Rates.from_dict(data["right"]),
-            implied=Rates.from_dict(data["implied"]),
-            prediction=Summary(**data["prediction"]),
-            **plain,
-        )
 
 
 def _longest(probe: Probe) -> str | None:

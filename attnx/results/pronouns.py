@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from attnx.errors import ChoiceError
 from attnx.registry import unknown
+from attnx.results.fit import PROVENANCE, Among, Between, Filled, Rising, Rules, Shape
 from attnx.results.result import Array, Result
-from attnx.results.storage import array
+from attnx.results.schema import LATER
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,6 +38,20 @@ class Probe(Result):
     """
 
     kind: ClassVar[str] = "probe"
+    rules: ClassVar[Rules] = {
+        "mask": Between(0),
+        "candidates": Filled(2),
+        "candidates.*.positions": Filled(),
+        "candidates.*.positions.*": Between(0),
+        "probabilities": Filled(),
+        "probabilities.*": Between(0, 1),
+        "layers": Rising(),
+        "relevance": Filled(),
+        "relevance.*": Shape("layers candidates"),
+        "implies.*": Among("candidates"),
+        "references.*": Shape("candidates"),
+        **PROVENANCE,
+    }
 
     text: str
     mask: int
@@ -48,7 +63,7 @@ class Probe(Result):
     relevance: Mapping[str, Array]
     implies: Mapping[str, str] = field(default_factory=dict)
     """Pronoun → the candidate that it speaks for, as the user said."""
-    references: Mapping[str, Array] = field(default_factory=dict)
+    references: Mapping[str, Array] = field(default_factory=dict, metadata=LATER)
     """Reference → a number for each candidate; empty where a pronoun is written, and so nothing is predicted."""
     notes: tuple[str, ...] = ()
     provenance: Mapping[str, Any] = field(default_factory=dict)
@@ -97,19 +112,11 @@ class Probe(Result):
         return super()._saved() | {"candidates": {one.name: list(one.positions) for one in self.candidates}}
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        return cls(
-            text=str(data["text"]),
-            mask=int(data["mask"]),
-            candidates=tuple(Candidate(name, tuple(places)) for name, places in data["candidates"].items()),
-            probabilities={name: float(value) for name, value in data["probabilities"].items()},
-            layers=tuple(data["layers"]),
-            relevance={method: array(rows) for method, rows in data["relevance"].items()},
-            implies=dict(data["implies"]),
-            references={name: array(row) for name, row in data.get("references", {}).items()},
-            notes=tuple(data["notes"]),
-            provenance=dict(data["provenance"]),
-        )
+    def _fields_of(cls, data: Mapping[str, Any]) -> dict[str, Any]:
+        told = super()._fields_of(data)
+        if isinstance(told.get("candidates"), Mapping):
+            told["candidates"] = [{"name": name, "positions": places} for name, places in told["candidates"].items()]
+        return told
 
     def __repr__(self) -> str:
         names = ", ".join(one.name for one in self.candidates)

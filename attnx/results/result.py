@@ -1,8 +1,8 @@
 """What all results have in common: files, equality by value, and the socket into which views are plugged.
 
-A kind is a frozen dataclass. It writes its fields, and `from_dict`, which reads what `to_dict` gave. Everything else is
-given: JSON and files by `storage`, and everything to look at by the kind's row of `VIEWS`. That table is empty here,
-for results know no views; `attnx.render.views` fills it when a result is first looked at.
+A kind is a frozen dataclass. It writes its fields, and what fits together in them (`rules`). Everything else is given:
+JSON and files by `storage` and `schema`, and everything to look at by the kind's row of `VIEWS`. That table is empty
+here, for results know no views; `attnx.render.views` fills it when a result is first looked at.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, overload
 
 import numpy as np
 
-from attnx.errors import AttnxError
+from attnx.errors import AttnxError, FileFormatError
 from attnx.registry import Registry
-from attnx.results import storage
+from attnx.results import fit, schema, storage
 
 if TYPE_CHECKING:
     import pandas
@@ -56,11 +56,27 @@ class Result:
     """The key of its files and of its view, and its name in messages."""
     indent: ClassVar[int | None] = None
     """Spaces in its JSON; None where that is mostly numbers."""
+    rules: ClassVar[fit.Rules] = {}
+    """What fits together in it; types are checked by its annotations."""
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Read what `to_dict` gave, or what a file kept, where arrays are arrays already."""
-        raise NotImplementedError
+        """Read what `to_dict` gave, or what a file kept, where arrays are arrays already; it is checked throughout."""
+        try:
+            older = isinstance(data, Mapping) and data.get("format") == 1
+            made = schema.read(cls, cls._fields_of(data) if isinstance(data, Mapping) else data, older=older)
+            fit.check(made)
+        except FileFormatError:
+            raise
+        except Exception as error:  # whatever a file that was tampered with can lead to
+            what = str(error) if isinstance(error, AttnxError) else schema.one_line(error)
+            raise FileFormatError(what) from error
+        return made
+
+    @classmethod
+    def _fields_of(cls, data: Mapping[str, Any]) -> dict[str, Any]:
+        """What is told, by the names of the fields: where the two differ, a kind says how."""
+        return {name: value for name, value in data.items() if name not in ("kind", "format")}
 
     def _saved(self) -> dict[str, Any]:
         """What files keep, arrays as they are: all that counts for equality."""

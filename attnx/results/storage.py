@@ -6,6 +6,7 @@ format stand beside what a result saves of itself. Nothing in a file is executed
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -14,10 +15,9 @@ from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 
-from attnx.answer.prediction import Prediction
 from attnx.arguments import path_of
 from attnx.errors import AttnxError, FileFormatError
-from attnx.inputs.positions import Position, Word
+from attnx.results.schema import one_line
 
 FORMAT = 2
 READABLE = (1, 2)
@@ -25,6 +25,7 @@ _KEY = "attnx"
 _OLD_KEYS = {"attnx": "explanation", "attnx.generation": "explained generation"}
 """In format 1 the key told the kind."""
 _TENSOR = "attnx.tensor"
+_CHECKSUM = "attnx.sha256"
 
 
 class Stored(Protocol):
@@ -51,14 +52,15 @@ def from_json(cls: type[S], text: str) -> S:
     """Read what `to_json` wrote."""
     what = f"not {_a(cls.kind)} that"
     try:
-        data = json.loads(text)
-        if isinstance(data, dict):
-            _check(cls.kind, data, f"{what} this attnx reads")
-        return cls.from_dict(data)
-    except FileFormatError:
-        raise
+        data = json.loads(text, parse_constant=_no_number)
     except Exception as error:  # whatever a text that was tampered with can lead to
-        raise FileFormatError(f"{what} attnx wrote: {error!r}") from error
+        raise FileFormatError(f"{what} attnx wrote: {one_line(error)}") from error
+    if isinstance(data, dict):
+        data = {"format": _check(cls.kind, data, f"{what} this attnx reads"), **data}
+    try:
+        return cls.from_dict(data)
+    except FileFormatError as error:
+        raise FileFormatError(f"{what} attnx wrote: {error}") from error
 
 
 def save(result: Stored, path: str | PathLike[str]) -> None:
@@ -68,32 +70,53 @@ def save(result: Stored, path: str | PathLike[str]) -> None:
 
     place = path_of(path)
     tensors: dict[str, Any] = {}
-    header = {"kind": result.kind, "format": FORMAT, **plain(_taken_out(result._saved(), tensors))}
     try:
-        save_file(tensors, place, metadata={_KEY: json.dumps(header, allow_nan=False)})
-    except (SafetensorError, OSError) as error:
-        raise AttnxError(f"cannot write {place}: {error}") from error
+        header = {"kind": result.kind, "format": FORMAT, **plain(_taken_out(result._saved(), tensors))}
+        told = json.dumps(header, allow_nan=False)
+        save_file(tensors, place, metadata={_KEY: told, _CHECKSUM: _checksum(told, tensors)})
+    except (SafetensorError, OSError, ValueError, TypeError) as error:
+        raise AttnxError(f"cannot write {place}: {one_line(str(error))[1:-1]}") from error
 
 
 def load(cls: type[S], path: str | PathLike[str]) -> S:
-    """Read what `save` wrote."""
+    """Read what `save` wrote. All of it is checked: its types, what must fit together, and its checksum."""
     from safetensors import SafetensorError, safe_open
 
     place = path_of(path)
     try:
         with safe_open(place, framework="numpy") as file:
-            header = _header(file.metadata() or {})
+            metadata = file.metadata() or {}
+            header = _header(metadata)
             if header is None:
                 raise FileFormatError(f"{place} holds no {cls.kind}; give a file that save() wrote")
-            _check(cls.kind, header, f"{place} holds no {cls.kind} that this attnx reads")
+            version = _check(cls.kind, header, f"{place} holds no {cls.kind} that this attnx reads")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no dictionary)
-        return cls.from_dict(_old(header, tensors) if header["format"] == 1 else _put_back(header, tensors))
     except FileFormatError:
         raise
     except (SafetensorError, OSError) as error:
-        raise FileFormatError(f"{place} is no {cls.kind}: {error}") from error
+        raise FileFormatError(f"{place} is no {cls.kind}: {one_line(str(error))[1:-1]}") from error
     except Exception as error:  # whatever a header that was tampered with can lead to
-        raise FileFormatError(f"{place} is a damaged {cls.kind}: {error!r}; save it again") from error
+        raise FileFormatError(f"{place} is a damaged {cls.kind}: {one_line(error)}; save it again") from error
+    try:
+        made = cls.from_dict(_old(header, tensors) if version == 1 else _put_back(header, tensors))
+        if _CHECKSUM in metadata and metadata[_CHECKSUM] != _checksum(metadata.get(_KEY, ""), tensors):
+            raise FileFormatError("its checksum is that of other content, so something in it has changed")
+    except FileFormatError as error:
+        raise FileFormatError(f"{place} is a damaged {cls.kind}: {error}; save it again") from error
+    return made
+
+
+def _checksum(header: str, tensors: Mapping[str, Any]) -> str:
+    """Over the header and all numbers: a flipped bit is noticed. Files that were written before have none."""
+    found = hashlib.sha256(header.encode())
+    for name, numbers in sorted(tensors.items()):
+        found.update(json.dumps([name, numbers.dtype.str, numbers.shape]).encode())
+        found.update(np.ascontiguousarray(numbers).tobytes())
+    return found.hexdigest()
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def plain(value: Any) -> Any:
@@ -118,27 +141,6 @@ def plain(value: Any) -> Any:
     return [plain(one) for one in value]
 
 
-def array(values: Any, dtype: Any = np.float64) -> Any:
-    """What `plain` made a list of, or what a file kept, as an array; None is NaN."""
-    return np.array(values, dtype=dtype)
-
-
-def position_of(data: Mapping[str, Any]) -> Position:
-    """A position as it was saved."""
-    box = data.get("box")
-    return Position(**{**data, "box": None if box is None else tuple(box)})
-
-
-def word_of(data: Mapping[str, Any]) -> Word:
-    """A word as it was saved."""
-    return Word(**{**data, "positions": tuple(data["positions"])})
-
-
-def prediction_of(data: Mapping[str, Any]) -> Prediction:
-    """A prediction as it was saved."""
-    return Prediction(**{**data, "labels": tuple(data["labels"]), "logits": tuple(data["logits"])})
-
-
 def _taken_out(value: Any, tensors: dict[str, Any], path: str = "") -> Any:
     """The same with each array in `tensors`, and its name there in its place."""
     if isinstance(value, np.ndarray):
@@ -151,41 +153,73 @@ def _taken_out(value: Any, tensors: dict[str, Any], path: str = "") -> Any:
     return value
 
 
-def _put_back(value: Any, tensors: Mapping[str, Any]) -> Any:
-    if isinstance(value, dict):
-        if set(value) == {_TENSOR}:
-            return tensors[value[_TENSOR]]
-        return {name: _put_back(one, tensors) for name, one in value.items()}
-    return value
+def _put_back(header: dict[str, Any], tensors: Mapping[str, Any]) -> Any:
+    """The header with each array in its place; all of them must have one."""
+    used = set()
+
+    def filled(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        if set(value) != {_TENSOR}:
+            return {name: filled(one) for name, one in value.items()}
+        name = value[_TENSOR]
+        used.add(str(name))
+        return _tensor(tensors, name)
+
+    whole = filled(header)
+    left = sorted(set(tensors) - used)
+    if left:
+        raise FileFormatError(f"the numbers {one_line(left[0])} belong to nothing")
+    return whole
+
+
+def _tensor(tensors: Mapping[str, Any], name: Any) -> Any:
+    if not isinstance(name, str) or name not in tensors:
+        raise FileFormatError(f"the numbers {one_line(name)} are missing")
+    return tensors[name]
 
 
 def _old(header: dict[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
     """Format 1: explanations and generations, whose header lists the names of the arrays."""
-    return header | {
-        "relevance": {name: tensors[name] for name in header["methods"]},
-        "references": {name: tensors[f"reference:{name}"] for name in header.get("references", ())},
-        "maps": {name: tensors[f"map:{name}"] for name in header.get("maps", ())} or None,
+    lists = {"relevance": ("methods", ""), "references": ("references", "reference:"), "maps": ("maps", "map:")}
+    found = {
+        field: {name: _tensor(tensors, f"{prefix}{name}") for name in _names(header, listed)}
+        for field, (listed, prefix) in lists.items()
+        if listed in header
     }
+    return {name: value for name, value in header.items() if name != "methods"} | found | _without_maps(found)
+
+
+def _without_maps(found: Mapping[str, Any]) -> dict[str, Any]:
+    return {"maps": None} if "maps" in found and not found["maps"] else {}
+
+
+def _names(header: Mapping[str, Any], field: str) -> list[str]:
+    if not isinstance(header[field], list) or not all(isinstance(name, str) for name in header[field]):
+        raise FileFormatError(f"{field} must be names in a list, found {one_line(header[field])}")
+    return list(header[field])
 
 
 def _header(metadata: Mapping[str, str]) -> dict[str, Any] | None:
     for key, kind in _OLD_KEYS.items():
         if key in metadata:
-            return {"kind": kind, **json.loads(metadata[key])}
+            return {"kind": kind, **json.loads(metadata[key], parse_constant=_no_number)}
     return None
 
 
-def _check(kind: str, header: dict[str, Any], what: str) -> None:
-    """Whether it is of this kind and of a version that can be read; before versions had numbers it was the first."""
+def _check(kind: str, header: dict[str, Any], what: str) -> int:
+    """The version, if it is of this kind and can be read; before versions had numbers it was the first."""
     version, found = header.get("format", 1), header.get("kind", kind)
-    if version not in READABLE:
+    if type(version) is not int or version not in READABLE:
         expected = " or ".join(map(str, READABLE))
         raise FileFormatError(
-            f"{what}: expected format {expected}, found {version!r}; read it with the attnx that wrote it"
+            f"{what}: expected format {expected}, found {one_line(version)}; read it with the attnx that wrote it"
         )
     if found != kind:
-        raise FileFormatError(f"{what}: it is {_a(str(found))}")
+        raise FileFormatError(f"{what}: it is {_a(found) if isinstance(found, str) else one_line(found)}")
+    return version
 
 
 def _a(kind: str) -> str:
-    return f"{'an' if kind[:1] in 'aeiou' else 'a'} {kind}"
+    named = kind if kind.isprintable() and len(kind) < 80 else one_line(kind)
+    return f"{'an' if kind[:1] in 'aeiou' else 'a'} {named}"

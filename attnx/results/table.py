@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from attnx.agreement.summary import Summary, Undefined
+from attnx.results.fit import PROVENANCE, SUMMARY, Between, Filled, Rules
 from attnx.results.result import TableResult
 
 Which: TypeAlias = Literal["content", "all", "all but the last"]
@@ -79,11 +80,24 @@ class Measured:
     tied: tuple[float, ...]
 
 
+def _one_a_layer(measured: Measured, _: Any) -> str | None:
+    layers = len(measured.tied)
+    fits = layers and measured.cells and all(len(cells) == layers for cells in measured.cells.values())
+    return None if fits else f"with {layers} summaries for each method, one for each of its tied shares"
+
+
 @dataclass(frozen=True, eq=False)
 class Table(TableResult):
     """A table of the paper, published and reproduced."""
 
     kind: ClassVar[str] = "table"
+    rules: ClassVar[Rules] = {
+        "measured": Filled(),
+        "measured.*": _one_a_layer,
+        "measured.*.cells.*.*": SUMMARY,
+        "samples": Between(0),
+        **PROVENANCE,
+    }
     indent: ClassVar[int | None] = 2
 
     title: str
@@ -95,23 +109,6 @@ class Table(TableResult):
     accuracy: float | None
     """Of the model on these very sentences; None where their labels are not public."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        plain = {name: data[name] for name in ("title", "reference", "samples", "source", "accuracy", "provenance")}
-        published = {
-            method: tuple(None if cell is None else (cell[0], cell[1]) for cell in cells)
-            for method, cells in data["published"].items()
-        }
-        measured = tuple(
-            Measured(
-                Protocol(**one["protocol"]),
-                {method: tuple(Summary(**cell) for cell in cells) for method, cells in one["cells"].items()},
-                tuple(one["tied"]),
-            )
-            for one in data["measured"]
-        )
-        return cls(published=published, measured=measured, **plain)
 
 
 @dataclass(frozen=True)
@@ -132,6 +129,12 @@ class SubjectTable(TableResult):
     """Shares of each method and reference, for right and for wrong predictions."""
 
     kind: ClassVar[str] = "subject table"
+    rules: ClassVar[Rules] = {
+        "layer": Between(1),
+        "shares": Filled(),
+        **{f"shares.*.{part}": SUMMARY for part in ("subject", "attractors", "other", "subject_first")},
+        **PROVENANCE,
+    }
     indent: ClassVar[int | None] = 2
 
     layer: int
@@ -139,12 +142,3 @@ class SubjectTable(TableResult):
     shares: tuple[Shares, ...]
     attractors_known: bool
     provenance: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        parts = ("subject", "attractors", "other", "subject_first")
-        shares = tuple(
-            Shares(one["measure"], one["predictions"], *(Summary(**one[part]) for part in parts))
-            for one in data["shares"]
-        )
-        return cls(data["layer"], data["source"], shares, data["attractors_known"], data["provenance"])

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from attnx.answer.score import as_rows, check_score, score
@@ -17,6 +16,7 @@ from attnx.attention.tensor import AttentionTensor
 from attnx.capturing.frozen.mode import Kernel
 from attnx.capturing.kernel_gradients import kernel_gradients
 from attnx.capturing.proof import TOLERANCE
+from attnx.capturing.untouched import switched
 from attnx.errors import CaptureError
 from attnx.inputs.adapter import Adapter, Prepared
 from attnx.running.batches import collate, padding_id
@@ -29,7 +29,7 @@ def with_answer_gradient(
 
     Values must have been brought; they show that both runs saw the same.
     """
-    with torch.inference_mode(False):
+    with switched(gradients=True):
         inputs = collate(model, [prepared], padding_id(model, processor))
         if "pixel_values" in inputs:
             inputs["pixel_values"] = inputs["pixel_values"].detach().clone().requires_grad_()

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from attnx.answer.score import answers_where_told
+from attnx.errors import InputError
 from attnx.inputs.adapter import Prepared
 from attnx.inputs.model_facts import base_model
 
@@ -160,7 +161,11 @@ def padding_id(model: nn.Module, processor: Any) -> int | None:
 
 def _place(model: nn.Module) -> tuple[torch.device | None, torch.dtype]:
     """Where the inputs go, None to leave them: weights that are offloaded have no device until they are used."""
-    first = next(model.parameters())
+    first = next(model.parameters(), None)
+    if first is None:
+        raise InputError(
+            f"{type(model).__name__} has no weights, so there is nothing to explain; give the model itself"
+        )
     device = getattr(model, "device", first.device)
     return None if device.type == "meta" else device, first.dtype
 

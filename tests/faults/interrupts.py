@@ -120,9 +120,8 @@ def changed(before: dict[str, Any]) -> list[str]:
 
 
 @contextlib.contextmanager
-def ringing() -> Iterator[tuple[list[float], list[str], Callable[[float, bool], None]]]:
-    """(moments at which one came, finalisers that one came in, a function that sends the next in so many seconds)."""
-    rung: list[float] = []
+def finalisers_told() -> Iterator[list[str]]:
+    """The finalisers that an interrupt came in meanwhile: Python prints it there and goes on."""
     swallowed: list[str] = []
     usual = sys.unraisablehook
 
@@ -132,11 +131,22 @@ def ringing() -> Iterator[tuple[list[float], list[str], Callable[[float, bool], 
         else:
             usual(what)
 
+    sys.unraisablehook = unraisable
+    try:
+        yield swallowed
+    finally:
+        sys.unraisablehook = usual
+
+
+@contextlib.contextmanager
+def ringing() -> Iterator[tuple[list[float], Callable[[float, bool], None]]]:
+    """(moments at which one came, a function that sends the next in so many seconds)."""
+    rung: list[float] = []
+
     def ring(number: int, frame: Any) -> None:
         rung.append(time.perf_counter())
         raise KeyboardInterrupt
 
-    sys.unraisablehook = unraisable
     before = [signal.signal(one, ring) for one in (signal.SIGINT, signal.SIGALRM)]
     clock = subprocess.Popen([sys.executable, "-c", _CLOCK, str(os.getpid())], stdin=subprocess.PIPE, text=True)
     assert clock.stdin is not None
@@ -150,13 +160,12 @@ def ringing() -> Iterator[tuple[list[float], list[str], Callable[[float, bool], 
             pipe.flush()
 
     try:
-        yield rung, swallowed, send
+        yield rung, send
     finally:
         pipe.close()
         clock.wait()
         for one, handler in zip((signal.SIGINT, signal.SIGALRM), before, strict=True):
             signal.signal(one, handler)
-        sys.unraisablehook = usual
 
 
 def interrupt(call: Callable[[], Any], times: int, seed: int = 0) -> Count:
@@ -166,7 +175,7 @@ def interrupt(call: Callable[[], Any], times: int, seed: int = 0) -> Count:
     began = time.perf_counter()
     call()
     seconds = time.perf_counter() - began
-    with ringing() as (rung, swallowed, send):
+    with finalisers_told() as swallowed, ringing() as (rung, send):
         before = world()
         while count.interrupts < times:
             _once(call, chance.uniform(0, 1.1 * seconds), count, before, rung, swallowed, send)

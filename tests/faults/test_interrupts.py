@@ -1,18 +1,23 @@
 """Ctrl-C leaves nothing behind and stays Ctrl-C, wherever it comes. The long form is `tests.faults.interrupts`."""
 
+import ast
 import dis
 import signal
 import sys
 import threading
 import weakref
-from functools import cache
+from contextlib import nullcontext
+from functools import cache, partial
+from pathlib import Path
 
 import pytest
 import torch
 
+import attnx
 from attnx import interrupts
 from attnx.capturing.untouched import Borrowed
 from attnx.capturing.watch import undisturbed, watch
+from attnx.explaining.call import Call
 from attnx.interrupts import Unbroken, uninterrupted
 from tests import zoo
 from tests.faults import interrupts as script
@@ -20,9 +25,21 @@ from tests.faults import interrupts as script
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="signals as on Unix")
 
 OURS = ("attnx/interrupts.py", "capturing/untouched.py", "capturing/watch.py", "capturing/interface.py")
+SWITCHING = (
+    *("references/paths.py", "frozen/run.py", "capturing/residual.py", "running/batches.py"),
+    *("torch/autograd/grad_mode.py", "torch/amp/autocast_mode.py"),
+)
+ROAD = tuple(
+    str(path.relative_to(Path(attnx.__path__[0]).parent))
+    for room in ("explaining", "running", "references", "results", "capturing", "attention", "answer")
+    for path in Path(attnx.__path__[0], room).rglob("*.py")
+)
 LIBRARIES = ("contextlib.py", "torch/overrides.py", "torch/autograd/grad_mode.py", "torch/utils/_contextlib.py")
 LOOKS = {"CALL", "CALL_FUNCTION_EX", "CALL_KW", "JUMP_BACKWARD"}
 """Instructions after which Python looks for signals; it also does where a function begins."""
+
+autocast = partial(torch.autocast, "cpu", dtype=torch.bfloat16)
+AROUND = ["plain", "no_grad", "inference_mode", "autocast"]
 
 
 @cache
@@ -68,19 +85,83 @@ def looked_at(call, files, at=None):
     return look.seen
 
 
-@pytest.mark.parametrize("files", [OURS, LIBRARIES, ("inputs/text.py",)], ids=["ours", "libraries", "text"])
-@pytest.mark.parametrize("name", ["capture", "capture, interface", "explain", "explain, gradient"])
-def test_an_interrupt_at_every_moment_leaves_no_trace(own_handler, name, files):
-    call = calls()[name]
+def interrupted_at_moments(call, files, count):
+    """Interrupt the call at so many moments, spread over all at which Python looks for signals in these files."""
     call()
     before = script.world()
     moments = looked_at(call, files)
-    for at in range(1, moments + 1, 1 + moments // 60):
-        with pytest.raises(KeyboardInterrupt) as raised:
-            looked_at(call, files, at)
+    for at in range(1, moments + 1, 1 + moments // count):
+        with script.finalisers_told() as swallowed:
+            try:
+                seen = looked_at(call, files, at)
+                assert swallowed or seen < at, f"the interrupt at moment {at} was lost"  # a call may have fewer
+            except KeyboardInterrupt as raised:
+                kept = raised  # and with it the frames of everything that was left half-way
+                assert script.changed(before) == [], at
+                del kept
         assert script.changed(before) == [], at
-        del raised
-        assert script.changed(before) == [], at
+
+
+@pytest.mark.parametrize("files", [OURS, LIBRARIES, ("inputs/text.py",)], ids=["ours", "libraries", "text"])
+@pytest.mark.parametrize("name", ["capture", "capture, interface", "explain", "explain, gradient"])
+def test_an_interrupt_at_every_moment_leaves_no_trace(own_handler, name, files):
+    interrupted_at_moments(calls()[name], files, 60)
+
+
+@pytest.mark.parametrize("around", [torch.no_grad, torch.inference_mode], ids=["no_grad", "inference_mode"])
+def test_an_interrupt_leaves_the_switches_of_the_caller_as_they_are(own_handler, around):
+    """Paths and residuals switch gradients on or off, and leave inference mode, for a while."""
+    with around():
+        interrupted_at_moments(calls()["explain"], SWITCHING, 60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("around", [nullcontext, torch.no_grad, torch.inference_mode, autocast], ids=AROUND)
+def test_an_interrupt_anywhere_on_the_road_leaves_no_trace(own_handler, around):
+    with around():
+        interrupted_at_moments(calls()["explain, texts"], ROAD, 40)
+
+
+@pytest.mark.parametrize("around", [nullcontext, torch.no_grad, torch.inference_mode, autocast], ids=AROUND)
+def test_a_loop_that_is_left_half_way_leaves_no_trace(around):
+    """The generator stays alive, suspended between two batches."""
+    encoder, words = zoo.classifier(), zoo.wordpiece_tokenizer()
+    calls()
+    for references in ({}, {"value_path": {}}, {"gradient": {}}):
+        call = Call.of(encoder, words, ["the key", "a film", "the key to it"], references=references, batch_size=1)
+        with around():
+            before = script.world()
+            training = [module.training for module in encoder.modules()]
+            half_way = call.explanations()
+            next(half_way)
+            assert script.changed(before) == []
+            assert [module.training for module in encoder.modules()] == training
+            with pytest.raises(KeyboardInterrupt):
+                half_way.throw(KeyboardInterrupt)
+            assert script.changed(before) == []
+
+
+def test_no_generator_yields_while_something_is_held():
+    """One that is left half-way would hold it until it is collected; only files may wait for that."""
+    kept = [
+        f"{path.name}:{inner.lineno}"
+        for path in Path(attnx.__path__[0]).rglob("*.py")
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(function, ast.FunctionDef) and not _is_a_block(function)
+        for block in ast.walk(function)
+        if isinstance(block, ast.With) and not all(_opens_a_file(item.context_expr) for item in block.items)
+        for inner in ast.walk(block)
+        if isinstance(inner, (ast.Yield, ast.YieldFrom))
+    ]
+    assert kept == []
+
+
+def _is_a_block(function):
+    return any(getattr(one, "id", "") == "contextmanager" for one in function.decorator_list)
+
+
+def _opens_a_file(expression):
+    return "open(" in ast.unparse(expression)
 
 
 @pytest.mark.parametrize("name", ["explain", "compare", "faithfulness", "explain_generation", "load_demo"])

@@ -52,8 +52,9 @@ def _probes(path: Path) -> dict[str, Outcome]:
     head, *lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
     found: dict[str, Outcome] = {"kind": f"{head['kind']}, format {head['format']}"}
     for line in lines:
+        sentence = line.pop("sentence")
         probe = PronounProbe.from_dict({**line, "provenance": {}})
-        found |= {f"{line['sentence']}: {fact}": value for fact, value in of_probe(probe).items()}
+        found |= {f"{sentence}: {fact}": value for fact, value in of_probe(probe).items()}
     return found
 
 

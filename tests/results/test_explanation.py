@@ -33,7 +33,7 @@ def test_what_says_how_far_to_trust_it_is_kept_by_method(explanation):
     assert (one.tied("flow"), one.tied("flow", 1)) == (0.6, 0.4)
     assert one.tied("raw") == explanation.tied("raw")
     assert dataclasses.replace(explanation, diagnostics={}).saturation is None
-    with pytest.raises(AttentionError, match="saturation of flow must be 3 numbers, one a layer, found 1"):
+    with pytest.raises(AttentionError, match=r"\['saturation'\] must be numbers for 3 layers, found \(0\.1,\)"):
         dataclasses.replace(explanation, diagnostics={"flow": {"saturation": (0.1,)}})
 
 

@@ -8,8 +8,7 @@ at the ends of attention share this run.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +20,7 @@ from attnx.capturing.frozen.path import Path
 from attnx.capturing.frozen.rules import freezing
 from attnx.capturing.frozen.uncovered import first_uncovered
 from attnx.capturing.interface import needs_interface
-from attnx.capturing.untouched import Hooked, looking_on
+from attnx.capturing.untouched import Hooked, looking_on, switched
 from attnx.capturing.watch import undisturbed
 from attnx.errors import CaptureError
 
@@ -29,6 +28,8 @@ _SLACK = {torch.float64: 1e-5, torch.float32: 1e-3}
 """How far sums may be off by rounding, as a share of all that is summed; much less is usual.
 
 Many models compute their norms in float32, whatever their weights are."""
+
+_HALF_PRECISION = 5e-2
 
 _NOTHING = 1e-6
 """A score that is 0 but for rounding has no size beside which to see it."""
@@ -81,8 +82,7 @@ def frozen_run(
     block. The model is left as it was; its answer is checked against a plain run, and the sum against the score.
     """
     check_can_be_frozen(model)
-    # Inference mode, unlike no_grad, cannot be overruled from within: it has to be left.
-    with torch.inference_mode(False):
+    with switched(gradients=True):
         with undisturbed(model):
             plain = scores()
         run, constants = _there_and_back(model, scores, path, entry, ends, levels)
@@ -101,11 +101,9 @@ def _there_and_back(
 ) -> tuple[FrozenRun, Constants]:
     entered: dict[int, Tensor] = {}
     mode = freezing(model, path, entry, entered=entered, ends=ends)
-    with ExitStack() as stack:
-        stack.enter_context(undisturbed(model, gradients=True))
-        if levels or isinstance(entry, Tensor):
-            stack.enter_context(_noted(model, entered))
-        with looking_on(mode):
+    noted = _blocks(model) if levels or isinstance(entry, Tensor) else []
+    with undisturbed(model, gradients=True):
+        with Hooked(noted, _note(entered)), looking_on(mode):
             reached = scores()
         mode.forget()
         blocks = mode.levels
@@ -127,10 +125,13 @@ def _there_and_back(
     return FrozenRun(reached.detach(), made[0], tuple(mode.kernels), above, total), mode.constants
 
 
-@contextmanager
-def _noted(model: nn.Module, entered: dict[int, Tensor]) -> Iterator[None]:
-    """Note with what each block is called: the elements of the model's lists of modules."""
-    blocks = {id(one): one for each in model.modules() if isinstance(each, nn.ModuleList) for one in each}
+def _blocks(model: nn.Module) -> list[nn.Module]:
+    """The elements of the model's lists of modules."""
+    return list({id(one): one for each in model.modules() if isinstance(each, nn.ModuleList) for one in each}.values())
+
+
+def _note(entered: dict[int, Tensor]) -> Callable[..., None]:
+    """Notes with what each block is called in this thread."""
     thread = threading.get_ident()
 
     def note(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -139,8 +140,7 @@ def _noted(model: nn.Module, entered: dict[int, Tensor]) -> Iterator[None]:
             if states is not None and states.requires_grad and states.ndim == 3:
                 entered[id(module)] = states
 
-    with Hooked(blocks.values(), note):
-        yield
+    return note
 
 
 def check_can_be_frozen(model: nn.Module) -> None:
@@ -158,7 +158,7 @@ def check_can_be_frozen(model: nn.Module) -> None:
 
 
 def _check_answer(model: nn.Module, frozen: Tensor, plain: Tensor) -> None:
-    slack = _SLACK.get(plain.dtype, 5e-2)
+    slack = _slack(plain)
     if not torch.allclose(frozen, plain, rtol=slack, atol=slack):
         raise CaptureError(
             f"{type(model).__name__} gave another score while its gradients were frozen than in a plain run "
@@ -170,5 +170,11 @@ def _check_answer(model: nn.Module, frozen: Tensor, plain: Tensor) -> None:
 def _adds_up(run: FrozenRun, constants: Constants) -> bool:
     parts = run.entry.relevance
     size = float(parts.abs().sum() + run.scores.abs().sum()) + constants.size + _NOTHING
-    slack = _SLACK.get(run.entry.states.dtype, 5e-2)
+    slack = _slack(run.entry.states)
     return abs(float(parts.sum()) + constants.total - float(run.scores.double().sum())) <= slack * size
+
+
+def _slack(numbers: Tensor) -> float:
+    """Under autocast numbers of full precision were computed in half of it."""
+    halved = torch.is_autocast_enabled(numbers.device.type)
+    return _HALF_PRECISION if halved else _SLACK.get(numbers.dtype, _HALF_PRECISION)

@@ -11,7 +11,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -144,16 +143,12 @@ def _check(path: Path, first: bytes, chosen: Mapping[str, Any]) -> None:
 def _probe(path: Path, number: int, line: bytes) -> tuple[int, Probe]:
     try:
         data = json.loads(line, parse_constant=_no_number)
-        probe = Probe.from_dict({**data, "provenance": {}})
-        shape = (len(probe.layers), len(probe.candidates))
-        if any(one.shape != shape or not np.isfinite(one).all() for one in probe.relevance.values()):
-            raise ValueError("relevance")
-        if any(one.shape != shape[1:] or not np.isfinite(one).all() for one in probe.references.values()):
-            raise ValueError("references")
-        return operator.index(data["sentence"]), probe
+        sentence = operator.index(data.pop("sentence"))
+        return sentence, Probe.from_dict({**data, "provenance": {}})
     except (ArithmeticError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        reason = str(error) if isinstance(error, FileFormatError) else type(error).__name__
         raise FileFormatError(
-            f"{path}, line {number} is damaged ({type(error).__name__}); delete it, and its sentence is asked again"
+            f"{path}, line {number} is damaged ({reason}); delete it, and its sentence is asked again"
         ) from error
 
 

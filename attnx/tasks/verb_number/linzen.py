@@ -28,6 +28,8 @@ Parser = Callable[[Row], Beginning]
 
 _ORIGINAL = ("sentence", "verb_pos", "subj_index", "verb_index", "n_diff_intervening")
 _WITH_SUBJECT = ("label", "subject", "beginning")
+_LONGEST_LINE = 100_000
+"""A small gzip file may hold a line of terabytes."""
 
 
 def read(paths: Iterable[Path]) -> list[Beginning]:
@@ -63,7 +65,12 @@ def _lines(path: Path) -> Iterator[str]:
             if path.suffix == ".gz"
             else path.open(encoding="utf-8-sig") as file
         ):
-            yield from file
+            while line := file.readline(_LONGEST_LINE):
+                if len(line) == _LONGEST_LINE:
+                    raise InputError(
+                        f"{path} has a line of more than {_LONGEST_LINE:,} characters: no sentence is as long"
+                    )
+                yield line
     except (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InputError(
             f"{path} cannot be read as UTF-8 text: {error}; was it cut off, or is it another format?"

@@ -34,7 +34,7 @@ def test_every_sentence_has_a_line_and_the_report_is_made_of_them(tmp_path):
     head, *lines = map(json.loads, (tmp_path / "x.jsonl").read_text(encoding="utf-8").splitlines())
     assert head["kind"] == "attnx pronoun probes"
     assert sorted(line["sentence"] for line in lines) == [0, 1, 2, 3, 4]
-    probes = {line["sentence"]: Probe.from_dict({**line, "provenance": {}}) for line in lines}
+    probes = {line.pop("sentence"): Probe.from_dict({**line, "provenance": {}}) for line in lines}
     hits = [probes[index].drawn_from("flow")[2] == SENTENCES[index].answer for index in (0, 1, 2, 4)]
     assert report.right.sentences == 4
     assert report.right.left_out == 1

@@ -31,6 +31,13 @@ def test_gzipped_is_the_same(tmp_path):
     assert read([path]) == [Beginning("the keys", 1)]
 
 
+def test_a_line_without_end_is_refused_before_it_is_read(tmp_path):
+    path = tmp_path / "bomb.tsv.gz"
+    path.write_bytes(gzip.compress(b"VBZ\t" + b"the " * 100_000))
+    with pytest.raises(InputError, match="a line of more than 100,000 characters"):
+        read([path])
+
+
 def test_a_name_says_the_number_of_attractors(tmp_path):
     (found,) = read(write(tmp_path / "numpred.test.3.tsv", "VBZ\tthe key\n"))
     assert found.attractor_count == 3

@@ -1,0 +1,272 @@
+"""What is loaded is what was saved: a file that says anything else is refused in a line that names the place."""
+
+import copy
+import dataclasses
+import json
+import random
+from typing import Literal
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+import attnx
+from attnx.errors import AttnxError, FileFormatError
+from attnx.results import storage
+from attnx.results.schema import LATER, read
+from tests.results import examples
+
+HOSTILE = [
+    None,
+    True,
+    -1,
+    0,
+    99,
+    2**70,
+    10**400,
+    1.5,
+    -0.5,
+    1e308,
+    "",
+    "x",
+    "\ud800",
+    "\x1b]0;owned\x07",
+    [],
+    [[]],
+    [1],
+]
+HOSTILE += [["a", "b"], {}, {"a": 1}, [None, None], "9" * 5000]
+
+
+@pytest.fixture(params=examples.EXAMPLES, ids=lambda make: make.__name__)
+def made(request):
+    return request.param()
+
+
+def places(told, path=()):
+    """The path of everything in a JSON document but the whole."""
+    members = told.items() if isinstance(told, dict) else enumerate(told) if isinstance(told, list) else ()
+    for name, one in members:
+        yield (*path, name)
+        yield from places(one, (*path, name))
+
+
+def at(told, path):
+    for name in path:
+        told = told[name]
+    return told
+
+
+def mutations(told):
+    """The document with each member replaced by something else, left out, or joined by one that is not known."""
+    for path in places(told):
+        for value in HOSTILE:
+            changed = copy.deepcopy(told)
+            at(changed, path[:-1])[path[-1]] = value
+            yield path, changed
+        changed = copy.deepcopy(told)
+        del at(changed, path[:-1])[path[-1]]
+        yield path, changed
+        if isinstance(at(told, path), dict):
+            changed = copy.deepcopy(told)
+            at(changed, path)["unheard of"] = 1
+            yield path, changed
+
+
+def look_at(result, *, also_plot=False):
+    """Everything that a reader may do with it: what it cannot do is an `AttnxError`."""
+    for view in (repr, str, hash, type(result).to_markdown, type(result).to_csv, type(result).to_html):
+        view(result)
+    result.to_json()
+    for name in ("top", "best"):
+        getattr(result, name, list)()
+    if also_plot:
+        from matplotlib import pyplot
+
+        try:
+            result.plot()
+        except AttnxError:
+            pass
+        finally:
+            pyplot.close("all")
+
+
+def judge(kind, changed, *, also_plot=False):
+    """Refused in a line, or sound in every view. Whether it was refused."""
+    try:
+        result = kind.from_json(json.dumps(changed))
+    except FileFormatError as error:
+        said = str(error)
+    else:
+        look_at(result, also_plot=also_plot)
+        return False
+    assert "\n" not in said
+    assert len(said) < 400
+    return True
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_whatever_a_document_says_is_refused_or_can_be_looked_at(made):
+    """A sample; `slow` has them all."""
+    several = list(mutations(json.loads(made.to_json())))
+    chosen = random.Random(0).sample(several, 150)
+    assert sum(judge(type(made), changed) for _, changed in chosen) > 50
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_all_that_is_not_refused_can_be_looked_at_and_drawn(made):
+    for _, changed in mutations(json.loads(made.to_json())):
+        judge(type(made), changed, also_plot=True)
+
+
+def test_each_field_is_asked_for_by_name(made):
+    told = json.loads(made.to_json())
+    for field in dataclasses.fields(made):
+        if field.compare:
+            without = json.dumps({name: one for name, one in told.items() if name != field.name})
+            if "later" in field.metadata:
+                assert type(made).from_json(without)
+            else:
+                with pytest.raises(FileFormatError, match=f"{field.name} is missing"):
+                    type(made).from_json(without)
+            with pytest.raises(FileFormatError, match=f"{field.name}"):
+                type(made).from_json(json.dumps(told | {field.name: {"x": [["\ud800"]]}}))
+    with pytest.raises(FileFormatError, match="unheard of is no field"):
+        type(made).from_json(json.dumps(told | {"unheard of": 1}))
+
+
+def changed_explanation(**fields):
+    return json.dumps(json.loads(examples.explanation().to_json()) | fields)
+
+
+POSITION = {
+    "index": 0,
+    "token": "a",
+    "special": False,
+    "start": None,
+    "end": None,
+    "segment": 0,
+    "word": 0,
+    "box": None,
+}
+WORD = {"index": 0, "text": "a", "positions": [1], "segment": 0}
+REFUSED = {
+    "layers must be whole numbers from 1 that rise": {"layers": [2, 1]},
+    "layers[1] must be a whole number, found True": {"layers": [1, True]},
+    "words[0].positions[1] must be a place in positions (0 to 2), found 3": {"words": [WORD | {"positions": [1, 3]}]},
+    "words must be in the order of their indices": {"words": [WORD | {"index": 1}]},
+    "positions[2].word must be a place in words": {
+        "positions": [POSITION, POSITION | {"index": 1}, POSITION | {"index": 2, "word": 7}]
+    },
+    "positions[0].box must be a list of 4": {"positions": [POSITION | {"box": [0, 1]}] * 3},
+    "positions[0].color is no field": {"positions": [POSITION | {"color": 1}] * 3},
+    "relevance['raw'] must be numbers for 2 layers × 3 positions, found 2 × 2 numbers": {
+        "relevance": {"raw": [[1, 2], [3, 4]]}
+    },
+    "relevance['raw'] must be finite numbers": {"relevance": {"raw": [[1, 2, None], [3, 4, 5]]}},
+    "relevance['raw'] must be numbers in lists of one length": {"relevance": {"raw": [[1, 2, "3"], [3, 4, 5]]}},
+    "references['gradient'] must be numbers for 3 positions": {"references": {"gradient": [1, 2]}},
+    "position must be a place in positions (0 to 2), found -1": {"position": -1},
+    "prediction must be with labels and logits of one length": {
+        "prediction": {"kind": "class", "label": "a", "index": 0, "probability": 1, "labels": ["a"], "logits": []}
+    },
+    "prediction.kind must be 'class' or 'value' or 'token', found 'guess'": {
+        "prediction": {"kind": "guess", "label": "a", "index": 0, "probability": 1, "labels": [], "logits": []}
+    },
+    "sink must be numbers for 2 layers": {"sink": [0.5]},
+    "digits['flow'] must be 0 to 17, found 400": {"digits": {"flow": 400}},
+    "image_size[0] must be 1 or more, found 0": {"image_size": [0, 5]},
+    "text must be a text": {"text": 5},
+    "maps must be 1 or more, found {}": {"maps": {}},
+    "the map of raw must be 2 × 3 × 3": {"maps": {"raw": [[[1, 2, 3]]]}},
+    "provenance.references must be an object": {"provenance": {"references": 5}},
+}
+
+
+@pytest.mark.parametrize("said", REFUSED)
+def test_what_does_not_fit_is_named(said):
+    with pytest.raises(FileFormatError) as raised:
+        attnx.Explanation.from_json(changed_explanation(**REFUSED[said]))
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
+def test_numbers_that_json_does_not_have_are_refused(constant):
+    text = examples.faithfulness().to_json().replace("0.125", constant)
+    with pytest.raises(FileFormatError, match="is no number of JSON"):
+        attnx.Faithfulness.from_json(text)
+
+
+def test_what_is_shown_first_survives_a_file(tmp_path):
+    made = dataclasses.replace(examples.explanation(), first="gradient")
+    made.save(tmp_path / "x.safetensors")
+    for again in (attnx.Explanation.load(tmp_path / "x.safetensors"), attnx.Explanation.from_json(made.to_json())):
+        assert again == made
+        assert again.row_name() == "gradient"
+
+
+@pytest.mark.parametrize("where", ["header", "numbers"])
+def test_every_flipped_bit_is_noticed(made, where, tmp_path):
+    path = tmp_path / "x.safetensors"
+    made.save(path)
+    whole = path.read_bytes()
+    header = 8 + int.from_bytes(whole[:8], "little")
+    span = range(8, header) if where == "header" else range(header, len(whole))
+    for place in span[:: 1 + len(span) // 60]:
+        for bit in (0, 7):
+            path.write_bytes(whole[:place] + bytes([whole[place] ^ (1 << bit)]) + whole[place + 1 :])
+            try:
+                assert type(made).load(path) == made, place  # a flip in the name of the checksum's own entry
+            except FileFormatError as error:
+                assert "\n" not in str(error)  # noqa: PT017
+
+
+def test_files_without_a_checksum_still_load(tmp_path):
+    path = tmp_path / "x.safetensors"
+    examples.explanation().save(path)
+    header, numbers = opened(path)
+    save_file(numbers, path, metadata={"attnx": header["attnx"]})
+    assert attnx.Explanation.load(path) == examples.explanation()
+
+
+def test_numbers_that_nothing_speaks_of_are_refused(tmp_path):
+    path = tmp_path / "x.safetensors"
+    examples.explanation().save(path)
+    header, numbers = opened(path)
+    save_file(numbers | {"more": np.zeros(3)}, path, metadata={"attnx": header["attnx"]})
+    with pytest.raises(FileFormatError, match="the numbers 'more' belong to nothing"):
+        attnx.Explanation.load(path)
+
+
+def opened(path):
+    with safe_open(path, framework="numpy") as file:
+        return file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+
+
+def test_the_checksum_is_over_header_names_types_and_numbers():
+    numbers = {"a": np.zeros(2)}
+    sums = {
+        storage._checksum("x", numbers),
+        storage._checksum("y", numbers),
+        storage._checksum("x", {"b": np.zeros(2)}),
+        storage._checksum("x", {"a": np.zeros((1, 2))}),
+        storage._checksum("x", {"a": np.zeros(2, dtype=np.int64)}),
+        storage._checksum("x", {"a": np.array([0, -0.0])}),
+    }
+    assert len(sums) == 6
+
+
+@dataclasses.dataclass(frozen=True)
+class Sort:
+    kind: Literal["one", "two"]
+    later: int = dataclasses.field(default=3, metadata=LATER)
+    unset: int = 4
+
+
+def test_a_field_that_came_later_may_be_missing_and_one_with_a_default_in_older_files():
+    assert read(Sort, {"kind": "one", "unset": 5}) == Sort("one", 3, 5)
+    assert read(Sort, {"kind": "one"}, older=True) == Sort("one")
+    with pytest.raises(FileFormatError, match="unset is missing"):
+        read(Sort, {"kind": "one"})
