@@ -80,12 +80,16 @@ def capture_batch(
     backend: Backend = "auto",
     within: str = "",
     answer_at: Sequence[int] | None = None,
+    entry: nn.Module | Tensor | None = None,
 ) -> Captured:
     """Run `model(**inputs)` on a batch, padded on the right or not at all, and return its output and attention.
 
     With `answer_at` a language model answers at these positions only, if it can: its logits for 8192 positions and 50
     thousand tokens would take more memory than the queries and keys of all layers. A layer whose attention cannot be
     computed from queries and keys (it is no fused kernel, or has a bias of its own) is held all the same.
+
+    With `entry`, the module that embeds the input or the input itself, the output is part of an autograd graph that
+    goes back to it, and each level brings `outputs`, its place in that graph.
     """
     model = unwrapped(model)
     can_choose = answer_at is not None and "logits_to_keep" in signature(model.forward).parameters
@@ -94,7 +98,7 @@ def capture_batch(
         inputs = {**inputs, "logits_to_keep": torch.tensor(answered, device=_device(inputs))}
     batch = _batch_size(inputs)
     with watch(
-        model, batch=batch, head=head, extras=extras, gradients=gradients, held=held, backend=backend
+        model, batch=batch, head=head, extras=extras, gradients=gradients, held=held, backend=backend, entry=entry
     ) as recorder:
         output = _answer(model, inputs)
     attention = assemble(recorder, type(model).__name__, padding=_real(inputs), within=within)

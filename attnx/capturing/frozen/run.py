@@ -143,6 +143,11 @@ def _noted(model: nn.Module, entered: dict[int, Tensor]) -> Iterator[None]:
         yield
 
 
+def can_be_gone_back(model: nn.Module) -> bool:
+    """Whether gradients can be followed back through the model."""
+    return not needs_interface(model) and not any(parameter.is_inference() for parameter in model.parameters())
+
+
 def check_can_be_frozen(model: nn.Module) -> None:
     """Refuse what has no gradients, with the line that helps."""
     if needs_interface(model):
