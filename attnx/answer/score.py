@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from inspect import signature
 from typing import Any, Literal, TypeAlias
 
@@ -29,7 +29,8 @@ def score(model: nn.Module, inputs: dict[str, Tensor], targets: Tensor, kind: Sc
     position = targets[:, 1]
     kept: Tensor = position.unique()  # type: ignore[no-untyped-call]
     few = {"logits_to_keep": kept} if answers_where_told(model) else {}
-    return _of_kind(model, _answer(model, model(**inputs, **few), kept if few else None, position), targets, kind)
+    output = model(**{**without_cache(model, inputs), **few})
+    return _of_kind(model, _answer(model, output, kept if few else None, position), targets, kind)
 
 
 def score_of(model: nn.Module, output: Any, row: int, seat: int, target: Target, kind: Score) -> Tensor:
@@ -72,6 +73,13 @@ def answers_where_told(model: nn.Module) -> bool:
     Inputs of different length are therefore kept apart: each length would add its last position to all.
     """
     return "logits_to_keep" in signature(model.forward).parameters
+
+
+def without_cache(model: nn.Module, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """A whole input is read at once, so keys and values need not be kept for a next step."""
+    if "use_cache" not in inputs and "use_cache" in signature(model.forward).parameters:
+        return {**inputs, "use_cache": False}
+    return dict(inputs)
 
 
 def first_answer(model: nn.Module, inputs: dict[str, Tensor], length: int) -> list[Tensor]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 
 from attnx.capturing.frozen.mode import Constants, Kernel
 from attnx.capturing.frozen.path import Path
+from attnx.capturing.frozen.replay import NotAgainError, Replaying
 from attnx.capturing.frozen.rules import freezing
 from attnx.capturing.frozen.uncovered import first_uncovered
 from attnx.capturing.interface import needs_interface
@@ -63,6 +65,10 @@ class FrozenRun:
     levels: tuple[Entered, ...]
     constants: float | None
     """What biases add to all scores together, from their own gradients; None where a path does not add up."""
+    again: int = 0
+    """Blocks that were run again on the way back instead of being kept."""
+    notes: tuple[str, ...] = ()
+    """What the user should know of how it was run."""
 
 
 def frozen_run(
@@ -73,19 +79,27 @@ def frozen_run(
     entry: nn.Module | Tensor,
     ends: slice | None = None,
     levels: bool = False,
+    again: bool | None = None,
 ) -> FrozenRun:
     """Run `scores` and go back along `path`.
 
     `entry` is the module that embeds tokens; or pixels, with a gradient: what enters the first block is read then.
     With `ends` attention calls are kept at these positions (`slice(None)` for all), with `levels` what enters each
-    block. The model is left as it was; its answer is checked against a plain run, and the sum against the score.
+    block. Of a long input blocks are run `again` on the way back instead of being kept (see `replay`); True and False
+    say so of any input. The model is left as it was; its answer is checked against a plain run, and the sum against the
+    score.
     """
     check_can_be_frozen(model)
     # Inference mode, unlike no_grad, cannot be overruled from within: it has to be left.
     with torch.inference_mode(False):
         with undisturbed(model):
             plain = scores()
-        run, constants = _there_and_back(model, scores, path, entry, ends, levels)
+        ask = partial(_there_and_back, model, scores, path, entry, ends, levels)
+        try:
+            run, constants = ask(again)
+        except NotAgainError as error:
+            run, constants = ask(False)
+            run = replace(run, notes=(f"{error}, so all that the way back needs was kept in memory",))
     _check_answer(model, run.scores, plain)
     if path.conserves and not _adds_up(run, constants):
         raise CaptureError(
@@ -97,7 +111,13 @@ def frozen_run(
 
 
 def _there_and_back(
-    model: nn.Module, scores: Scores, path: Path, entry: nn.Module | Tensor, ends: slice | None, levels: bool
+    model: nn.Module,
+    scores: Scores,
+    path: Path,
+    entry: nn.Module | Tensor,
+    ends: slice | None,
+    levels: bool,
+    again: bool | None,
 ) -> tuple[FrozenRun, Constants]:
     entered: dict[int, Tensor] = {}
     mode = freezing(model, path, entry, entered=entered, ends=ends)
@@ -105,6 +125,8 @@ def _there_and_back(
         stack.enter_context(undisturbed(model, gradients=True))
         if levels or isinstance(entry, Tensor):
             stack.enter_context(_noted(model, entered))
+        replaying = Replaying(model, mode, again)
+        stack.enter_context(replaying)
         with looking_on(mode):
             reached = scores()
         mode.forget()
@@ -124,7 +146,8 @@ def _there_and_back(
     ]
     total = mode.constants.total if path.conserves else None
     above = tuple(made[len(inputs) :])
-    return FrozenRun(reached.detach(), made[0], tuple(mode.kernels), above, total), mode.constants
+    run = FrozenRun(reached.detach(), made[0], tuple(mode.kernels), above, total, replaying.calls)
+    return run, mode.constants
 
 
 @contextmanager
