@@ -28,6 +28,8 @@ STATES_KEPT = 14
 KEPT_AT_MOST = 2**31
 """Bytes that may be kept for the way back: those of 4,300 positions of 12 blocks of 768 channels."""
 
+KEPT = "so all that the way back needs was kept in memory"
+
 _PLAIN = (Tensor, str, int, float, complex, torch.dtype, torch.device, torch.Size, type(None))
 """What a block can be given twice."""
 
@@ -41,16 +43,18 @@ class NotAgainError(CaptureError):
 class Replaying(Hooked):
     """Run blocks again on the way back, inside the block; in this thread, and where there is more to keep than allowed.
 
-    `whole` decides it by itself: False keeps everything, True nothing.
+    `whole` decides it by itself: False keeps everything, True nothing. With `levels` what enters each block is asked
+    for, so that none may be inside another.
     """
 
-    def __init__(self, model: nn.Module, mode: Freezing, whole: bool | None = None) -> None:
+    def __init__(self, model: nn.Module, mode: Freezing, whole: bool | None, *, levels: bool) -> None:
         lists = [each for each in model.modules() if isinstance(each, nn.ModuleList)]
+        told = getattr(getattr(model, "config", None), "num_hidden_layers", None)
         self.blocks = {id(one): one for each in lists for one in each}
         self.calls = 0
         """Blocks that were called so, and are run again."""
-        self._mode, self._replays = mode, whole
-        self._layers = max(map(len, lists), default=0)
+        self._mode, self._replays, self._levels = mode, whole, levels
+        self._layers = max([told if isinstance(told, int) else 1, *map(len, lists)])
         self._thread = threading.get_ident()
         self._running: _Call | None = None
         super().__init__([] if whole is False else self.blocks.values(), self._block_begins, self._block_ends)
@@ -65,6 +69,8 @@ class Replaying(Hooked):
         strange = next((one for one in given if not isinstance(one, _PLAIN)), None)
         if strange is not None:  # a cache of keys and values would be filled twice
             raise NotAgainError(f"{type(module).__name__} is given a {type(strange).__name__}, which it may change")
+        if self._levels and any(isinstance(one, nn.ModuleList) for one in module.modules()):
+            raise NotAgainError(f"{type(module).__name__} has blocks of its own, which are levels, too")
         inputs = [given[place] for place in moving]
         for place in moving:
             given[place] = given[place].detach()
@@ -93,6 +99,12 @@ class Replaying(Hooked):
         for place, one in zip(carried, made, strict=True):
             given[place] = one
         return tree_unflatten(given, layout)
+
+    def notes(self, states: Tensor) -> tuple[str, ...]:
+        """What to know after a run that such states entered: whether it was to be done so, and no block was seen."""
+        if self.calls or not self._wanted(states):
+            return ()
+        return (f"no blocks can be told apart in the model, {KEPT}",)
 
     def _wanted(self, states: Tensor) -> bool:
         if self._replays is None:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from attnx.capturing.frozen.mode import Constants, Kernel
 from attnx.capturing.frozen.path import Path
-from attnx.capturing.frozen.replay import NotAgainError, Replaying
+from attnx.capturing.frozen.replay import KEPT, NotAgainError, Replaying
 from attnx.capturing.frozen.rules import freezing
 from attnx.capturing.frozen.uncovered import first_uncovered
 from attnx.capturing.interface import needs_interface
@@ -99,7 +99,7 @@ def frozen_run(
             run, constants = ask(again)
         except NotAgainError as error:
             run, constants = ask(False)
-            run = replace(run, notes=(f"{error}, so all that the way back needs was kept in memory",))
+            run = replace(run, notes=(f"{error}, {KEPT}",))
     _check_answer(model, run.scores, plain)
     if path.conserves and not _adds_up(run, constants):
         raise CaptureError(
@@ -125,7 +125,7 @@ def _there_and_back(
         stack.enter_context(undisturbed(model, gradients=True))
         if levels or isinstance(entry, Tensor):
             stack.enter_context(_noted(model, entered))
-        replaying = Replaying(model, mode, again)
+        replaying = Replaying(model, mode, again, levels=levels)
         stack.enter_context(replaying)
         with looking_on(mode):
             reached = scores()
@@ -146,7 +146,8 @@ def _there_and_back(
     ]
     total = mode.constants.total if path.conserves else None
     above = tuple(made[len(inputs) :])
-    run = FrozenRun(reached.detach(), made[0], tuple(mode.kernels), above, total, replaying.calls)
+    notes = replaying.notes(made[0].states)
+    run = FrozenRun(reached.detach(), made[0], tuple(mode.kernels), above, total, replaying.calls, notes)
     return run, mode.constants
 
 
