@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from attnx.capturing.blocks import Blocks
-from attnx.capturing.frozen.rules import entering
+from attnx.capturing.entering import Entering
 from attnx.capturing.interface import Listening, Onlooker, implementations, needs_interface
 from attnx.capturing.observer import Observer
 from attnx.capturing.record import Extra, Merging, Recorder
@@ -88,7 +88,7 @@ class _Watch(Unbroken[Recorder]):
         self, model: nn.Module, recorder: Recorder, *, by_interface: bool, entry: nn.Module | Tensor | None
     ) -> None:
         self._recorder = recorder
-        self._entering = None if entry is None else looking_on(entering(entry))
+        self._entering = None if entry is None else looking_on(Entering(entry))
         self._listening = Listening(recorder) if by_interface else None
         self._mode = Onlooker(recorder) if by_interface else Observer(recorder)
         self._blocks = Blocks(model, recorder) if "blocks" in recorder.extras else None

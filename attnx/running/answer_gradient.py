@@ -32,8 +32,9 @@ def with_answer_gradient(model: nn.Module, seen: Observation, target: Target) ->
     with torch.inference_mode(False), torch.enable_grad():
         kind = check_score(None, model, "margin")
         reached = score_of(model, seen.output, seen.row, seen.seat(target.position), target, kind)
-        outputs = [level.brought.get("outputs") for level in levels]
-        if not reached.requires_grad or not all(one is not None and one.requires_grad for one in outputs):
+        outputs = [level.brought["outputs"] for level in levels if "outputs" in level.brought]
+        followed = len(outputs) == len(levels) and all(one.requires_grad for one in outputs)
+        if not followed or not reached.requires_grad:
             raise CaptureError(
                 f"{type(model).__name__} gives no gradient of its answer by its input: it is quantised, or embeds its "
                 "input in a way that is not seen; use rollout, or references=('blankout',)"

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from attnx.capturing.frozen import attention as attention
 from attnx.capturing.frozen.mode import Call, Freezing, Rule
-from attnx.capturing.frozen.path import GRADIENT, Path
+from attnx.capturing.frozen.path import Path
 from attnx.capturing.frozen.straight import gated, halved, normed, on_line, scaled
 
 
@@ -18,16 +18,10 @@ def freezing(
 ) -> Freezing:
     """The mode for a model whose input comes out of the module `entry`, or is that leaf."""
     names = {id(module): name for name, module in model.named_modules()}
-    return made(path, RULES if path.frozen else _PLAIN, names=names, **_of_input(entry), **how)
-
-
-def entering(entry: nn.Module | Tensor) -> Freezing:
-    """A mode that freezes nothing but parameters: gradients are the model's own, and go back to `entry`."""
-    return Freezing(GRADIENT, {"embedding": attention.embedding}, names={}, **_of_input(entry))
-
-
-def _of_input(entry: nn.Module | Tensor) -> dict[str, Any]:
-    return {"leaves": [entry]} if isinstance(entry, Tensor) else {"embedding": getattr(entry, "weight", None)}
+    of_input: dict[str, Any] = (
+        {"leaves": [entry]} if isinstance(entry, Tensor) else {"embedding": getattr(entry, "weight", None)}
+    )
+    return made(path, RULES if path.frozen else _PLAIN, names=names, **of_input, **how)
 
 
 def _pointwise(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
