@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from inspect import signature
 from typing import Any, Literal, TypeAlias
 
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from attnx.answer.prediction import exclusive, logits_of, probabilities
 from attnx.answer.target import Target
 from attnx.errors import ChoiceError, InputError
+from attnx.inputs.model_facts import without_cache
 from attnx.registry import unknown
 
 Score: TypeAlias = Literal["logit", "margin", "probability", "log_odds"]
@@ -73,13 +74,6 @@ def answers_where_told(model: nn.Module) -> bool:
     Inputs of different length are therefore kept apart: each length would add its last position to all.
     """
     return "logits_to_keep" in signature(model.forward).parameters
-
-
-def without_cache(model: nn.Module, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """A whole input is read at once, so keys and values need not be kept for a next step."""
-    if "use_cache" not in inputs and "use_cache" in signature(model.forward).parameters:
-        return {**inputs, "use_cache": False}
-    return dict(inputs)
 
 
 def first_answer(model: nn.Module, inputs: dict[str, Tensor], length: int) -> list[Tensor]:

@@ -19,6 +19,7 @@ from attnx.capturing.proof import check_output
 from attnx.capturing.record import Extra, Merging
 from attnx.capturing.watch import Backend, choose_backend, undisturbed, unwrapped, watch
 from attnx.errors import AttnxError, CaptureError, ChoiceError, InputError
+from attnx.inputs.model_facts import without_cache
 
 _proven: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 """Models whose watched output was once compared with a plain run. The observer changes no operation: once is enough."""
@@ -117,7 +118,7 @@ def _prove(model: nn.Module, inputs: Mapping[str, Any], output: Any, backend: Ba
 def _answer(model: nn.Module, inputs: Mapping[str, Any]) -> Any:
     """What the model makes of the inputs; what it has to say against them is told in its own words."""
     try:
-        return model(**_without_cache(model, inputs))
+        return model(**without_cache(model, inputs))
     except AttnxError:
         raise
     except Exception as error:
@@ -132,13 +133,6 @@ def _real(inputs: Mapping[str, Any]) -> Tensor | None:
     """batch × n, true where the attention mask says that a position is no padding."""
     padding = inputs.get("attention_mask")
     return padding.bool().cpu() if isinstance(padding, Tensor) and padding.ndim == 2 else None
-
-
-def _without_cache(model: nn.Module, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """A whole input is read at once, so keys and values need not be kept for a next step."""
-    if "use_cache" not in inputs and "use_cache" in signature(model.forward).parameters:
-        return {**inputs, "use_cache": False}
-    return dict(inputs)
 
 
 def _device(inputs: Mapping[str, Any]) -> torch.device | None:

@@ -25,8 +25,8 @@ from attnx.errors import CaptureError
 STATES_KEPT = 14
 """About as many tensors of the size of its states does the way back through a block need."""
 
-KEPT_AT_MOST = 2**31
-"""Bytes that may be kept for the way back: those of 4,300 positions of 12 blocks of 768 channels."""
+KEPT_AT_MOST = 2**30
+"""Bytes that may be kept for the way back: those of 2,080 positions of 12 blocks of 768 channels."""
 
 KEPT = "so all that the way back needs was kept in memory"
 
