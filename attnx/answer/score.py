@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from attnx.answer.prediction import exclusive, logits_of, probabilities
 from attnx.answer.target import Target
 from attnx.errors import ChoiceError, InputError
+from attnx.inputs.model_facts import without_cache
 from attnx.registry import unknown
 
 Score: TypeAlias = Literal["logit", "margin", "probability", "log_odds"]
@@ -26,10 +27,24 @@ def score(model: nn.Module, inputs: dict[str, Tensor], targets: Tensor, kind: Sc
     `targets` is what `as_rows` made of them. A target against another is the difference of the two. The margin is the
     logit above the mean of all others, or above the one that it stands against.
     """
-    index, position, against = targets.unbind(1)
+    position = targets[:, 1]
     kept: Tensor = position.unique()  # type: ignore[no-untyped-call]
     few = {"logits_to_keep": kept} if answers_where_told(model) else {}
-    logits = _answer(model, model(**inputs, **few), kept if few else None, position)
+    output = model(**{**without_cache(model, inputs), **few})
+    return _of_kind(model, _answer(model, output, kept if few else None, position), targets, kind)
+
+
+def score_of(model: nn.Module, output: Any, row: int, seat: int, target: Target, kind: Score) -> Tensor:
+    """The same number of one input, read off the output of a run: `row` in its batch, `seat` among its answers."""
+    logits = logits_of(model, output)
+    if logits is None:
+        raise InputError(f"{type(model).__name__} predicts nothing; load it with a head")
+    own = logits[row] if logits.ndim == 2 else logits[row, seat]
+    return _of_kind(model, own[None], as_rows([target], own.device), kind)[0]
+
+
+def _of_kind(model: nn.Module, logits: Tensor, targets: Tensor, kind: Score) -> Tensor:
+    index, _, against = targets.unbind(1)
     if kind == "margin":
         return _margin(model, logits, index, against)
     wanted = _values(model, logits, kind, index)

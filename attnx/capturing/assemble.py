@@ -80,6 +80,8 @@ def _brought(record: Record, index: int, kept: Tensor | None, recorder: Recorder
         found["gates"] = _gates(record, index, kept)
     if recorder.gradients and record.weights is not None:
         found["differentiable"] = record.weights
+    if record.outputs is not None:
+        found["outputs"] = record.outputs
     return found
 
 

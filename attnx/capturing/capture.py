@@ -19,6 +19,7 @@ from attnx.capturing.proof import check_output
 from attnx.capturing.record import Extra, Merging
 from attnx.capturing.watch import Backend, choose_backend, undisturbed, unwrapped, watch
 from attnx.errors import ArgumentError, AttnxError, CaptureError, ChoiceError, InputError
+from attnx.inputs.model_facts import without_cache
 from attnx.registry import unknown
 
 _proven: weakref.WeakSet[nn.Module] = weakref.WeakSet()
@@ -82,12 +83,16 @@ def capture_batch(
     backend: Backend = "auto",
     within: str = "",
     answer_at: Sequence[int] | None = None,
+    entry: nn.Module | Tensor | None = None,
 ) -> Captured:
     """Run `model(**inputs)` on a batch, padded on the right or not at all, and return its output and attention.
 
     With `answer_at` a language model answers at these positions only, if it can: its logits for 8192 positions and 50
     thousand tokens would take more memory than the queries and keys of all layers. A layer whose attention cannot be
     computed from queries and keys (it is no fused kernel, or has a bias of its own) is held all the same.
+
+    With `entry`, the module that embeds the input or the input itself, the output is part of an autograd graph that
+    goes back to it, and each level brings `outputs`, its place in that graph.
     """
     model = unwrapped(model)
     can_choose = answer_at is not None and "logits_to_keep" in signature(model.forward).parameters
@@ -96,7 +101,7 @@ def capture_batch(
         inputs = {**inputs, "logits_to_keep": torch.tensor(answered, device=_device(inputs))}
     batch = _batch_size(inputs)
     with watch(
-        model, batch=batch, head=head, extras=extras, gradients=gradients, held=held, backend=backend
+        model, batch=batch, head=head, extras=extras, gradients=gradients, held=held, backend=backend, entry=entry
     ) as recorder:
         output = _answer(model, inputs)
     attention = assemble(recorder, type(model).__name__, padding=_real(inputs), within=within)
@@ -138,7 +143,7 @@ def _prove(model: nn.Module, inputs: Mapping[str, Any], output: Any, backend: Ba
 def _answer(model: nn.Module, inputs: Mapping[str, Any]) -> Any:
     """What the model makes of the inputs; what it has to say against them is told in its own words."""
     try:
-        return model(**_without_cache(model, inputs))
+        return model(**without_cache(model, inputs))
     except AttnxError:
         raise
     except Exception as error:
@@ -153,13 +158,6 @@ def _real(inputs: Mapping[str, Any]) -> Tensor | None:
     """batch × n, true where the attention mask says that a position is no padding."""
     padding = inputs.get("attention_mask")
     return padding.bool().cpu() if isinstance(padding, Tensor) and padding.ndim == 2 else None
-
-
-def _without_cache(model: nn.Module, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """A whole input is read at once, so keys and values need not be kept for a next step."""
-    if "use_cache" not in inputs and "use_cache" in signature(model.forward).parameters:
-        return {**inputs, "use_cache": False}
-    return dict(inputs)
 
 
 def _device(inputs: Mapping[str, Any]) -> torch.device | None:

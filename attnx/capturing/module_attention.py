@@ -24,6 +24,8 @@ class Opened:
     """batch × head × query × key."""
     values: Tensor
     """batch × head × key × width."""
+    mixed: Tensor
+    """batch × head × query × width."""
     projection: Tensor
     output: Tensor
     """What the function returns, computed from the above, so that gradients pass through them."""
@@ -55,7 +57,7 @@ def opened(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, A
     slack = 1e-4 if plain.dtype in (torch.float32, torch.float64) else 2e-2
     if not torch.allclose(output.detach(), plain, rtol=0, atol=slack * (1 + float(plain.abs().amax())), equal_nan=True):
         raise CaptureError("nn.MultiheadAttention, computed openly, gives another output; please report the model")
-    return Opened(weights, value, given["out_proj_weight"], output)
+    return Opened(weights, value, mixed, given["out_proj_weight"], output)
 
 
 def _weights(given: Mapping[str, Any]) -> Sequence[Tensor]:

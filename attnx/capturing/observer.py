@@ -108,7 +108,8 @@ class Observer(TorchFunctionMode):
             self._keep(query, key, value, output, options)
             return output
         mask, visible = self._mask(options.get("attn_mask"), bool(options.get("is_causal")), query, key)
-        weights = attention_weights(query, key, mask=mask, scale=options.get("scale"))
+        with torch.set_grad_enabled(self._recorder.gradients):  # on a way back the kernel itself is differentiated
+            weights = attention_weights(query, key, mask=mask, scale=options.get("scale"))
         if self._recorder.gradients:
             # Gradients of the output must pass through the weights that are recorded.
             values = per_query_head(value, query.shape[1])
@@ -160,6 +161,8 @@ class Observer(TorchFunctionMode):
         record = self._recorder.add(weights, visible_mask(weights.detach() > 0), values)
         if "projections" in self._recorder.extras:
             record.projection = call.projection if self._recorder.gradients else call.projection.detach()
+        if self._recorder.way_back and self._recorder.extras:
+            record.outputs = call.mixed
         self._recorder.wrote(record, read, output)
         self._follow(_Mixed(record, output.numel()), output)
         if not wanted:

@@ -50,6 +50,8 @@ class Record:
     """batch × head × query × width: weights times values, until it was held against what entered the projection."""
     unlike: str = ""
     """Why values and projection do not say what the block wrote."""
+    outputs: Tensor | None = None
+    """What the call gave for each head, a part of the model's autograd graph, where a way back was asked for."""
     computed: tuple[Computed, ...] = ()
     """Queries and keys, one for each of the batch."""
     number: int = 0
@@ -95,6 +97,7 @@ class Recorder:
         extras: tuple[Extra, ...] = (),
         gradients: bool = False,
         held: bool = True,
+        way_back: bool = False,
     ) -> None:
         if "blocks" in extras and head is not None:
             raise ChoiceError(f"blocks are taken apart head by head, but head={head!r} merges them; use head=None")
@@ -106,6 +109,7 @@ class Recorder:
         self.held = held
         self.extras = tuple({*extras, "values", "projections"}) if "blocks" in extras else extras
         self.gradients = gradients
+        self.way_back = way_back
         self.head = head if head is None or isinstance(head, str) else getattr(head, "__name__", "merged")
         self._merge = _merger(head)
         self._masks: dict[tuple[Any, ...], Mask] = {}
@@ -164,6 +168,8 @@ class Recorder:
     def wrote(self, record: Record, read: Sequence[Any], output: Tensor) -> None:
         """What a call read, and what it made of it."""
         record.before = self.descent.of(*read)
+        if self.way_back and record.outputs is None:
+            record.outputs = output
         self.descent.mark(output, record.before | 1 << record.number)
 
     def _append(self, record: Record) -> Record:

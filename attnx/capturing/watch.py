@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
-from torch import nn
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from attnx.capturing.blocks import Blocks
+from attnx.capturing.entering import Entering
 from attnx.capturing.interface import Listening, Onlooker, implementations, needs_interface
 from attnx.capturing.observer import Observer
 from attnx.capturing.record import Extra, Merging, Recorder
-from attnx.capturing.untouched import Borrowed, Setting
+from attnx.capturing.untouched import Borrowed, Setting, looking_on
 from attnx.errors import ChoiceError
 from attnx.interrupts import Unbroken
 
@@ -28,6 +29,7 @@ def watch(
     gradients: bool = False,
     held: bool = True,
     backend: Backend = "auto",
+    entry: nn.Module | Tensor | None = None,
 ) -> Unbroken[Recorder]:
     """Record the attention of every call of `model` inside the block, in this thread.
 
@@ -38,10 +40,14 @@ def watch(
     The model is in evaluation mode meanwhile, and without gradients unless `gradients` is true. Afterwards it is
     exactly what it was. `batch` is the number of inputs that a call gets: some models fold it into their heads. Without
     `held` a record has queries and keys instead of weights, where the model's attention can be computed from them.
+    With `entry`, the module that embeds the input or the input itself, what the model gives can be followed back to it:
+    kernels stay as they are, and a record has their `outputs` as they stand in the autograd graph.
     """
     model = unwrapped(model)
-    recorder = Recorder(model, batch=batch, head=head, extras=extras, gradients=gradients, held=held)
-    return _Watch(model, recorder, by_interface=choose_backend(model, backend) == "interface")
+    recorder = Recorder(
+        model, batch=batch, head=head, extras=extras, gradients=gradients, held=held, way_back=entry is not None
+    )
+    return _Watch(model, recorder, by_interface=choose_backend(model, backend) == "interface", entry=entry)
 
 
 def undisturbed(model: nn.Module, *, gradients: bool = False) -> Unbroken[None]:
@@ -78,14 +84,17 @@ class _Undisturbed(Borrowed):
 class _Watch(Unbroken[Recorder]):
     """One exit for all that a captured run holds: the backend, torch's switches, the model's settings."""
 
-    def __init__(self, model: nn.Module, recorder: Recorder, *, by_interface: bool) -> None:
+    def __init__(
+        self, model: nn.Module, recorder: Recorder, *, by_interface: bool, entry: nn.Module | Tensor | None
+    ) -> None:
         self._recorder = recorder
+        self._entering = None if entry is None else looking_on(Entering(entry))
         self._listening = Listening(recorder) if by_interface else None
         self._mode = Onlooker(recorder) if by_interface else Observer(recorder)
         self._blocks = Blocks(model, recorder) if "blocks" in recorder.extras else None
         self._undisturbed = _Undisturbed(
             model,
-            gradients=recorder.gradients,
+            gradients=recorder.gradients or recorder.way_back,
             mode=self._mode,
             further=implementations(model) if by_interface else (),
         )
@@ -96,9 +105,13 @@ class _Watch(Unbroken[Recorder]):
             self._listening.begin()
         if self._blocks is not None:
             self._blocks._begin()
+        if self._entering is not None:
+            self._entering._begin()
         return self._recorder
 
     def _end(self) -> None:
+        if self._entering is not None:
+            self._entering._end()
         if self._blocks is not None:
             self._blocks._end()
         if self._listening is not None:

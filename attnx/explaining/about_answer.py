@@ -1,4 +1,4 @@
-"""Methods whose edges know the answer: of each request a run there and back, and a graph of its own."""
+"""Methods whose edges know the answer: of each request a way back through the run, and a graph of its own."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from torch import nn
 
 from attnx.answer.prediction import Prediction
 from attnx.answer.target import Target
-from attnx.attention.tensor import AttentionTensor
 from attnx.errors import ChoiceError
 from attnx.explaining.relevance import Reading, Relevance
 from attnx.explaining.settings import Settings
 from attnx.graph.registry import WEIGHTINGS
-from attnx.inputs.adapter import Adapter, Prepared
 from attnx.methods.method import Method
 from attnx.running.answer_gradient import with_answer_gradient
+from attnx.running.observe import Observation
 
 
 def by_kind(methods: Sequence[Method]) -> tuple[list[Method], list[Method]]:
@@ -28,15 +27,13 @@ def by_kind(methods: Sequence[Method]) -> tuple[list[Method], list[Method]]:
 
 @dataclass(frozen=True, eq=False)
 class AnswerEdges:
-    """The methods about the answer of one input, whose attention was seen with its values."""
+    """The methods about the answer of one input, which was seen with its values and a way back."""
 
     model: nn.Module
-    adapter: Adapter
     processor: Any
     methods: Sequence[Method]
     settings: Settings
-    prepared: Prepared
-    attention: AttentionTensor
+    seen: Observation
     spare: int | None
 
     def reading(self, place: int, prediction: Prediction | None, asked: Any) -> Reading:
@@ -44,7 +41,7 @@ class AnswerEdges:
         if not self.methods or prediction is None:
             return Reading({}, {}, None)
         target = Target.of(self.model, self.processor, prediction, place, asked)
-        known = with_answer_gradient(self.model, self.adapter, self.processor, self.prepared, self.attention, target)
+        known = with_answer_gradient(self.model, self.seen, target)
         relevance = Relevance(known, self.methods, self.settings, self.spare)
         maps = relevance.maps() if self.settings.maps else None
         return Reading.of(relevance.of_positions([place]), 0, maps, self.settings)

@@ -174,7 +174,7 @@ class _Run:
         spare = 0 if prepared.positions[0].special else None
         layers = Asked.of(attention.layers, attention.length, layer=settings.layer_of(attention)).layers
         plain, about = by_kind(plan.methods)
-        edges = AnswerEdges(self.model, self.adapter, self.processor, about, settings, prepared, attention, spare)
+        edges = AnswerEdges(self.model, self.processor, about, settings, seen, spare)
         relevance = Relevance(attention, plain, settings, spare)
         unique = list(dict.fromkeys(places))
         answers = relevance.of_positions(unique)

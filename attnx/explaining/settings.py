@@ -25,8 +25,8 @@ DEFAULT_REFERENCES = ("value_path",)
 """What is measured on a model with a head where nobody chose, the one that is shown first in front: by the tables of
 docs/truth.md the best that costs at most four forwards."""
 
-MEASURED_UP_TO = 4_096
-"""Positions above which nothing is measured that nobody asked for: the way back keeps every layer's states."""
+MEASURED_UP_TO = 8_192
+"""Positions above which nothing is measured that nobody asked for: it takes minutes, though little memory."""
 
 Normalization: TypeAlias = Normalize | Literal["auto"] | None
 """How decoders are treated: "auto" is "prefix" for causal attention and nothing for other."""

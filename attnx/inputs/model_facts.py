@@ -1,6 +1,10 @@
-"""What kind of head a model has, told by the name of its class under wrappers such as PEFT's."""
+"""What is known of a model beside its weights: its head by the name of its class, its limits, what it takes."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from inspect import signature
+from typing import Any
 
 from torch import nn
 
@@ -37,3 +41,10 @@ def vocabulary_size(model: nn.Module) -> int | None:
     except (AttributeError, NotImplementedError):
         return None
     return embeddings.num_embeddings if isinstance(embeddings, nn.Embedding) else None
+
+
+def without_cache(model: nn.Module, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """A whole input is read at once, so keys and values need not be kept for a next step."""
+    if "use_cache" not in inputs and "use_cache" in signature(model.forward).parameters:
+        return {**inputs, "use_cache": False}
+    return dict(inputs)

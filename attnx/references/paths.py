@@ -63,7 +63,7 @@ def value_path(
                 parts[0] -= shares[place]
                 facts["sink"] = float(shares[place])
             facts["account"] = _account(facts, float(parts.sum()))
-            found[row] = Scored(parts.numpy(), facts, signed=True)
+            found[row] = Scored(parts.numpy(), facts, run.notes, signed=True)
 
     _each_run(model, processor, cases, how, read)
     return [found[row] for row in range(len(cases))]
@@ -85,7 +85,7 @@ def whole_path(
             gap = value - float(parts.sum())
             facts: dict[str, float | str] = {"score": how.kind(model), "value": value, "gap": gap}
             facts["account"] = f"positions {value - gap:+.4g} of {value:+.4g}; no sum is promised"
-            found[row] = Scored(parts.numpy(), facts, signed=True)
+            found[row] = Scored(parts.numpy(), facts, run.notes, signed=True)
 
     _each_run(model, processor, cases, how, read)
     return [found[row] for row in range(len(cases))]

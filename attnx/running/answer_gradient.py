@@ -1,64 +1,51 @@
-"""Attention with the gradient of one answer beside it, as weightings about the answer need it."""
+"""Attention with the gradient of one answer beside it, as weightings about the answer need it.
+
+The run that was watched is the one that is gone back through. Kernels stay as they are, fused or not: the gradient of
+an attention weight is that of its query's output times its key's value, so no map needs one of its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from attnx.answer.score import as_rows, check_score, score
+from attnx.answer.score import check_score, score_of
 from attnx.answer.target import Target
 from attnx.attention.computed import Computed
 from attnx.attention.levels import Held, Level
 from attnx.attention.tensor import AttentionTensor
-from attnx.capturing.frozen.mode import Kernel
-from attnx.capturing.kernel_gradients import kernel_gradients
-from attnx.capturing.proof import TOLERANCE
+from attnx.capturing.frozen.run import check_can_be_frozen
 from attnx.capturing.untouched import switched
 from attnx.errors import CaptureError
-from attnx.inputs.adapter import Adapter, Prepared
-from attnx.running.batches import collate, padding_id
+from attnx.running.observe import Observation
 
 
-def with_answer_gradient(
-    model: nn.Module, adapter: Adapter, processor: Any, prepared: Prepared, attention: AttentionTensor, target: Target
-) -> AttentionTensor:
-    """The same attention, each level of which brings `gradient`: that of the target's margin at every head's output.
+def with_answer_gradient(model: nn.Module, seen: Observation, target: Target) -> AttentionTensor:
+    """The attention that was seen, each level of which brings `gradient`: that of the target's margin at every head.
 
-    Values must have been brought; they show that both runs saw the same.
+    The run must have been one with a way back; any number of targets may be asked for of it.
     """
+    check_can_be_frozen(model)
+    levels = seen.attention.levels
     with switched(gradients=True):
-        inputs = collate(model, [prepared], padding_id(model, processor))
-        if "pixel_values" in inputs:
-            inputs["pixel_values"] = inputs["pixel_values"].detach().clone().requires_grad_()
         kind = check_score(None, model, "margin")
-        targets = as_rows([target], next(iter(inputs.values())).device)
-        pixels = inputs.get("pixel_values")
-        entry = adapter.embedding_module(model) if pixels is None else pixels
-        waiting = iter(kernel_gradients(model, lambda: score(model, inputs, targets, kind), entry=entry))
-    return replace(attention, levels=tuple(_with_gradient(level, waiting) for level in attention.levels))
+        reached = score_of(model, seen.output, seen.row, seen.seat(target.position), target, kind)
+        outputs = [level.brought["outputs"] for level in levels if "outputs" in level.brought]
+        followed = len(outputs) == len(levels) and all(one.requires_grad for one in outputs)
+        if not followed or not reached.requires_grad:
+            raise CaptureError(
+                f"{type(model).__name__} gives no gradient of its answer by its input: it is quantised, or embeds its "
+                "input in a way that is not seen; use rollout, or references=('blankout',)"
+            )
+        found = torch.autograd.grad(reached, outputs, retain_graph=True, allow_unused=True)
+    return replace(seen.attention, levels=tuple(map(_with_gradient, levels, found)))
 
 
-def _with_gradient(level: Level, kernels: Iterator[Kernel]) -> Level:
-    """The level with the gradient of its own call: the next of that module."""
-    kernel = next((one for one in kernels if one.module == level.module), None)
+def _with_gradient(level: Level, found: Tensor | None) -> Level:
     values = level.brought["values"]
-    if kernel is None or not _same(kernel, values):
-        raise CaptureError(
-            f"the attention of {level.module} was not seen again when gradients were computed; please report the "
-            "model, and use methods that are not about the answer (rollout, alti)"
-        )
     shape = (level.heads, level.mask.length, values.shape[-1])
-    found = kernel.outputs_gradient
     gradient = values.new_zeros(shape) if found is None else found.reshape(shape)
     assert isinstance(level, Held | Computed)
     return replace(level, brought={**level.brought, "gradient": gradient})
-
-
-def _same(kernel: Kernel, values: Tensor) -> bool:
-    seen = kernel.values.reshape(-1, *kernel.values.shape[-2:])
-    seen = seen[:: max(1, len(seen) // len(values))]
-    slack = TOLERANCE.get(values.dtype, 1e-4) * (1 + float(values.abs().max()))
-    return seen.shape == values.shape and bool((seen - values).abs().max() <= slack)

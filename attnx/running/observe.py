@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from attnx.attention.rows import MERGERS
 from attnx.attention.tensor import AttentionTensor
 from attnx.capturing.capture import Captured, capture_batch
+from attnx.capturing.frozen.run import can_be_gone_back
 from attnx.graph.asked import Head
 from attnx.graph.registry import WEIGHTINGS
 from attnx.inputs.adapter import Adapter, Prepared
@@ -52,16 +54,21 @@ def observe(
 
     A long input is run by itself, for nothing is gained by padding others to it, and a language model is asked for its
     answers only at the positions that `answer_at` names for the number of the input. Heads are merged as they arrive
-    unless single ones are asked for, or a weighting must see them.
+    unless single ones are asked for, or a weighting must see them. Where a weighting is about the answer, inputs run
+    one by one, and the output can be followed back (see `answer_gradient`).
     """
     pad_id = padding_id(model, processor)
     weightings = [WEIGHTINGS[method.weighting] for one in plans for method in one.methods]
     how: dict[str, Any] = {"extras": tuple(sorted({need for row in weightings for need in row.needs}))}
     if all(row.merges_first for row in weightings):
         how["head"] = "mean" if head is None else head if head in MERGERS else None
+    way_back = any(row.about_answer for row in weightings) and can_be_gone_back(model)
+    numbers = {id(one): number for number, one in enumerate(prepared)}
 
     def run(chosen: Sequence[Prepared], **options: Any) -> Captured:
-        return capture_batch(model, collate(model, chosen, pad_id), within=adapter.within, **how, **options)
+        inputs, entry = _inputs(model, adapter, chosen, pad_id, way_back=way_back)
+        places = sorted({place for one in chosen for place in answer_at(numbers[id(one)])})
+        return capture_batch(model, inputs, within=adapter.within, entry=entry, answer_at=places, **how, **options)
 
     short = [index for index, one in enumerate(plans) if one.held]
     for places, captured in in_batches(
@@ -70,13 +77,30 @@ def observe(
         run,
         pad_id=pad_id,
         first=lambda chosen: _of_the_first(run(chosen)),
-        size=batch_size,
+        size=1 if way_back else batch_size,
     ):
         for row, place in enumerate(places):
-            yield short[place], Observation(captured.attention[row], captured.output, row, mixers=captured.mixers)
+            yield short[place], _observation(captured, row)
     for index in (index for index, one in enumerate(plans) if not one.held):
-        alone = run([prepared[index]], held=False, answer_at=answer_at(index))
-        yield index, Observation(alone.attention[0], alone.output, 0, alone.answered, alone.mixers)
+        yield index, _observation(run([prepared[index]], held=False), 0)
+
+
+def _observation(captured: Captured, row: int) -> Observation:
+    return Observation(captured.attention[row], captured.output, row, captured.answered, captured.mixers)
+
+
+def _inputs(
+    model: nn.Module, adapter: Adapter, chosen: Sequence[Prepared], pad_id: int | None, *, way_back: bool
+) -> tuple[dict[str, Any], nn.Module | Tensor | None]:
+    """The model's keyword arguments, and where a way back ends: at the module that embeds tokens, or at pixels."""
+    if not way_back:
+        return collate(model, chosen, pad_id), None
+    with torch.inference_mode(False):  # what was made in it could not be kept for the way back
+        inputs = collate(model, chosen, pad_id)
+        if "pixel_values" not in inputs:
+            return inputs, adapter.embedding_module(model)
+        inputs["pixel_values"] = inputs["pixel_values"].detach().clone().requires_grad_()
+        return inputs, inputs["pixel_values"]
 
 
 def _of_the_first(captured: Captured) -> list[Tensor]:

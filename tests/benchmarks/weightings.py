@@ -2,14 +2,14 @@
 
     python -m tests.benchmarks.weightings
 
-Each is asked of `explain` as a user would, for one position and all layers. Times are the best of five in turn, of one
-processor, so that they are the same beside other work.
+Each is asked of `explain` as a user would, for one position and all layers. Times are the best of some rounds in turn,
+by the clock and by the processor's time.
 """
 
 from __future__ import annotations
 
+import argparse
 from functools import partial
-from time import process_time
 from typing import Any
 
 import torch
@@ -17,24 +17,23 @@ import torch
 from attnx.explaining.seam import Request, explain_prepared
 from attnx.explaining.settings import Settings
 from attnx.methods.registry import METHODS
-from tests.benchmarks.value_path import bert, case, llama, plain, seconds
+from tests.benchmarks.value_path import bert, case, llama, plain, report, seconds
 
 LENGTH = 128
 
 
 def main() -> None:
-    torch.set_num_threads(1)
-    print(f"one thread, {LENGTH} tokens, 12 layers of 768")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    asked = parser.parse_args()
+    print(f"{torch.get_num_threads()} threads, {LENGTH} tokens, 12 layers of 768")
     ids = torch.randint(5, 30_000, (LENGTH,), generator=torch.Generator().manual_seed(0))
     inputs = {"input_ids": ids[None], "attention_mask": torch.ones(1, LENGTH, dtype=torch.long)}
     for name, model in (("Llama", llama(LENGTH)), ("BERT, two classes", bert())):
         names = [one for one in METHODS.names() if one not in ("flow", "gradient_flow")]
         runs = {"a plain run": partial(plain, model, inputs)}
         runs |= {one: partial(explained, model, ids, one) for one in names}
-        times = seconds(runs, process_time)
-        print(f"{name}: a plain run {times['a plain run']:.3f} s")
-        for one in names:
-            print(f"  {one}: {times[one] / times['a plain run']:.2f} ×")
+        report(name, seconds(runs, asked.rounds))
 
 
 def explained(model: Any, ids: torch.Tensor, method: str) -> Any:

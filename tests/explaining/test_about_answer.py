@@ -1,9 +1,12 @@
 """`explain` with methods whose edges know the values or the answer."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 import attnx
+from attnx.capturing.untouched import Hooked
 from attnx.errors import ChoiceError
 from attnx.methods.registry import METHODS
 from tests import zoo
@@ -28,6 +31,22 @@ def test_every_method_explains_an_encoder(made):
 def test_every_method_explains_a_decoder():
     found = explained(zoo.causal_lm, zoo.bytelevel_tokenizer, methods=BEYOND, drop_sink=True)
     assert all(np.isfinite(found[name]).all() for name in BEYOND)
+
+
+@pytest.mark.parametrize(
+    ("made", "tokenizer"),
+    [(zoo.classifier, zoo.wordpiece_tokenizer), (zoo.causal_lm, zoo.bytelevel_tokenizer)],
+    ids=["encoder", "decoder"],
+)
+def test_attention_answer_and_gradient_are_of_one_run(made, tokenizer):
+    model, runs = made(), []
+    ask = partial(attnx.explain, model, tokenizer(), methods=["rollout", "gradient_rollout", "gradient_flow"])
+    ask("the key to the")  # the first call of a model is held against a plain run
+    with Hooked([model], lambda *_: runs.append(1)):
+        ask("the key to the")
+        assert len(runs) == 1
+        ask(["the key to the", "the key", "the"])
+    assert len(runs) == 1 + 3
 
 
 def test_the_target_changes_methods_about_the_answer_and_no_others():

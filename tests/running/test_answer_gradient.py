@@ -6,12 +6,13 @@ import pytest
 import torch
 
 from attnx.answer.target import Target
-from attnx.capturing.capture import capture
+from attnx.capturing.capture import capture_batch
 from attnx.errors import CaptureError
 from attnx.graph.weightings.gradient import gains
 from attnx.inputs.families import adapter_for
 from attnx.inputs.given import prepare_all
 from attnx.running.answer_gradient import with_answer_gradient
+from attnx.running.observe import Observation
 from tests import zoo
 
 MODELS = {
@@ -25,12 +26,16 @@ def known(name, target=None):
     """A model in double precision, its input, and its attention with the gradient of a target."""
     made, tokenizer = (one() for one in MODELS[name])
     model = copy.deepcopy(made).double()
-    adapter = adapter_for(model)
-    (prepared,), _ = prepare_all(adapter, model, tokenizer, "the key to the")
+    (prepared,), _ = prepare_all(adapter_for(model), model, tokenizer, "the key to the")
     inputs = {key: one[None] for key, one in prepared.inputs.items()}
     target = target or Target(1, len(prepared.positions) - 1, 0)
-    attention = capture(model, extras=("values",), **inputs)
-    return model, inputs, with_answer_gradient(model, adapter, tokenizer, prepared, attention, target), target
+    return model, inputs, with_answer_gradient(model, observed(model, inputs), target), target
+
+
+def observed(model, inputs):
+    """A run with a way back."""
+    captured = capture_batch(model, inputs, extras=("values",), entry=model.get_input_embeddings())
+    return Observation(captured.attention[0], captured.output, 0)
 
 
 def margin(output, target):
@@ -85,10 +90,57 @@ def test_later_positions_have_no_part_in_an_answer():
 
 
 def test_flash_kernels_are_refused_with_what_to_load():
-    model, tokenizer = copy.deepcopy(zoo.causal_lm()), zoo.bytelevel_tokenizer()
-    adapter = adapter_for(model)
-    (prepared,), _ = prepare_all(adapter, model, tokenizer, "the key")
-    attention = capture(model, extras=("values",), input_ids=prepared.inputs["input_ids"][None])
+    model = copy.deepcopy(zoo.causal_lm())
+    seen = observed(model, {"input_ids": torch.tensor([[3, 5, 8]])})
     model.config._attn_implementation_internal = "flash_attention_2"
     with pytest.raises(CaptureError, match="load it with attn_implementation='sdpa'"):
-        with_answer_gradient(model, adapter, tokenizer, prepared, attention, Target(1, 0))
+        with_answer_gradient(model, seen, Target(1, 0))
+
+
+def test_a_model_whose_weights_are_fixed_has_a_way_back_all_the_same():
+    model = copy.deepcopy(zoo.classifier()).requires_grad_(False)
+    seen = observed(model, {"input_ids": torch.tensor([[2, 5, 8, 3]])})
+    gradient = with_answer_gradient(model, seen, Target(1, 0)).levels[0].brought["gradient"]
+    assert bool(gradient.any())
+    assert not any(parameter.requires_grad for parameter in model.parameters())
+
+
+def test_the_way_back_can_be_gone_for_several_answers():
+    model = copy.deepcopy(zoo.classifier()).double()
+    seen = observed(model, {"input_ids": torch.tensor([[2, 5, 8, 3]])})
+    one, other = (with_answer_gradient(model, seen, Target(index, 0)) for index in (0, 1))
+    for level, against in zip(one.levels, other.levels, strict=True):
+        # The margin of one of two classes is that of the other with its sign turned.
+        torch.testing.assert_close(level.brought["gradient"], -against.brought["gradient"])
+
+
+def test_a_run_without_a_way_back_says_so():
+    model = zoo.classifier()
+    captured = capture_batch(model, {"input_ids": torch.tensor([[2, 5, 8, 3]])}, extras=("values",))
+    with pytest.raises(CaptureError, match="gives no gradient of its answer"):
+        with_answer_gradient(model, Observation(captured.attention[0], captured.output, 0), Target(1, 0))
+
+
+class Laid(torch.nn.Module):
+    """torch's own attention module, whose values and weights are inside one function."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.words = torch.nn.Embedding(9, 8)
+        self.attention = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, input_ids):
+        states = self.words(input_ids)
+        return states + self.attention(states, states, states, need_weights=False)[0]
+
+
+def test_of_torchs_own_attention_module_each_head_has_its_gradient():
+    model = Laid().double()
+    ids, direction = torch.tensor([[1, 5, 2]]), torch.randn(8, generator=torch.Generator().manual_seed(1)).double()
+    captured = capture_batch(model, {"input_ids": ids}, extras=("values",), entry=model.words)
+    (level,) = captured.attention[0].levels
+    (found,) = torch.autograd.grad(captured.output[0, -1] @ direction, level.brought["outputs"])
+    expected = (direction @ model.attention.out_proj.weight).view(2, 4)
+    torch.testing.assert_close(found[0, :, -1], expected)
+    assert not bool(found[0, :, :-1].any())

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any, TypeAlias
@@ -33,7 +34,7 @@ from torch.utils.hooks import RemovableHandle
 
 from attnx.capturing.frozen.marks import FunctionOf, Linear, Marks, Softmax
 from attnx.capturing.frozen.path import Path
-from attnx.capturing.frozen.straight import STRAIGHT, Again, is_large, on_line, watched
+from attnx.capturing.frozen.straight import Again, Straight, is_large, on_line, watched
 from attnx.errors import CaptureError
 
 Call: TypeAlias = Callable[..., Any]
@@ -106,6 +107,7 @@ class Freezing(TorchFunctionMode):
         self._marks = Marks()
         self._summands: dict[int, RemovableHandle] = {}
         self._through_zero: dict[tuple[Any, ...], bool] = {}
+        self._replayed: Iterator[Kernel] | None = None
 
     def __torch_function__(
         self, func: Call, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -118,6 +120,20 @@ class Freezing(TorchFunctionMode):
     def forget(self) -> None:
         """Let go of what was followed, when the run is over."""
         self._marks.clear()
+
+    @property
+    def replaying(self) -> bool:
+        """Whether a block is being run again."""
+        return self._replayed is not None
+
+    @contextmanager
+    def run_again(self, kernels: Sequence[Kernel]) -> Iterator[None]:
+        """A block is run again inside, whose attention calls were these."""
+        self._replayed = iter(kernels)
+        try:
+            yield
+        finally:
+            self._replayed = None
 
     def untold(self, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """A call that no rule is about."""
@@ -213,18 +229,23 @@ class Freezing(TorchFunctionMode):
 
     def kernel(self, values: Tensor, outputs: Tensor) -> Tensor:
         """Keep both ends of an attention call, and what entered its block."""
-        block = next((one for one in self._running() if one in self._entered), None) if self._entered else None
+        noting = bool(self._entered) and not self.replaying
+        block = next((one for one in self._running() if one in self._entered), None) if noting else None
         if block is not None and not any(states is self._entered[block] for _, states in self.levels):
             self.levels.append((self._names[block], self._entered[block]))
         if self._ends is not None:
             at = (..., self._ends, slice(None))
-            kept = Kernel(self.caller(), values.detach()[at].clone(), outputs.detach()[at].clone())
-            self.kernels.append(kept)
+            kept = next(self._replayed) if self._replayed is not None else self._kept(values, outputs, at)
             if values.requires_grad:
                 watched(values, lambda gradient: setattr(kept, "values_gradient", gradient[at].clone()))
             if outputs.requires_grad:
                 watched(outputs, lambda gradient: setattr(kept, "outputs_gradient", gradient[at].clone()))
         return outputs
+
+    def _kept(self, values: Tensor, outputs: Tensor, at: Any) -> Kernel:
+        kept = Kernel(self.caller(), values.detach()[at].clone(), outputs.detach()[at].clone())
+        self.kernels.append(kept)
+        return kept
 
     def _taken(self, one: Any) -> Any:
         """An argument as the frozen model takes it: parameters as constants."""
@@ -241,7 +262,7 @@ class Freezing(TorchFunctionMode):
     def _own(self, tensor: Tensor) -> Tensor:
         """What came out of an autograd function of the model's own, whose gradient must be frozen, too."""
         made_by = getattr(tensor.grad_fn, "_forward_cls", None)
-        if made_by is None or made_by in STRAIGHT:
+        if made_by is None or issubclass(made_by, Straight):
             return tensor
         mark = self._marks.of(tensor)
         if isinstance(mark, Softmax) and self.path.scores == 0:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 
 from attnx.capturing.frozen.mode import Constants, Kernel
 from attnx.capturing.frozen.path import Path
+from attnx.capturing.frozen.replay import KEPT, NotAgainError, Replaying
 from attnx.capturing.frozen.rules import freezing
 from attnx.capturing.frozen.uncovered import first_uncovered
 from attnx.capturing.interface import needs_interface
@@ -64,6 +66,10 @@ class FrozenRun:
     levels: tuple[Entered, ...]
     constants: float | None
     """What biases add to all scores together, from their own gradients; None where a path does not add up."""
+    again: int = 0
+    """Blocks that were run again on the way back instead of being kept."""
+    notes: tuple[str, ...] = ()
+    """What the user should know of how it was run."""
 
 
 def frozen_run(
@@ -74,18 +80,26 @@ def frozen_run(
     entry: nn.Module | Tensor,
     ends: slice | None = None,
     levels: bool = False,
+    again: bool | None = None,
 ) -> FrozenRun:
     """Run `scores` and go back along `path`.
 
     `entry` is the module that embeds tokens; or pixels, with a gradient: what enters the first block is read then.
     With `ends` attention calls are kept at these positions (`slice(None)` for all), with `levels` what enters each
-    block. The model is left as it was; its answer is checked against a plain run, and the sum against the score.
+    block. Of a long input blocks are run `again` on the way back instead of being kept (see `replay`); True and False
+    say so of any input. The model is left as it was; its answer is checked against a plain run, and the sum against the
+    score.
     """
     check_can_be_frozen(model)
     with switched(gradients=True):
         with undisturbed(model):
             plain = scores()
-        run, constants = _there_and_back(model, scores, path, entry, ends, levels)
+        ask = partial(_there_and_back, model, scores, path, entry, ends, levels)
+        try:
+            run, constants = ask(again)
+        except NotAgainError as error:
+            run, constants = ask(False)
+            run = replace(run, notes=(f"{error}, {KEPT}",))
     _check_answer(model, run.scores, plain)
     if path.conserves and not _adds_up(run, constants):
         raise CaptureError(
@@ -97,13 +111,21 @@ def frozen_run(
 
 
 def _there_and_back(
-    model: nn.Module, scores: Scores, path: Path, entry: nn.Module | Tensor, ends: slice | None, levels: bool
+    model: nn.Module,
+    scores: Scores,
+    path: Path,
+    entry: nn.Module | Tensor,
+    ends: slice | None,
+    levels: bool,
+    again: bool | None,
 ) -> tuple[FrozenRun, Constants]:
     entered: dict[int, Tensor] = {}
     mode = freezing(model, path, entry, entered=entered, ends=ends)
     noted = _blocks(model) if levels or isinstance(entry, Tensor) else []
-    with undisturbed(model, gradients=True):
-        with Hooked(noted, _note(entered)), looking_on(mode):
+    replaying = Replaying(model, mode, again, levels=levels)
+    # What enters a block is noted before it is taken out of the graph to be run again.
+    with undisturbed(model, gradients=True), Hooked(noted, _note(entered)), replaying:
+        with looking_on(mode):
             reached = scores()
         mode.forget()
         blocks = mode.levels
@@ -122,7 +144,9 @@ def _there_and_back(
     ]
     total = mode.constants.total if path.conserves else None
     above = tuple(made[len(inputs) :])
-    return FrozenRun(reached.detach(), made[0], tuple(mode.kernels), above, total), mode.constants
+    notes = replaying.notes(made[0].states)
+    run = FrozenRun(reached.detach(), made[0], tuple(mode.kernels), above, total, replaying.calls, notes)
+    return run, mode.constants
 
 
 def _blocks(model: nn.Module) -> list[nn.Module]:
@@ -141,6 +165,11 @@ def _note(entered: dict[int, Tensor]) -> Callable[..., None]:
                 entered[id(module)] = states
 
     return note
+
+
+def can_be_gone_back(model: nn.Module) -> bool:
+    """Whether gradients can be followed back through the model."""
+    return not needs_interface(model) and not any(parameter.is_inference() for parameter in model.parameters())
 
 
 def check_can_be_frozen(model: nn.Module) -> None:

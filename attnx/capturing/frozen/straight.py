@@ -69,7 +69,11 @@ def halved(product: Tensor) -> Tensor:
 
 def watched(tensor: Tensor, seen: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
     """Call `seen` with the tensor's gradient as it passes by; what it returns, if anything, goes on instead."""
-    handle: RemovableHandle = tensor.register_hook(seen)  # type: ignore[no-untyped-call]
+
+    def passing(gradient: Tensor | None) -> Tensor | None:
+        return None if gradient is None else seen(gradient)  # a block that was run again may have none to give
+
+    handle: RemovableHandle = tensor.register_hook(passing)  # type: ignore[no-untyped-call]
     return handle
 
 
@@ -84,8 +88,12 @@ def normed(
     return norm
 
 
+class Straight(torch.autograd.Function):
+    """One of our own; any other autograd function in the way belongs to the model."""
+
+
 # Values are computed inside, so that they are no views, which a model could not change in place.
-class _Line(torch.autograd.Function):
+class _Line(Straight):
     @staticmethod
     def forward(ctx: Any, root: Tensor, compute: Callable[[], Tensor]) -> Tensor:
         value = compute()
@@ -99,7 +107,7 @@ class _Line(torch.autograd.Function):
         return gradient.to(slope.dtype) * slope, None
 
 
-class _Gated(torch.autograd.Function):
+class _Gated(Straight):
     @staticmethod
     def forward(
         ctx: Any,
@@ -120,7 +128,7 @@ class _Gated(torch.autograd.Function):
         return half * other * torch.nan_to_num_(value / root, 0.0, 0.0, 0.0), half * value, None, None, None, None
 
 
-class _Scale(torch.autograd.Function):
+class _Scale(Straight):
     @staticmethod
     def forward(ctx: Any, tensor: Tensor, factor: float) -> Tensor:
         ctx.factor = factor
@@ -131,7 +139,7 @@ class _Scale(torch.autograd.Function):
         return gradient * ctx.factor, None
 
 
-class _Norm(torch.autograd.Function):
+class _Norm(Straight):
     @staticmethod
     def forward(
         ctx: Any,
@@ -154,7 +162,3 @@ class _Norm(torch.autograd.Function):
         if ctx.axes is not None:
             back = back - back.mean(ctx.axes, keepdim=True)
         return (back * scale).to(ctx.dtype), None, None, None
-
-
-STRAIGHT = (_Line, _Gated, _Scale, _Norm)
-"""Our own; any other autograd function in the way belongs to the model."""

@@ -56,7 +56,7 @@ GRADIENT = Weighting(
     residual="added",
     about_answer=True,
     paper="Chefer et al. 2021",
-    costs="a run, and one there and back for each answer",
+    costs="one run, and a way back for each answer",
 )
 GRADIENT_SHARE = Weighting(
     "gradient_share",
@@ -65,5 +65,5 @@ GRADIENT_SHARE = Weighting(
     needs=frozenset({"values"}),
     about_answer=True,
     paper="Chefer et al. 2021",
-    costs="a run, and one there and back for each answer",
+    costs="one run, and a way back for each answer",
 )

@@ -1,0 +1,196 @@
+"""Blocks run again on the way back give what a run gives that keeps everything."""
+
+import pytest
+import torch
+from torch import nn
+
+from attnx.answer.target import Target
+from attnx.capturing.frozen import replay
+from attnx.capturing.frozen.path import GRADIENT, VALUE_PATH, WHOLE_PATH
+from attnx.capturing.frozen.run import frozen_run
+from attnx.inputs.families import adapter_for
+from attnx.references.case import Case
+from attnx.references.registry import REFERENCES
+from tests import zoo
+from tests.capturing.test_frozen import InDoubles, asked, made
+from tests.capturing.test_untouched import state
+
+NESTED = ("t5", "albert")
+"""Their blocks have lists of blocks within."""
+
+
+def both_ways(name, path, dtype=torch.float64):
+    """The run that keeps everything, and the one that runs blocks again."""
+    model = made(name, dtype)
+    model.config.use_cache = False
+    scores, entry = asked(model, name, rows=2)
+    with InDoubles() if dtype == torch.float64 else torch.no_grad():
+        return [
+            frozen_run(model, scores, path, entry=entry, ends=slice(None), levels=name not in NESTED, again=again)
+            for again in (False, True)
+        ]
+
+
+@pytest.mark.parametrize("name", zoo.FAMILIES)
+def test_it_is_the_same_run(name):
+    kept, again = both_ways(name, VALUE_PATH)
+    assert (kept.again, again.again, again.notes) == (0, 3, ())
+    assert again.constants == pytest.approx(kept.constants, rel=1e-12, abs=1e-12)
+    assert [one.module for one in again.levels] == [one.module for one in kept.levels]
+    for one, other in zip((kept.entry, *kept.levels), (again.entry, *again.levels), strict=True):
+        torch.testing.assert_close(other.relevance, one.relevance, rtol=1e-12, atol=1e-12)
+    for one, other in zip(kept.kernels, again.kernels, strict=True):
+        assert one.module == other.module
+        for end in ("values", "outputs", "values_gradient", "outputs_gradient"):
+            torch.testing.assert_close(getattr(other, end), getattr(one, end), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("path", [WHOLE_PATH, GRADIENT], ids=lambda path: path.name)
+@pytest.mark.parametrize("name", ["bert", "llama", "t5", "bloom", "vit"])
+def test_other_paths_are_the_same(name, path):
+    kept, again = both_ways(name, path)
+    assert again.again == 3
+    torch.testing.assert_close(again.entry.relevance, kept.entry.relevance, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "gemma3", "opt", "vit"])
+def test_in_single_precision_too(name):
+    kept, again = both_ways(name, VALUE_PATH, torch.float32)
+    torch.testing.assert_close(again.entry.relevance, kept.entry.relevance, rtol=1e-6, atol=1e-6)
+
+
+def test_what_is_kept_does_not_grow_with_what_a_block_computes():
+    model = made("llama")
+    model.config.use_cache = False
+    scores, entry = asked(model, "llama", length=40)
+    sizes = {}
+    for again in (False, True):
+        kept = []
+
+        def noted(tensor, kept=kept):
+            kept.append(tensor.numel())
+            return tensor
+
+        def stopped(tensor, kept=kept, sizes=sizes, again=again):
+            sizes.setdefault(again, sum(kept))  # before the first block is run again
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(noted, stopped):
+            frozen_run(model, scores, VALUE_PATH, entry=entry, again=again)
+    assert sizes[True] < sizes[False] / 10
+
+
+def test_it_is_chosen_where_much_would_be_kept(monkeypatch):
+    model = made("llama")
+    model.config.use_cache = False
+    scores, entry = asked(model, "llama")
+    assert frozen_run(model, scores, VALUE_PATH, entry=entry).again == 0
+    monkeypatch.setattr(replay, "KEPT_AT_MOST", 1_000)
+    assert frozen_run(model, scores, VALUE_PATH, entry=entry).again == 3
+
+
+@pytest.mark.parametrize(
+    ("maker", "tokenizer"),
+    [(zoo.classifier, zoo.wordpiece_tokenizer), (zoo.causal_lm, zoo.bytelevel_tokenizer)],
+    ids=["encoder", "decoder"],
+)
+def test_the_value_path_of_a_long_text_is_so_made_and_the_model_as_it_was(maker, tokenizer, monkeypatch):
+    model = maker()
+    prepared = adapter_for(model).prepare(model, tokenizer(), "the key to the")
+    case = Case(prepared, Target(1, len(prepared.positions) - 1))
+    (kept,) = REFERENCES["value_path"](model, tokenizer(), [case])
+    before = state(model)
+    monkeypatch.setattr(replay, "KEPT_AT_MOST", 1_000)
+    (again,) = REFERENCES["value_path"](model, tokenizer(), [case])
+    assert again.notes == ()
+    assert again.scores == pytest.approx(kept.scores, rel=1e-5, abs=1e-7)
+    assert again.facts["value"] == pytest.approx(kept.facts["value"])
+    after = state(model)
+    assert before.keys() == after.keys()
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+
+
+class Stack(nn.Module):
+    """Blocks that do what is asked of them, in a list."""
+
+    def __init__(self, block):
+        super().__init__()
+        torch.manual_seed(0)
+        self.words = nn.Embedding(9, 4)
+        self.blocks = nn.ModuleList([block(), block()])
+        self.double()
+
+    def forward(self, ids):
+        states = self.words(ids) * 2
+        for block in self.blocks:
+            states = block(states)
+        return states.sum((-1, -2))
+
+
+class InPlace(nn.Linear):
+    def __init__(self):
+        super().__init__(4, 4, bias=False)
+
+    def forward(self, states):
+        return super().forward(states.mul_(2))
+
+
+class Counting(nn.Linear):
+    def __init__(self):
+        super().__init__(4, 4)
+        self.calls = 0
+
+    def forward(self, states):
+        self.calls += 1
+        return super().forward(states) * (1 + (self.calls == 3))
+
+
+class Remembering(nn.Linear):
+    def __init__(self):
+        super().__init__(4, 4)
+
+    def forward(self, states, memory=None):
+        return super().forward(states)
+
+
+def run(model, **how):
+    return frozen_run(model, lambda: model(torch.tensor([[1, 5, 2]])), VALUE_PATH, entry=model.words, **how)
+
+
+def test_a_block_that_changes_its_input_is_kept_and_a_note_says_so():
+    found = run(Stack(InPlace), again=True)
+    assert found.again == 0
+    assert found.notes == ("InPlace changes its input in place, so all that the way back needs was kept in memory",)
+
+
+def test_a_block_that_gives_something_else_the_second_time_is_kept():
+    model = Stack(Counting)
+    model.blocks[0] = nn.Linear(4, 4).double()
+    found = run(model, again=True)
+    assert found.notes[0].startswith("Counting gave another output when it was run again")
+
+
+def test_a_block_that_is_given_a_cache_is_kept():
+    model = made("llama")
+    scores, entry = asked(model, "llama")
+    found = frozen_run(model, scores, VALUE_PATH, entry=entry, again=True)
+    assert found.notes[0].startswith("LlamaDecoderLayer is given a DynamicCache, which it may change")
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_blocks_within_blocks_are_kept_where_each_is_a_level(name):
+    model = made(name)
+    model.config.use_cache = False
+    scores, entry = asked(model, name)
+    found = frozen_run(model, scores, VALUE_PATH, entry=entry, levels=True, again=True)
+    assert "has blocks of its own, which are levels, too" in found.notes[0]
+    assert len(found.levels) == 3
+
+
+def test_a_model_without_blocks_says_so():
+    model = Stack(Remembering)
+    model.blocks = nn.Sequential(*model.blocks)
+    found = run(model, again=True)
+    assert found.notes == (
+        "no blocks can be told apart in the model, so all that the way back needs was kept in memory",
+    )
