@@ -118,7 +118,7 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
         ("drop_sink", "truncate", "maps", "interpolate", "progress", "graph", "gradients", "held"),
         (_flag, "True or False"),
     ),
-    **dict.fromkeys(("layer", "head", "target"), (_one, "one value, and no array of several")),
+    **dict.fromkeys(("layer", "head", "target", "discard", "residual"), (_one, "one value, and no array of several")),
     "limit": (_number, "a number"),
     "blank": (_blank, "a token or its id"),
     "shares": (_numbers, "numbers in a list"),

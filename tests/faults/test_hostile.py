@@ -51,6 +51,8 @@ REFUSED = {
     "sparse attention": (lambda: attnx.flow(torch.tensor(UNIFORM).to_sparse()), "not sparse"),
     "attention of no device": (lambda: attnx.raw(torch.empty(1, 1, 2, 2, device="meta")), "meta device"),
     "objects for attention": (lambda: attnx.raw(np.array([[None]])), "numbers of type object"),
+    "several shares to discard": (lambda: attnx.rollout(UNIFORM, discard=torch.ones(2)), "discard must be one value"),
+    "several residuals": (lambda: attnx.rollout(UNIFORM, residual=np.ones(2)), "residual must be one value"),
     "words for attention": (lambda: attnx.raw("x"), "attention must be"),
     "a count that is a word": (lambda: examples.explanation().top("x"), "count must be a whole number"),
     "a count below 0": (lambda: examples.explanation().top(-1), "count must be 0 or more"),
