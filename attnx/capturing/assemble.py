@@ -8,12 +8,14 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from attnx.attention.levels import Held, Level, all_keys
+from attnx.attention.computed import Computed
+from attnx.attention.levels import Behind, Held, Level, all_keys
 from attnx.attention.tensor import AttentionTensor
 from attnx.attention.visibility import Mask
 from attnx.capturing.joined import Joined
 from attnx.capturing.proof import rows_checked
 from attnx.capturing.record import Record, Recorder
+from attnx.capturing.rest import Rest
 from attnx.capturing.stacks import Seen
 from attnx.errors import CaptureError
 
@@ -45,6 +47,9 @@ def _one(records: Sequence[Record], index: int, real: Tensor, recorder: Recorder
     kept = None if bool(real.all()) else real.nonzero()[:, 0]
     masks: dict[int, Mask] = {}
     levels = [_level(record, index, masks, _brought(record, index, kept, recorder)) for record in records]
+    if "rest" in recorder.extras:
+        rests = [_rest(record, recorder) for record in records]
+        levels = [_with_rest(level, rest.of_input(index, kept)) for level, rest in zip(levels, rests, strict=True)]
     if kept is not None:
         _check_padding(levels, real)
         levels = _without_padding(levels, kept)
@@ -79,6 +84,23 @@ def _brought(record: Record, index: int, kept: Tensor | None, recorder: Recorder
     if recorder.gradients and record.weights is not None:
         found["differentiable"] = record.weights
     return found
+
+
+def _rest(record: Record, recorder: Recorder) -> Rest:
+    """What the block around a call does behind it; the same object for all inputs of a batch."""
+    if record.rest is None:
+        if record.block is None or record.block.left is None:
+            raise CaptureError(
+                f"{record.module} is one of several attention calls of its block, so what follows it alone is not "
+                "known; use methods of attention itself (rollout, flow), or references=('value_path',)"
+            )
+        record.rest = Rest(recorder.model, record.module, _joined(record), record.block)
+    return record.rest
+
+
+def _with_rest(level: Level, rest: Behind) -> Level:
+    assert isinstance(level, Held | Computed)
+    return replace(level, rest=rest)
 
 
 def _stacked(levels: list[Level], records: Sequence[Record], recorder: Recorder) -> Tensor | None:

@@ -14,15 +14,15 @@ from attnx.attention.tensor import AttentionTensor
 from attnx.errors import ChoiceError
 from attnx.explaining.relevance import Reading, Relevance
 from attnx.explaining.settings import Settings
-from attnx.graph.registry import WEIGHTINGS
 from attnx.inputs.adapter import Adapter, Prepared
 from attnx.methods.method import Method
 from attnx.running.answer_gradient import with_answer_gradient
+from attnx.running.readout import with_readout
 
 
 def by_kind(methods: Sequence[Method]) -> tuple[list[Method], list[Method]]:
     """Those that know the attention alone, and those that know the answer as well."""
-    about = [method for method in methods if WEIGHTINGS[method.weighting].about_answer]
+    about = [method for method in methods if method.about_answer]
     return [method for method in methods if method not in about], about
 
 
@@ -44,10 +44,18 @@ class AnswerEdges:
         if not self.methods or prediction is None:
             return Reading({}, {}, None)
         target = Target.of(self.model, self.processor, prediction, place, asked)
-        known = with_answer_gradient(self.model, self.adapter, self.processor, self.prepared, self.attention, target)
-        relevance = Relevance(known, self.methods, self.settings, self.spare)
+        relevance = Relevance(self._known(target), self.methods, self.settings, self.spare)
         maps = relevance.maps() if self.settings.maps else None
         return Reading.of(relevance.of_positions([place]), 0, maps, self.settings)
+
+    def _known(self, target: Target) -> AttentionTensor:
+        """The attention with what the methods must know of the answer."""
+        given = (self.model, self.adapter, self.processor, self.prepared)
+        attention = self.attention
+        if any(method.edges.about_answer for method in self.methods):
+            attention = with_answer_gradient(*given, attention, target)
+        reading = [method.name for method in self.methods if method.reading == "share"]
+        return with_readout(*given, attention, target, ", ".join(reading)) if reading else attention
 
     def notes(self, prediction: Prediction | None, others: Sequence[Method]) -> tuple[str, ...]:
         """That they were left out, where there is no answer; an error if no other method is left."""

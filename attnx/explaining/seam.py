@@ -203,13 +203,14 @@ class _Run:
                     diagnostics=own.diagnostics,
                     digits={method.name: method.digits for method in plan.methods if method.digits is not None},
                     local=frozenset(method.name for method in plan.methods if method.local),
+                    signed=frozenset(method.name for method in plan.methods if method.signed),
                     sink=sink,
                     notes=(
                         *notes,
                         *piece_notes(target, prediction, self.processor),
                         *edges.notes(prediction, plain),
                     ),
-                    provenance=record,
+                    provenance={**record, "methods": own.facts} if own.facts else record,
                     maps=own.maps,
                 ),
             )
