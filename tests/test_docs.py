@@ -10,7 +10,7 @@ import pytest
 from attnx.cli.main import main
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md")])
+PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
 RUN_FIRST = ROOT / "README.md"
 RUN_LATER = [pytest.param(page, marks=pytest.mark.slow, id=page.name) for page in PAGES if page != RUN_FIRST]
 BLOCK = re.compile(r"^```(python|bash)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -28,7 +28,9 @@ def assemble(recorder: Recorder, model_name: str, *, padding: Tensor | None, wit
     records = Seen(recorder.records, recorder.batch, model_name).stack(within)
     _check_numbers(records)
     real = _real_positions(padding, recorder.batch, records[0].shape[-1])
-    return [_one(records, index, real[index], recorder) for index in range(recorder.batch)]
+    # One for each block, whatever the number of inputs: what is found of it is found once.
+    rests = [_rest(record, recorder) for record in records] if "rest" in recorder.extras else []
+    return [_one(records, index, real[index], recorder, rests) for index in range(recorder.batch)]
 
 
 def _real_positions(padding: Tensor | None, batch: int, length: int) -> Tensor:
@@ -43,12 +45,13 @@ def _real_positions(padding: Tensor | None, batch: int, length: int) -> Tensor:
     return torch.ones(batch, length, dtype=torch.bool)
 
 
-def _one(records: Sequence[Record], index: int, real: Tensor, recorder: Recorder) -> AttentionTensor:
+def _one(
+    records: Sequence[Record], index: int, real: Tensor, recorder: Recorder, rests: Sequence[Rest]
+) -> AttentionTensor:
     kept = None if bool(real.all()) else real.nonzero()[:, 0]
     masks: dict[int, Mask] = {}
     levels = [_level(record, index, masks, _brought(record, index, kept, recorder)) for record in records]
-    if "rest" in recorder.extras:
-        rests = [_rest(record, recorder) for record in records]
+    if rests:
         levels = [_with_rest(level, rest.of_input(index, kept)) for level, rest in zip(levels, rests, strict=True)]
     if kept is not None:
         _check_padding(levels, real)
@@ -87,15 +90,14 @@ def _brought(record: Record, index: int, kept: Tensor | None, recorder: Recorder
 
 
 def _rest(record: Record, recorder: Recorder) -> Rest:
-    """What the block around a call does behind it; the same object for all inputs of a batch."""
-    if record.rest is None:
-        if record.block is None or record.block.left is None:
-            raise CaptureError(
-                f"{record.module} is one of several attention calls of its block, so what follows it alone is not "
-                "known; use methods of attention itself (rollout, flow), or references=('value_path',)"
-            )
-        record.rest = Rest(recorder.model, record.module, _joined(record), record.block)
-    return record.rest
+    """What the block around a call does behind it."""
+    joined = _joined(record)
+    if record.block is None or record.block.left is None:
+        raise CaptureError(
+            f"{record.module} is one of several attention calls of its block, so what follows it alone is not known; "
+            "use methods of attention itself (rollout, flow), or references=('value_path',)"
+        )
+    return Rest(recorder.model, record.module, joined, record.block)
 
 
 def _with_rest(level: Level, rest: Behind) -> Level:

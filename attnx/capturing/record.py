@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -20,15 +20,12 @@ from attnx.capturing.joined import BlockCall, Joined
 from attnx.capturing.mixers import MIXING, mixes
 from attnx.errors import CaptureError, ChoiceError
 
-if TYPE_CHECKING:
-    from attnx.capturing.rest import Rest
-
 Merging: TypeAlias = Merger | Callable[[Tensor], Tensor] | None
 """What is kept of a layer's batch × head × query × key weights as they arrive; None keeps every head."""
 
 Extra: TypeAlias = Literal["values", "projections", "gates", "blocks", "rest"]
-"""What else is kept of each call; blocks, which need the first two, say how attention joins the residual stream, and the
-rest, which needs them, is what a block does behind that."""
+"""What else is kept of each call; blocks, which need the first two, say how attention joins the residual stream, and
+the rest, which needs them, is what a block does behind that."""
 
 _BROUGHT_ALONG: dict[Extra, tuple[Extra, ...]] = {
     "blocks": ("values", "projections"),
@@ -55,8 +52,6 @@ class Record:
     """How attention joins the residual stream, or why that is not known."""
     block: BlockCall | None = None
     """The outermost block in which it is the only attention."""
-    rest: Rest | None = None
-    """What that block does behind it."""
     gate: Tensor | None = None
     """batch × head × query × width: what mixed values are multiplied by before the projection; None for nothing."""
     mixed: Tensor | None = None

@@ -1,4 +1,4 @@
-"""The rest of a block is found by what is seen, or its model is refused by name; and nothing of the model is changed."""
+"""The rest of a block is found by what is seen, or its model is refused by name; the model is left as it was."""
 
 import copy
 

@@ -1,7 +1,5 @@
 """`alti_logit` against the sum that it must be, written out in double precision, and against closed forms."""
 
-import copy
-
 import numpy as np
 import pytest
 import torch
@@ -169,7 +167,7 @@ def test_post_ln_models_are_refused_by_name():
 
 def test_attention_alone_has_no_answer():
     graph = Graph.of(by_hand.attention("gpt2"), weighting="alti")
-    with pytest.raises(AttentionError, match="ask attnx.explain for alti_logit"):
+    with pytest.raises(AttentionError, match=r"ask attnx\.explain for alti_logit"):
         apply(ALTI_LOGIT, graph, Asked.of(graph.depth, graph.length))
 
 
