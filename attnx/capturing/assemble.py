@@ -91,6 +91,8 @@ def _brought(record: Record, index: int, kept: Tensor | None, recorder: Recorder
 
 def _rest(record: Record, recorder: Recorder) -> Rest:
     """What the block around a call does behind it."""
+    _check_written(record, recorder)
+    _projection(record)
     joined = _joined(record)
     if record.block is None or record.block.left is None:
         raise CaptureError(
@@ -161,7 +163,8 @@ def _projection(record: Record) -> Tensor:
     if record.projection is None:
         raise CaptureError(
             f"no output projection was seen behind the attention of {record.module}: it is no linear map that attnx "
-            "knows, it is quantised, or backend='interface' was used, which does not see it"
+            "knows, it is quantised, or attention went through transformers' interface (flash and flex kernels), which "
+            "does not show it; load with attn_implementation='sdpa', or use rollout"
         )
     return record.projection
 

@@ -28,10 +28,11 @@ def kernel_gradients(model: nn.Module, scores: Scores, *, entry: nn.Module | Ten
     with torch.inference_mode(False), undisturbed(model, gradients=True):
         with mode:
             reached = scores()
-        if not mode.leaves or not reached.requires_grad:
-            raise CaptureError(
-                f"{type(model).__name__} gives no gradient of its answer by its input: it is quantised, or embeds its "
-                "input in a way that is not seen; use rollout, or references=('blankout',)"
-            )
-        torch.autograd.grad(reached.double().sum(), mode.leaves)
+        if mode.leaves and reached.requires_grad:
+            torch.autograd.grad(reached.double().sum(), mode.leaves, allow_unused=True)
+    if all(kernel.outputs_gradient is None for kernel in mode.kernels):
+        raise CaptureError(
+            f"{type(model).__name__} gives no gradient of its answer by its input: it is quantised, or embeds its "
+            "input in a way that is not seen; use rollout, or references=('blankout',)"
+        )
     return tuple(mode.kernels)

@@ -109,9 +109,9 @@ def _sums(call: BlockCall, attended: Tensor, rows: list[int] | slice) -> Iterato
         ends += [(None, left), *((None, left - seen(child)) for child in call.children)]
     # Where the stream is seen as it entered, nothing has been added yet.
     ends = [(end, met) for end, met in ends if miss(states, met) > _slack(call.states.dtype)]
-    for branch, part, norm in branches:
+    for branch, part, on_branch in branches:
         for end, met in ends:
-            yield _Sum(branch, end, miss(states + part, met), met, norm)
+            yield _Sum(branch, end, miss(states + part, met), met, on_branch)
     if attended.shape[0] * attended.shape[1] > 1:  # of one row any channel's constant would fit
         for end, met in ends:
             yield _by_channel(call, attended, met - states, met, end)

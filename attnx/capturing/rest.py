@@ -127,7 +127,8 @@ class _Behind:
         if self.size is None:
             shape = (*[1] * (len(self.shape) - 2), *states.shape)
             return _flat(self.rest._run(_Replaced(len(self.before), states.reshape(shape), self.before)))
-        return torch.cat([self._whole(part) for part in states.split(self.size)])
+        size = self.size
+        return torch.cat([self._whole(states[begin : begin + size]) for begin in range(0, len(states), size)])
 
     def _whole(self, states: Tensor) -> Tensor:
         """As many vectors as the block was called with; what is missing is filled up."""

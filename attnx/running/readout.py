@@ -64,7 +64,7 @@ def _last_block(model: nn.Module, attending: Sequence[str]) -> nn.Module:
 
     A block may have a list of its own, for attention and MLP (T5).
     """
-    modules = dict(model.named_modules())
+    modules: dict[str, nn.Module] = dict(model.named_modules())
     listed = {id(one) for each in modules.values() if isinstance(each, nn.ModuleList) for one in each}
     path = attending[-1].split(".")
     for end in range(1, len(path) + 1):

@@ -221,9 +221,9 @@ class Freezing(TorchFunctionMode):
             kept = Kernel(self.caller(), values.detach()[at].clone(), outputs.detach()[at].clone())
             self.kernels.append(kept)
             if values.requires_grad:
-                watched(values, lambda gradient: setattr(kept, "values_gradient", gradient[at].clone()))
+                watched(values, lambda gradient: setattr(kept, "values_gradient", _at(gradient, at)))
             if outputs.requires_grad:
-                watched(outputs, lambda gradient: setattr(kept, "outputs_gradient", gradient[at].clone()))
+                watched(outputs, lambda gradient: setattr(kept, "outputs_gradient", _at(gradient, at)))
         return outputs
 
     def _taken(self, one: Any) -> Any:
@@ -252,3 +252,8 @@ class Freezing(TorchFunctionMode):
             f"{self.caller() or 'the model'} computes with an autograd function of its own, {made_by.__name__}, which "
             f"{self.path.name} cannot follow; use references=('integrated_gradients',) or ('blankout',)"
         )
+
+
+def _at(gradient: Tensor | None, places: Any) -> Tensor | None:
+    """Of a gradient that came; quantised maps hand none on."""
+    return None if gradient is None else gradient[places].clone()

@@ -60,8 +60,8 @@ def _turns(level: Level, weights: Tensor, start: int, keys: slice) -> Tensor:
 def _directions(rest: Behind, taken: Tensor, queries: Tensor) -> Tensor:
     """vector × width, in float64: what leaves the block, as unit vectors."""
     size = max(1, NUMBERS_AT_ONCE // (_INNER * taken.shape[-1]))
-    parts = zip(taken.split(size), queries.split(size), strict=True)
-    left = [rest(some, places).double() for some, places in parts]
+    parts = (slice(begin, begin + size) for begin in range(0, len(taken), size))
+    left = [rest(taken[some], queries[some]).double() for some in parts]
     return torch.nn.functional.normalize(torch.cat(left), dim=-1) if left else taken.double()
 
 
