@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnx.attention.levels import Block
+from attnx.attention.levels import Behind, Block
 from attnx.attention.visibility import Mask, may_look
 from attnx.interrupts import Unbroken
 
@@ -79,6 +79,7 @@ class Computed:
     module: str = ""
     brought: Mapping[str, Tensor] = field(default_factory=dict)
     whole: bool = False
+    rest: Behind | None = None
 
     @property
     def heads(self) -> int:

@@ -6,9 +6,9 @@ read, `Even` has another level's mask and prefers nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -33,6 +33,11 @@ class Block:
         return slice(self.first_key, self.first_key + self.weights.shape[-1])
 
 
+Behind: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+"""(vector × width, vector) → vector × width: what leaves the block at each of these positions when the vector is taken
+from what attention adds there."""
+
+
 class Level(Protocol):
     """One attention call of one input."""
 
@@ -54,6 +59,10 @@ class Level(Protocol):
     def brought(self) -> Mapping[str, Tensor]:
         """What else was captured of this call, because a weighting needs it: values, projections, …"""
 
+    @property
+    def rest(self) -> Behind | None:
+        """The rest of its block, where a weighting needs that."""
+
     def rows(self, start: int, stop: int) -> Block:
         """The attention of the queries from `start` up to `stop`, in float32 or better."""
 
@@ -71,6 +80,7 @@ class Held:
     module: str = ""
     brought: Mapping[str, Tensor] = field(default_factory=dict)
     whole: bool = True
+    rest: Behind | None = None
 
     @property
     def heads(self) -> int:
@@ -93,6 +103,7 @@ class Even:
     module: str = ""
     heads: int = 1
     brought: Mapping[str, Tensor] = field(default_factory=dict)
+    rest: Behind | None = None
 
     def rows(self, start: int, stop: int) -> Block:
         return Block(0, rows_to_one(self.mask.visible(start, stop).to(torch.float64))[None])

@@ -8,12 +8,14 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from attnx.attention.levels import Held, Level, all_keys
+from attnx.attention.computed import Computed
+from attnx.attention.levels import Behind, Held, Level, all_keys
 from attnx.attention.tensor import AttentionTensor
 from attnx.attention.visibility import Mask
 from attnx.capturing.joined import Joined
 from attnx.capturing.proof import rows_checked
 from attnx.capturing.record import Record, Recorder
+from attnx.capturing.rest import Rest
 from attnx.capturing.stacks import Seen
 from attnx.errors import CaptureError, InputError
 
@@ -26,7 +28,9 @@ def assemble(recorder: Recorder, model_name: str, *, padding: Tensor | None, wit
     records = Seen(recorder.records, recorder.batch, model_name).stack(within)
     _check_numbers(records)
     real = _real_positions(padding, recorder.batch, records[0].shape[-1])
-    return [_one(records, index, real[index], recorder) for index in range(recorder.batch)]
+    # One for each block, whatever the number of inputs: what is found of it is found once.
+    rests = [_rest(record, recorder) for record in records] if "rest" in recorder.extras else []
+    return [_one(records, index, real[index], recorder, rests) for index in range(recorder.batch)]
 
 
 def _real_positions(padding: Tensor | None, batch: int, length: int) -> Tensor:
@@ -43,10 +47,14 @@ def _real_positions(padding: Tensor | None, batch: int, length: int) -> Tensor:
     return torch.ones(batch, length, dtype=torch.bool)
 
 
-def _one(records: Sequence[Record], index: int, real: Tensor, recorder: Recorder) -> AttentionTensor:
+def _one(
+    records: Sequence[Record], index: int, real: Tensor, recorder: Recorder, rests: Sequence[Rest]
+) -> AttentionTensor:
     kept = None if bool(real.all()) else real.nonzero()[:, 0]
     masks: dict[int, Mask] = {}
     levels = [_level(record, index, masks, _brought(record, index, kept, recorder)) for record in records]
+    if rests:
+        levels = [_with_rest(level, rest.of_input(index, kept)) for level, rest in zip(levels, rests, strict=True)]
     if kept is not None:
         _check_padding(levels, real)
         levels = _without_padding(levels, kept)
@@ -83,6 +91,24 @@ def _brought(record: Record, index: int, kept: Tensor | None, recorder: Recorder
     if record.outputs is not None:
         found["outputs"] = record.outputs
     return found
+
+
+def _rest(record: Record, recorder: Recorder) -> Rest:
+    """What the block around a call does behind it."""
+    _check_written(record, recorder)
+    _projection(record)
+    joined = _joined(record)
+    if record.block is None or record.block.left is None:
+        raise CaptureError(
+            f"{record.module} is one of several attention calls of its block, so what follows it alone is not known; "
+            "use methods of attention itself (rollout, flow), or references=('value_path',)"
+        )
+    return Rest(recorder.model, record.module, joined, record.block)
+
+
+def _with_rest(level: Level, rest: Behind) -> Level:
+    assert isinstance(level, Held | Computed)
+    return replace(level, rest=rest)
 
 
 def _stacked(levels: list[Level], records: Sequence[Record], recorder: Recorder) -> Tensor | None:
@@ -141,7 +167,8 @@ def _projection(record: Record) -> Tensor:
     if record.projection is None:
         raise CaptureError(
             f"no output projection was seen behind the attention of {record.module}: it is no linear map that attnx "
-            "knows, it is quantised, or backend='interface' was used, which does not see it"
+            "knows, it is quantised, or attention went through transformers' interface (flash and flex kernels), which "
+            "does not show it; load with attn_implementation='sdpa', or use rollout"
         )
     return record.projection
 

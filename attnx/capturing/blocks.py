@@ -42,18 +42,22 @@ class Blocks(Unbroken[None]):
     def _ends(self) -> tuple[Any, Any]:
         def enter(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
             if id(module) in self._blocks and threading.get_ident() == self._thread:
-                states = next((one for one in _tensors((*args, *kwargs.values())) if one.ndim == 3), None)
+                states = next((one for one in tensors((*args, *kwargs.values())) if one.ndim == 3), None)
                 if states is not None:
-                    self._open.append(BlockCall(module, _copy(states), len(self._recorder.records)))
+                    call = BlockCall(module, _copy(states), len(self._recorder.records))
+                    if "rest" in self._recorder.extras:
+                        call.args = tuple(call.states if one is states else one for one in args)
+                        call.kwargs = {key: call.states if one is states else one for key, one in kwargs.items()}
+                    self._open.append(call)
 
         def leave(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> None:
             if not self._open or threading.get_ident() != self._thread:
                 return
-            left = next(_tensors((output,)), None)
+            left = next(tensors((output,)), None)
             if module is self._open[-1].module:
                 self._leave_block(left)
             elif left is not None:
-                self._leave_inner(module, next(_tensors((*args, *kwargs.values())), None), left)
+                self._leave_inner(module, next(tensors((*args, *kwargs.values())), None), left)
 
         return enter, leave
 
@@ -63,6 +67,8 @@ class Blocks(Unbroken[None]):
         seen = [record for record in self._recorder.records[call.first_record :] if record.joined is None]
         for record in seen:
             record.joined = joined(record, call, alone=len(seen) == 1)
+        if len(inside := self._recorder.records[call.first_record :]) == 1:
+            inside[0].block = call
         if self._open and left is not None:
             self._leave_inner(call.module, None, left)
 
@@ -89,13 +95,13 @@ def _copy(tensor: Tensor) -> Tensor:
     return tensor.detach().clone()
 
 
-def _tensors(values: Iterable[Any]) -> Iterator[Tensor]:
+def tensors(values: Iterable[Any]) -> Iterator[Tensor]:
     """The floating-point tensors among arguments or in an output, from the first."""
     for one in values:
         if isinstance(one, Tensor):
             if one.is_floating_point():
                 yield one
         elif isinstance(one, (tuple, list)):
-            yield from _tensors(one)
+            yield from tensors(one)
         elif isinstance(one, Mapping):
-            yield from _tensors(one.values())
+            yield from tensors(one.values())

@@ -55,8 +55,9 @@ def capture(
     `head` ("mean", "max", "min" or a function) merges the heads of each layer as they arrive, so that all of all
     layers are never in memory together; None keeps every one. `held=False` keeps queries and keys instead of weights,
     and computes rows where a method reads them, for inputs whose maps would not fit. `extras` may ask for "values",
-    "projections" and "blocks", which say how attention joins the residual stream; with `gradients` the weights are part
-    of the model's autograd graph. `within` picks one stack of a model that has several, by the beginning of its name.
+    "projections" and "blocks", which say how attention joins the residual stream, and for the "rest" of each block,
+    for which the model is kept; with `gradients` the weights are part of the model's autograd graph. `within` picks one
+    stack of a model that has several, by the beginning of its name.
     """
     if not isinstance(within, str):
         raise ChoiceError(f"within must be the beginning of a module's name, found {within!r}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +34,9 @@ class BlockCall:
     children: list[Tensor] = field(default_factory=list)
     """What the block's own modules gave."""
     left: Tensor | None = None
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    """What it was called with, where it is to be called again."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +55,12 @@ class Joined:
     """The norm that the block ends with, if it is another one."""
     miss: float
     """By how much the sum missed what was seen, as a share of the largest number of it."""
+    met: Tensor
+    """batch × row × width: the sum as it was seen."""
+    rows: list[int] | slice
+    """The positions at which it was."""
+    on_branch: NormCall | None = None
+    """The norm of the branch, if it is one."""
 
     def brought(self, index: int, kept: Tensor | None) -> dict[str, Tensor]:
         """Of one input, without its padding, as a level carries it."""

@@ -16,15 +16,21 @@ from attnx.attention.rows import MERGERS, Merger, merge_heads
 from attnx.attention.visibility import Mask
 from attnx.capturing.descent import Descent
 from attnx.capturing.heads import Folded, named_heads
-from attnx.capturing.joined import Joined
+from attnx.capturing.joined import BlockCall, Joined
 from attnx.capturing.mixers import MIXING, mixes
 from attnx.errors import CaptureError, ChoiceError
 
 Merging: TypeAlias = Merger | Callable[[Tensor], Tensor] | None
 """What is kept of a layer's batch × head × query × key weights as they arrive; None keeps every head."""
 
-Extra: TypeAlias = Literal["values", "projections", "gates", "blocks"]
-"""What else is kept of each call; blocks, which need the first two, say how attention joins the residual stream."""
+Extra: TypeAlias = Literal["values", "projections", "gates", "blocks", "rest"]
+"""What else is kept of each call; blocks, which need the first two, say how attention joins the residual stream, and
+the rest, which needs them, is what a block does behind that."""
+
+_BROUGHT_ALONG: dict[Extra, tuple[Extra, ...]] = {
+    "blocks": ("values", "projections"),
+    "rest": ("blocks", "values", "projections"),
+}
 
 
 @dataclass
@@ -44,6 +50,8 @@ class Record:
     """What the projection adds."""
     joined: Joined | CaptureError | None = None
     """How attention joins the residual stream, or why that is not known."""
+    block: BlockCall | None = None
+    """The outermost block in which it is the only attention."""
     gate: Tensor | None = None
     """batch × head × query × width: what mixed values are multiplied by before the projection; None for nothing."""
     mixed: Tensor | None = None
@@ -99,15 +107,17 @@ class Recorder:
         held: bool = True,
         way_back: bool = False,
     ) -> None:
+        extras = tuple({one for name in extras for one in (name, *_BROUGHT_ALONG.get(name, ()))})
         if "blocks" in extras and head is not None:
             raise ChoiceError(f"blocks are taken apart head by head, but head={head!r} merges them; use head=None")
+        self.model = model
         self.records: list[Record] = []
         self.descent = Descent()
         self.mixers: list[str] = []
         """Modules that mixed positions otherwise, in the order of the calls."""
         self.batch = batch
         self.held = held
-        self.extras = tuple({*extras, "values", "projections"}) if "blocks" in extras else extras
+        self.extras = extras
         self.gradients = gradients
         self.way_back = way_back
         self.head = head if head is None or isinstance(head, str) else getattr(head, "__name__", "merged")

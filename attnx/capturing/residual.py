@@ -42,6 +42,10 @@ class _Sum:
     end: NormCall | None
     """The norm that it enters, if it is seen there."""
     miss: float
+    met: Tensor
+    """As it was seen, batch × row × width."""
+    on_branch: NormCall | None = None
+    """The norm of the branch, if it is one."""
 
 
 def joined(record: Record, call: BlockCall, *, alone: bool) -> Joined | CaptureError:
@@ -58,7 +62,10 @@ def joined(record: Record, call: BlockCall, *, alone: bool) -> Joined | CaptureE
         nearest = float("inf")
         for found in _sums(call, attended, rows):
             if found.miss <= _slack(call.states.dtype, found.branch):
-                return Joined(call.states, bias.detach(), found.branch, *_behind(call, found.end), found.miss)
+                norms = _behind(call, found.end)
+                return Joined(
+                    call.states, bias.detach(), found.branch, *norms, found.miss, found.met, rows, found.on_branch
+                )
             nearest = min(nearest, found.miss)
     return CaptureError(
         f"what {record.module} adds to its block was not found again (nearest: off by {nearest:.2g}): a gate, a norm "
@@ -91,20 +98,21 @@ def _sums(call: BlockCall, attended: Tensor, rows: list[int] | slice) -> Iterato
         return tensor.reshape(call.states.shape)[:, rows].to(attended)
 
     states = seen(call.states)
-    branches: list[tuple[FrozenNorm | None, Tensor]] = [(None, attended)]
+    branches: list[tuple[FrozenNorm | None, Tensor, NormCall | None]] = [(None, attended, None)]
     for norm in call.norms:
-        if _miss(attended, seen(norm.entered)) <= _slack(call.states.dtype):
+        if miss(attended, seen(norm.entered)) <= _slack(call.states.dtype):
             frozen = frozen_norm(norm, call.states)
-            branches += [] if frozen is None else [(frozen, seen(frozen(norm.entered.reshape(call.states.shape))))]
+            if frozen is not None:
+                branches.append((frozen, seen(frozen(norm.entered.reshape(call.states.shape))), norm))
     ends: list[tuple[NormCall | None, Tensor]] = [(norm, seen(norm.entered)) for norm in call.norms]
     if call.left is not None and call.left.numel() == call.states.numel():
         left = seen(call.left)
         ends += [(None, left), *((None, left - seen(child)) for child in call.children)]
     # Where the stream is seen as it entered, nothing has been added yet.
-    ends = [(end, met) for end, met in ends if _miss(states, met) > _slack(call.states.dtype)]
-    for branch, part in branches:
+    ends = [(end, met) for end, met in ends if miss(states, met) > _slack(call.states.dtype)]
+    for branch, part, on_branch in branches:
         for end, met in ends:
-            yield _Sum(branch, end, _miss(states + part, met))
+            yield _Sum(branch, end, miss(states + part, met), met, on_branch)
     if attended.shape[0] * attended.shape[1] > 1:  # of one row any channel's constant would fit
         for end, met in ends:
             yield _by_channel(call, attended, met - states, met, end)
@@ -114,7 +122,8 @@ def _by_channel(call: BlockCall, attended: Tensor, added: Tensor, met: Tensor, e
     """The sum with a constant for each channel on the branch, the one that fits best."""
     gain = (attended * added).sum((0, 1)) / attended.square().sum((0, 1)).clamp(min=torch.finfo(attended.dtype).tiny)
     ones = torch.ones(call.states.shape[:2], dtype=gain.dtype, device=gain.device)
-    return _Sum(FrozenNorm(gain, ones, torch.zeros_like(gain), False), end, _miss(attended * gain + met - added, met))
+    constants = FrozenNorm(gain, ones, torch.zeros_like(gain), False)
+    return _Sum(constants, end, miss(attended * gain + met - added, met), met)
 
 
 def _behind(call: BlockCall, end: NormCall | None) -> tuple[FrozenNorm | None, FrozenNorm | None]:
@@ -150,7 +159,7 @@ def frozen_norm(call: NormCall, like: Tensor) -> FrozenNorm | None:
     return best
 
 
-def _miss(sums: Tensor, seen: Tensor) -> float:
+def miss(sums: Tensor, seen: Tensor) -> float:
     """By how much a row is off, as a share of its largest number: single rows are thousands of times larger."""
     size = seen.abs().amax(-1).clamp(min=torch.finfo(seen.dtype).tiny)
     return float(((sums - seen).abs().amax(-1) / size).max())

@@ -110,10 +110,10 @@ def looking_on(mode: TorchFunctionMode) -> Borrowed:
 
 class Hooked(Unbroken[None]):
     """Call `before(module, args, kwargs)` and `after(module, args, kwargs, output)` at each call of the modules inside
-    the block, in any thread."""
+    the block, in any thread. What `after` returns, unless None, stands in for the output."""
 
     def __init__(
-        self, modules: Iterable[nn.Module], before: Callable[..., None], after: Callable[..., None] | None = None
+        self, modules: Iterable[nn.Module], before: Callable[..., None], after: Callable[..., Any] | None = None
     ) -> None:
         self._modules, self._before, self._after = tuple(modules), before, after
         self._handles: list[RemovableHandle] = []

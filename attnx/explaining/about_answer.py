@@ -10,18 +10,20 @@ from torch import nn
 
 from attnx.answer.prediction import Prediction
 from attnx.answer.target import Target
+from attnx.attention.tensor import AttentionTensor
 from attnx.errors import ChoiceError
 from attnx.explaining.relevance import Reading, Relevance
 from attnx.explaining.settings import Settings
-from attnx.graph.registry import WEIGHTINGS
+from attnx.inputs.adapter import Prepared
 from attnx.methods.method import Method
 from attnx.running.answer_gradient import with_answer_gradient
 from attnx.running.observe import Observation
+from attnx.running.readout import with_readout
 
 
 def by_kind(methods: Sequence[Method]) -> tuple[list[Method], list[Method]]:
     """Those that know the attention alone, and those that know the answer as well."""
-    about = [method for method in methods if WEIGHTINGS[method.weighting].about_answer]
+    about = [method for method in methods if method.about_answer]
     return [method for method in methods if method not in about], about
 
 
@@ -33,6 +35,7 @@ class AnswerEdges:
     processor: Any
     methods: Sequence[Method]
     settings: Settings
+    prepared: Prepared
     seen: Observation
     spare: int | None
 
@@ -41,10 +44,19 @@ class AnswerEdges:
         if not self.methods or prediction is None:
             return Reading({}, {}, None)
         target = Target.of(self.model, self.processor, prediction, place, asked)
-        known = with_answer_gradient(self.model, self.seen, target)
-        relevance = Relevance(known, self.methods, self.settings, self.spare)
+        relevance = Relevance(self._known(target), self.methods, self.settings, self.spare)
         maps = relevance.maps() if self.settings.maps else None
         return Reading.of(relevance.of_positions([place]), 0, maps, self.settings)
+
+    def _known(self, target: Target) -> AttentionTensor:
+        """The attention with what the methods must know of the answer."""
+        attention = self.seen.attention
+        if any(method.edges.about_answer for method in self.methods):
+            attention = with_answer_gradient(self.model, self.seen, target)
+        reading = [method.name for method in self.methods if method.reading == "share"]
+        if not reading:
+            return attention
+        return with_readout(self.model, self.processor, self.prepared, attention, target, ", ".join(reading))
 
     def notes(self, prediction: Prediction | None, others: Sequence[Method]) -> tuple[str, ...]:
         """That they were left out, where there is no answer; an error if no other method is left."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from torch import nn
@@ -79,7 +79,7 @@ class Call:
 
     def explanations(self) -> Iterator[tuple[int, Explanation]]:
         """The number of each request and its explanation, as batches finish."""
-        return explain_prepared(
+        found = explain_prepared(
             self.model,
             self.tokenizer,
             self.requests,
@@ -88,6 +88,19 @@ class Call:
             chosen=self.chosen,
             batch_size=self.batch_size,
         )
+        return ((number, self._with_note(number, one)) for number, one in found)
+
+    def _with_note(self, number: int, explanation: Explanation) -> Explanation:
+        """What a user should know who gave a target that nothing asked for depends on."""
+        methods = self.settings.methods
+        knows = self.references or methods is None or any(method.about_answer for method in methods)
+        if self.requests[number].target is None or knows:
+            return explanation
+        note = (
+            f"the target changes the prediction that is told, and nothing else: {', '.join(explanation.methods)} does "
+            "not know the answer; gradient_rollout, alti_logit and references=('value_path',) do"
+        )
+        return replace(explanation, notes=(*explanation.notes, note))
 
     def in_order(self, label: str = "", progress: bool = False) -> list[Explanation]:
         """All explanations, in the order of the inputs."""

@@ -83,6 +83,7 @@ def explain_generation(
         predictions=tuple(step.prediction for step in steps if step.prediction is not None),
         text=whole.text if isinstance(whole.text, str) else None,
         digits=steps[0].digits,
+        signed=steps[0].signed,
         local=steps[0].local,
         notes=steps[0].notes,
         provenance=_with_generation(steps[0].provenance, generation),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
@@ -29,8 +29,7 @@ class Relevance:
     ) -> None:
         """`spare` is the position whose weights are not discarded: CLS, where the input begins with it."""
         self.attention, self.methods, self.settings, self.spare = attention, methods, settings, spare
-        self.normalize = settings.normalization(attention)
-        self._graphs: dict[tuple[str, float, float], Graph] = {}
+        self._graphs: dict[tuple[str, float, float, bool], Graph] = {}
 
     def of_positions(self, positions: Sequence[int]) -> dict[str, Answer]:
         """layer × head × position × input by method; with `over_rows` one row of all, the same for each position."""
@@ -45,13 +44,14 @@ class Relevance:
                     kind: values.mean(1, keepdims=True).repeat(len(positions), axis=1)
                     for kind, values in one.diagnostics.items()
                 },
+                one.facts,
             )
             for name, one in found.items()
         }
 
     def maps(self) -> dict[str, Any]:
-        """layers × (heads ×) query × input of each method, in single precision."""
-        whole = self._answers(None)
+        """layers × (heads ×) query × input of each method that has rows of all positions, in single precision."""
+        whole = self._answers(None, [method for method in self.methods if method.reading == "row"])
         return {name: scores(one.relevance, self.settings).astype("float32") for name, one in whole.items()}
 
     def sink(self) -> tuple[float, ...] | None:
@@ -64,23 +64,28 @@ class Relevance:
             return None
         return tuple(share.reshape(-1).tolist())
 
-    def _answers(self, positions: list[int] | None) -> dict[str, Answer]:
+    def _answers(self, positions: list[int] | None, methods: Sequence[Method] | None = None) -> dict[str, Answer]:
         layer = self.settings.layer_of(self.attention)
         asked = Asked.of(self.attention.layers, self.attention.length, layer=layer, position=positions)
-        return {method.name: apply(method, self._graph(method), asked, self.normalize) for method in self.methods}
+        normalize = self.settings.normalization
+        return {
+            method.name: apply(method, self._graph(method), asked, normalize(self.attention, method))
+            for method in (self.methods if methods is None else methods)
+        }
 
     def _graph(self, method: Method) -> Graph:
         """The graph of a method's weighting and shares, over weights that are checked and merged once."""
         residual, discard = self.settings.residual_of(method), self.settings.discard if method.discards else 0.0
-        key = (method.weighting, residual, discard)
+        column = self.settings.normalization(self.attention, method) == "column"
+        key = (method.weighting, residual, discard, column)
         if key not in self._graphs:
-            alike = (graph for other, graph in self._graphs.items() if other[0] == method.weighting)
+            alike = (graph for other, graph in self._graphs.items() if (other[0], other[3]) == (key[0], column))
             base = next(alike, None) or Graph.of(
                 self.attention,
                 weighting=method.weighting,
                 head=self.settings.head,
                 drop_sink=self.settings.drop_sink,
-                column=self.normalize == "column",
+                column=column,
                 spare=self.spare,
             )
             self._graphs[key] = base.mixed(residual, discard)
@@ -94,6 +99,8 @@ class Reading:
     relevance: Mapping[str, Array]
     diagnostics: Mapping[str, Mapping[str, tuple[float, ...]]]
     maps: Mapping[str, Array] | None
+    facts: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
+    """Method → what else it tells, for the provenance."""
 
     @classmethod
     def of(
@@ -101,7 +108,8 @@ class Reading:
     ) -> Reading:
         """Of one of the positions that were asked for together."""
         relevance = {name: scores(one.relevance[:, :, row], settings) for name, one in answers.items()}
-        return cls(relevance, diagnostics(answers, row), maps)
+        facts = {name: one.facts for name, one in answers.items() if one.facts}
+        return cls(relevance, diagnostics(answers, row), maps, facts)
 
     def joined(self, other: Reading, methods: Sequence[Method]) -> Reading:
         """Both, in the order of the methods."""
@@ -109,6 +117,7 @@ class Reading:
             _in_order({**self.relevance, **other.relevance}, methods),
             _in_order({**self.diagnostics, **other.diagnostics}, methods),
             None if self.maps is None else _in_order({**self.maps, **(other.maps or {})}, methods),
+            _in_order({**self.facts, **other.facts}, methods),
         )
 
 

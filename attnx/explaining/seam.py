@@ -174,7 +174,7 @@ class _Run:
         spare = 0 if prepared.positions[0].special else None
         layers = Asked.of(attention.layers, attention.length, layer=settings.layer_of(attention)).layers
         plain, about = by_kind(plan.methods)
-        edges = AnswerEdges(self.model, self.processor, about, settings, seen, spare)
+        edges = AnswerEdges(self.model, self.processor, about, settings, prepared, seen, spare)
         relevance = Relevance(attention, plain, settings, spare)
         unique = list(dict.fromkeys(places))
         answers = relevance.of_positions(unique)
@@ -203,13 +203,14 @@ class _Run:
                     diagnostics=own.diagnostics,
                     digits={method.name: method.digits for method in plan.methods if method.digits is not None},
                     local=frozenset(method.name for method in plan.methods if method.local),
+                    signed=frozenset(method.name for method in plan.methods if method.signed),
                     sink=sink,
                     notes=(
                         *notes,
                         *piece_notes(target, prediction, self.processor),
                         *edges.notes(prediction, plain),
                     ),
-                    provenance=record,
+                    provenance={**record, "methods": own.facts} if own.facts else record,
                     maps=own.maps,
                 ),
             )

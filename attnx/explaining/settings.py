@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -13,8 +13,6 @@ from attnx.errors import ChoiceError, whole_number
 from attnx.graph.asked import Head
 from attnx.graph.discard import check_share
 from attnx.graph.graph import check_residual
-from attnx.graph.registry import WEIGHTINGS
-from attnx.graph.weighting import Residual
 from attnx.methods.method import Method
 from attnx.methods.receptive_field import NORMALIZATIONS, Normalize
 from attnx.methods.registry import asked_methods
@@ -62,9 +60,11 @@ class Settings:
             raise ChoiceError(f"within must be the beginning of a module's name, found {made.within!r}")
         if made.residual is not None:
             check_residual(made.residual)
-            if made.methods is not None and not any(_residual_kind(method) == "share" for method in made.methods):
+            if made.methods is not None and not any(method.mixes_residual for method in made.methods):
                 names = ", ".join(method.name for method in made.methods)
                 raise ChoiceError(f"residual={made.residual} asked, but {names} has the model's own; use rollout")
+        if made.methods is not None and made.normalize != "auto":
+            check_taken(made.methods, made.normalize)
         if made.methods is not None and made.discard and not any(method.discards for method in made.methods):
             names = ", ".join(method.name for method in made.methods)
             raise ChoiceError(f"discard={discard} asked, but {names} discards nothing; use rollout")
@@ -73,14 +73,15 @@ class Settings:
     def layer_of(self, attention: AttentionTensor) -> int | None:
         return attention.layers if self.layer == LAST else self.layer
 
-    def normalization(self, attention: AttentionTensor) -> Normalize | None:
-        """The normalisation that this attention gets."""
-        if self.normalize == "auto":
-            return "prefix" if attention.causal else None  # what comes later does not change what a position knows
-        return self.normalize
+    def normalization(self, attention: AttentionTensor, method: Method) -> Normalize | None:
+        """The normalisation that a method's row gets; none where it would mean nothing."""
+        asked = self.normalize
+        if asked == "auto":
+            asked = "prefix" if attention.causal else None  # what comes later does not change what a position knows
+        return asked if method.takes(asked) else None
 
     def residual_of(self, method: Method) -> float:
-        return method.residual if self.residual is None else self.residual
+        return method.residual if self.residual is None or not method.mixes_residual else self.residual
 
     def on_record(self, attention: AttentionTensor, methods: Sequence[Method]) -> dict[str, Any]:
         """The settings as they were used, for the provenance of a result."""
@@ -88,10 +89,10 @@ class Settings:
         record: dict[str, Any] = {
             "head": head,
             "residual": {
-                method.name: self.residual_of(method) if _residual_kind(method) == "share" else _residual_kind(method)
+                method.name: self.residual_of(method) if method.mixes_residual else method.edges.residual
                 for method in methods
             },
-            "normalize": self.normalization(attention),
+            "normalize": _told({method.name: self.normalization(attention, method) for method in methods}),
             "drop_sink": self.drop_sink,
         }
         record |= {"causal": True} if attention.causal else {}
@@ -99,5 +100,20 @@ class Settings:
         return record | ({"discard": self.discard} if self.discard else {})
 
 
-def _residual_kind(method: Method) -> Residual:
-    return WEIGHTINGS[method.weighting].residual
+def check_taken(methods: Sequence[Method], normalize: Normalize | None) -> None:
+    """That one of the methods at least can be normalised so."""
+    if any(method.takes(normalize) for method in methods):
+        return
+    names = ", ".join(method.name for method in methods)
+    why = (
+        "is signed"
+        if all(method.signed for method in methods)
+        else "has the model's own residual, which an even model lacks"
+    )
+    raise ChoiceError(f"normalize={normalize!r} asked, but {names} {why}; leave normalize out, or use rollout")
+
+
+def _told(values: Mapping[str, Any]) -> Any:
+    """One value where all methods have the same, else those of each."""
+    alike = len(set(values.values())) <= 1
+    return next(iter(values.values()), None) if alike else dict(values)

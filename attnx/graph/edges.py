@@ -92,6 +92,11 @@ class Edges:
             return self.matrix if below is None else self.matrix @ below
         return self._pushed_in_blocks(below)
 
+    @property
+    def _added(self) -> float:
+        """The residual is added whole, or, where it has no share, as in raw weights, not at all."""
+        return float(self.rules.residual > 0)
+
     def _less(self, weights: Tensor) -> Tensor:
         return discarded(weights, self.rules.discard, self.rules.spare)
 
@@ -104,7 +109,7 @@ class Edges:
         if kind == "inside":
             return rows
         scaled = rows.clone() if kind == "added" else (1 - share) * rows
-        scaled[..., places[: len(asked)], asked] += 1.0 if kind == "added" else share
+        scaled[..., places[: len(asked)], asked] += self._added if kind == "added" else share
         return scaled if kind == "added" else rows_to_one(scaled)
 
     def _adjusted(self, rows: Tensor, queries: Tensor, keys: slice) -> Tensor:
@@ -130,7 +135,7 @@ class Edges:
         rows = self._adjusted(block.weights[0], queries, block.keys)
         kind, share = self.weights.weighting.residual, self.rules.residual
         if kind != "share":
-            return block.keys, rows, torch.full_like(rows[:, 0], float(kind == "added"))
+            return block.keys, rows, torch.full_like(rows[:, 0], self._added if kind == "added" else 0.0)
         sums = (1 - share) * rows.sum(-1) + share
         scale = torch.where(sums > 0, 1 / sums, 0)
         return block.keys, rows * ((1 - share) * scale)[:, None], share * scale

@@ -59,6 +59,8 @@ class Graph:
         head = check_head(head, attention.heads, attention.head)
         if not row.per_head and (isinstance(head, int) or head == "each"):
             raise ChoiceError(f"the weighting {row.name!r} is of all heads together; head={head!r} has no edges of it")
+        if row.signed and head in ("max", "min"):
+            raise ChoiceError(f"the weighting {row.name!r} is signed; head={head!r} would mix signs, use head='mean'")
         weights = [Weights(level, number, row, head) for number, level in enumerate(attention.levels, start=1)]
         spare = None if spare is None else check_position(spare, attention.length)
         rules = Rules(check_residual(residual), None, column, check_share(discard), spare)

@@ -25,6 +25,7 @@ NORM_ROLLOUT = _rolled(
 )
 GLOBENC_ROLLOUT = _rolled("globenc", "GlobEnc", "globenc", "Modarressi et al. 2022")
 ALTI_ROLLOUT = _rolled("alti", "ALTI", "alti", "Ferrando et al. 2022")
+VALUE_ZEROING_ROLLOUT = _rolled("value_zeroing", "value zeroing", "value_zeroing", "Mohebbi et al. 2023")
 GRADIENT_ROLLOUT = _rolled("gradient_rollout", "gradient rollout", "gradient", "Chefer et al. 2021, rules 5 and 6")
 GRADIENT_FLOW = replace(
     FLOW,
@@ -35,6 +36,6 @@ GRADIENT_FLOW = replace(
 )
 
 BEYOND_ATTENTION = (
-    *(EFFECTIVE_ROLLOUT, NORM_ROLLOUT, GLOBENC_ROLLOUT, ALTI_ROLLOUT),
+    *(EFFECTIVE_ROLLOUT, NORM_ROLLOUT, GLOBENC_ROLLOUT, ALTI_ROLLOUT, VALUE_ZEROING_ROLLOUT),
     *(GRADIENT_ROLLOUT, GRADIENT_FLOW),
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from attnx.graph.registry import WEIGHTINGS
 from attnx.methods.method import Method
 from attnx.methods.registry import METHODS
 
@@ -38,15 +37,16 @@ def listed_methods() -> tuple[Listed, ...]:
 
 
 def _row(method: Method) -> Listed:
-    weighting = WEIGHTINGS[method.weighting]
-    needs = (*sorted(weighting.needs), *(("a head that answers",) if weighting.about_answer else ()))
+    weighting = method.edges
+    needs = (*sorted(weighting.needs), *(("a head that answers",) if method.about_answer else ()))
+    read = "; one more for each answer" if method.reading == "share" else ""
     search = "; a search that grows with the cube of the length" if method.seconds is not None else ""
     return Listed(
         method.name,
         "method",
-        weighting.about,
+        "the answer" if method.about_answer else weighting.about,
         needs,
-        weighting.costs + search,
+        weighting.costs + read + search,
         f"{method.title} ({method.paper})" if method.paper else method.title,
         long_inputs=method.by_rows and weighting.by_rows,
         heads=weighting.per_head,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from torch import Tensor
@@ -12,6 +12,8 @@ from torch import Tensor
 from attnx.errors import ChoiceError, CostError
 from attnx.graph.asked import Asked, Head
 from attnx.graph.graph import Graph
+from attnx.graph.registry import WEIGHTINGS
+from attnx.graph.weighting import Weighting
 from attnx.methods.receptive_field import Everywhere, Normalize, by_reach, check_normalize
 
 Relevance: TypeAlias = Callable[[Graph, Asked], Tensor]
@@ -23,6 +25,12 @@ Diagnostic: TypeAlias = Callable[[Graph, Asked, Tensor], np.ndarray[Any, np.dtyp
 Seconds: TypeAlias = Callable[[Sequence[int], int, int], float]
 """(layers, positions, asked positions and heads) → what it would take on one core."""
 
+Reading: TypeAlias = Literal["row", "share"]
+"""What is read for an explained position: its own row; or the share that inputs have in a target's score, which is one
+row whatever the position, signed, and about the answer."""
+
+Facts: TypeAlias = Callable[[Graph, Asked, Tensor], Mapping[str, float | str]]
+"""(graph, asked, relevance) → what else is to be told of the row of the last layer; `account` says it in a line."""
 
 LIMIT = 60.0
 """Seconds on one core that are begun upon without being told to."""
@@ -58,9 +66,35 @@ class Method:
     """Whether it tells of one layer alone, and not of the input."""
     takes_signed: bool = False
     """Whether edges may be below 0."""
+    reading: Reading = "row"
+    facts: Facts | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "title", self.title or self.name)
+
+    @property
+    def edges(self) -> Weighting:
+        return WEIGHTINGS[self.weighting]
+
+    @property
+    def about_answer(self) -> bool:
+        """Whether a target changes what it says."""
+        return self.reading == "share" or self.edges.about_answer
+
+    @property
+    def signed(self) -> bool:
+        """Whether scores below 0 speak against the answer."""
+        return self.reading == "share" or self.edges.signed
+
+    @property
+    def mixes_residual(self) -> bool:
+        """Whether the residual is a share that can be chosen, as in the even model of the receptive field."""
+        return self.edges.residual == "share"
+
+    def takes(self, normalize: Normalize | None) -> bool:
+        """Whether a normalisation for decoders means something: U and B are of a model with the same share of the
+        residual, and columns are divided where all weights are at least 0."""
+        return normalize is None or (not self.signed and (normalize == "column" or self.mixes_residual))
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +105,7 @@ class Answer:
     """layer × head × position × input."""
     diagnostics: Mapping[str, np.ndarray[Any, np.dtype[np.float64]]]
     """Name → layer × position."""
+    facts: Mapping[str, float | str] = field(default_factory=dict)
 
 
 def apply(method: Method, graph: Graph, asked: Asked, normalize: Normalize | None = None) -> Answer:
@@ -81,11 +116,12 @@ def apply(method: Method, graph: Graph, asked: Asked, normalize: Normalize | Non
     """
     check_normalize(normalize)
     relevance = method.relevance(graph, asked)
+    facts = method.facts(graph, asked, relevance) if method.facts is not None else {}
     found = {name: one(graph, asked, relevance) for name, one in method.diagnostics.items()}
     if normalize in ("receptive_field", "prefix"):
         reach = method.reach or method.relevance
         relevance = by_reach(relevance, graph, asked, normalize, reach, method.relevance, method.everywhere)
-    return Answer(relevance, found)
+    return Answer(relevance, found, facts)
 
 
 def call(

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from attnx.errors import ChoiceError, InputError
 from attnx.graph.registry import WEIGHTINGS
+from attnx.methods.alti_logit import ALTI_LOGIT
 from attnx.methods.beyond_attention import BEYOND_ATTENTION
 from attnx.methods.flow.flow import FLOW
 from attnx.methods.method import Method
@@ -19,7 +20,7 @@ from attnx.methods.rollout import ROLLOUT
 from attnx.registry import Registry
 
 METHODS: Registry[Method] = Registry("method")
-for _row in (RAW, ROLLOUT, FLOW, *BEYOND_ATTENTION):
+for _row in (RAW, ROLLOUT, FLOW, *BEYOND_ATTENTION, ALTI_LOGIT):
     METHODS.add(_row.name, _row)
 
 

@@ -28,6 +28,7 @@ def to_bertviz(explanation: Explanation, method: str | None = None) -> dict[str,
         raise InputError(
             'BertViz draws the rows of all positions and heads: explain(..., methods="raw", head="each", maps=True)'
         )
+    explanation.map(name)  # a method of the answer alone has none, and says so
     maps = torch.from_numpy(explanation.maps[name].copy())
     heads = maps if maps.ndim == 4 else maps[:, None]
     given: dict[str, Any] = {"attention": tuple(heads[:, None]), "tokens": list(explanation.tokens)}

@@ -8,7 +8,7 @@ import numpy as np
 
 from attnx.render.axes import given_or_new
 from attnx.render.columns import Block
-from attnx.render.heat_map import COLOURS
+from attnx.render.heat_map import COLOURS, COLOURS_BOTH_WAYS
 from attnx.render.printable import printable
 from attnx.results.generation import GenerationExplanation
 
@@ -71,7 +71,9 @@ def heat_map(generation: GenerationExplanation, method: str | None = None, *, ax
         scores[step, generation.prompt_length + step :] = np.ma.masked
     rows, columns = scores.shape
     axes = given_or_new(ax, 2.2 + _CELL * columns, 1.6 + _CELL * rows)
-    image = axes.imshow(scores, aspect="auto", cmap=COLOURS, vmin=0, vmax=max(float(scores.max()), 1e-9))
+    most, signed = max(float(abs(scores).max()), 1e-9), bool((scores < 0).any())
+    colours = COLOURS_BOTH_WAYS if signed else COLOURS
+    image = axes.imshow(scores, aspect="auto", cmap=colours, vmin=-most if signed else 0, vmax=most)
     sources = [_source(generation, place) for place in range(scores.shape[1])]
     axes.set_xticks(range(len(sources)), sources, rotation=90, fontsize=8)
     axes.set_yticks(range(len(generation)), [_quoted(label) for label in generation.generated], fontsize=8)

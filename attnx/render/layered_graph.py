@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attnx.errors import ChoiceError
 from attnx.render.axes import VERBATIM, given_or_new, without_frame
 from attnx.render.printable import printable
 from attnx.render.word_rows import reduction_note, strongest
@@ -39,6 +40,8 @@ def plot_graph(
     """
     name = method or explanation.default_method
     weights = explanation.map(name, head)
+    if (weights < 0).any():
+        raise ChoiceError(f"lines have widths, and {name} has scores below 0; use plot_layers, or another method")
     # Those that matter to the explained position, and that position itself.
     standing = explanation.scores(name, head=head).copy()
     standing[explanation.position] = np.inf

@@ -97,13 +97,13 @@ def cautions(explanation: Explanation, names: Sequence[str], layer: int | None =
             if tied
         ),
         *([f"measured on the model, not attention: {', '.join(measured)}"] if measured else []),
-        *(f"{name}: {printable(account)}" for name, account in accounts(explanation, measured)),
+        *(f"{name}: {printable(account)}" for name, account in accounts(explanation, names)),
     ]
 
 
 def accounts(explanation: Explanation, names: Sequence[str]) -> list[tuple[str, str]]:
-    """What the scores of a reference add up to, where it says so."""
-    facts = explanation.provenance.get("references", {})
+    """What the scores of a reference or a method add up to, where it says so."""
+    facts = {**explanation.provenance.get("methods", {}), **explanation.provenance.get("references", {})}
     return [(name, str(facts[name]["account"])) for name in names if "account" in facts.get(name, {})]
 
 

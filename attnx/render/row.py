@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MOST_BARS = 60
 """More words than this are not read one by one; the strongest are drawn, and the plot says so."""
-BAR, WEAK = "#c85200", "#e7e2dc"
+BAR, AGAINST, WEAK = "#c85200", "#5e3c99", "#e7e2dc"
 _BAR_HEIGHT = 0.26
 """Inches for one bar with its word."""
 
@@ -73,7 +73,9 @@ def _row(
 
 def _bars(axes: Axes, labels: list[str], scores: Array) -> None:
     places = range(len(labels))
-    drawn = axes.barh(places, scores, height=0.72, color=BAR)
+    drawn = axes.barh(places, scores, height=0.72, color=[AGAINST if score < 0 else BAR for score in scores])
+    if (scores < 0).any():
+        _legend(axes)
     axes.bar_label(drawn, fmt="%.3f", padding=3, fontsize=8, color="#55585f")
     axes.set_yticks(places, labels, fontsize=10, **VERBATIM)
     axes.set_ylim(len(labels) - 0.4, -0.6)
@@ -81,3 +83,11 @@ def _bars(axes: Axes, labels: list[str], scores: Array) -> None:
     axes.xaxis.set_visible(False)
     axes.axvline(0, color=WEAK, linewidth=1, zorder=0)
     without_frame(axes)
+
+
+def _legend(axes: Axes) -> None:
+    """Which colour speaks for and which against, beneath the bars."""
+    from matplotlib.patches import Patch
+
+    shown = [Patch(color=AGAINST, label="against"), Patch(color=BAR, label="for")]
+    axes.legend(handles=shown, loc="upper center", bbox_to_anchor=(0.5, 0), ncols=2, frameon=False, fontsize=8)

@@ -84,7 +84,7 @@ def coloured_layers(explanation: Explanation, method: str | None = None) -> Rend
         *_headline(explanation, f"{name}, {seen_from(explanation)}"),
         HeatText(short),
         Text(),
-        Legend(f"{rows.scores.max(initial=0):.3f}"),
+        Legend(f"{abs(rows.scores).max(initial=0):.3f}", signed=bool((rows.scores < 0).any())),
         *([Text(), Text(short.note, style="dim")] if short.note else []),
     )
 

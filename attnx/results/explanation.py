@@ -168,6 +168,8 @@ class Explanation(Result):
             raise InputError(
                 "only the rows of the explained position were kept; explain(..., maps=True) keeps those of all"
             )
+        if name not in self.maps:
+            raise InputError(f"{name} tells of the answer alone, and has no rows of other positions; ask for another")
         chosen = self.maps[name]
         return chosen if rows.ndim == 2 else _one_head(np.moveaxis(chosen, 1, 0), head)
 

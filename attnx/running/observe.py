@@ -14,7 +14,6 @@ from attnx.attention.tensor import AttentionTensor
 from attnx.capturing.capture import Captured, capture_batch
 from attnx.capturing.frozen.run import can_be_gone_back
 from attnx.graph.asked import Head
-from attnx.graph.registry import WEIGHTINGS
 from attnx.inputs.adapter import Adapter, Prepared
 from attnx.running.batches import collate, in_batches, padding_id
 from attnx.running.plan import Plan
@@ -58,7 +57,7 @@ def observe(
     one by one, and the output can be followed back (see `answer_gradient`).
     """
     pad_id = padding_id(model, processor)
-    weightings = [WEIGHTINGS[method.weighting] for one in plans for method in one.methods]
+    weightings = [method.edges for one in plans for method in one.methods]
     how: dict[str, Any] = {"extras": tuple(sorted({need for row in weightings for need in row.needs}))}
     if all(row.merges_first for row in weightings):
         how["head"] = "mean" if head is None else head if head in MERGERS else None

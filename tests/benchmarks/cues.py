@@ -44,8 +44,11 @@ FILES = {
 OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "value_path, sink inside": ("value_path", {"sink": False}),
     "blankout, logit, signed": ("blankout", {"score": "logit", "signed": True}),
+    "alti, not normalised": ("alti", {"normalize": None}),
+    "norm_rollout, not normalised": ("norm_rollout", {"normalize": None}),
+    "gradient_rollout, not normalised": ("gradient_rollout", {"normalize": None}),
 }
-"""Rows that are a reference with options of their own."""
+"""Rows that are a reference with options of their own, or a method with those of `explain`."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +74,7 @@ def measure(
         for name in fixed_orders(1):
             ranks = [reciprocal_rank(fixed_orders(len(each))[name], cue) for each, cue in zip(spans, cues, strict=True)]
             found.setdefault(name, []).append(np.array(ranks))
-        for name in methods:
-            scores = scored(model, tokenizer, cases, name)
+        for name, scores in scored(model, tokenizer, cases, methods).items():
             summed = [by_word(*one) for one in zip(scores, (case.prepared for case in cases), spans, strict=True)]
             ranks = [reciprocal_rank(one, cue) for one, cue in zip(summed, cues, strict=True)]
             found.setdefault(name, []).append(np.array(ranks))
@@ -116,13 +118,33 @@ def prefers(model: Any, case: Case) -> bool:
     return bool(logits[case.target.index] > logits[case.target.against])
 
 
-def scored(model: Any, tokenizer: Any, cases: Sequence[Case], name: str) -> list[np.ndarray]:
-    """A score for each position of each case, by a reference or by a method at the last layer, as `explain` has it."""
-    reference, options = OPTIONS.get(name, (name, {}))
-    if reference in METHODS:
-        inputs = [{key: one[None] for key, one in case.prepared.inputs.items()} for case in cases]
-        return [attnx.explain(model, tokenizer, one, methods=[reference]).scores(reference) for one in inputs]
-    return [one.scores for one in REFERENCES[reference](model, tokenizer, cases, **options)]
+def scored(model: Any, tokenizer: Any, cases: Sequence[Case], names: Sequence[str]) -> dict[str, list[np.ndarray]]:
+    """Name → a score for each position of each case: by a reference, or by a method at the last layer as `explain`
+    has it. Methods with the same options share a run."""
+    rows = {name: OPTIONS.get(name, (name, {})) for name in names}
+    found: dict[str, list[np.ndarray]] = {}
+    for name, (reference, options) in rows.items():
+        if is_method(reference):
+            alike = [one for one, row in rows.items() if is_method(row[0]) and row[1] == options]
+            if name == alike[0]:
+                asked = [rows[one][0] for one in alike]
+                told = [explained(model, tokenizer, case, methods=asked, **options) for case in cases]
+                found |= {one: [e.scores(rows[one][0]) for e in told] for one in alike}
+        else:
+            found[name] = [one.scores for one in REFERENCES[reference](model, tokenizer, cases, **options)]
+    return {name: found[name] for name in names}
+
+
+def is_method(name: str) -> bool:
+    return name.partition(":")[0] in METHODS
+
+
+def explained(model: Any, tokenizer: Any, case: Case, **options: Any) -> Any:
+    """`explain` about the target of a case."""
+    inputs = {key: one[None] for key, one in case.prepared.inputs.items()}
+    target = case.target
+    asked = target.index if target.against is None else (target.index, target.against)
+    return attnx.explain(model, tokenizer, inputs, target=asked, **options)
 
 
 def words(prefix: str) -> list[tuple[int, int]]:

@@ -34,6 +34,8 @@ from tests.benchmarks import cues
 from tests.benchmarks.ranking import fixed_orders, interval, is_first, reciprocal_rank, table
 
 PATHS = ("value_path", "whole_path")
+MANY = [name for name in METHODS.names() if name != "flow"]
+"""What is asked of decoders and classifiers where nobody chooses: flow takes longer than all others together."""
 WOMEN = ("mary", "sara", "anna", "emma", "linda", "julia")
 MEN = ("john", "david", "peter", "robert", "james", "michael")
 OCCUPATIONS = ("author", "doctor", "lawyer", "teacher")
@@ -56,7 +58,7 @@ def main() -> None:
 
 def decoders(asked: Any) -> None:
     model, tokenizer = load(asked.model) if asked.model else cues.smollm2()
-    methods = asked.methods or [*PATHS, "gradient", "input_x_gradient", "raw", "rollout"]
+    methods = possible(model, tokenizer, "the key", asked.methods or [*PATHS, "gradient", "input_x_gradient", *MANY])
     folder = asked.folder or assets() / "blimp"
     how = {"rows": asked.rows or 80, "begin": asked.begin, "only_right": asked.only_right}
     found = cues.measure(model, tokenizer, folder, methods, **how)
@@ -75,7 +77,8 @@ def sentiment(asked: Any) -> None:
     model, tokenizer = load(str(assets() / "models" / "distilbert-sst2"))
     texts = [line.split("\t")[1] for line in lines(assets() / "sst2" / "dev.tsv.gz")[1:]]
     texts = [one for one in texts if 5 <= len(one.split()) <= 25][: asked.rows or 200]
-    wanted = asked.methods or [*PATHS, "integrated_gradients", "gradient", "raw", "rollout"]
+    wanted = asked.methods or [*PATHS, "integrated_gradients", "gradient", *MANY]
+    wanted = possible(model, tokenizer, texts[0], wanted)
     references = {name: cues.OPTIONS.get(name, (name, {}))[1] for name in wanted if name not in METHODS}
     methods = [name for name in wanted if name in METHODS] or ["raw"]
     found = attnx.faithfulness(model, tokenizer, texts, methods=methods, references=references, steps=1, random=5)
@@ -100,7 +103,7 @@ def names(asked: Any) -> None:
             texts.append(f"{sentence} about [MASK] book .")
             wanted.append(("her", "his") if name in WOMEN else ("his", "her"))
             decisive.append(name)
-    methods = asked.methods or ["whole_path", "gradient", *METHODS.names()]
+    methods = possible(model, tokenizer, texts[0], asked.methods or ["whole_path", "gradient", *METHODS.names()])
     found = _explained(model, tokenizer, texts, wanted, ["value_path", *methods])
     right = [e.provenance["references"]["value_path"]["value"] > 0 for e in found]
     places = [[word.text for word in e.words].index(name) for e, name in zip(found, decisive, strict=True)]
@@ -118,25 +121,41 @@ def subject(asked: Any) -> None:
     right = [(one, case) for one, case in zip(natural, predicted, strict=True) if case.target.index == one.label]
     right = [(one, case) for one, case in right if len(case.prepared.words) == len(one.words)][: asked.rows]
     wanted = asked.methods or [*PATHS, "integrated_gradients", "blankout", "gradient", *METHODS.names()]
+    wanted = possible(model, tokenizer, natural[0].text, wanted)
     asked_cases = [case for _, case in right]
-    scores = {}
-    for name in wanted:
-        rows = cues.scored(model, tokenizer, asked_cases, name)
-        scores[name] = [_words(row, case) for row, case in zip(rows, asked_cases, strict=True)]
+    scores = {
+        name: [_words(row, case) for row, case in zip(rows, asked_cases, strict=True)]
+        for name, rows in cues.scored(model, tokenizer, asked_cases, wanted).items()
+    }
     print(f"{len(right)} sentences")
     _print_ranks([one.words for one, _ in right], [one.subject for one, _ in right], scores)
 
 
 def patch(asked: Any) -> None:
     model, processor = load_demo()
+    pictures = generate(asked.rows or 100, seed=1)
     wanted = asked.methods or [*PATHS, "gradient", *METHODS.names()]
+    wanted = possible(model, processor, pictures[0].image, wanted)
     methods = [name for name in wanted if name in METHODS] or ["raw"]
     references = [name for name in wanted if name not in METHODS]
-    found = find(model, processor, generate(asked.rows or 100, seed=1), methods=methods, references=references)
+    found = find(model, processor, pictures, methods=methods, references=references)
     rows = [
         [name, f"{100 * one.found:.0f} % [{100 * one.low:.0f} {100 * one.high:.0f}]"] for name, one in found.items()
     ]
     print(table([[f"{asked.rows or 100} pictures", "the planted patch is first"], *rows]))
+
+
+def possible(model: Any, processor: Any, example: Any, wanted: Sequence[str]) -> list[str]:
+    """Those that this kind of model has; of the others the reason is printed."""
+    found = []
+    for name in wanted:
+        try:
+            if cues.is_method(cues.OPTIONS.get(name, (name, {}))[0]):
+                attnx.explain(model, processor, example, methods=[cues.OPTIONS.get(name, (name, {}))[0]])
+            found.append(name)
+        except attnx.AttnxError as error:
+            print(f"{name} is left out: {error}")
+    return found
 
 
 def _explained(

@@ -237,9 +237,9 @@ class Freezing(TorchFunctionMode):
             at = (..., self._ends, slice(None))
             kept = next(self._replayed) if self._replayed is not None else self._kept(values, outputs, at)
             if values.requires_grad:
-                watched(values, lambda gradient: setattr(kept, "values_gradient", gradient[at].clone()))
+                watched(values, lambda gradient: setattr(kept, "values_gradient", _at(gradient, at)))
             if outputs.requires_grad:
-                watched(outputs, lambda gradient: setattr(kept, "outputs_gradient", gradient[at].clone()))
+                watched(outputs, lambda gradient: setattr(kept, "outputs_gradient", _at(gradient, at)))
         return outputs
 
     def _kept(self, values: Tensor, outputs: Tensor, at: Any) -> Kernel:
@@ -273,3 +273,8 @@ class Freezing(TorchFunctionMode):
             f"{self.caller() or 'the model'} computes with an autograd function of its own, {made_by.__name__}, which "
             f"{self.path.name} cannot follow; use references=('integrated_gradients',) or ('blankout',)"
         )
+
+
+def _at(gradient: Tensor | None, places: Any) -> Tensor | None:
+    """Of a gradient that came; quantised maps hand none on."""
+    return None if gradient is None else gradient[places].clone()

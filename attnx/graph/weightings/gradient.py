@@ -4,7 +4,9 @@
 
 s is the score that is explained, o_h(i) what head h gives query i. So no attention map needs a gradient of its own.
 Rows are left as they are, and the residual is added: R ← R + Ā R. `gradient_share` has rows of 1, to be mixed with the
-residual by a share, as flow needs it; a row of zeros is all residual.
+residual by a share, as flow needs it; a row of zeros is all residual. `gradient_signed` leaves the maximum out: below
+0 is what speaks against the answer. A product of two layers makes two against one for, so beyond one layer its sign is
+to be read with care.
 """
 
 from __future__ import annotations
@@ -57,6 +59,16 @@ GRADIENT = Weighting(
     about_answer=True,
     paper="Chefer et al. 2021",
     costs="one run, and a way back for each answer",
+)
+GRADIENT_SIGNED = Weighting(
+    "gradient_signed",
+    gains,
+    needs=frozenset({"values"}),
+    residual="added",
+    signed=True,
+    about_answer=True,
+    paper="Chefer et al. 2021, with signs",
+    costs="a run, and one there and back for each answer",
 )
 GRADIENT_SHARE = Weighting(
     "gradient_share",

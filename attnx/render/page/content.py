@@ -102,7 +102,7 @@ def _heads(explanation: Explanation, kept: list[int], heads: int) -> dict[str, A
 
 
 def _maps(explanation: Explanation, kept: list[int], results: int, notes: list[str]) -> dict[str, Any] | None:
-    if explanation.maps is None:
+    if not explanation.maps:
         return None
     # Where every head was kept, a row that is clicked on is their mean.
     maps = {name: (one.mean(1) if one.ndim == 4 else one)[kept] for name, one in explanation.maps.items()}

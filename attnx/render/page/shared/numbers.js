@@ -41,7 +41,7 @@ attnx.numbers = (() => {
     const { result } = state;
     if (Object.hasOwn(result.references, method)) return result.references[method];
     if (state.head !== null && result.heads?.relevance[method]) return headRow(result, method, layer, state.head);
-    if (state.rows === null) return result.relevance[method][layer];
+    if (state.rows === null || !result.maps.relevance[method]) return result.relevance[method][layer];
     const rows = state.rows.map((query) => mapRow(result, method, layer, query));
     return rows[0].map((_, place) => rows.reduce((sum, one) => sum + one[place], 0) / rows.length);
   };

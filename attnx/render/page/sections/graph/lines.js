@@ -30,7 +30,7 @@ attnx.graphLines = (() => {
     columns.forEach((layer, column) => {
       nodes.forEach((query, from) => {
         const own = query === result.position;
-        if (!own && !result.maps) return;
+        if (!own && !result.maps?.relevance[method]) return;
         const scores = own ? result.relevance[method][layer] : mapRow(result, method, layer, query);
         const whole = sum(scores);
         if (!(whole > 0)) return;

@@ -1,0 +1,82 @@
+"""How an answer is read off the residual stream: its gradient where the last block ends, with what follows frozen.
+
+    score = Σ_i w_i · x_i + constants
+
+x_i is what leaves the last block at position i, w_i the gradient there. The final norm's scale is held at what it was,
+as on the value path, so this is a sum and not a tangent. No more than the head is gone back through: blocks keep
+nothing, so a long input costs one run.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attnx.capturing.frozen.path import VALUE_PATH
+from attnx.capturing.frozen.rules import freezing
+from attnx.capturing.frozen.run import Scores, check_can_be_frozen
+from attnx.capturing.untouched import Hooked, looking_on
+from attnx.capturing.watch import undisturbed
+from attnx.errors import CaptureError
+
+_SLACK = {torch.float64: 1e-5, torch.float32: 1e-3}
+"""As for a frozen run: many models compute their norms in single precision, whatever their weights are."""
+
+_INSTEAD = "use references=('value_path',)"
+
+
+@dataclass(frozen=True, eq=False)
+class Readout:
+    """The answer of one input as a sum over what leaves the last block."""
+
+    states: Tensor
+    """position × width."""
+    gradient: Tensor
+    """position × width: 0 where the answer is not read."""
+    score: float
+
+
+def readout(model: nn.Module, scores: Scores, *, block: nn.Module) -> Readout:
+    """Run `scores` on one input; the answer is read off what `block` gives when it is last called."""
+    check_can_be_frozen(model)
+    mode = freezing(model, VALUE_PATH, torch.empty(0))
+    left: list[Tensor] = []
+    thread = threading.get_ident()
+
+    def leave(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> Any:
+        """Let gradients begin here."""
+        stream = output[0] if isinstance(output, (tuple, list)) else output
+        if threading.get_ident() != thread or not isinstance(stream, Tensor):
+            return None
+        left[:] = [mode.enter(stream)]
+        return type(output)((left[0], *output[1:])) if isinstance(output, (tuple, list)) else left[0]
+
+    with undisturbed(model, gradients=True):
+        with Hooked([block], lambda *_: None, leave), looking_on(mode):
+            reached = scores()
+        mode.forget()
+        if not left or not reached.requires_grad:
+            raise CaptureError(
+                f"{type(model).__name__} gives no gradient of its answer by what leaves its last block: its head is "
+                f"quantised, or reads something else; {_INSTEAD}, or rollout"
+            )
+        (gradient,) = torch.autograd.grad(reached.double().sum(), left)
+    found = Readout(left[0].detach()[0], gradient[0], float(reached.detach().double().sum()))
+    _check_sum(found, mode.constants.total, mode.constants.size, type(model).__name__)
+    return found
+
+
+def _check_sum(found: Readout, constants: float, size: float, name: str) -> None:
+    parts = (found.states.double() * found.gradient.double()).sum(-1)
+    slack = _SLACK.get(found.states.dtype, 5e-2) * (float(parts.abs().sum()) + abs(found.score) + size)
+    if abs(float(parts.sum()) + constants - found.score) > slack:
+        raise CaptureError(
+            f"what leaves the last block of {name} does not add up to the answer ({float(parts.sum()) + constants:.6g} "
+            f"of {found.score:.6g}): its head does something that cannot be frozen; use "
+            "references=('integrated_gradients',)"
+        )

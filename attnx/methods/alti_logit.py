@@ -1,0 +1,130 @@
+"""`alti_logit`: what each input has in the score of an answer (Ferrando et al. 2023).
+
+Attention of layer l writes into the stream from which the answer is read, and of each key j what it writes has a share
+in the score:
+
+    Δ_l(j) = Σ_i w_i · T^l_i(j),   score(k) = Σ_l Σ_j Δ_l(j) · R_{l−1}[j,k]  +  w_k · x⁰_k
+
+w is the gradient of the score where the last block ends, with the final norm frozen, so w_i is 0 but where the answer
+is read. R is the rollout of ALTI: what stands at j when it enters layer l is a mixture of inputs. One sweep from the
+top does it, and no product of matrices is made. MLPs and biases write as well; they belong to no key, and `facts` have
+their sums. A layer's row is what was written up to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from attnx.attention.levels import Level, blocks
+from attnx.errors import AttentionError
+from attnx.graph.asked import Asked
+from attnx.graph.edges import Edges
+from attnx.graph.graph import Graph
+from attnx.graph.weightings.parts import Parts
+from attnx.methods.method import Method
+
+
+def shares_of_score(graph: Graph, asked: Asked) -> Tensor:
+    """layer × 1 × position × input: one row, whatever the position."""
+    top = asked.layers[-1]
+    sweep = _kept(graph.levels[top - 1], graph)[None]
+    for layer in range(top - 1, asked.down_to - 1, -1):
+        edges = graph.levels[layer - 1]
+        kept = _kept(edges, graph)
+        sweep = edges.pull(sweep) + kept
+        if layer in asked.layers:
+            sweep = torch.cat([kept[None], sweep])
+    sweep = sweep + _at_entry(graph, asked.down_to).sum(-1).to(sweep)
+    return sweep[:, None, None].expand(-1, -1, len(asked.positions), -1)
+
+
+def account(graph: Graph, asked: Asked, relevance: Tensor) -> Mapping[str, float | str]:
+    """What the last row adds up to, and what it leaves out of the score: MLPs, biases, a dropped sink."""
+    top = asked.layers[-1]
+    levels = [edges.weights.level for edges in graph.levels[asked.down_to - 1 : top]]
+    ends = [level.brought["states"] for level in levels[1:]]
+    ends.append(graph.levels[top].weights.level.brought["states"] if top < graph.depth else _brought(graph, "read"))
+    dropped = mlps = biases = 0.0
+    for edges, level, end in zip(graph.levels[asked.down_to - 1 : top], levels, ends, strict=True):
+        gradient = _brought(graph, "readout").double()
+        written = float(written_by_attention(level).sum())
+        dropped += written - float(_kept(edges, graph).sum())
+        constant = float((gradient * Parts.of(level).constant.double()).sum())
+        whole = float((gradient * (end.double() - level.brought["states"].double())).sum())
+        biases += constant
+        mlps += whole - written - constant
+    value, positions = float(_brought(graph, "score")), float(relevance[-1, 0, 0].sum())
+    left = value - positions - dropped - mlps - biases
+    facts = {"value": value, "positions": positions, "mlps": mlps, "biases": biases}
+    parts = f"positions {positions:+.4g}, MLPs {mlps:+.4g}"
+    if graph.rules.sink is not None:
+        facts["sink"] = dropped
+        parts += f", dropped sink {dropped:+.4g}"
+    if top == graph.depth:
+        facts["biases"] += left
+        return {**facts, "account": f"{value:+.4g} = {parts}, biases {facts['biases']:+.4g}"}
+    return {
+        **facts,
+        "above": left,
+        "account": f"{value:+.4g} = {parts}, biases {biases:+.4g}, layers above {left:+.4g}",
+    }
+
+
+def written_by_attention(level: Level) -> Tensor:
+    """Δ, a number for each key, in float64."""
+    gradient = _brought_by(level, "readout").double()
+    parts = Parts.of(level)
+    values, carried = parts.values.double(), parts.carried.double()
+    reading = gradient.any(-1)
+    found = gradient.new_zeros(len(gradient))
+    for start, stop in blocks(level):
+        places = reading[start:stop].nonzero()[:, 0]
+        if len(places):
+            # Rows that are not read are not even computed.
+            first, last = start + int(places[0]), start + int(places[-1]) + 1
+            block = level.rows(first, last)
+            pulled = torch.einsum("io,ohw->hiw", gradient[first:last] * parts.row[first:last, None].double(), carried)
+            gains = block.weights.double() * (pulled @ values[:, block.keys].transpose(1, 2))
+            found[block.keys] += gains.sum((0, 1))
+    return found
+
+
+def _kept(edges: Edges, graph: Graph) -> Tensor:
+    """Δ where products are handed out, without the sink if it is dropped."""
+    written = written_by_attention(edges.weights.level).to(graph.device)
+    if graph.rules.sink is not None:
+        written[graph.rules.sink] = 0
+    return written
+
+
+def _at_entry(graph: Graph, layer: int) -> Tensor:
+    """position × width: what the answer reads of the states that enter a layer."""
+    return _brought(graph, "readout").double() * graph.levels[layer - 1].weights.level.brought["states"].double()
+
+
+def _brought(graph: Graph, name: str) -> Tensor:
+    return _brought_by(graph.levels[-1].weights.level, name)
+
+
+def _brought_by(level: Level, name: str) -> Tensor:
+    if name not in level.brought:
+        raise AttentionError(
+            "a share of the score needs an answer, which attention alone does not have: ask attnx.explain for "
+            "alti_logit, with a model that has a head"
+        )
+    return level.brought[name]
+
+
+ALTI_LOGIT = Method(
+    "alti_logit",
+    shares_of_score,
+    title="ALTI-Logit",
+    paper="Ferrando et al. 2023",
+    weighting="alti",
+    by_rows=True,
+    reading="share",
+    facts=account,
+)

@@ -1,0 +1,78 @@
+"""Attention with what reads one answer off the residual stream beside it, as methods of a score's share need it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from attnx.answer.score import as_rows, check_score, score
+from attnx.answer.target import Target
+from attnx.attention.computed import Computed
+from attnx.attention.levels import Held, Level
+from attnx.attention.tensor import AttentionTensor
+from attnx.capturing.readout import readout
+from attnx.capturing.untouched import switched
+from attnx.errors import CaptureError, ChoiceError
+from attnx.inputs.adapter import Prepared
+from attnx.running.batches import collate, padding_id
+
+
+def with_readout(
+    model: nn.Module,
+    processor: Any,
+    prepared: Prepared,
+    attention: AttentionTensor,
+    target: Target,
+    asking: str,
+) -> AttentionTensor:
+    """The same attention, each level of which brings `readout` and `read`, position × width, and the `score`.
+
+    They are the target's margin, what leaves the last block, and the margin's gradient there. Blocks must have been
+    brought. `asking` names the methods that want it.
+    """
+    if any("norm.gain" in level.brought for level in attention.levels):
+        raise ChoiceError(
+            f"{asking} reads the answer off a residual stream that goes on as it is, and {type(model).__name__} norms "
+            "it behind each block (post-LN); use references=('value_path',)"
+        )
+    with switched(gradients=True):
+        inputs = collate(model, [prepared], padding_id(model, processor))
+        kind = check_score(None, model, "margin")
+        targets = as_rows([target], next(iter(inputs.values())).device)
+        block = _last_block(model, attention.modules)
+        found = readout(model, lambda: score(model, inputs, targets, kind), block=block)
+    if found.states.shape != attention.levels[-1].brought["states"].shape:
+        raise CaptureError(
+            f"{type(model).__name__} goes on with {len(found.states)} positions of {attention.length}, so its answer "
+            f"is not read off the stream that was seen; {asking} cannot tell. Use references=('value_path',)"
+        )
+    brought = {"readout": found.gradient, "read": found.states, "score": torch.tensor(found.score, dtype=torch.float64)}
+    return replace(attention, levels=tuple(_with(level, brought) for level in attention.levels))
+
+
+def _with(level: Level, brought: dict[str, Any]) -> Level:
+    assert isinstance(level, Held | Computed)
+    return replace(level, brought={**level.brought, **brought})
+
+
+def _last_block(model: nn.Module, attending: Sequence[str]) -> nn.Module:
+    """The element of a list of modules in which the last attention is, and no other: the outermost of them.
+
+    A block may have a list of its own, for attention and MLP (T5).
+    """
+    modules: dict[str, nn.Module] = dict(model.named_modules())
+    listed = {id(one) for each in modules.values() if isinstance(each, nn.ModuleList) for one in each}
+    path = attending[-1].split(".")
+    for end in range(1, len(path) + 1):
+        name = ".".join(path[:end])
+        inside = sum(one == name or one.startswith(f"{name}.") for one in attending)
+        if id(modules.get(name)) in listed and inside == 1:
+            return modules[name]
+    raise CaptureError(
+        f"no block was seen around the attention of {attending[-1] or type(model).__name__}, so where its answer is "
+        "read is not known; use references=('value_path',)"
+    )

@@ -1,0 +1,48 @@
+"""Draw docs/images/alti-logit.png: a planted patch as ALTI, ALTI-Logit and the value path see it.
+
+python docs/alti_logit_picture.py
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt
+from matplotlib.patches import Rectangle
+
+import attnx
+from attnx.tasks.planted_patch.generator import GRID, generate, load_demo
+
+PICTURE = Path(__file__).parent / "images" / "alti-logit.png"
+
+
+def main() -> None:
+    model, processor = load_demo()
+    planted = generate(1, seed=1)[0]
+    e = attnx.explain(
+        model, processor, planted.image, methods=["alti", "alti_logit"], references=["value_path"], normalize=None
+    )
+    figure, axes = plt.subplots(1, 4, figsize=(11.4, 3.1), layout="constrained")
+    axes[0].imshow(planted.image)
+    axes[0].set_title(f"says {e.prediction}", fontsize=9)
+    for axis, name in zip(axes[1:], ("alti", "alti_logit", "value_path"), strict=True):
+        patches = np.array([e.scores(name)[one.index] for one in e.positions if one.box is not None])
+        grid = patches.reshape(GRID, GRID)
+        most, signed = float(abs(grid).max()), name in e.signed
+        image = axis.imshow(grid, cmap="PuOr_r" if signed else "YlGnBu", vmin=-most if signed else 0, vmax=most)
+        axis.set_title(f"{name}{', for and against' if signed else ''}", fontsize=9)
+        figure.colorbar(image, ax=axis, shrink=0.8)
+        down, across = divmod(planted.patch, GRID)
+        axis.add_patch(Rectangle((across - 0.5, down - 0.5), 1, 1, fill=False, edgecolor="#d7191c", linewidth=2))
+    for axis in axes:
+        axis.set_xticks([])
+        axis.set_yticks([])
+    figure.savefig(PICTURE, dpi=110)
+
+
+if __name__ == "__main__":
+    main()
