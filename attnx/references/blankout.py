@@ -14,6 +14,7 @@ from attnx.errors import ChoiceError, InputError
 from attnx.graph.asked import check_position
 from attnx.references.case import Case, Scored
 from attnx.references.occlusion import patch_groups
+from attnx.references.reference import Reference
 from attnx.references.variants import Variant, measure
 from attnx.registry import unknown
 
@@ -80,3 +81,14 @@ def _units(
     if unit == "word":
         return [[word.positions for word in case.prepared.words] for case in cases]
     return [[(place,) for place in case.content] for case in cases]
+
+
+BLANKOUT = Reference(
+    "blankout",
+    blankout,
+    title="blank-out",
+    paper="Abnar & Zuidema 2020, §4",
+    costs="a run for each position",
+    forwards=lambda positions, **options: positions + 1,
+    options=("unit", "score", "blank", "group", "signed", "positions", "at_once"),
+)

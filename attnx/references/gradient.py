@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from attnx.answer.score import Score
 from attnx.references.attribution import Batch, Embed, Reduction, attribute
 from attnx.references.case import Case, Scored
+from attnx.references.reference import ANSWER, SLOPES, Reference
 
 
 def gradient(
@@ -57,3 +58,26 @@ def input_x_gradient(
 
     options: dict[str, Any] = {"kind": score, "reduction": reduction}
     return attribute(model, processor, cases, explainer, **options, label="input × gradient", progress=progress)
+
+
+GRADIENT = Reference(
+    "gradient",
+    gradient,
+    title="gradients",
+    paper="Simonyan et al. 2014",
+    costs="a run there and back",
+    forwards=lambda positions, **options: 2,
+    needs=(ANSWER, SLOPES),
+    options=("score", "reduction", "embed"),
+)
+INPUT_X_GRADIENT = Reference(
+    "input_x_gradient",
+    input_x_gradient,
+    title="input × gradient",
+    paper="Shrikumar et al. 2016",
+    costs="a run there and back",
+    forwards=lambda positions, **options: 2,
+    signed=True,
+    needs=(ANSWER, SLOPES),
+    options=("score", "reduction"),
+)

@@ -18,6 +18,7 @@ from attnx.errors import InputError, whole_number
 from attnx.references.attribution import Batch, Reduction, attribute
 from attnx.references.blank import BASELINES, baseline
 from attnx.references.case import Case, Scored
+from attnx.references.reference import ANSWER, SLOPES, Reference
 from attnx.running.batches import positions_at_once
 
 
@@ -68,3 +69,16 @@ def _on_the_way(batch: Batch, shares: Tensor, starts: Tensor) -> Tensor:
     extra = [one.expand(len(points), *one.shape[1:]) if isinstance(one, Tensor) else one for one in batch.extra]
     (slopes,) = torch.autograd.grad(batch.forward(points, *extra).sum(), points)
     return (slopes.double() * ways.double()).sum(0, keepdim=True)
+
+
+GRADIENT_SHAP = Reference(
+    "gradient_shap",
+    gradient_shap,
+    title="gradient SHAP",
+    paper="Lundberg & Lee 2017",
+    costs="a run there and back for each sample",
+    forwards=lambda positions, samples=32, **options: 2 * samples,
+    signed=True,
+    needs=(ANSWER, SLOPES),
+    options=("samples", "seed", "score", "reduction"),
+)

@@ -16,6 +16,7 @@ from attnx.errors import InputError
 from attnx.references.attribution import Batch, Reduction, attribute
 from attnx.references.blank import Baseline, baseline
 from attnx.references.case import Case, Scored
+from attnx.references.reference import ANSWER, SLOPES, Reference
 from attnx.running.batches import positions_at_once
 
 
@@ -56,3 +57,16 @@ def integrated_gradients(
 
     options: dict[str, Any] = {"kind": score, "reduction": reduction}
     return attribute(model, processor, cases, explainer, **options, label="integrated gradients", progress=progress)
+
+
+INTEGRATED_GRADIENTS = Reference(
+    "integrated_gradients",
+    integrated_gradients,
+    title="integrated gradients",
+    paper="Sundararajan et al. 2017",
+    costs="a run there and back for each step",
+    forwards=lambda positions, steps=32, **options: 2 * steps + 2,
+    signed=True,
+    needs=(ANSWER, SLOPES),
+    options=("steps", "start", "score", "reduction"),
+)

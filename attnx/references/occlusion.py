@@ -20,6 +20,7 @@ from attnx.inputs.adapter import Prepared
 from attnx.references.attribution import Batch, attribute
 from attnx.references.blank import Baseline, baseline
 from attnx.references.case import Case, Scored
+from attnx.references.reference import Reference
 from attnx.running.batches import positions_at_once
 
 
@@ -148,3 +149,24 @@ def patch_groups(prepared: Prepared, side: int | None) -> list[tuple[int, ...]]:
 
 def _squares(rows: int, columns: int, side: int) -> int:
     return -(-rows // side) * -(-columns // side)
+
+
+OCCLUSION = Reference(
+    "occlusion",
+    occlusion,
+    paper="Zeiler & Fergus 2014",
+    costs="a run for each window",
+    forwards=lambda positions, **options: positions + 1,
+    signed=True,
+    options=("window", "start", "score"),
+)
+FEATURE_ABLATION = Reference(
+    "feature_ablation",
+    feature_ablation,
+    title="feature ablation",
+    paper="Captum",
+    costs="a run for each word or patch",
+    forwards=lambda positions, **options: positions + 1,
+    signed=True,
+    options=("start", "score"),
+)
