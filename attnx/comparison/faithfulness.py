@@ -32,6 +32,8 @@ from attnx.comparison.removal import (
 )
 from attnx.errors import InputError
 from attnx.explaining.call import Call
+from attnx.inputs.families import adapter_for
+from attnx.references.blank import Blank, Named, choose_blank
 from attnx.references.case import Case
 from attnx.references.registry import Asked, asked_references
 from attnx.references.variants import Variant, measure
@@ -58,7 +60,7 @@ def faithfulness(
     references: Asked = ("gradient", "blankout"),
     layer: int | None = None,
     score: Score | None = None,
-    blank: str | int | None = None,
+    blank: Named = None,
     shares: Sequence[float] = SHARES,
     steps: int = 10,
     random: int = 10,
@@ -88,7 +90,8 @@ def faithfulness(
         target=target,
         **options,
     )
-    plan = _Plan(kind, blank, tuple(shares), steps, random)
+    chosen = choose_blank(model, adapter_for(model), tokenizer, call.requests[0].prepared, blank)
+    plan = _Plan(kind, chosen, tuple(shares), steps, random)
     generator = np.random.default_rng(seed)
     explanations = call.in_order("explaining", progress)
     cases = [
@@ -112,6 +115,7 @@ def faithfulness(
         orders=random,
         seed=seed,
         signed=tuple(name for name in explainers if name in explanations[0].signed),
+        blank=chosen.name,
         provenance=explanations[0].provenance,
     )
 
@@ -121,7 +125,7 @@ class _Plan:
     """What is removed, and what is read off the model then."""
 
     kind: Score
-    blank: str | int | None
+    blank: Blank
     shares: tuple[float, ...]
     steps: int
     random: int

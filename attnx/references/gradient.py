@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from attnx.answer.score import Score
-from attnx.references.attribution import Batch, Embed, Reduction, attribute
+from attnx.references.attribution import Batch, Embed, Facts, Reduction, attribute
 from attnx.references.case import Case, Scored
 from attnx.references.reference import ANSWER, SLOPES, Reference
 
@@ -29,7 +29,7 @@ def gradient(
     replaces the model's own embedding of tokens.
     """
 
-    def explainer(batch: Batch) -> tuple[Tensor, list[dict[str, float]]]:
+    def explainer(batch: Batch) -> tuple[Tensor, list[Facts]]:
         from captum.attr import Saliency
 
         slopes = Saliency(batch.forward).attribute(batch.values, abs=False, additional_forward_args=batch.extra)
@@ -50,7 +50,7 @@ def input_x_gradient(
 ) -> list[Scored]:
     """The gradient times the embedding: to first order, what each position adds to the target's score."""
 
-    def explainer(batch: Batch) -> tuple[Tensor, list[dict[str, float]]]:
+    def explainer(batch: Batch) -> tuple[Tensor, list[Facts]]:
         from captum.attr import InputXGradient
 
         products = InputXGradient(batch.forward).attribute(batch.values, additional_forward_args=batch.extra)

@@ -142,9 +142,8 @@ def collate(model: nn.Module, prepared: Sequence[Prepared], pad_id: int | None) 
         if accepted is None or name in accepted:
             fill = (pad_id or 0) if name == "input_ids" else 0
             rows = [one.inputs[name] for one in prepared]
-            stacked = (
-                pad_sequence(rows, batch_first=True, padding_value=fill) if rows[0].ndim == 1 else torch.stack(rows)
-            )
+            by_position = rows[0].ndim == 1 or name == "inputs_embeds"
+            stacked = pad_sequence(rows, batch_first=True, padding_value=fill) if by_position else torch.stack(rows)
             batch[name] = stacked.to(device, dtype if stacked.is_floating_point() else stacked.dtype)
     return {**batch, **prepared[0].options}
 
