@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
@@ -174,6 +175,11 @@ def _accepted(model: nn.Module) -> set[str] | None:
     if inner is not model:
         return named | (_accepted(inner) or set())
     return named if named & {"input_ids", "pixel_values"} else None
+
+
+def announce(text: str) -> None:
+    """A line on standard error before long work, where it is in nobody's way."""
+    print(text, file=sys.stderr, flush=True)
 
 
 def bar(label: str, total: int, shown: bool, unit: str = " texts") -> Any:
