@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from attnx.comparison.compare import compare
     from attnx.comparison.faithfulness import faithfulness
     from attnx.comparison.head_atlas import head_atlas
+    from attnx.comparison.recommend import recommend
     from attnx.explaining.explain import explain
     from attnx.explaining.generation import explain_generation
     from attnx.graph.export import to_networkx
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from attnx.results.explanation import Explanation
     from attnx.results.faithfulness import Faithfulness
     from attnx.results.generation import GenerationExplanation
+    from attnx.results.recommendation import Recommendation
 
 __version__ = "0.1.0"
 
@@ -38,6 +40,7 @@ _ON_DEMAND = {
     "Faithfulness": "results.faithfulness",
     "GenerationExplanation": "results.generation",
     "HeadAtlas": "results.atlas",
+    "Recommendation": "results.recommendation",
     "adapters": "inputs.families",
     "capture": "capturing.capture",
     "compare": "comparison.compare",
@@ -47,6 +50,7 @@ _ON_DEMAND = {
     "flow": "methods.flow.flow",
     "head_atlas": "comparison.head_atlas",
     "raw": "methods.raw",
+    "recommend": "comparison.recommend",
     "register_adapter": "inputs.families",
     "rollout": "methods.rollout",
     "to_html": "render.page.page",
@@ -84,6 +88,7 @@ __all__ = [
     "Faithfulness",
     "GenerationExplanation",
     "HeadAtlas",
+    "Recommendation",
     "adapters",
     "capture",
     "compare",
@@ -94,6 +99,7 @@ __all__ = [
     "head_atlas",
     "load_demo",
     "raw",
+    "recommend",
     "register_adapter",
     "rollout",
     "to_html",

@@ -30,10 +30,13 @@ _registries: weakref.WeakSet[Registry[Any]] = weakref.WeakSet()
 
 
 class Registry(Generic[T]):
-    """An ordered name → thing mapping that rejects duplicates and loads plug-ins when a name is first looked up."""
+    """An ordered name → thing mapping that rejects duplicates and loads plug-ins when a name is first looked up.
 
-    def __init__(self, noun: str) -> None:
-        self._noun = noun
+    Where things are of one type that knows its own name, `row` is that type, and nothing else is taken.
+    """
+
+    def __init__(self, noun: str, row: type[T] | None = None) -> None:
+        self._noun, self._row = noun, row
         self._things: dict[str, T] = {}
         self._plugins_loaded = False
         self._lock = RLock()
@@ -41,6 +44,7 @@ class Registry(Generic[T]):
 
     def add(self, name: str, thing: T) -> T:
         """Register `thing` under `name`; a name that is taken is an error, never an override."""
+        self._check(name, thing)
         with self._lock:
             if name in self._things:
                 raise RegistryError(
@@ -71,6 +75,19 @@ class Registry(Generic[T]):
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())
+
+    def _check(self, name: str, thing: object) -> None:
+        if self._row is None:
+            return
+        if not isinstance(thing, self._row):
+            kind = self._row.__name__
+            raise RegistryError(
+                f"{self._noun} {name!r} must be a row, {kind}({name!r}, …), found {quoted(thing)}; wrap a function as "
+                f"{kind}({name!r}, function), from {self._row.__module__}"
+            )
+        own = getattr(thing, "name", name)
+        if own != name:
+            raise RegistryError(f"{self._noun} {name!r} calls itself {own!r}; add it by its own name")
 
     def _load_plugins(self) -> None:
         if not self._plugins_loaded and self._noun in FILLERS:

@@ -44,10 +44,10 @@ def save_output(explanation: Any, output: Path, names: list[str]) -> None:
         explanation.overlay(names[0]).save(output)
 
 
-REFERENCES = ("gradient", "blankout")
+USUAL = ("gradient", "blankout")
 """What a page holds its methods against where nothing was asked for."""
 SHORT = 128
-"""Positions. The flow of all rows of a longer text takes minutes, and so does blank-out, a run for each position."""
+"""Positions. The flow of all rows of a longer text takes minutes, and so does what needs more runs than that."""
 
 
 def check_page(path: Path | None) -> None:
@@ -65,11 +65,12 @@ def write_page(path: Path, model: Any, tokenizer: Any, text: Any, explanation: A
     What was shown first stays first.
     """
     from attnx.explaining.explain import explain
+    from attnx.references.registry import cheap_references
 
     short = len(explanation.positions) <= SHORT
     maps = short and options["head"] != "each"
     first = () if explanation.first is None else (explanation.first,)
-    usual = (*first, *(REFERENCES if short else REFERENCES[:1]))
+    usual = (*first, *cheap_references(USUAL, len(explanation.positions), SHORT + 1))
     references = options["references"] or (usual if explanation.prediction is not None else ())
     try:
         shown = explain(model, tokenizer, text, **options | {"references": references, "maps": maps})

@@ -17,35 +17,31 @@ import numpy as np
 from torch import nn
 
 from attnx.answer.score import Score, check_score
-from attnx.answer.target import Target
 from attnx.arguments import checked
 from attnx.capturing.watch import unwrapped
 from attnx.comparison.removal import (
     Curves,
-    Order,
+    cases_of,
     curves,
-    order_of,
-    random_orders,
+    orders_of,
     removed_counts,
     share_count,
     variants,
 )
 from attnx.errors import InputError
 from attnx.explaining.call import Call
-from attnx.references.case import Case
+from attnx.inputs.families import adapter_for
+from attnx.references.blank import Blank, Named, choose_blank
 from attnx.references.registry import Asked, asked_references
-from attnx.references.variants import Variant, measure
+from attnx.references.variants import measure
 from attnx.results.explanation import Explanation
 from attnx.results.faithfulness import RANDOM, Faithfulness
-from attnx.running.batches import bar
+from attnx.running.plan import LAST
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
 """Of the positions, as DeYoung et al. take them: comprehensiveness and sufficiency are means over these."""
-
-_AT_ONCE = 16
-"""Texts that run together: enough to fill batches."""
 
 
 @checked
@@ -58,7 +54,7 @@ def faithfulness(
     references: Asked = ("gradient", "blankout"),
     layer: int | None = None,
     score: Score | None = None,
-    blank: str | int | None = None,
+    blank: Named = None,
     shares: Sequence[float] = SHARES,
     steps: int = 10,
     random: int = 10,
@@ -84,23 +80,15 @@ def faithfulness(
         texts,
         methods=methods,
         references=asked_references(references),
-        layer=layer,
+        layer=LAST if layer is None else layer,
         target=target,
         **options,
     )
-    plan = _Plan(kind, blank, tuple(shares), steps, random)
+    chosen = choose_blank(model, adapter_for(model), tokenizer, call.requests[0].prepared, blank)
+    plan = _Plan(kind, chosen, tuple(shares), steps, random)
     generator = np.random.default_rng(seed)
     explanations = call.in_order("explaining", progress)
-    cases = [
-        Case(request.prepared, Target.of(model, tokenizer, one.prediction, one.position, request.target))
-        for request, one in zip(call.requests, explanations, strict=True)
-    ]
-    drawn: list[dict[str, list[Curves]]] = []
-    with bar("faithfulness", len(cases), progress) as shown:
-        for start in range(0, len(cases), _AT_ONCE):
-            several = slice(start, start + _AT_ONCE)
-            drawn += _curves(model, tokenizer, cases[several], explanations[several], plan, generator)
-            shown.update(len(cases[several]))
+    drawn = _curves(call, explanations, plan, generator, progress)
     metrics = [{name: _metrics(curves, shares) for name, curves in of_text.items()} for of_text in drawn]
     explainers = tuple(name for name in metrics[0] if name != RANDOM)
     return Faithfulness(
@@ -112,6 +100,7 @@ def faithfulness(
         orders=random,
         seed=seed,
         signed=tuple(name for name in explainers if name in explanations[0].signed),
+        blank=chosen.name,
         provenance=explanations[0].provenance,
     )
 
@@ -121,45 +110,48 @@ class _Plan:
     """What is removed, and what is read off the model then."""
 
     kind: Score
-    blank: str | int | None
+    blank: Blank
     shares: tuple[float, ...]
     steps: int
     random: int
 
 
 def _curves(
-    model: nn.Module,
-    processor: Any,
-    cases: Sequence[Case],
-    explanations: Sequence[Explanation],
-    plan: _Plan,
-    generator: np.random.Generator,
+    call: Call, explanations: Sequence[Explanation], plan: _Plan, generator: np.random.Generator, progress: bool
 ) -> list[dict[str, list[Curves]]]:
-    """For each text and each explainer the curves of its order, and for chance those of its many; run all at once."""
-    orders: list[dict[str, list[Order]]] = []
-    runs: list[Variant] = []
-    for number, (case, explanation) in enumerate(zip(cases, explanations, strict=True)):
-        if not case.content:
-            raise InputError("a text without content positions has nothing to remove; leave it out")
-        of_text = {
-            name: [order_of(explanation, name, explanation.layers[-1], generator)]
-            for name in (*explanation.methods, *explanation.references)
-        }
-        of_text[RANDOM] = random_orders(explanation, plan.random, generator)
-        counts = removed_counts(len(case.content), plan.steps, plan.shares)
-        runs += [one for several in of_text.values() for order in several for one in variants(number, order, counts)]
-        orders.append(of_text)
-    measured = measure(model, processor, cases, runs, kind=plan.kind, blank=plan.blank)
+    """For each text and each explainer the curves of its order, and for chance those of its many.
+
+    All run together: what several orders share is run once, and texts of one length fill whole batches.
+    """
+    cases = cases_of(call, explanations)
+    orders = [orders_of(one, case, plan.random, generator) for one, case in zip(explanations, cases, strict=True)]
+    counts = [removed_counts(len(case.content), plan.steps, plan.shares) for case in cases]
+    runs = list(
+        dict.fromkeys(
+            one
+            for number, of_text in enumerate(orders)
+            for several in of_text.values()
+            for order in several
+            for one in variants(number, order, counts[number])
+        )
+    )
+    measured = measure(
+        call.model,
+        call.tokenizer,
+        cases,
+        runs,
+        kind=plan.kind,
+        blank=plan.blank,
+        label="faithfulness",
+        progress=progress,
+    )
     scores = dict(zip(runs, measured.tolist(), strict=True))
     return [
         {
-            name: [
-                curves(number, order, removed_counts(len(case.content), plan.steps, plan.shares), scores)
-                for order in several
-            ]
+            name: [curves(number, order, counts[number], scores) for order in several]
             for name, several in of_text.items()
         }
-        for number, (case, of_text) in enumerate(zip(cases, orders, strict=True))
+        for number, of_text in enumerate(orders)
     ]
 
 

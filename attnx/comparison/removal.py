@@ -13,8 +13,13 @@ from typing import Any
 import numpy as np
 
 from attnx.agreement.ties import rounded
+from attnx.answer.target import Target
+from attnx.errors import InputError
+from attnx.explaining.call import Call
+from attnx.references.case import Case
 from attnx.references.variants import Variant
 from attnx.results.explanation import Explanation
+from attnx.results.faithfulness import RANDOM
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Order = tuple[int, ...]
@@ -58,6 +63,31 @@ def removed_counts(positions: int, steps: int, shares: Sequence[float]) -> tuple
 def share_count(share: float, positions: int) -> int:
     """A share of a text in whole positions: rounded up, so that it is never none."""
     return min(positions, max(1, int(np.ceil(share * positions - 1e-9))))
+
+
+def orders_of(
+    explanation: Explanation, case: Case, random_count: int, random: np.random.Generator
+) -> dict[str, list[Order]]:
+    """The order of every method, at the last layer there is, and of every reference; and many for chance."""
+    if not case.content:
+        raise InputError("a text without content positions has nothing to remove; leave it out")
+    names = (*explanation.methods, *explanation.references)
+    orders = {name: [order_of(explanation, name, explanation.layers[-1], random)] for name in names}
+    return {**orders, RANDOM: random_orders(explanation, random_count, random)}
+
+
+def cases_of(call: Call, explanations: Sequence[Explanation]) -> list[Case]:
+    """The inputs of a call with what was explained of them."""
+    return [
+        Case(request.prepared, Target.of(call.model, call.tokenizer, one.prediction, one.position, request.target))
+        for request, one in zip(call.requests, explanations, strict=True)
+    ]
+
+
+def without(number: int, order: Order, counts: Sequence[int]) -> Iterator[Variant]:
+    """The text without the first of an order, for each count."""
+    for count in counts:
+        yield Variant(number, tuple(sorted(order[:count])))
 
 
 def variants(number: int, order: Order, counts: Sequence[int]) -> Iterator[Variant]:

@@ -10,6 +10,7 @@ from torch import nn
 
 from attnx.capturing.watch import unwrapped
 from attnx.errors import ArgumentError, InputError
+from attnx.explaining.recommended import Recommended
 from attnx.explaining.seam import Request, explain_prepared
 from attnx.explaining.settings import DEFAULT_REFERENCES, Normalization, Settings
 from attnx.graph.asked import Head
@@ -18,6 +19,7 @@ from attnx.inputs.families import adapter_for
 from attnx.inputs.given import prepare_all
 from attnx.registry import unknown
 from attnx.results.explanation import Explanation
+from attnx.results.recommendation import Recommendation
 from attnx.running.batches import bar
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 class Options(TypedDict, total=False):
     """The keyword arguments of `explain`, for type checkers."""
 
-    methods: Sequence[str] | str | None
+    methods: Sequence[str] | str | Recommendation | None
     position: int | list[int | None] | None
     layer: int | None
     head: Head | None
@@ -58,6 +60,7 @@ class Call:
     single: bool = True
     """Whether the caller gave one input and not a list."""
     batch_size: int = 8
+    recommended: Recommended | None = None
 
     @classmethod
     def of(cls, model: nn.Module, tokenizer: Any, text: Any, **options: Unpack[Options]) -> Call:
@@ -69,13 +72,17 @@ class Call:
         reading = {name: chosen.pop(name, False) for name in ("truncate", "interpolate")}
         position, target = chosen.pop("position", None), chosen.pop("target", None)
         references, batch_size = chosen.pop("references", None), chosen.pop("batch_size", 8)
-        settings = Settings.of(chosen.pop("methods", None), **chosen)
+        methods = chosen.pop("methods", None)
+        recommended = Recommended.of(methods) if isinstance(methods, Recommendation) else None
+        if recommended is not None:
+            methods, references = recommended.methods, recommended.references if references is None else references
+        settings = Settings.of(methods, **chosen)
         nobody_chose = references is None and settings.methods is None
         asked = _asked_references(DEFAULT_REFERENCES if nobody_chose else references)
         model = unwrapped(model)
         prepared, single = prepare_all(adapter_for(model, settings.within), model, tokenizer, text, **reading)
         requests = _requests(prepared, position, target, single=single)
-        return cls(model, tokenizer, requests, settings, asked, not nobody_chose, single, batch_size)
+        return cls(model, tokenizer, requests, settings, asked, not nobody_chose, single, batch_size, recommended)
 
     def explanations(self) -> Iterator[tuple[int, Explanation]]:
         """The number of each request and its explanation, as batches finish."""
@@ -88,7 +95,8 @@ class Call:
             chosen=self.chosen,
             batch_size=self.batch_size,
         )
-        return ((number, self._with_note(number, one)) for number, one in found)
+        followed = found if self.recommended is None else ((n, self.recommended.followed(one)) for n, one in found)
+        return ((number, self._with_note(number, one)) for number, one in followed)
 
     def _with_note(self, number: int, explanation: Explanation) -> Explanation:
         """What a user should know who gave a target that nothing asked for depends on."""

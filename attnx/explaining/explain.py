@@ -12,6 +12,7 @@ from attnx.explaining.call import Call, Options
 from attnx.explaining.settings import Normalization
 from attnx.graph.asked import Head
 from attnx.results.explanation import Explanation
+from attnx.results.recommendation import Recommendation
 
 if TYPE_CHECKING:
     from attnx.references.registry import Asked
@@ -37,7 +38,7 @@ def explain(
     tokenizer: Any,
     text: Any,
     *,
-    methods: Sequence[str] | str | None = None,
+    methods: Sequence[str] | str | Recommendation | None = None,
     position: int | list[int | None] | None = None,
     layer: int | None = None,
     head: Head | None = None,
@@ -57,12 +58,12 @@ def explain(
 
     `text` is a text, a pair of texts, an image, or what the tokenizer made of them; `tokenizer` is an image processor
     for an image. `methods` are raw, rollout and flow; of a text so long that flow would take minutes it is left out,
-    unless you name it. `position` is the position whose view is explained: by default CLS, the mask of a masked
-    language model, or the last token of a decoder. `layer` (from 1) keeps one layer; `head` is a number from 0, "each",
-    or how heads are merged ("mean", "max", "min"). `target` is the class or token that `prediction` speaks of: by
-    default the best. `references` measures on the model itself what each position does for the target (see
-    `attnx.references`); with a pair as target, what it does for the first against the second. For a list of texts
-    `position` and `target` may be lists, too.
+    unless you name it. What `recommend` gave may stand there, too: what holds is computed, the best first. `position`
+    is the position whose view is explained: by default CLS, the mask of a masked language model, or the last token of a
+    decoder. `layer` (from 1) keeps one layer; `head` is a number from 0, "each", or how heads are merged ("mean",
+    "max", "min"). `target` is the class or token that `prediction` speaks of: by default the best. `references`
+    measures on the model itself what each position does for the target (see `attnx.references`); with a pair as target,
+    what it does for the first against the second. For a list of texts `position` and `target` may be lists, too.
 
     In a decoder early positions are seen by every later one. `normalize="prefix"` takes that out of rollout and flow;
     it is on for causal models ("auto"), `"receptive_field"` and `"column"` are other ways, and None leaves it out.

@@ -128,8 +128,9 @@ class _Run:
         self, several: Sequence[tuple[int, Explanation]], asked: Mapping[str, Mapping[str, Any]]
     ) -> Iterator[tuple[int, Explanation]]:
         """The same, shown first; what cannot be measured is left out, and the note says why."""
-        able = [(number, one) for number, one in several if not _why_not(one)]
-        yield from ((number, _without(one, asked, _why_not(one))) for number, one in several if _why_not(one))
+        reasons = {number: _why_not(one, asked) for number, one in several}
+        able = [(number, one) for number, one in several if not reasons[number]]
+        yield from ((number, _without(one, asked, reasons[number])) for number, one in several if reasons[number])
         try:
             found = list(self.measured(able, asked)) if able else []
         except Exception as error:  # what a model may raise that is run in another way than its own
@@ -236,7 +237,7 @@ def _without(explanation: Explanation, asked: Iterable[str], reason: str) -> Exp
     return replace(explanation, notes=(*explanation.notes, f"{', '.join(asked)} was left out: {reason}"))
 
 
-def _why_not(explanation: Explanation) -> str:
+def _why_not(explanation: Explanation, asked: Iterable[str]) -> str:
     """Why nothing about the answer is measured that nobody asked for; "" where it is."""
     if explanation.prediction is None:
         return (
@@ -244,7 +245,7 @@ def _why_not(explanation: Explanation) -> str:
             "tell what was mixed"
         )
     if len(explanation.positions) > MEASURED_UP_TO:
-        return f"the input has more than {MEASURED_UP_TO} positions; references='value_path' insists"
+        return f"the input has more than {MEASURED_UP_TO} positions; references={next(iter(asked))!r} insists"
     return ""
 
 

@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 
 from torch import Tensor, nn
 
-from attnx.errors import ChoiceError
 from attnx.inputs.positions import Position, Word
 
 Box: TypeAlias = tuple[int, int, int, int]
@@ -53,8 +52,8 @@ class Adapter:
     """(model, processor, one input, truncate) → `Prepared`; the processor is a tokenizer or an image processor."""
     explained: Callable[[nn.Module, Any, Prepared], int]
     """(model, processor, prepared) → the position to explain when the user names none."""
-    blank: tuple[str, ...] = ("mask_token", "unk_token", "pad_token")
-    """Tokens that can stand for "nothing here", the first that the tokenizer has."""
+    blank: tuple[str, ...] = ("mask_token", "unk_token")
+    """Tokens that can stand for "nothing here": the first that the tokenizer has, and that is nothing else to it."""
     embeddings: str | None = None
     """Name of the module that embeds the input; None asks `model.get_input_embeddings()`."""
     within: str = ""
@@ -65,14 +64,3 @@ class Adapter:
             return model.get_submodule(self.embeddings)
         module: nn.Module = model.get_input_embeddings()  # type: ignore[operator]
         return module
-
-    def blank_token_id(self, tokenizer: Any) -> int:
-        """The id of the token that blanks a position out."""
-        for name in self.blank:
-            token_id = getattr(tokenizer, f"{name}_id", None)
-            if token_id is not None:
-                return int(token_id)
-        raise ChoiceError(
-            f"the tokenizer has none of {', '.join(self.blank)}, so no token can stand for a blank; set one, or say "
-            "what does: blank='delete' or a token for blankout, start='zero' for gradients along a path"
-        )

@@ -96,13 +96,13 @@ _MASKED: dict[str, Any] = {"prepare": prepare_text, "explained": mask_or_cls_pos
 _WRITES: dict[str, Any] = {
     "prepare": prepare_text,
     "explained": last_position,
-    "blank": ("unk_token", "eos_token", "pad_token"),
+    "blank": ("unk_token",),  # a mask is nothing that a decoder was trained on
 }
 _SEES: dict[str, Any] = {"prepare": prepare_image, "explained": image_position}
 
 for _row in (
-    Adapter(name="bert", **_MASKED, blank=("mask_token", "unk_token")),
-    Adapter(name="distilbert", **_MASKED, blank=("mask_token", "unk_token")),
+    Adapter(name="bert", **_MASKED),
+    Adapter(name="distilbert", **_MASKED),
     Adapter(name="gpt2", **_WRITES),
     Adapter(name="vit", **_SEES),
     # For all other models:

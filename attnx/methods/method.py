@@ -164,12 +164,13 @@ def check_cost(
     seconds = method.seconds(layers, length, starts) if method.seconds is not None else 0.0
     if limit is not None and seconds > limit:
         raise CostError(
-            f"{method.name} over {length} positions would take about {_duration(seconds)} on one core; use rollout, a "
+            f"{method.name} over {length} positions would take about {duration(seconds)} on one core; use rollout, a "
             f"shorter text, or one layer (layer=…){hint}"
         )
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """As people say it."""
     for size, name in ((86400, "days"), (3600, "hours"), (60, "minutes")):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {name}"

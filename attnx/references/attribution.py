@@ -6,23 +6,21 @@ position is added afterwards, inside the model. An image goes in as its pixels, 
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from inspect import signature
 from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-from attnx.answer.prediction import logits_of
 from attnx.answer.score import Score, answers_where_told, as_rows, check_score, first_answer, score
 from attnx.capturing.watch import undisturbed, unwrapped
 from attnx.errors import AttnxError, ChoiceError, InputError
 from attnx.inputs.adapter import Adapter, Prepared
 from attnx.inputs.families import adapter_for
 from attnx.references.case import Case, Scored
+from attnx.references.embedded import same_by_embeddings, takes_embeddings
 from attnx.registry import unknown
 from attnx.running.batches import (
     POSITIONS_AT_ONCE,
@@ -31,7 +29,6 @@ from attnx.running.batches import (
     in_batches,
     padding_id,
     positions_at_once,
-    slack,
 )
 
 Reduction: TypeAlias = Literal["sum", "absolute sum", "norm", "mean"]
@@ -45,8 +42,6 @@ REDUCTIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
 
 Embed: TypeAlias = Callable[[Tensor], Tensor]
 """Token ids → what goes into the model as `inputs_embeds`."""
-
-_same_by_embeddings: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +59,8 @@ class Batch:
     """Other inputs of the same shape as values, for baselines."""
 
 
-Explainer: TypeAlias = Callable[[Batch], tuple[Tensor, list[dict[str, float]]]]
+Facts: TypeAlias = dict[str, float | str]
+Explainer: TypeAlias = Callable[[Batch], tuple[Tensor, list[Facts]]]
 """A batch → attributions of the shape of its values, and what else is to be known of each case."""
 
 
@@ -91,7 +87,7 @@ def attribute(
     prepared = [case.prepared for case in cases]
     found: dict[int, Scored] = {}
     with undisturbed(model, gradients=gradients), bar(label, len(cases), progress) as shown:
-        entry = _entry(model, adapter, prepared[0], pad_id, embed)
+        entry = _entry(model, adapter, processor, prepared[0], embed)
         for rows, inputs in in_batches(
             model,
             prepared,
@@ -113,9 +109,7 @@ def attribute(
     return [found[row] for row in range(len(cases))]
 
 
-def _explained(
-    explainer: Explainer, batch: Batch, label: str, model: nn.Module
-) -> tuple[Tensor, list[dict[str, float]]]:
+def _explained(explainer: Explainer, batch: Batch, label: str, model: nn.Module) -> tuple[Tensor, list[Facts]]:
     try:
         return explainer(batch)
     except AttnxError:
@@ -144,39 +138,27 @@ class _Entry:
             name: value.clone() if isinstance(value, Tensor) and value.is_inference() else value
             for name, value in collate(self.model, prepared, self.pad_id).items()
         }
-        if self.embed is not None:
+        if self.embed is not None and "input_ids" in inputs:
             with torch.no_grad():
                 inputs["inputs_embeds"] = self.embed(inputs.pop("input_ids"))
         return inputs
 
 
-def _entry(model: nn.Module, adapter: Adapter, example: Prepared, pad_id: int | None, embed: Embed | None) -> _Entry:
+def _entry(model: nn.Module, adapter: Adapter, processor: Any, example: Prepared, embed: Embed | None) -> _Entry:
+    pad_id = padding_id(model, processor)
     if "pixel_values" in example.inputs:
         return _Entry(model, "pixel_values", pad_id, None)
-    if "inputs_embeds" not in signature(model.forward).parameters:
+    if not takes_embeddings(model):
         raise InputError(
             f"{type(model).__name__} takes no inputs_embeds, so gradients cannot reach its tokens; "
             "use references=('blankout',), which needs none"
         )
-    entry = _Entry(model, "inputs_embeds", pad_id, embed or adapter.embedding_module(model))
-    if embed is None and model not in _same_by_embeddings:
-        _check_same(entry, example)
-        _same_by_embeddings.add(model)
-    return entry
-
-
-@torch.no_grad()
-def _check_same(entry: _Entry, example: Prepared) -> None:
-    """Once for each model: embeddings must lead to the answer that token ids lead to."""
-    by_id = logits_of(entry.model, entry.model(**collate(entry.model, [example], entry.pad_id)))
-    by_embedding = logits_of(entry.model, entry.model(**entry.inputs([example])))
-    if by_id is None or by_embedding is None:
-        raise InputError(f"{type(entry.model).__name__} predicts nothing; load it with a head")
-    if not torch.allclose(by_id, by_embedding, atol=slack(by_id), rtol=0):
+    if embed is None and not same_by_embeddings(model, adapter, processor, example):
         raise InputError(
-            f"{type(entry.model).__name__} answers differently to inputs_embeds than to the same input_ids, so its "
+            f"{type(model).__name__} answers differently to inputs_embeds than to the same input_ids, so its "
             "gradients would explain another answer; use references=('blankout',)"
         )
+    return _Entry(model, "inputs_embeds", pad_id, embed or adapter.embedding_module(model))
 
 
 @torch.no_grad()

@@ -1,52 +1,133 @@
-"""Nothing in place of something: how a token, a word or a patch is blanked out."""
+"""Nothing in place of something: how a token, a word or a patch is blanked out, by one rule for all that blanks.
+
+The mask token stands for nothing, or a true unknown token: one that unknown words become. Tokenizers that spell every
+word in bytes know none, and call the end of a text so: blanking with it would cut the text in two. A token that begins,
+ends, separates or pads is no blank. Where none is left, it is the mean of all embeddings: no word in particular, and in
+its place.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
-from attnx.attention.rows import rows_to_one
-from attnx.errors import ChoiceError, whole_number
-from attnx.inputs.adapter import Adapter, Box, Prepared
-from attnx.inputs.families import adapter_for
+from attnx.errors import ChoiceError, InputError, whole_number
+from attnx.inputs.adapter import Adapter, Prepared
 from attnx.inputs.model_facts import vocabulary_size
-from attnx.references.attribution import Batch
+from attnx.references.embedded import embedded, has_mean, mean_embedding, same_by_embeddings
+from attnx.references.painting import FILLS, painted
 from attnx.registry import unknown
 
-DELETE = "delete"
+DELETE, MEAN = "delete", "mean"
+
+Named: TypeAlias = str | int | None
+"""A blank as the caller names it; None leaves it to the rule."""
+
+_ROLES = ("bos_token", "eos_token", "cls_token", "sep_token", "pad_token")
+"""What the model takes for the frame of a text, and not for a word that is missing."""
+
+
+_NO_WORD = "\ua66e\U0002a6a5"
+"""Two letters that nobody writes: a Slavonic eye with seven pupils, and the Chinese character of most strokes."""
 
 
 @dataclass(frozen=True)
 class Blank:
     """What stands for nothing."""
 
+    name: str
+    """As results say it: a token, "mean embedding", "deletion", "gray"."""
     apply: Callable[[Prepared, Sequence[int]], Prepared]
     """(input, positions) → the input with nothing at these positions."""
     shortens: bool = False
     """Whether blanked positions are gone, and those behind them move up."""
+    entry: str = "input_ids"
+    """How blanked inputs enter the model."""
 
 
-def choose_blank(
-    model: nn.Module, adapter: Adapter, processor: Any, prepared: Prepared, blank: str | int | None
-) -> Blank:
-    """The blank that the user named. For text: a token, its id, `"unk_token"` and the like, or `"delete"`.
+def choose_blank(model: nn.Module, adapter: Adapter, processor: Any, prepared: Prepared, named: Named = None) -> Blank:
+    """The blank that the caller named, or by the rule.
 
-    For an image: `"gray"` (the default), `"mean"`, the mean colour of the picture, or `"blur"`, the picture out of
-    focus, which takes away detail without putting in edges that no photo has.
+    For text: a token, its id, `"unk_token"` and the like, `"mean"`, the mean of all embeddings, or `"delete"`. For an
+    image: `"gray"` (the default), `"mean"`, the mean colour of the picture, or `"blur"`, the picture out of focus,
+    which takes away detail without putting in edges that no photo has.
     """
     if prepared.boxes is not None:
-        if blank is not None and (not isinstance(blank, str) or blank not in _FILLS):
-            raise ChoiceError(unknown("blank", blank, _FILLS) + " (this is an image)")
-        return Blank(partial(_painted, fill=_FILLS[str(blank or "gray")], processor=processor))
-    if blank == DELETE:
-        return Blank(deleted, shortens=True)
-    blank_id = adapter.blank_token_id(processor) if blank is None else _token_id(model, processor, blank)
-    return Blank(partial(replaced, blank_id=blank_id))
+        if named is not None and (not isinstance(named, str) or named not in FILLS):
+            raise ChoiceError(unknown("blank", named, FILLS) + " (this is an image)")
+        fill = str(named or "gray")
+        return Blank(fill, partial(painted, fill=FILLS[fill], processor=processor))
+    if named is None:
+        return _by_rule(model, adapter, processor, prepared)
+    if named == DELETE:
+        return _deletion()
+    if named == MEAN:
+        if not _has_mean(model, adapter, processor, prepared):
+            raise InputError(
+                f"blank='mean' needs a model that answers to inputs_embeds as to input_ids, and {type(model).__name__} "
+                f"does not; give blank= a token or {DELETE!r}"
+            )
+        return _mean(model, adapter)
+    return _token(processor, _token_id(model, processor, named))
+
+
+def _by_rule(model: nn.Module, adapter: Adapter, tokenizer: Any, prepared: Prepared) -> Blank:
+    taken = _framing_ids(model, tokenizer)
+    for name in adapter.blank:
+        token_id = getattr(tokenizer, f"{name}_id", None)
+        unused = name == "unk_token" and not _becomes_unknown(tokenizer)
+        if token_id is not None and int(token_id) not in taken and not unused:
+            return _token(tokenizer, int(token_id))
+    return _mean(model, adapter) if _has_mean(model, adapter, tokenizer, prepared) else _deletion()
+
+
+def _has_mean(model: nn.Module, adapter: Adapter, tokenizer: Any, prepared: Prepared) -> bool:
+    return has_mean(model, adapter) and same_by_embeddings(model, adapter, tokenizer, prepared)
+
+
+def _becomes_unknown(tokenizer: Any) -> bool:
+    """Whether a word that no vocabulary has becomes the unknown token; a tokenizer that cannot be asked is believed."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        return True
+    return tokenizer.unk_token_id in backend.encode(_NO_WORD, add_special_tokens=False).ids
+
+
+def _framing_ids(model: nn.Module, tokenizer: Any) -> set[int]:
+    """Tokens that begin, end, separate or pad a text, by the tokenizer and by the model itself."""
+    config = model.config
+    found = [
+        getattr(owner, f"{role}_id", None) for owner in (tokenizer, config, _text_config(config)) for role in _ROLES
+    ]
+    several = [one if isinstance(one, (list, tuple)) else [one] for one in found]
+    return {int(one) for ids in several for one in ids if isinstance(one, int)}
+
+
+def _text_config(config: Any) -> Any:
+    return getattr(config, "text_config", None)
+
+
+def _token(tokenizer: Any, blank_id: int) -> Blank:
+    names = getattr(tokenizer, "convert_ids_to_tokens", str)
+    return Blank(str(names(blank_id)), partial(replaced, blank_id=blank_id))
+
+
+def _mean(model: nn.Module, adapter: Adapter) -> Blank:
+    def apply(prepared: Prepared, places: Sequence[int]) -> Prepared:
+        entered = embedded(model, adapter, prepared)
+        values = entered.inputs["inputs_embeds"].clone()
+        values[list(places)] = mean_embedding(adapter.embedding_module(model)).to(values)
+        return replace(entered, inputs={**entered.inputs, "inputs_embeds": values})
+
+    return Blank("mean embedding", apply, entry="inputs_embeds")
+
+
+def _deletion() -> Blank:
+    return Blank("deletion", deleted, shortens=True)
 
 
 def replaced(prepared: Prepared, places: Sequence[int], blank_id: int) -> Prepared:
@@ -79,82 +160,13 @@ def _token_id(model: nn.Module, tokenizer: Any, blank: str | int) -> int:
         if token_id is None:
             raise ChoiceError(
                 f"blank {blank!r} asked, but the tokenizer has no such token; give another token of its vocabulary, "
-                f"its id, or {DELETE!r}"
+                f"its id, {MEAN!r} or {DELETE!r}"
             )
         return int(token_id)
     vocabulary: Mapping[str, int] = tokenizer.get_vocab()
     if blank not in vocabulary:
         raise ChoiceError(
             f"blank {blank!r} is no token of this tokenizer; give one of its vocabulary, its id, 'unk_token', "
-            f"'mask_token', 'pad_token' or {DELETE!r}"
+            f"'mask_token', 'pad_token', {MEAN!r} or {DELETE!r}"
         )
     return vocabulary[blank]
-
-
-def _painted(
-    prepared: Prepared, places: Sequence[int], fill: Callable[[Prepared, Any], Tensor], processor: Any
-) -> Prepared:
-    """Something else over the patches at these positions."""
-    pixels = prepared.inputs["pixel_values"].clone()
-    paint = fill(prepared, processor).expand_as(pixels)
-    for left, top, right, bottom in _boxes(prepared, places):
-        pixels[:, top:bottom, left:right] = paint[:, top:bottom, left:right]
-    return replace(prepared, inputs={**prepared.inputs, "pixel_values": pixels})
-
-
-def _boxes(prepared: Prepared, places: Sequence[int]) -> list[Box]:
-    assert prepared.boxes is not None
-    return [box for place in places if (box := prepared.boxes[place]) is not None]
-
-
-def _gray(prepared: Prepared, processor: Any) -> Tensor:
-    """Half-way between black and white, as the processor scales pixels; 0 where it does not say."""
-    pixels = prepared.inputs["pixel_values"]
-    processor = getattr(processor, "image_processor", processor)
-    mean, deviation = (getattr(processor, name, None) for name in ("image_mean", "image_std"))
-    if mean is None or deviation is None or not getattr(processor, "do_normalize", True):
-        return pixels.new_full((len(pixels), 1, 1), 0.5 if getattr(processor, "do_normalize", True) is False else 0.0)
-    channels = torch.tensor([(0.5 - one) / other for one, other in zip(mean, deviation, strict=True)])
-    return channels.to(pixels).expand(len(pixels))[:, None, None]
-
-
-def _mean(prepared: Prepared, processor: Any) -> Tensor:
-    return prepared.inputs["pixel_values"].mean((1, 2), keepdim=True)
-
-
-def _blur(prepared: Prepared, processor: Any) -> Tensor:
-    """By a Gaussian as wide as a patch: nothing within one is left to see."""
-    pixels = prepared.inputs["pixel_values"]
-    left, top, right, bottom = _boxes(prepared, range(len(prepared.positions)))[0]
-    for axis, width in ((1, bottom - top), (2, right - left)):
-        pixels = _blurred(pixels, axis, float(width))
-    return pixels
-
-
-def _blurred(pixels: Tensor, axis: int, width: float) -> Tensor:
-    """Each line is the mean of all, by their distance; at the edges of those that there are."""
-    places = torch.arange(pixels.shape[axis], dtype=pixels.dtype, device=pixels.device)
-    weights = torch.exp(-(((places[:, None] - places) / width) ** 2) / 2)
-    return (pixels.movedim(axis, -1) @ rows_to_one(weights).T).movedim(-1, axis)
-
-
-_FILLS: Mapping[str, Callable[[Prepared, Any], Tensor]] = {"gray": _gray, "mean": _mean, "blur": _blur}
-
-Baseline: TypeAlias = Literal["blank", "zero"]
-BASELINES: tuple[Baseline, ...] = ("blank", "zero")
-
-
-def baseline(batch: Batch, model: nn.Module, processor: Any, name: Baseline) -> Tensor:
-    """Of the shape of the batch's values. Special tokens stay, so that they are attributed nothing."""
-    if name not in BASELINES:
-        raise ChoiceError(unknown("baseline", name, BASELINES))
-    if name == "blank":
-        blank = choose_blank(model, adapter_for(model), processor, batch.cases[0].prepared, None)
-        return batch.enter([blank.apply(case.prepared, case.content) for case in batch.cases])
-    zero = batch.values.detach().clone()
-    for row, case in enumerate(batch.cases):
-        if case.prepared.boxes is None:
-            zero[row, case.content] = 0
-        else:
-            zero[row] = torch.zeros_like(zero[row])
-    return zero

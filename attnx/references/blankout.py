@@ -12,12 +12,18 @@ from attnx.answer.score import Score, check_score
 from attnx.capturing.watch import unwrapped
 from attnx.errors import ChoiceError, InputError
 from attnx.graph.asked import check_position
+from attnx.inputs.families import adapter_for
+from attnx.references.blank import Named, choose_blank
 from attnx.references.case import Case, Scored
 from attnx.references.occlusion import patch_groups
+from attnx.references.reference import Reference
 from attnx.references.variants import Variant, measure
 from attnx.registry import unknown
 
 Unit = Literal["token", "word"]
+
+PAPER: dict[str, Any] = {"score": "probability", "signed": False}
+"""The options by which §4 defines it: |p − p'|."""
 
 
 def blankout(
@@ -27,36 +33,38 @@ def blankout(
     *,
     unit: Unit = "token",
     score: Score | None = None,
-    blank: str | int | None = None,
+    blank: Named = None,
     group: int | None = None,
-    signed: bool = False,
+    signed: bool = True,
     positions: Sequence[Sequence[int]] | None = None,
     at_once: int | None = None,
     progress: bool = False,
 ) -> list[Scored]:
-    """|s − s'| for each position of each case, where s' is the target's score after that position was blanked.
+    """s − s' for each position of each case, where s' is the target's score after that position was blanked.
 
-    The score is the probability, the logit or the log-odds; with `signed` a position that speaks against the target
-    scores below 0. A `unit` of words blanks all pieces of a word at once and shares its score out among them; so does
-    a `group` of 2 with squares of 2 × 2 patches of an image, where many patches are grouped anyway. What stands for
-    nothing is the adapter's choice, or `blank` (see `choose_blank`). `positions` says for each case which to blank, by
-    default all that are not special tokens; the others score 0. `at_once` bounds a batch in positions.
+    The score is the margin, the logit, the probability or the log-odds. Not `signed` it is |s − s'|, which does not
+    tell what speaks for the target from what speaks against it: `**PAPER` is the paper's definition. A `unit` of words
+    blanks all pieces of a word at once and shares its score out among them; so does a `group` of 2 with squares of
+    2 × 2 patches of an image, where many patches are grouped anyway. What stands for nothing is chosen by rule, or
+    `blank` (see `choose_blank`). `positions` says for each case which to blank, by default all that are not special
+    tokens; the others score 0. `at_once` bounds a batch in positions.
     """
     model = unwrapped(model)
-    kind = check_score(score, model, "probability")
+    kind = check_score(score, model, "margin")
     if at_once is not None and at_once < 1:
         raise InputError(f"at_once must be at least 1 position, found {at_once}")
     units = _units(cases, unit, positions, group)
     variants = [Variant(number, places) for number, several in enumerate(units) for places in several]
     whole = [Variant(number) for number in range(len(cases))]
-    options: dict[str, Any] = {"kind": kind, "blank": blank, "at_once": at_once, "progress": progress}
+    chosen = choose_blank(model, adapter_for(model), processor, cases[0].prepared, blank)
+    options: dict[str, Any] = {"kind": kind, "blank": chosen, "at_once": at_once, "progress": progress}
     measured = measure(model, processor, cases, whole + variants, **options)
     scores = [np.zeros(len(case.prepared.positions)) for case in cases]
     for variant, after in zip(variants, measured[len(whole) :], strict=True):
         change = measured[variant.case] - after
         scores[variant.case][list(variant.places)] = (change if signed else abs(change)) / len(variant.places)
     return [
-        Scored(one, {"score": kind, "before": float(before)}, signed=signed)
+        Scored(one, {"score": kind, "before": float(before), "blank": chosen.name}, signed=signed)
         for one, before in zip(scores, measured, strict=False)
     ]
 
@@ -80,3 +88,15 @@ def _units(
     if unit == "word":
         return [[word.positions for word in case.prepared.words] for case in cases]
     return [[(place,) for place in case.content] for case in cases]
+
+
+BLANKOUT = Reference(
+    "blankout",
+    blankout,
+    title="blank-out",
+    paper="Abnar & Zuidema 2020, §4",
+    costs="a run for each position",
+    forwards=lambda positions, **options: positions + 1,
+    signed=True,
+    options=("unit", "score", "blank", "group", "signed", "positions", "at_once"),
+)

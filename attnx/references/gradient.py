@@ -8,8 +8,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from attnx.answer.score import Score
-from attnx.references.attribution import Batch, Embed, Reduction, attribute
+from attnx.references.attribution import Batch, Embed, Facts, Reduction, attribute
 from attnx.references.case import Case, Scored
+from attnx.references.reference import ANSWER, SLOPES, Reference
 
 
 def gradient(
@@ -28,7 +29,7 @@ def gradient(
     replaces the model's own embedding of tokens.
     """
 
-    def explainer(batch: Batch) -> tuple[Tensor, list[dict[str, float]]]:
+    def explainer(batch: Batch) -> tuple[Tensor, list[Facts]]:
         from captum.attr import Saliency
 
         slopes = Saliency(batch.forward).attribute(batch.values, abs=False, additional_forward_args=batch.extra)
@@ -49,7 +50,7 @@ def input_x_gradient(
 ) -> list[Scored]:
     """The gradient times the embedding: to first order, what each position adds to the target's score."""
 
-    def explainer(batch: Batch) -> tuple[Tensor, list[dict[str, float]]]:
+    def explainer(batch: Batch) -> tuple[Tensor, list[Facts]]:
         from captum.attr import InputXGradient
 
         products = InputXGradient(batch.forward).attribute(batch.values, additional_forward_args=batch.extra)
@@ -57,3 +58,26 @@ def input_x_gradient(
 
     options: dict[str, Any] = {"kind": score, "reduction": reduction}
     return attribute(model, processor, cases, explainer, **options, label="input × gradient", progress=progress)
+
+
+GRADIENT = Reference(
+    "gradient",
+    gradient,
+    title="gradients",
+    paper="Simonyan et al. 2014",
+    costs="a run there and back",
+    forwards=lambda positions, **options: 2,
+    needs=(ANSWER, SLOPES),
+    options=("score", "reduction", "embed"),
+)
+INPUT_X_GRADIENT = Reference(
+    "input_x_gradient",
+    input_x_gradient,
+    title="input × gradient",
+    paper="Shrikumar et al. 2016",
+    costs="a run there and back",
+    forwards=lambda positions, **options: 2,
+    signed=True,
+    needs=(ANSWER, SLOPES),
+    options=("score", "reduction"),
+)

@@ -15,9 +15,11 @@ from torch import Tensor, nn
 from attnx.answer.score import Score
 from attnx.capturing.watch import unwrapped
 from attnx.errors import InputError, whole_number
-from attnx.references.attribution import Batch, Reduction, attribute
-from attnx.references.blank import BASELINES, baseline
+from attnx.references.attribution import Batch, Facts, Reduction, attribute
+from attnx.references.baseline import STARTS, baseline
+from attnx.references.blank import Named
 from attnx.references.case import Case, Scored
+from attnx.references.reference import ANSWER, SLOPES, Reference
 from attnx.running.batches import positions_at_once
 
 
@@ -28,6 +30,7 @@ def gradient_shap(
     *,
     samples: int = 32,
     seed: int = 0,
+    blank: Named = None,
     score: Score | None = None,
     reduction: Reduction = "sum",
     progress: bool = False,
@@ -42,8 +45,9 @@ def gradient_shap(
         raise InputError(f"seed must be from 0 to 2**63 - 1, found {seed}")
     model = unwrapped(model)
 
-    def explainer(batch: Batch) -> tuple[Tensor, list[dict[str, float]]]:
-        starts = torch.cat([baseline(batch, model, processor, name) for name in BASELINES])
+    def explainer(batch: Batch) -> tuple[Tensor, list[Facts]]:
+        begun = [baseline(batch, model, processor, name, blank) for name in STARTS]
+        starts = torch.cat([values for values, _ in begun])
         at_once = max(1, positions_at_once(model) // len(batch.cases[0].prepared.positions))
         # Drawn for all samples before the first runs: how many run at once must not change the numbers.
         generator = torch.Generator().manual_seed(int(seed))
@@ -53,7 +57,7 @@ def gradient_shap(
         for first in range(0, samples, at_once):
             some = slice(first, first + at_once)
             total += _on_the_way(batch, shares[some], starts[chosen[some]])
-        return total / samples, [{}] * len(batch.cases)
+        return total / samples, [{**begun[0][1]}] * len(batch.cases)
 
     # One case at a time, for a baseline belongs to its case.
     options: dict[str, Any] = {"kind": score, "reduction": reduction, "at_once": 1}
@@ -68,3 +72,16 @@ def _on_the_way(batch: Batch, shares: Tensor, starts: Tensor) -> Tensor:
     extra = [one.expand(len(points), *one.shape[1:]) if isinstance(one, Tensor) else one for one in batch.extra]
     (slopes,) = torch.autograd.grad(batch.forward(points, *extra).sum(), points)
     return (slopes.double() * ways.double()).sum(0, keepdim=True)
+
+
+GRADIENT_SHAP = Reference(
+    "gradient_shap",
+    gradient_shap,
+    title="gradient SHAP",
+    paper="Lundberg & Lee 2017",
+    costs="a run there and back for each sample",
+    forwards=lambda positions, samples=32, **options: 2 * samples,
+    signed=True,
+    needs=(ANSWER, SLOPES),
+    options=("samples", "seed", "blank", "score", "reduction"),
+)

@@ -17,9 +17,11 @@ from attnx.answer.score import Score
 from attnx.capturing.watch import unwrapped
 from attnx.errors import ChoiceError, InputError, whole_number
 from attnx.inputs.adapter import Prepared
-from attnx.references.attribution import Batch, attribute
-from attnx.references.blank import Baseline, baseline
+from attnx.references.attribution import Batch, Facts, attribute
+from attnx.references.baseline import Start, baseline
+from attnx.references.blank import Named
 from attnx.references.case import Case, Scored
+from attnx.references.reference import Reference
 from attnx.running.batches import positions_at_once
 
 
@@ -29,7 +31,8 @@ def occlusion(
     cases: Sequence[Case],
     *,
     window: int = 3,
-    start: Baseline = "blank",
+    start: Start = "blank",
+    blank: Named = None,
     score: Score | None = None,
     progress: bool = False,
 ) -> list[Scored]:
@@ -41,19 +44,20 @@ def occlusion(
         raise InputError(f"window must be at least 1, found {window}")
     model = unwrapped(model)
 
-    def explainer(batch: Batch) -> tuple[Tensor, list[dict[str, float]]]:
+    def explainer(batch: Batch) -> tuple[Tensor, list[Facts]]:
         from captum.attr import Occlusion
 
         shape, strides = _window(batch, window)
+        begin, chosen = baseline(batch, model, processor, start, blank)
         found = Occlusion(batch.forward).attribute(
             batch.values,
             sliding_window_shapes=shape,
             strides=strides,
-            baselines=baseline(batch, model, processor, start),
+            baselines=begin,
             additional_forward_args=batch.extra,
             perturbations_per_eval=_together(model, batch),
         )
-        return found, [{}] * len(batch.cases)
+        return found, [chosen] * len(batch.cases)
 
     options: dict[str, Any] = {"kind": score, "reduction": "mean", "label": "occlusion", "at_once": 1}
     return attribute(model, processor, cases, explainer, **options, gradients=False, progress=progress)
@@ -64,25 +68,27 @@ def feature_ablation(
     processor: Any,
     cases: Sequence[Case],
     *,
-    start: Baseline = "blank",
+    start: Start = "blank",
+    blank: Named = None,
     score: Score | None = None,
     progress: bool = False,
 ) -> list[Scored]:
     """Each word (or patch) in turn set to the baseline: the change of the score, shared out among its pieces."""
     model = unwrapped(model)
 
-    def explainer(batch: Batch) -> tuple[Tensor, list[dict[str, float]]]:
+    def explainer(batch: Batch) -> tuple[Tensor, list[Facts]]:
         from captum.attr import FeatureAblation
 
         features, pieces = _features(batch)
+        begin, chosen = baseline(batch, model, processor, start, blank)
         found = FeatureAblation(batch.forward).attribute(
             batch.values,
             feature_mask=features,
-            baselines=baseline(batch, model, processor, start),
+            baselines=begin,
             additional_forward_args=batch.extra,
             perturbations_per_eval=_together(model, batch),
         )
-        return found / pieces, [{}] * len(batch.cases)
+        return found / pieces, [chosen] * len(batch.cases)
 
     options: dict[str, Any] = {"kind": score, "reduction": "mean", "label": "feature ablation", "at_once": 1}
     return attribute(model, processor, cases, explainer, **options, gradients=False, progress=progress)
@@ -148,3 +154,24 @@ def patch_groups(prepared: Prepared, side: int | None) -> list[tuple[int, ...]]:
 
 def _squares(rows: int, columns: int, side: int) -> int:
     return -(-rows // side) * -(-columns // side)
+
+
+OCCLUSION = Reference(
+    "occlusion",
+    occlusion,
+    paper="Zeiler & Fergus 2014",
+    costs="a run for each window",
+    forwards=lambda positions, **options: positions + 1,
+    signed=True,
+    options=("window", "start", "blank", "score"),
+)
+FEATURE_ABLATION = Reference(
+    "feature_ablation",
+    feature_ablation,
+    title="feature ablation",
+    paper="Captum",
+    costs="a run for each word or patch",
+    forwards=lambda positions, **options: positions + 1,
+    signed=True,
+    options=("start", "blank", "score"),
+)

@@ -25,6 +25,7 @@ from attnx.errors import CaptureError, ChoiceError
 from attnx.inputs.adapter import Box, Prepared
 from attnx.inputs.families import adapter_for
 from attnx.references.case import Array, Case, Scored, first_answers
+from attnx.references.reference import ANSWER, SLOPES, Reference
 from attnx.running.batches import bar, collate, in_batches, padding_id, positions_at_once
 
 POSITIONS_AT_ONCE = 1_024
@@ -193,3 +194,27 @@ def _inside(pixels: Tensor, box: Box) -> Tensor:
 def _account(facts: dict[str, float | str], positions: float) -> str:
     sink = f", sink {facts['sink']:+.4g}" if "sink" in facts else ""
     return f"{facts['score']} {facts['value']:+.4g} = positions {positions:+.4g}{sink}, biases {facts['biases']:+.4g}"
+
+
+VALUE_PATH_REFERENCE = Reference(
+    VALUE_PATH.name,
+    value_path,
+    title="value path",
+    paper="the model frozen but for what values carry",
+    costs="two runs and one back",
+    forwards=lambda positions, **options: 3,
+    signed=True,
+    needs=(ANSWER, SLOPES),
+    options=("score", "sink"),
+)
+WHOLE_PATH_REFERENCE = Reference(
+    WHOLE_PATH.name,
+    whole_path,
+    title="whole path",
+    paper="the same with attention that responds",
+    costs="two runs and one back",
+    forwards=lambda positions, **options: 3,
+    signed=True,
+    needs=(ANSWER, SLOPES),
+    options=("score",),
+)

@@ -1,39 +1,38 @@
-"""The references by name, as `explain`, `compare` and the command line know them."""
+"""The references by name, as `explain`, `compare` and the command line know them.
+
+A plug-in adds its own by `REFERENCES.add(row.name, row)`, or by an entry point of the group `attnx.references`, and has
+the rights of a built-in: options, costs, a line in the table of methods.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from inspect import Parameter, signature
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-import numpy as np
-
-from attnx.errors import ChoiceError, InputError
-from attnx.references.blankout import blankout
+from attnx.errors import ChoiceError
+from attnx.references.blankout import BLANKOUT
 from attnx.references.case import Case, Scored
-from attnx.references.gradient import gradient, input_x_gradient
-from attnx.references.gradient_shap import gradient_shap
-from attnx.references.integrated_gradients import integrated_gradients
-from attnx.references.occlusion import feature_ablation, occlusion
-from attnx.references.paths import value_path, whole_path
-from attnx.registry import Registry, quoted, unknown
+from attnx.references.gradient import GRADIENT, INPUT_X_GRADIENT
+from attnx.references.gradient_shap import GRADIENT_SHAP
+from attnx.references.integrated_gradients import INTEGRATED_GRADIENTS
+from attnx.references.occlusion import FEATURE_ABLATION, OCCLUSION
+from attnx.references.paths import VALUE_PATH_REFERENCE, WHOLE_PATH_REFERENCE
+from attnx.references.reference import Reference
+from attnx.registry import Registry, quoted
 
-Reference: TypeAlias = Callable[..., list[Scored]]
-"""`reference(model, processor, cases, *, progress=False, …)` → one `Scored` for each case."""
-
-REFERENCES: Registry[Reference] = Registry("reference")
-for _reference in (
-    gradient,
-    blankout,
-    input_x_gradient,
-    integrated_gradients,
-    gradient_shap,
-    occlusion,
-    feature_ablation,
-    value_path,
-    whole_path,
+REFERENCES: Registry[Reference] = Registry("reference", row=Reference)
+for _row in (
+    GRADIENT,
+    BLANKOUT,
+    INPUT_X_GRADIENT,
+    INTEGRATED_GRADIENTS,
+    GRADIENT_SHAP,
+    OCCLUSION,
+    FEATURE_ABLATION,
+    VALUE_PATH_REFERENCE,
+    WHOLE_PATH_REFERENCE,
 ):
-    REFERENCES.add(_reference.__name__, _reference)
+    REFERENCES.add(_row.name, _row)
 
 Asked: TypeAlias = Sequence[str] | str | Mapping[str, Mapping[str, Any]]
 """Names, or names with options: `{"integrated_gradients": {"steps": 64}}`."""
@@ -53,15 +52,8 @@ def asked_references(asked: Asked) -> dict[str, dict[str, Any]]:
         if isinstance(asked, Mapping)
         else {name: {} for name in asked}
     )
-    for name, several in options.items():
-        parameters = signature(REFERENCES[name]).parameters
-        known = [
-            one.name for one in parameters.values() if one.kind is Parameter.KEYWORD_ONLY and one.name != "progress"
-        ]
-        anything = any(one.kind is Parameter.VAR_KEYWORD for one in parameters.values())
-        for option in several:
-            if option not in known and (option == "progress" or not anything):
-                raise ChoiceError(unknown(f"option of {name}", option, known))
+    for name, chosen in options.items():
+        REFERENCES[name].check_options(chosen)
     return options
 
 
@@ -69,20 +61,12 @@ def measure_references(
     model: Any, processor: Any, cases: Sequence[Case], asked: Mapping[str, Mapping[str, Any]], *, progress: bool = False
 ) -> dict[str, list[Scored]]:
     """Every reference that was asked for, on all cases."""
-    found = {}
-    for name, options in asked.items():
-        scored = REFERENCES[name](model, processor, cases, progress=progress, **options)
-        _check_scored(name, scored, cases)
-        found[name] = scored
-    return found
+    return {
+        name: REFERENCES[name](model, processor, cases, progress=progress, **options) for name, options in asked.items()
+    }
 
 
-def _check_scored(name: str, scored: Sequence[Any], cases: Sequence[Case]) -> None:
-    if len(scored) != len(cases) or not all(isinstance(one, Scored) for one in scored):
-        raise InputError(f"reference {name!r} must give a list of {len(cases)}: a Scored for each case")
-    for one, case in zip(scored, cases, strict=True):
-        if np.shape(one.scores) != (len(case.prepared.positions),):
-            raise InputError(
-                f"reference {name!r} gave scores of shape {np.shape(one.scores)} for "
-                f"{len(case.prepared.positions)} positions; give one a position"
-            )
+def cheap_references(names: Sequence[str], positions: int, forwards: float) -> tuple[str, ...]:
+    """Those that take at most so many plain forwards of an input of so many positions."""
+    costs = {name: REFERENCES[name].forwards for name in names}
+    return tuple(name for name, cost in costs.items() if cost is None or cost(positions) <= forwards)

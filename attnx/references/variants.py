@@ -18,8 +18,7 @@ from attnx.answer.score import Score, answers_where_told, as_rows, score
 from attnx.answer.target import Target
 from attnx.capturing.watch import undisturbed
 from attnx.inputs.adapter import Prepared
-from attnx.inputs.families import adapter_for
-from attnx.references.blank import Blank, choose_blank
+from attnx.references.blank import Blank
 from attnx.references.case import Array, Case, first_answers
 from attnx.running.batches import bar, collate, in_batches, padding_id, positions_at_once
 
@@ -39,15 +38,14 @@ def measure(
     variants: Sequence[Variant],
     *,
     kind: Score,
-    blank: str | int | None = None,
+    blank: Blank,
     at_once: int | None = None,
     label: str = "blank-out",
     progress: bool = False,
 ) -> Array:
     """The score of each variant's target. The same variant twice is run once."""
-    chosen_blank = choose_blank(model, adapter_for(model), processor, cases[0].prepared, blank)
     different = list(dict.fromkeys(variants))
-    made = _Made(cases, different, chosen_blank)
+    made = _Made(cases, different, blank)
     pad_id = padding_id(model, processor)
 
     def run(several: Sequence[Prepared]) -> tuple[dict[str, Any], torch.device]:
@@ -62,9 +60,10 @@ def measure(
             run,
             first=partial(first_answers, model, pad_id),
             pad_id=pad_id,
+            entry=blank.entry,
             together=not answers_where_told(model),
             at_most=at_once or positions_at_once(model),
-            lengths=[_length(cases[one.case], one, chosen_blank) for one in different],
+            lengths=[_length(cases[one.case], one, blank) for one in different],
             shapes=[cases[one.case].prepared.shape for one in different],
         ):
             targets = as_rows([made.target(row) for row in rows], device)
@@ -99,8 +98,6 @@ def _length(case: Case, variant: Variant, blank: Blank) -> int:
 
 
 def _made(case: Case, variant: Variant, blank: Blank) -> Case:
-    if not variant.places:
-        return case
     prepared = blank.apply(case.prepared, variant.places)
     if not blank.shortens:
         return Case(prepared, case.target)

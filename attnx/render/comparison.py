@@ -12,6 +12,7 @@ from attnx.errors import ChoiceError
 from attnx.registry import unknown
 from attnx.render.axes import LOOKS, given_or_new
 from attnx.render.columns import Block, decimals
+from attnx.render.plain_text import blanked_name
 from attnx.results.comparison import Comparison
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ def blocks(comparison: Comparison) -> Iterator[Block]:
     count, noun = len(comparison.texts), "text" if any(comparison.texts) else "input"
     for reference in comparison.references:
         yield Block(
-            heading=f"Agreement with {reference}: {comparison.measure}, mean of {count} {noun}{'s' * (count > 1)}",
+            heading=f"Agreement with {blanked_name(comparison.provenance, reference)}: {comparison.measure}, "
+            f"mean of {count} {noun}{'s' * (count > 1)}",
             lines=list(_lines(comparison, reference)),
             foot=tuple(_among(comparison, reference)),
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
 
 from rich.cells import cell_len
 
@@ -86,6 +88,7 @@ def cautions(explanation: Explanation, names: Sequence[str], layer: int | None =
     """What the words do not show: the share of special tokens, ties, and which rows are no attention."""
     special = [one.index for one in explanation.positions if one.special]
     measured = [name for name in names if name in explanation.references]
+    blanked = partial(blanked_name, explanation.provenance)
     rows = {name: explanation.scores(name, layer) for name in names if name not in measured}
     held = [f"{row[special].sum() / row.sum():.0%} of {name}" for name, row in rows.items() if row.sum() > 0]
     ties = {name: explanation.tied(name, layer) for name in rows}
@@ -96,9 +99,15 @@ def cautions(explanation: Explanation, names: Sequence[str], layer: int | None =
             for name, tied in ties.items()
             if tied
         ),
-        *([f"measured on the model, not attention: {', '.join(measured)}"] if measured else []),
+        *([f"measured on the model, not attention: {', '.join(map(blanked, measured))}"] if measured else []),
         *(f"{name}: {printable(account)}" for name, account in accounts(explanation, names)),
     ]
+
+
+def blanked_name(provenance: Mapping[str, Any], reference: str) -> str:
+    """A reference, and with what it blanks if it does: another blank gives other numbers."""
+    blank = provenance.get("references", {}).get(reference, {}).get("blank")
+    return reference if blank is None else f"{reference} (blanked with {printable(str(blank))})"
 
 
 def accounts(explanation: Explanation, names: Sequence[str]) -> list[tuple[str, str]]:

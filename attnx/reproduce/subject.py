@@ -19,7 +19,7 @@ from attnx.errors import InputError
 from attnx.graph.asked import check_layer
 from attnx.inputs.adapter import Prepared
 from attnx.inputs.families import adapter_for
-from attnx.references.blankout import blankout
+from attnx.references.blankout import PAPER, blankout
 from attnx.references.case import cases, content_positions
 from attnx.references.gradient import gradient
 from attnx.reproduce.explained import TABLE_METHODS, relevance_rows
@@ -55,7 +55,7 @@ def subject(
         name: [rounded(row.relevance[name][layer - 1], row.digits.get(name)) for row in rows] for name in TABLE_METHODS
     }
     asked = cases(model, tokenizer, prepared)
-    measures["blank-out"] = [one.scores for one in blankout(model, tokenizer, asked, progress=progress)]
+    measures["blank-out"] = [one.scores for one in blankout(model, tokenizer, asked, progress=progress, **PAPER)]
     measures["gradient norm"] = [one.scores for one in gradient(model, tokenizer, asked, progress=progress)]
     measures["even spread"] = [np.ones(len(one.positions)) for one in prepared]
 

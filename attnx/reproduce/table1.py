@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from attnx.references.blankout import blankout
+from attnx.references.blankout import PAPER, blankout
 from attnx.references.case import cases
 from attnx.reproduce.correlations import Array, agreement_table
 from attnx.reproduce.protocols import PROTOCOLS, positions
@@ -37,7 +37,7 @@ def table1(
     # A position's score is the same in every protocol that blanks it, so each is run once.
     union = [sorted(set().union(*several)) for several in zip(*blanked.values(), strict=True)]
     asked = cases(model, tokenizer, prepared)
-    scores = [one.scores for one in blankout(model, tokenizer, asked, positions=union, progress=progress)]
+    scores = [one.scores for one in blankout(model, tokenizer, asked, positions=union, progress=progress, **PAPER)]
     return agreement_table(
         model,
         tokenizer,

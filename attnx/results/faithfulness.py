@@ -56,6 +56,8 @@ class Faithfulness(TableResult):
     seed: int = 0
     signed: tuple[str, ...] = ()
     """Explainers whose scores are for and against the answer: what speaks against it is removed last."""
+    blank: str = ""
+    """What stood for nothing where positions were removed; "" where the file does not say."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -99,7 +101,10 @@ class Faithfulness(TableResult):
     def heading(self) -> str:
         """What was measured, in a line."""
         texts = len(self.values[RANDOM])
-        return f"Faithfulness at layer {self.layer}: {self.score} of the target, {texts} text{'s' * (texts > 1)}"
+        blanked = f", blanked with {self.blank}" if self.blank else ""
+        return (
+            f"Faithfulness at layer {self.layer}: {self.score} of the target, {texts} text{'s' * (texts > 1)}{blanked}"
+        )
 
     def foot(self) -> str:
         """How to read the marks, and in which order positions went."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
@@ -143,9 +144,8 @@ def collate(model: nn.Module, prepared: Sequence[Prepared], pad_id: int | None) 
         if accepted is None or name in accepted:
             fill = (pad_id or 0) if name == "input_ids" else 0
             rows = [one.inputs[name] for one in prepared]
-            stacked = (
-                pad_sequence(rows, batch_first=True, padding_value=fill) if rows[0].ndim == 1 else torch.stack(rows)
-            )
+            by_position = rows[0].ndim == 1 or name == "inputs_embeds"
+            stacked = pad_sequence(rows, batch_first=True, padding_value=fill) if by_position else torch.stack(rows)
             batch[name] = stacked.to(device, dtype if stacked.is_floating_point() else stacked.dtype)
     return {**batch, **prepared[0].options}
 
@@ -180,6 +180,11 @@ def _accepted(model: nn.Module) -> set[str] | None:
     if inner is not model:
         return named | (_accepted(inner) or set())
     return named if named & {"input_ids", "pixel_values"} else None
+
+
+def announce(text: str) -> None:
+    """A line on standard error before long work, where it is in nobody's way."""
+    print(text, file=sys.stderr, flush=True)
 
 
 def bar(label: str, total: int, shown: bool, unit: str = " texts") -> Any:

@@ -12,6 +12,7 @@ from scipy import stats
 import attnx
 from attnx.errors import AttentionError, ChoiceError, FileFormatError, InputError
 from attnx.references.case import Scored
+from attnx.references.reference import Reference
 from attnx.references.registry import REFERENCES
 from attnx.render.comparison import _shown
 from tests import verb_number_zoo as zoo
@@ -66,7 +67,7 @@ def test_a_constant_reference_is_counted_as_undefined_and_printed_as_such():
     def constant(model, processor, cases, *, progress=False):
         return [Scored(np.ones(len(case.prepared.positions))) for case in cases]
 
-    REFERENCES.add("constant", constant)
+    REFERENCES.add("constant", Reference("constant", constant))
     try:
         found = attnx.compare(zoo.model(), zoo.tokenizer(), list(TEXTS), references="constant", progress=False)
     finally:
@@ -179,7 +180,10 @@ def test_what_cannot_be_compared_is_an_error(comparison):
 
 
 def test_a_plug_in_that_gives_the_wrong_number_of_scores_is_named():
-    REFERENCES.add("short", lambda model, processor, cases, progress=False: [Scored(np.ones(1)) for _ in cases])
+    def short(model, processor, cases, *, progress=False):
+        return [Scored(np.ones(1)) for _ in cases]
+
+    REFERENCES.add("short", Reference("short", short))
     try:
         with pytest.raises((AttentionError, InputError), match="reference 'short' gave"):
             attnx.explain(zoo.model(), zoo.tokenizer(), "keys to the", references="short")
@@ -189,7 +193,7 @@ def test_a_plug_in_that_gives_the_wrong_number_of_scores_is_named():
 
 @pytest.mark.parametrize("answer", [lambda cases: [], lambda cases: [np.zeros(3) for _ in cases]])
 def test_a_plug_in_that_gives_something_else_is_named(answer):
-    REFERENCES.add("odd", lambda model, processor, cases, *, progress=False: answer(cases))
+    REFERENCES.add("odd", Reference("odd", lambda model, processor, cases, *, progress=False: answer(cases)))
     try:
         with pytest.raises(InputError, match="reference 'odd' must give a list of 1: a Scored for each case"):
             attnx.explain(zoo.model(), zoo.tokenizer(), "keys", references="odd")

@@ -8,6 +8,7 @@ import attnx
 from attnx.comparison.removal import order_of, removed_counts, share_count
 from attnx.errors import ChoiceError, FileFormatError, InputError
 from attnx.references.case import Scored
+from attnx.references.reference import Reference
 from attnx.references.registry import REFERENCES
 from attnx.results.faithfulness import METRICS, RANDOM, Faithfulness
 from tests import verb_number_zoo as zoo
@@ -77,8 +78,8 @@ def test_an_order_that_is_right_beats_chance_and_its_reverse_loses():
     def least_wanted(model, processor, cases, *, progress=False):
         return [Scored(1e3 + one.scores) for one in most(model, processor, cases)]
 
-    REFERENCES.add("shifted", least_wanted)
-    REFERENCES.add("reversed", least)
+    REFERENCES.add("shifted", Reference("shifted", least_wanted))
+    REFERENCES.add("reversed", Reference("reversed", least))
     try:
         found = attnx.faithfulness(
             zoo.model(), zoo.tokenizer(), list(zoo.TEXTS), methods="raw", references=("shifted", "reversed"), random=20

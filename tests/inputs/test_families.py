@@ -86,14 +86,6 @@ def test_a_duplicate_is_rejected():
         attnx.register_adapter(Adapter(name="bert", prepare=prepare_text, explained=cls_position))
 
 
-def test_the_blank_token_is_the_first_that_the_tokenizer_has():
-    tokenizer = zoo.wordpiece_tokenizer()
-    assert attnx.adapters()["bert"].blank_token_id(tokenizer) == tokenizer.mask_token_id
-    assert attnx.adapters()["gpt2"].blank_token_id(zoo.bytelevel_tokenizer()) == 0
-    with pytest.raises(ChoiceError, match="none of mask_token"):
-        Adapter(name="x", prepare=prepare_text, explained=cls_position).blank_token_id(object())
-
-
 def test_an_unknown_name_gets_a_hint():
     with pytest.raises(ChoiceError, match="did you mean 'gpt2'"):
         ADAPTERS["gpt3"]

@@ -6,14 +6,14 @@ import torch
 
 from attnx.errors import ChoiceError, InputError
 from attnx.inputs.families import adapter_for
-from attnx.references.blankout import blankout
+from attnx.references.blankout import PAPER, blankout
 from attnx.references.case import cases
 from tests import verb_number_zoo as zoo
 from tests import zoo as families
 
 
 def one_by_one(model, tokenizer, prepared, target=None, blank="unk_token_id"):
-    """The definition: one forward pass for each position, nothing shared."""
+    """The paper's definition: one forward pass for each position, nothing shared."""
     with torch.no_grad():
         inputs = {name: tensor[None] for name, tensor in prepared.inputs.items()}
         whole = model(**inputs).logits.softmax(-1)[0]
@@ -37,7 +37,7 @@ def scores(found):
 
 @pytest.mark.parametrize("at_once", [1, 17, 4096])
 def test_batches_of_any_size_equal_the_loop(at_once):
-    found = scores(blankout(zoo.model(), zoo.tokenizer(), asked(), at_once=at_once))
+    found = scores(blankout(zoo.model(), zoo.tokenizer(), asked(), at_once=at_once, **PAPER))
     for one, prepared in zip(found, zoo.prepared(), strict=True):
         np.testing.assert_allclose(one, one_by_one(zoo.model(), zoo.tokenizer(), prepared), atol=1e-5)
     assert max(map(np.max, found)) > 0.01
@@ -47,7 +47,7 @@ def test_a_model_of_another_family_is_blanked_with_its_mask_token():
     model, tokenizer = families.classifier(), families.wordpiece_tokenizer()
     prepared = adapter_for(model).prepare(model, tokenizer, "a witty film")
     expected = one_by_one(model, tokenizer, prepared, blank="mask_token_id")
-    (found,) = blankout(model, tokenizer, cases(model, tokenizer, [prepared]))
+    (found,) = blankout(model, tokenizer, cases(model, tokenizer, [prepared]), **PAPER)
     np.testing.assert_allclose(found.scores, expected, atol=1e-5)
 
 
@@ -56,7 +56,7 @@ def test_another_blank_is_used_when_it_is_named():
     prepared = adapter_for(model).prepare(model, tokenizer, "a witty film")
     expected = one_by_one(model, tokenizer, prepared, blank="pad_token_id")
     for blank in ("pad_token", "[PAD]", tokenizer.pad_token_id):
-        (found,) = blankout(model, tokenizer, cases(model, tokenizer, [prepared]), blank=blank)
+        (found,) = blankout(model, tokenizer, cases(model, tokenizer, [prepared]), blank=blank, **PAPER)
         np.testing.assert_allclose(found.scores, expected, atol=1e-5)
 
 
@@ -64,7 +64,7 @@ def test_a_decoder_is_read_at_its_last_token_also_when_tokens_are_deleted():
     model, tokenizer = families.causal_lm(), families.bytelevel_tokenizer()
     prepared = adapter_for(model).prepare(model, tokenizer, "the key to the")
     (case,) = cases(model, tokenizer, [prepared])
-    (found,) = blankout(model, tokenizer, [case], blank="delete", signed=True)
+    (found,) = blankout(model, tokenizer, [case], blank="delete", score="probability")
     ids = prepared.inputs["input_ids"]
     with torch.no_grad():
         whole = model(ids[None]).logits[0, -1].softmax(-1)
@@ -86,9 +86,21 @@ def test_only_the_asked_positions_are_replaced_and_cls_may_be_one():
 
 def test_of_two_classes_both_lose_and_win_the_same():
     one, other = (
-        np.concatenate(scores(blankout(zoo.model(), zoo.tokenizer(), asked(target=target)))) for target in (0, 1)
+        np.concatenate(scores(blankout(zoo.model(), zoo.tokenizer(), asked(target=target), **PAPER)))
+        for target in (0, 1)
     )
     np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+def test_by_default_it_is_the_margin_and_tells_for_from_against():
+    one, other = (
+        np.concatenate(scores(blankout(zoo.model(), zoo.tokenizer(), asked(target=target)))) for target in (0, 1)
+    )
+    np.testing.assert_allclose(one, -other, atol=1e-4)
+    assert (one < 0).any()
+    assert (one > 0).any()
+    (found,) = blankout(zoo.model(), zoo.tokenizer(), asked(zoo.prepared("keys to the")))
+    assert (found.facts["score"], found.facts["blank"], found.signed) == ("margin", "<unk>", True)
 
 
 def test_a_regression_is_explained_by_its_value_and_has_no_probability():
@@ -110,7 +122,7 @@ def test_labels_that_may_all_be_true_are_explained_each_by_its_own_logit():
     try:
         prepared = adapter_for(model).prepare(model, tokenizer, "a witty film")
         (case,) = cases(model, tokenizer, [prepared], target=1)
-        (found,) = blankout(model, tokenizer, [case])
+        (found,) = blankout(model, tokenizer, [case], **PAPER)
         with torch.no_grad():
             ids = prepared.inputs["input_ids"].clone()
             whole = model(ids[None]).logits[0, 1].sigmoid()

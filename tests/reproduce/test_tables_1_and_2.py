@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 import attnx
-from attnx.references.blankout import blankout
+from attnx.references.blankout import PAPER, blankout
 from attnx.references.case import cases
 from attnx.references.gradient import gradient
 from attnx.reproduce.protocols import CORRECTED, PUBLISHED
@@ -47,7 +47,7 @@ def by_hand_published(few, method, references):
 @pytest.mark.parametrize("method", ["raw", "rollout", "flow"])
 def test_corrected_table1_is_spearman_of_words_with_blankout(tables, few, method):
     asked = cases(zoo.model(), zoo.tokenizer(), few.prepared)
-    references = [one.scores for one in blankout(zoo.model(), zoo.tokenizer(), asked)]
+    references = [one.scores for one in blankout(zoo.model(), zoo.tokenizer(), asked, **PAPER)]
     expected = by_hand_corrected(few, method, references)
     _, corrected = tables[table1].measured
     assert corrected.protocol == CORRECTED
@@ -61,7 +61,7 @@ def test_corrected_table1_is_spearman_of_words_with_blankout(tables, few, method
 def test_published_table1_ranks_all_positions_with_eos_at_zero(tables, few, method):
     but_last = [range(len(one.positions) - 1) for one in few.prepared]
     asked = cases(zoo.model(), zoo.tokenizer(), few.prepared)
-    references = [one.scores for one in blankout(zoo.model(), zoo.tokenizer(), asked, positions=but_last)]
+    references = [one.scores for one in blankout(zoo.model(), zoo.tokenizer(), asked, positions=but_last, **PAPER)]
     assert all(reference[-1] == 0 < reference[0] for reference in references)
     expected = by_hand_published(few, method, references)
     published, _ = tables[table1].measured

@@ -15,6 +15,7 @@ from attnx.results.faithfulness import Faithfulness
 from attnx.results.generation import GenerationExplanation
 from attnx.results.pronoun_report import Rates, Report
 from attnx.results.pronouns import Candidate, Probe
+from attnx.results.recommendation import Recommendation
 from attnx.results.table import Measured, Shares, SubjectTable, Table
 
 CELL = Summary(0.5749, 0.25, 0.55, 0.6, 98, 2)
@@ -86,6 +87,21 @@ def faithfulness() -> Faithfulness:
     return Faithfulness(6, "probability", {"rollout": values, "random": values / 2}, both, both, orders=10)
 
 
+def recommendation() -> Recommendation:
+    values = np.array([0.5, 0.25, 0.125, 1.0, 0.5, 0.75])
+    return Recommendation(
+        {"gradient": values, "rollout": values / 4, "random": values / 3},
+        references={"gradient": {"reduction": "norm"}},
+        layer=6,
+        score="probability",
+        blank="[MASK]",
+        runs=40,
+        forwards={"gradient": 2.0},
+        left_out={"alti": "the model has no blocks"},
+        provenance=PROVENANCE,
+    )
+
+
 def atlas() -> HeadAtlas:
     values = np.array([[[0.5, np.nan], [0.25, 0.125]]])
     return HeadAtlas("rollout", "spearman", (1, 2), {"carried": abs(values), "gradient": values}, ("one",))
@@ -122,4 +138,15 @@ def subject_table() -> SubjectTable:
     return SubjectTable(2, "a file", shares, attractors_known=False, provenance=PROVENANCE)
 
 
-EXAMPLES = (explanation, generation, comparison, faithfulness, atlas, probe, report, table, subject_table)
+EXAMPLES = (
+    explanation,
+    generation,
+    comparison,
+    faithfulness,
+    recommendation,
+    atlas,
+    probe,
+    report,
+    table,
+    subject_table,
+)

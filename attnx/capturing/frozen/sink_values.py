@@ -32,8 +32,8 @@ _SAMPLES = 16
 _PARALLEL = 1e-3
 """How far o(0) may be from a multiple of v(0), as a share of it: rounding."""
 
-_Check: TypeAlias = tuple[tuple[int, float], ...]
-_kept: weakref.WeakKeyDictionary[nn.Module, tuple[_Check, tuple[Tensor, ...]]] = weakref.WeakKeyDictionary()
+Check: TypeAlias = tuple[tuple[int, float], ...]
+_kept: weakref.WeakKeyDictionary[nn.Module, tuple[Check, tuple[Tensor, ...]]] = weakref.WeakKeyDictionary()
 
 
 def sink_shares(model: nn.Module, embedding: nn.Module, kernels: Sequence[Kernel], batch: int) -> Tensor | None:
@@ -62,7 +62,7 @@ def neutral_values(model: nn.Module, embedding: nn.Module) -> tuple[Tensor, ...]
 
     They are computed anew when the model's weights have changed.
     """
-    check = _weights_check(model)
+    check = weights_check(model)
     kept = _kept.get(model)
     if kept is None or kept[0] != check:
         kept = check, _mean_values(model, embedding)
@@ -88,7 +88,7 @@ def _mean_values(model: nn.Module, embedding: nn.Module) -> tuple[Tensor, ...]:
     return tuple(one / TOKENS for one in sums)
 
 
-def _weights_check(model: nn.Module) -> _Check:
+def weights_check(model: nn.Module) -> Check:
     """A few numbers of every weight: enough to see that it was trained, loaded or replaced since."""
 
     def sample(weight: Tensor) -> float:

@@ -9,6 +9,7 @@ from attnx.errors import InputError
 from attnx.render.page.plain import PlainTable, cell
 from attnx.render.page.reduction import number
 from attnx.render.page.shown import Shown
+from attnx.render.plain_text import blanked_name
 from attnx.results.comparison import Comparison
 
 TEXTS = 500
@@ -27,6 +28,7 @@ def data(shown: Shown) -> dict[str, Any] | None:
         "texts": list(comparison.texts[:TEXTS]),
         "references": {
             reference: {
+                "named": blanked_name(comparison.provenance, reference),
                 "means": {method: _cells(comparison, reference, method) for method in comparison.methods},
                 "texts": {
                     method: [[number(one) for one in row] for row in values[:TEXTS]]
@@ -43,10 +45,10 @@ def plain(page: dict[str, Any]) -> list[PlainTable]:
     """For each reference the means by method and layer."""
     whole = page["summary"]
     tables = []
-    for reference, found in whole["references"].items():
+    for found in whole["references"].values():
         rows = [["layer", *map(str, whole["layers"])]]
         rows += [[method, *(cell(one["mean"]) for one in cells)] for method, cells in found["means"].items()]
-        heading = f"Agreement with {reference}: {whole['measure']}, mean of {whole['count']}"
+        heading = f"Agreement with {found['named']}: {whole['measure']}, mean of {whole['count']}"
         tables.append(PlainTable(heading, rows))
     return tables
 

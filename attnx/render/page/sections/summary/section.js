@@ -14,6 +14,7 @@ attnx.sections.push((() => {
     const others = Object.entries(found.others).filter(([, value]) => value !== null);
     const parts = others.map(([name, value]) => `For scale: ${name} agrees with ${reference} at ${attnx.numbers.signed(value)}.`);
     const undefined_ = Math.max(...Object.values(found.means).flatMap((cells) => cells.map((one) => one.undefined)));
+    if (found.named !== reference) parts.push(`Measured: ${found.named}.`);
     if (undefined_) parts.push(`In up to ${undefined_} texts all scores are the same; they are left out.`);
     if (summary.texts.length < summary.count) parts.push(`The first ${summary.texts.length} texts can be picked.`);
     return make("p", { class: "readout", text: parts.join(" ") });

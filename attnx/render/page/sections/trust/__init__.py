@@ -9,7 +9,7 @@ from attnx.agreement.spearman import spearman
 from attnx.render.page.plain import Plain
 from attnx.render.page.reduction import number
 from attnx.render.page.shown import Shown, rankable
-from attnx.render.plain_text import accounts
+from attnx.render.plain_text import accounts, blanked_name
 from attnx.results.explanation import Explanation
 
 
@@ -35,6 +35,7 @@ def _facts(explanation: Explanation, layers: list[int]) -> dict[str, Any]:
             for method, found in explanation.diagnostics.items()
         },
         "accounts": dict(accounts(explanation, tuple(explanation.references))),
+        "named": {name: blanked_name(explanation.provenance, name) for name in explanation.references},
         "sink": None if explanation.sink is None else [explanation.sink[one] for one in kept],
     }
 

@@ -17,7 +17,9 @@ attnx.sections.push((() => {
     if (isReference(state)) {
       const account = result.trust.accounts[method];
       const sums = account ? ` In sum: ${account}.` : "";
-      return ["open", `Measured on the model itself: what the others are held against.${sums}`];
+      const named = result.trust.named[method];
+      const how = named === method ? "" : ` It is ${named}.`;
+      return ["open", `Measured on the model itself: what the others are held against.${how}${sums}`];
     }
     if (result.local.includes(method) && result.layers[layer] > 1) {
       const instead = through.length ? ` Read ${through.join(" or ")}.` : "";

@@ -1,0 +1,229 @@
+"""`recommend(model, tokenizer, texts)`: which methods and references hold on this model and these texts?
+
+Each explainer is asked what it would put first, that is removed, and what it costs the answer is held against random
+orders of the same texts, and against the best. Removals that several orders share are run once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from attnx.answer.score import Score, check_score
+from attnx.arguments import checked
+from attnx.capturing.watch import unwrapped
+from attnx.comparison.removal import Order, cases_of, orders_of, share_count, without
+from attnx.errors import AttnxError, InputError
+from attnx.explaining.call import Call
+from attnx.graph.registry import WEIGHTINGS
+from attnx.inputs.families import adapter_for
+from attnx.methods.method import Method, duration
+from attnx.methods.registry import METHODS
+from attnx.references.blank import Blank, Named, choose_blank
+from attnx.references.case import Array, Case
+from attnx.references.registry import REFERENCES, Asked, asked_references, cheap_references
+from attnx.references.variants import Variant, measure
+from attnx.results.explanation import Explanation
+from attnx.results.recommendation import Recommendation
+from attnx.running.batches import announce
+from attnx.running.plan import LAST
+
+SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
+"""Of the positions, as DeYoung et al. take them; what is measured is comprehensiveness, the mean over these."""
+
+FORWARDS = 50
+"""A reference that takes more plain forwards for a text of middle length is left out, unless it is asked for: what
+holds must also be worth its price on every text that is explained later."""
+
+
+@checked
+def recommend(
+    model: nn.Module,
+    tokenizer: Any,
+    texts: Any,
+    *,
+    methods: Sequence[str] | str | None = None,
+    references: Asked | None = None,
+    layer: int | None = None,
+    score: Score | None = None,
+    blank: Named = None,
+    random: int = 10,
+    seed: int = 0,
+    progress: bool = True,
+    **options: Any,
+) -> Recommendation:
+    """Which `methods` (at `layer`, by default the last) and `references` hold on these `texts`; by default all.
+
+    What an explainer puts first is blanked, and the fall of the target's `score` (by default its probability) is held
+    against `random` orders of each text. Verdicts are corrected for how many are compared; fewer than six texts give
+    none. What nobody asked for and the model cannot have is left out with its reason. With `progress` the cost is said
+    before it is paid. Further `options` are those of `explain`.
+    """
+    model = unwrapped(model)
+    kind = check_score(score, model, "probability")
+    if random < 1 or seed < 0:
+        raise InputError("random must be at least 1, and a seed is a whole number from 0")
+    measured = {} if references is None else asked_references(references)
+    asked = METHODS.names() if methods is None else methods
+    call = Call.of(
+        model, tokenizer, texts, methods=asked, references=measured, layer=LAST if layer is None else layer, **options
+    )
+    call, dear = _widened(call) if references is None else (call, {})
+    call, unable = _able(call, methods is None, references is None)
+    chosen = choose_blank(model, adapter_for(model), tokenizer, call.requests[0].prepared, blank)
+    removal = _Removal(kind, chosen, random, np.random.default_rng(seed))
+    if progress:
+        announce(_foresight(call, removal))
+    explanations = call.in_order("explaining", progress)
+    values, runs = _values(call, explanations, removal, progress)
+    middle = _middle_length(call)
+    return Recommendation(
+        values=values,
+        references={name: call.references[name] for name in explanations[0].references},
+        layer=explanations[0].layers[-1],
+        score=kind,
+        blank=chosen.name,
+        units="words" if call.requests[0].prepared.boxes is None else "patches",
+        orders=random,
+        runs=runs,
+        forwards=_forwards(call, middle),
+        left_out={**unable, **dear},
+        signed=tuple(name for name in values if name in explanations[0].signed),
+        seed=seed,
+        provenance=explanations[0].provenance,
+    )
+
+
+@dataclass(frozen=True)
+class _Removal:
+    """What is read off the model when something is gone, and what stands in its place."""
+
+    kind: Score
+    blank: Blank
+    random: int
+    generator: np.random.Generator
+
+
+def _values(
+    call: Call, explanations: Sequence[Explanation], removal: _Removal, progress: bool
+) -> tuple[dict[str, Array], int]:
+    """Explainer → for each text the mean fall of the score, and how many different runs it took."""
+    cases = cases_of(call, explanations)
+    orders = [
+        orders_of(one, case, removal.random, removal.generator) for one, case in zip(explanations, cases, strict=True)
+    ]
+    runs = list(dict.fromkeys(_variants(orders, cases)))
+    scores = dict(zip(runs, _measured(call, cases, runs, removal, progress).tolist(), strict=True))
+    values = {
+        name: np.array([_fall(number, of_text[name], cases[number], scores) for number, of_text in enumerate(orders)])
+        for name in orders[0]
+    }
+    return values, len(runs)
+
+
+def _measured(call: Call, cases: Sequence[Case], runs: Sequence[Variant], removal: _Removal, progress: bool) -> Array:
+    return measure(
+        call.model,
+        call.tokenizer,
+        cases,
+        runs,
+        kind=removal.kind,
+        blank=removal.blank,
+        label="removing",
+        progress=progress,
+    )
+
+
+def _variants(orders: Sequence[Mapping[str, Sequence[Order]]], cases: Sequence[Case]) -> Iterator[Variant]:
+    for number, of_text in enumerate(orders):
+        yield Variant(number)
+        for several in of_text.values():
+            for order in several:
+                yield from without(number, order, _counts(cases[number]))
+
+
+def _fall(number: int, orders: Sequence[Order], case: Case, scores: Mapping[Variant, float]) -> float:
+    """How far the score falls, the mean over shares and orders."""
+    left = [[scores[one] for one in without(number, order, _counts(case))] for order in orders]
+    return scores[Variant(number)] - float(np.mean(left))
+
+
+def _counts(case: Case) -> list[int]:
+    """How many positions are removed, for each share; a short text has some of them twice, and they count twice."""
+    return [share_count(share, len(case.content)) for share in SHARES]
+
+
+def _widened(call: Call) -> tuple[Call, dict[str, str]]:
+    """With all references that cost a bearable number of runs, where the caller named none; and the others with why."""
+    middle, every = _middle_length(call), REFERENCES.names()
+    kept = cheap_references(every, middle, FORWARDS)
+    dear = {
+        name: f"it takes more than {FORWARDS} forwards for {middle} positions; references=({name!r}, …) insists"
+        for name in every
+        if name not in kept
+    }
+    return replace(call, references={name: {} for name in kept}), dear
+
+
+def _able(call: Call, any_method: bool, any_reference: bool) -> tuple[Call, dict[str, str]]:
+    """The call without what nobody asked for and this model cannot have, tried on the longest text; and why not."""
+    longest = max(call.requests, key=lambda one: len(one.prepared.positions))
+    rows = call.settings.methods or ()
+    left_out: dict[str, str] = {}
+
+    def works(name: str, methods: tuple[Method, ...], references: Mapping[str, Mapping[str, Any]]) -> bool:
+        one = replace(call, requests=[longest], settings=replace(call.settings, methods=methods), references=references)
+        try:
+            one.in_order()
+        except AttnxError as error:
+            left_out[name] = str(error).strip().split("\n")[0]
+        return name not in left_out
+
+    kept = tuple(row for row in rows if not any_method or works(row.name, (row,), {}))
+    if not kept:
+        raise InputError(f"no method works on this model: {next(iter(left_out.values()))}")
+    first = kept[:1]
+    references = {
+        name: options
+        for name, options in call.references.items()
+        if not any_reference or works(name, first, {name: options})
+    }
+    return replace(call, settings=replace(call.settings, methods=kept), references=references), left_out
+
+
+def _foresight(call: Call, removal: _Removal) -> str:
+    """What it will cost, from a few runs on the text of middle length."""
+    request = sorted(call.requests, key=lambda one: len(one.prepared.positions))[len(call.requests) // 2]
+    few = replace(call, requests=[request], references={})
+    (case,) = cases_of(few, few.in_order())
+    tried = [Variant(0, (place,)) for place in case.content[:8]]
+    _measured(few, [case], tried[:1], removal, progress=False)  # what is done once is not counted
+    start = time.perf_counter()
+    _measured(few, [case], tried, removal, progress=False)
+    each = (time.perf_counter() - start) / len(tried)
+    explainers, texts = len(call.settings.methods or ()) + len(call.references), len(call.requests)
+    removals = texts * (1 + len(set(_counts(case))) * (explainers + removal.random))
+    runs = removals + texts * sum(_forwards(call, len(request.prepared.positions)).values())
+    return (
+        f"recommend: {explainers} explainers on {texts} text{'s' * (texts > 1)}, up to {runs:,.0f} runs of the model, "
+        f"about {duration(runs * each)}"
+    )
+
+
+def _forwards(call: Call, positions: int) -> dict[str, float]:
+    """Explainer → plain forwards, where its row says so. A method reads one run, or one there and back."""
+    found = {row.name: 3.0 if WEIGHTINGS[row.weighting].about_answer else 1.0 for row in call.settings.methods or ()}
+    for name, options in call.references.items():
+        cost = REFERENCES[name].forwards
+        if cost is not None:
+            found[name] = float(cost(positions, **options))
+    return found
+
+
+def _middle_length(call: Call) -> int:
+    return int(np.median([len(one.prepared.positions) for one in call.requests]))

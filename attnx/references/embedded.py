@@ -1,0 +1,81 @@
+"""Texts that enter as embeddings: the answer must be that of the token ids, and the mean of all is no word at all."""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import replace
+from inspect import signature
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attnx.answer.prediction import logits_of
+from attnx.capturing.frozen.sink_values import Check, weights_check
+from attnx.capturing.watch import undisturbed
+from attnx.errors import InputError
+from attnx.inputs.adapter import Adapter, Prepared
+from attnx.running.batches import collate, padding_id, slack
+
+_AT_ONCE = 8_192
+"""Tokens that are embedded together for the mean."""
+
+_same: weakref.WeakKeyDictionary[nn.Module, bool] = weakref.WeakKeyDictionary()
+_means: weakref.WeakKeyDictionary[nn.Module, tuple[Check, Tensor]] = weakref.WeakKeyDictionary()
+
+
+def takes_embeddings(model: nn.Module) -> bool:
+    return "inputs_embeds" in signature(model.forward).parameters
+
+
+def same_by_embeddings(model: nn.Module, adapter: Adapter, processor: Any, example: Prepared) -> bool:
+    """Whether embeddings lead to the answer that token ids lead to; tried once for each model."""
+    if not takes_embeddings(model):
+        return False
+    if model not in _same:
+        pad_id = padding_id(model, processor)
+        with undisturbed(model):
+            by_id, by_embedding = (
+                logits_of(model, model(**collate(model, [one], pad_id)))
+                for one in (example, embedded(model, adapter, example))
+            )
+        if by_id is None or by_embedding is None:
+            raise InputError(f"{type(model).__name__} predicts nothing; load it with a head")
+        _same[model] = torch.allclose(by_id, by_embedding, atol=slack(by_id), rtol=0)
+    return _same[model]
+
+
+def has_mean(model: nn.Module, adapter: Adapter) -> bool:
+    """Whether the embedding is a table that is here, and not a function, nor on a disk."""
+    module = adapter.embedding_module(model)
+    return isinstance(getattr(module, "num_embeddings", None), int) and _device(module).type != "meta"
+
+
+@torch.no_grad()
+def embedded(model: nn.Module, adapter: Adapter, prepared: Prepared) -> Prepared:
+    """The same input by its embeddings."""
+    inputs = dict(prepared.inputs)
+    module = adapter.embedding_module(model)
+    ids = inputs.pop("input_ids")
+    return replace(prepared, inputs={**inputs, "inputs_embeds": module(ids[None].to(_device(module)))[0]})
+
+
+@torch.no_grad()
+def mean_embedding(module: nn.Module) -> Tensor:
+    """What a token's embedding is on average over the vocabulary; computed anew when its weights have changed."""
+    check = weights_check(module)
+    kept = _means.get(module)
+    if kept is None or kept[0] != check:
+        kept = check, _mean(module)
+        _means[module] = kept
+    return kept[1]
+
+
+def _mean(module: nn.Module) -> Tensor:
+    ids = torch.arange(int(module.num_embeddings), device=_device(module))  # type: ignore[arg-type]
+    sums = [module(some[None])[0].sum(0, dtype=torch.float64) for some in torch.split(ids, _AT_ONCE)]
+    return torch.stack(sums).sum(0) / len(ids)
+
+
+def _device(module: nn.Module) -> torch.device:
+    return next(module.parameters()).device

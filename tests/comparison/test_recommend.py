@@ -1,0 +1,170 @@
+"""`recommend`: the right order is told from chance, the wrong one is not, and explain follows."""
+
+import json
+
+import numpy as np
+import pytest
+
+import attnx
+from attnx.comparison import recommend as room
+from attnx.errors import AttnxError, ChoiceError, InputError
+from attnx.references.case import Scored
+from attnx.references.reference import Reference
+from attnx.references.registry import REFERENCES
+from attnx.results.faithfulness import RANDOM
+from attnx.results.recommendation import Recommendation
+from tests import verb_number_zoo as zoo
+
+TEXTS = [*zoo.TEXTS, "keys to the cabinets", "the key to the cabinets is", "the boys that the girl"][:8]
+
+
+def made(**shifts):
+    """A recommendation of 20 texts: chance, and explainers that cost more by so much."""
+    random = np.random.default_rng(0)
+    chance = random.uniform(0, 0.2, 20)
+    noise = {name: random.normal(0, 0.02, 20) for name in shifts}
+    values = {name: chance + shift + noise[name] for name, shift in shifts.items()}
+    return Recommendation(
+        values={**values, RANDOM: chance},
+        references={"gradient": {}, "blankout": {"unit": "word"}},
+        layer=6,
+        score="probability",
+        blank="[MASK]",
+    )
+
+
+@pytest.fixture(scope="module")
+def measured():
+    def most(model, processor, cases, *, progress=False):
+        return REFERENCES["blankout"](model, processor, cases, score="probability")
+
+    def least(model, processor, cases, *, progress=False):
+        return [Scored(-one.scores, signed=True) for one in most(model, processor, cases)]
+
+    for name, function in (("most", most), ("least", least)):
+        REFERENCES.add(name, Reference(name, function, forwards=lambda positions, **options: positions))
+    try:
+        yield attnx.recommend(
+            zoo.model(), zoo.tokenizer(), TEXTS, methods="raw", references=("most", "least"), progress=False
+        )
+    finally:
+        for name in ("most", "least"):
+            REFERENCES.remove(name)
+
+
+def test_values_are_the_comprehensiveness_of_faithfulness():
+    asked = {"methods": ("raw", "rollout"), "references": "blankout", "seed": 3, "progress": False}
+    one = attnx.recommend(zoo.model(), zoo.tokenizer(), list(zoo.TEXTS), **asked)
+    other = attnx.faithfulness(zoo.model(), zoo.tokenizer(), list(zoo.TEXTS), **asked)
+    for name in ("raw", "rollout", "blankout", RANDOM):
+        np.testing.assert_allclose(one.values[name], other.values[name][:, 0], atol=1e-5)
+    assert one.blank == other.blank == "<unk>"
+
+
+def test_the_right_order_comes_first_and_its_reverse_last(measured):
+    assert measured.explainers[0] == "most"
+    assert measured.explainers[-1] == "least"
+    assert measured.forwards["most"] == measured.forwards["least"] > measured.forwards["raw"]
+    assert set(measured.references) == {"most", "least"}
+
+
+def test_what_several_orders_share_is_run_once(measured):
+    shares = 5 * (3 + measured.orders) + 1
+    assert 0 < measured.runs < len(TEXTS) * shares
+
+
+def test_what_is_clear_holds_and_what_is_not_cannot_be_told():
+    one = made(gradient=0.3, blankout=0.302, rollout=0.1, raw=0.001, flow=-0.1)
+    assert one.explainers == ("blankout", "gradient", "rollout", "raw", "flow")
+    assert one.holds == ("blankout", "gradient", "rollout") == tuple(one)
+    assert (one.best, one.as_good) == ("blankout", ("gradient",))
+    assert [one.apart_from_best(name) for name in one.explainers] == [False, False, True, True, True]
+    assert one.verdict("flow") == "worse than chance"
+    assert one.behind_best("rollout").low > 0 > one.beyond_chance("flow").high
+    assert one.sentence() == (
+        "blankout: removing its first words costs the answer .41, chance .10; gradient cannot be told from it; raw "
+        "cannot be told from chance here; flow is worse than chance here."
+    )
+    assert one.sentence() in one.to_text()
+    lines = {line.split()[0]: line for line in one.to_text().splitlines() if line}
+    assert lines["gradient"].endswith("holds: as good as the best")
+    assert lines["rollout"].endswith("holds, behind the best")
+    assert lines["raw"].endswith("cannot be told from chance")
+
+
+def test_fewer_than_six_texts_give_no_verdict():
+    whole = made(gradient=0.3, raw=0.3)
+    five = Recommendation(**{**vars(whole), "values": {name: one[:5] for name, one in whole.values.items()}})
+    assert five.holds == ()
+    assert five.best is None
+    assert five.sentence() == "5 texts cannot tell what holds; give 6 or more."
+    assert "no verdict" in five.to_text()
+    with pytest.raises(InputError, match="names nothing to explain with: 5 texts cannot tell"):
+        attnx.explain(zoo.model(), zoo.tokenizer(), "keys", methods=five)
+
+
+def test_where_nothing_holds_it_says_so():
+    one = made(raw=0.0, rollout=0.0)
+    assert one.sentence() == f"None of {one.explainers[0]} and {one.explainers[1]} can be told from chance here."
+
+
+def test_explain_follows_the_best_first_and_keeps_the_record():
+    one = made(gradient=0.3, rollout=0.2, blankout=0.25, raw=0.0)
+    explanation = attnx.explain(zoo.model(), zoo.tokenizer(), "the key to the cabinets", methods=one)
+    assert explanation.names == ("gradient", "rollout", "blankout")
+    assert explanation.row_name() == "gradient"
+    assert explanation.provenance["references"]["blankout"]["unit"] == "word"
+    kept = explanation.provenance["recommendation"]
+    assert kept["sentence"] == one.sentence()
+    assert kept["holds"] == ["gradient", "blankout", "rollout"]
+    again = attnx.Explanation.from_json(explanation.to_json())
+    assert again.provenance["recommendation"] == kept
+
+
+def test_where_only_references_hold_a_method_is_there_with_a_note():
+    one = made(gradient=0.3, flow=0.0, raw=-0.05)
+    explanation = attnx.explain(zoo.model(), zoo.tokenizer(), "the key", methods=one)
+    assert explanation.names == ("gradient", "flow")
+    assert "flow is there because no method held" in " ".join(explanation.notes)
+
+
+def test_by_default_all_are_asked_and_what_the_model_cannot_have_is_left_out(monkeypatch, capsys):
+    def refuses(model, processor, cases, *, progress=False):
+        raise AttnxError("not on this model; use another")
+
+    monkeypatch.setattr(room, "FORWARDS", 3)
+    REFERENCES.add("refusing", Reference("refusing", refuses))
+    try:
+        one = attnx.recommend(zoo.model(), zoo.tokenizer(), list(zoo.TEXTS[:2]), random=1)
+    finally:
+        REFERENCES.remove("refusing")
+    assert {"raw", "rollout", "flow", "gradient", "value_path"} <= set(one.explainers)
+    assert "blankout" not in one.explainers
+    assert one.left_out["blankout"].startswith("it takes more than 3 forwards for ")
+    assert one.left_out["refusing"] == "not on this model; use another"
+    assert "Left out: refusing (not on this model; use another); blankout (it takes" in one.to_text()
+    said = capsys.readouterr().err
+    assert said.startswith(f"recommend: {len(one.explainers)} explainers on 2 texts, up to ")
+    assert "runs of the model, about" in said
+
+
+def test_what_was_asked_for_is_not_left_out():
+    with pytest.raises(ChoiceError, match="reference 'grad' is not known"):
+        attnx.recommend(zoo.model(), zoo.tokenizer(), ["keys"], references="grad")
+    with pytest.raises(InputError, match="random must be at least 1"):
+        attnx.recommend(zoo.model(), zoo.tokenizer(), ["keys"], random=0)
+
+
+def test_files_text_markdown_page_and_plot(tmp_path):
+    one = made(gradient=0.3, rollout=0.2, raw=0.0)
+    one.save(tmp_path / "one.safetensors")
+    assert Recommendation.load(tmp_path / "one.safetensors") == one == Recommendation.from_json(one.to_json())
+    assert json.loads(one.to_json())["kind"] == "recommendation"
+    assert "| gradient |" in one.to_markdown()
+    assert one.sentence().split(";")[0] in one.to_html()
+    assert len(one.to_frame()) == 4 * 20 == len(one.to_csv().splitlines()) - 1
+    axes = one.plot()
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["raw", "rollout", "gradient"]
+    assert repr(one) == "Recommendation(20 texts, holds: gradient, rollout)"
+    with pytest.raises(ChoiceError, match="explainer 'flow' is not known"):
+        one.verdict("flow")

@@ -1,0 +1,71 @@
+"""References as rows: options, costs and plug-ins, with nothing read off a signature."""
+
+from inspect import Parameter, signature
+
+import numpy as np
+import pytest
+
+import attnx
+from attnx.errors import ChoiceError, RegistryError
+from attnx.references.case import Scored
+from attnx.references.listing import listed_references
+from attnx.references.reference import Reference
+from attnx.references.registry import REFERENCES, cheap_references
+from tests import verb_number_zoo as zoo
+
+
+def ones(model, processor, cases, *, times=1.0, progress=False):
+    return [Scored(times * np.ones(len(case.prepared.positions))) for case in cases]
+
+
+@pytest.fixture
+def added():
+    row = Reference("ones", ones, title="all ones", paper="here", costs="nothing", options=("times",))
+    REFERENCES.add(row.name, row)
+    yield row
+    REFERENCES.remove(row.name)
+
+
+@pytest.mark.parametrize("name", REFERENCES.names())
+def test_a_row_names_all_options_of_its_function(name):
+    row = REFERENCES[name]
+    chosen = [one for one, what in signature(row.function).parameters.items() if what.kind is Parameter.KEYWORD_ONLY]
+    assert set(row.options) == {*chosen} - {"progress"}
+    assert row.name == name
+
+
+@pytest.mark.parametrize("name", REFERENCES.names())
+def test_a_row_says_whether_its_scores_have_a_sign_and_what_they_cost(name):
+    explanation = attnx.explain(zoo.model(), zoo.tokenizer(), "keys to the", methods="raw", references=name)
+    assert (name in explanation.signed) == REFERENCES[name].signed
+    assert REFERENCES[name].forwards(20) > 1
+    assert REFERENCES[name].paper
+
+
+def test_costs_follow_length_and_options():
+    assert REFERENCES["blankout"].forwards(20) == 21
+    steps = REFERENCES["integrated_gradients"].forwards
+    assert steps(20, steps=64) - steps(20, steps=32) == 64
+    assert cheap_references(("gradient", "blankout"), 10, 11) == ("gradient", "blankout")
+    assert cheap_references(("gradient", "blankout"), 11, 11) == ("gradient",)
+
+
+def test_a_plug_in_has_the_rights_of_a_built_in(added):
+    explanation = attnx.explain(zoo.model(), zoo.tokenizer(), "keys", references={"ones": {"times": 3.0}})
+    assert set(explanation.references["ones"]) == {3.0}
+    (line,) = (one for one in listed_references() if one.name == "ones")
+    assert (line.says, line.costs, line.needs) == ("all ones (here)", "nothing", ("a head that answers",))
+    with pytest.raises(ChoiceError, match="option of ones 'time' is not known; there are: times; did you mean 'times'"):
+        attnx.explain(zoo.model(), zoo.tokenizer(), "keys", references={"ones": {"time": 3.0}})
+    assert cheap_references(("ones",), 10, 1) == ("ones",)
+
+
+def test_a_bare_function_is_refused_with_the_line_that_wraps_it():
+    with pytest.raises(RegistryError, match=r"wrap a function as Reference\('ones', function\)"):
+        REFERENCES.add("ones", ones)
+    assert "ones" not in REFERENCES
+
+
+def test_a_row_goes_by_its_own_name():
+    with pytest.raises(RegistryError, match="reference 'one' calls itself 'ones'; add it by its own name"):
+        REFERENCES.add("one", Reference("ones", ones))
