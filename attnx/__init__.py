@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from attnx.results.explanation import Explanation
     from attnx.results.faithfulness import Faithfulness
     from attnx.results.generation import GenerationExplanation
+    from attnx.results.truth import Truth
+    from attnx.truth.measure import measure_truth
 
 __version__ = "0.1.0"
 
@@ -37,6 +39,7 @@ _ON_DEMAND = {
     "Faithfulness": "results.faithfulness",
     "GenerationExplanation": "results.generation",
     "HeadAtlas": "results.atlas",
+    "Truth": "results.truth",
     "adapters": "inputs.families",
     "capture": "capturing.capture",
     "compare": "comparison.compare",
@@ -45,6 +48,7 @@ _ON_DEMAND = {
     "faithfulness": "comparison.faithfulness",
     "flow": "methods.flow.flow",
     "head_atlas": "comparison.head_atlas",
+    "measure_truth": "truth.measure",
     "raw": "methods.raw",
     "register_adapter": "inputs.families",
     "rollout": "methods.rollout",
@@ -82,6 +86,7 @@ __all__ = [
     "Faithfulness",
     "GenerationExplanation",
     "HeadAtlas",
+    "Truth",
     "adapters",
     "capture",
     "compare",
@@ -91,6 +96,7 @@ __all__ = [
     "flow",
     "head_atlas",
     "load_demo",
+    "measure_truth",
     "raw",
     "register_adapter",
     "rollout",

@@ -45,6 +45,13 @@ def faithfulness() -> View:
 
 
 @cache
+def truth() -> View:
+    from attnx.render.truth import blocks, plot, rows
+
+    return _view(blocks, rows, plot)
+
+
+@cache
 def atlas() -> View:
     from attnx.render.atlas import blocks, plot, rows
 
@@ -115,6 +122,7 @@ for _kind, _load in {
     "explained generation": generation,
     "comparison": comparison,
     "faithfulness table": faithfulness,
+    "truth": truth,
     "atlas": atlas,
     "probe": probe,
     "pronoun report": pronoun_report,
