@@ -9,7 +9,7 @@ from torch import nn
 
 from attnx.arguments import checked
 from attnx.capturing.watch import unwrapped
-from attnx.errors import ChoiceError, InputError
+from attnx.errors import ChoiceError, InputError, whole_number
 from attnx.explaining.settings import Normalization, Settings
 from attnx.inputs.model_facts import has_head
 from attnx.methods.registry import METHODS
@@ -48,7 +48,7 @@ def measure_truth(
     """
     if (model is None) != (tokenizer is None):
         raise InputError("give a model with its tokenizer or image processor, or neither for the embedded ones")
-    if rows is not None and rows < 1:
+    if rows is not None and whole_number("rows", rows) < 1:
         raise InputError(f"rows must be at least 1, found {rows}")
     if seed < 0:
         raise InputError(f"a seed is a whole number from 0, found {seed}")

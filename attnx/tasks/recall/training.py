@@ -12,15 +12,16 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from attnx.errors import InputError
+from attnx.tasks.one_cycle import check_recipe, one_cycle
 from attnx.tasks.recall.checkpoint import ENTRIES, POSITIONS, build_tokenizer
 from attnx.tasks.recall.generator import FEWEST, KEYS, MOST, VALUES, draw, generate
 from attnx.tasks.word_tokenizer import BEGIN, END, PAD
 
 _NO_LABEL = -100
 """What cross-entropy leaves out."""
-_SHARPNESS = 5.0
-"""Of the look at the word before: its neighbours get a tenth of what it gets."""
+_EMBEDDED = 5.0
+"""Words begin about as large as what a layer adds to them. Smaller ones are lost in it, and with them which key a value
+stands behind: the model then takes several times the steps."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Recipe:
     """Everything that the result depends on."""
 
     seed: int = 0
-    steps: int = 3000
+    steps: int = 1200
     batch: int = 64
     learning_rate: float = 3e-3
     warmup: float = 0.1
@@ -43,29 +44,21 @@ class Recipe:
 def train(recipe: Recipe | None = None, *, report: Callable[[int, float], None] | None = None) -> Any:
     """A trained model in evaluation mode. `report` is called with every step and its loss."""
     recipe = recipe or Recipe()
-    if recipe.steps < 1 or recipe.batch < 1:
-        raise InputError(f"steps and batch must be at least 1, found {recipe.steps} and {recipe.batch}")
+    check_recipe(recipe)
     random = np.random.default_rng(recipe.seed + 1)
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.manual_seed(recipe.seed)
-        model = LlamaForCausalLM(_config(recipe)).train()
-        _look_one_back(model)
-        optimizer = torch.optim.AdamW(model.parameters(), lr=recipe.learning_rate, weight_decay=0.01)
-        schedule = torch.optim.lr_scheduler.OneCycleLR(
-            optimizer, recipe.learning_rate, total_steps=recipe.steps, pct_start=recipe.warmup
-        )
-        for step in range(1, recipe.steps + 1):
+        model: Any = LlamaForCausalLM(_config(recipe)).train()
+        with torch.no_grad():
+            model.model.embed_tokens.weight.mul_(_EMBEDDED)
+
+        def loss_of(step: int) -> Tensor:
             grown = min(1.0, step / (recipe.growing * recipe.steps))
             most = FEWEST + round(grown * (MOST - FEWEST))
             tokens, labels = lesson(recipe.batch, int(random.integers(FEWEST, most + 1)), random)
-            loss = F.cross_entropy(model(input_ids=tokens).logits.flatten(0, 1), labels.flatten())
-            optimizer.zero_grad()
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            schedule.step()
-            if report is not None:
-                report(step, loss.item())
+            return F.cross_entropy(model(input_ids=tokens).logits.flatten(0, 1), labels.flatten())
+
+        one_cycle(model, recipe, loss_of, betas=(0.9, 0.95), report=report)
     return model.eval()
 
 
@@ -104,21 +97,6 @@ def accuracy(model: Any, *, count: int = 2000, seed: int = 10_000) -> float:
     return right / count
 
 
-@torch.no_grad()
-def _look_one_back(model: Any) -> None:
-    """Let the first head of the first layer begin with a look at the word before, by the biases of its query and key.
-
-    A value must know its key before a later layer can find it, and as long as none does, nothing tells a head to look
-    there: left to itself the model takes tens of thousands of steps to find out. All weights are trained from here on.
-    """
-    attention = model.model.layers[0].self_attn
-    angle = model.model.rotary_emb.inv_freq
-    width = len(angle)
-    attention.k_proj.bias[:width] = _SHARPNESS
-    attention.q_proj.bias[:width] = _SHARPNESS * angle.cos()
-    attention.q_proj.bias[width : 2 * width] = -_SHARPNESS * angle.sin()
-
-
 def _config(recipe: Recipe) -> LlamaConfig:
     return LlamaConfig(
         vocab_size=len(ENTRIES),
@@ -126,7 +104,7 @@ def _config(recipe: Recipe) -> LlamaConfig:
         intermediate_size=2 * recipe.width,
         num_hidden_layers=recipe.layers,
         num_attention_heads=recipe.heads,
-        attention_bias=True,
+        initializer_range=0.1,
         max_position_embeddings=POSITIONS,
         pad_token_id=ENTRIES.index(PAD),
         bos_token_id=ENTRIES.index(BEGIN),

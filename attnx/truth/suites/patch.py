@@ -42,5 +42,5 @@ PATCH = Suite(
     unit="patch",
     embedded=_embedded,
     heads=("ForImageClassification",),
-    rows=40,
+    rows=30,
 )

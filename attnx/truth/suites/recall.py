@@ -41,5 +41,5 @@ RECALL = Suite(
     questions=questions,
     embedded=_embedded,
     heads=("ForCausalLM", "LMHeadModel"),
-    rows=100,
+    rows=60,
 )

@@ -64,5 +64,5 @@ SUBJECT = Suite(
     questions=questions,
     embedded=_embedded,
     heads=("ForSequenceClassification",),
-    rows=80,
+    rows=60,
 )

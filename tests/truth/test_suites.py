@@ -1,0 +1,145 @@
+"""What each suite takes for right is right: an explainer that knows it gets 1, one that draws lots gets chance."""
+
+from itertools import islice
+
+import numpy as np
+import pytest
+
+import attnx
+from attnx.references.case import Scored
+from attnx.references.registry import REFERENCES
+from attnx.tasks.recall.generator import KEYS, VALUES
+from attnx.truth.registry import SUITES
+from attnx.truth.suite import Given
+from attnx.truth.suites.names import MEN, OCCUPATIONS, WOMEN, sentences
+from attnx.truth.suites.subject import sentences as beginnings
+
+EMBEDDED = ("recall", "subject", "patch")
+
+
+@pytest.fixture(scope="module")
+def models():
+    return {name: SUITES[name].embedded() for name in EMBEDDED}
+
+
+@pytest.fixture
+def reference():
+    """Adds references of the test's own, and takes them out again."""
+    added = []
+
+    def add(name, scores):
+        def explain(model, processor, cases, *, progress=False):
+            return [Scored(scores(case), signed=True) for case in cases]
+
+        REFERENCES.add(name, explain)
+        added.append(name)
+
+    yield add
+    for name in added:
+        REFERENCES.remove(name)
+
+
+def known_to_decide(case):
+    """What a reader would point at, by the words alone or, of a picture, by nothing."""
+    tokens = [one.token for one in case.prepared.positions]
+    asked = tokens[-1]
+    scores = np.zeros(len(tokens))
+    scores[tokens.index(asked) + 1] = 1.0
+    return scores
+
+
+def test_an_explainer_that_knows_the_answer_gets_one_on_recall(reference, models):
+    reference("oracle", known_to_decide)
+    found = attnx.measure_truth(*models["recall"], suites="recall", references="oracle", rows=20, progress=False)
+    assert found.cell("oracle", "recall").mean == found.cell("oracle", "recall", "first").mean == 1.0
+
+
+@pytest.mark.parametrize("suite", EMBEDDED)
+def test_an_explainer_that_draws_lots_is_not_told_from_chance(reference, models, suite):
+    random = np.random.default_rng(0)
+    reference("lots", lambda case: random.normal(size=len(case.prepared.positions)))
+    found = attnx.measure_truth(*models[suite], suites=suite, references="lots", rows=60, progress=False)
+    chance = found.cell("chance", suite).mean
+    cell = found.cell("lots", suite)
+    assert cell.low <= chance <= cell.high
+    assert found.not_above_chance(suite) == ("lots",)
+
+
+@pytest.mark.parametrize("suite", EMBEDDED)
+def test_an_explainer_that_is_told_what_is_right_gets_one(reference, models, suite):
+    model, processor = models[suite]
+    told = {}
+    for one in islice(SUITES[suite].questions(Given(model, processor, 20)), 200):
+        told[_key(one.request.prepared)] = [place for unit in one.right for place in one.units[unit]]
+
+    def scores(case):
+        row = np.full(len(case.prepared.positions), -1.0)
+        row[told[_key(case.prepared)]] = 1.0
+        return row
+
+    reference("told", scores)
+    found = attnx.measure_truth(model, processor, suites=suite, references="told", rows=20, progress=False)
+    assert found.cell("told", suite).mean == 1.0
+    assert found.verdict("told", suite) == "better than chance"
+
+
+def _key(prepared):
+    return b"".join(tensor.numpy().tobytes() for tensor in prepared.inputs.values())
+
+
+def test_changing_the_source_of_recall_changes_the_answer(models):
+    """What the suite calls the source is one: another value there is the new answer."""
+    model, tokenizer = models["recall"]
+    from attnx.tasks.recall.generator import generate
+
+    hits = 0
+    for one in generate(50, seed=3):
+        words = one.text.split()
+        other = next(value for value in VALUES if value not in words)
+        words[one.source] = other
+        logits = model(**tokenizer(" ".join(words), return_tensors="pt")).logits[0, -1]
+        hits += tokenizer.decode(logits.argmax()).strip() == other
+    assert hits >= 49
+
+
+def test_keys_and_values_stand_once_in_a_text_of_recall():
+    from attnx.tasks.recall.generator import generate
+
+    for one in generate(200, seed=5):
+        *pairs, asked = one.text.split()
+        assert len(set(pairs)) == len(pairs)
+        assert set(pairs[::2]) <= set(KEYS)
+        assert set(pairs[1::2]) <= set(VALUES)
+        assert pairs[one.source - 1] == asked
+        assert pairs[one.source] == one.answer
+
+
+def test_sentences_have_an_attractor_and_only_their_subject_shows_the_number():
+    shows = {"a", "an", "this", "that", "each", "every", "another", "these", "those", "some", "many", "all", "several"}
+    for one in beginnings(0)[:200]:
+        assert one.attractor_count in (1, 2)
+        assert one.words[max(0, one.subject - 1)] not in shows
+
+
+def test_the_subject_stands_at_many_places():
+    places = [one.subject for one in beginnings(0)[:70]]
+    assert max(places.count(place) for place in set(places)) < 20
+
+
+def test_names_stand_in_both_orders_and_as_often_for_her_as_for_his():
+    every = sentences()
+    assert len({text for text, _, _ in every}) == len(every)
+    assert sum(woman for _, _, woman in every) * 2 == len(every)
+    firsts = sum(text.split()[0] == name for text, name, _ in every)
+    assert firsts * 2 == len(every)
+    assert not {*WOMEN, *MEN} & set(OCCUPATIONS)
+
+
+def test_the_same_seed_asks_the_same_questions(models):
+    model, processor = models["recall"]
+
+    def texts(seed):
+        given = Given(model, processor, 5, seed=seed)
+        return [one.request.prepared.text for one in islice(SUITES["recall"].questions(given), 5)]
+
+    assert texts(1) == texts(1) != texts(2)
