@@ -1,4 +1,4 @@
-"""How high a method puts the word that decides, by the arithmetic of `attnx.truth`; intervals, and tables in Markdown."""
+"""How high a method puts the word that decides, by the arithmetic of `attnx.truth`; intervals and Markdown tables."""
 
 from __future__ import annotations
 
