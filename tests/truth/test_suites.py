@@ -55,21 +55,24 @@ def test_an_explainer_that_knows_the_answer_gets_one_on_recall(reference, models
 
 
 @pytest.mark.parametrize("suite", EMBEDDED)
-def test_an_explainer_that_draws_lots_is_not_told_from_chance(reference, models, suite):
+def test_explainers_that_draw_lots_get_chance(reference, models, suite):
+    """Together within its error, and one by one mostly not told from it: of 95 % intervals some miss."""
     random = np.random.default_rng(0)
-    reference("lots", lambda case: random.normal(size=len(case.prepared.positions)))
-    found = attnx.measure_truth(*models[suite], suites=suite, references="lots", rows=60, progress=False)
-    chance = found.cell("chance", suite).mean
-    cell = found.cell("lots", suite)
-    assert cell.low <= chance <= cell.high
-    assert found.not_above_chance(suite) == ("lots",)
+    names = [f"lots {number}" for number in range(12)]
+    for name in names:
+        reference(name, lambda case: random.normal(size=len(case.prepared.positions)))
+    found = attnx.measure_truth(*models[suite], suites=suite, references=names, rows=30, progress=False)
+    drawn = np.concatenate([found.values[suite][name][:, 0] for name in names])
+    error = drawn.std() / np.sqrt(len(drawn))
+    assert abs(drawn.mean() - found.cell("chance", suite).mean) < 3.5 * error
+    assert sum(found.verdict(name, suite) != "not told apart from chance" for name in names) <= 3
 
 
 @pytest.mark.parametrize("suite", EMBEDDED)
 def test_an_explainer_that_is_told_what_is_right_gets_one(reference, models, suite):
     model, processor = models[suite]
     told = {}
-    for one in islice(SUITES[suite].questions(Given(model, processor, 20)), 200):
+    for one in islice(SUITES[suite].questions(Given(model, processor, 8)), 64):
         told[_key(one.request.prepared)] = [place for unit in one.right for place in one.units[unit]]
 
     def scores(case):
@@ -78,7 +81,7 @@ def test_an_explainer_that_is_told_what_is_right_gets_one(reference, models, sui
         return row
 
     reference("told", scores)
-    found = attnx.measure_truth(model, processor, suites=suite, references="told", rows=20, progress=False)
+    found = attnx.measure_truth(model, processor, suites=suite, references="told", rows=8, progress=False)
     assert found.cell("told", suite).mean == 1.0
     assert found.verdict("told", suite) == "better than chance"
 
