@@ -104,11 +104,13 @@ def _first_token(given: Given, prepared: Prepared, cue: Cue, word: str) -> int:
 
 
 def _units(prepared: Prepared, spans: list[tuple[int, int]], cue: Cue) -> tuple[tuple[int, ...], ...]:
-    """The tokens that end in each word: a space in front belongs to the token behind it."""
+    """The tokens that end in each word: a space in front belongs to what follows, by itself as well."""
     units: list[list[int]] = [[] for _ in spans]
     for one in prepared.positions:
-        if one.end is not None:
-            place = next((place for place, (start, end) in enumerate(spans) if start < one.end <= end), None)
+        if one.start is not None and one.end is not None:
+            piece = cue.prefix[one.start : one.end]
+            last = one.start + len(piece.rstrip()) if piece.strip() else one.end
+            place = next((place for place, (start, end) in enumerate(spans) if start <= last <= end), None)
             if place is not None:
                 units[place].append(one.index)
     if not all(units):
