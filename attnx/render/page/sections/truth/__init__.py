@@ -40,7 +40,7 @@ def plain(page: dict[str, Any]) -> list[PlainTable]:
 
 def _cell(truth: Truth, name: str, suite: str, metric: str) -> dict[str, Any]:
     if name not in (*truth.values[suite], *truth.orders[suite]):
-        return {"mean": None}
+        return {"mean": None, "why": truth.refused.get(suite, {}).get(name, "not measured")}
     found = truth.cell(name, suite, metric)
     mark = MARKS[truth.verdict(name, suite, metric)] if name in truth.values[suite] else ""
     return {"mean": number(found.mean), "low": number(found.low), "high": number(found.high), "mark": mark}
