@@ -51,7 +51,8 @@ def plot(truth: Truth, axes: Any = None) -> Any:
     colour, mark = LOOKS[0]
     for ax, suite in zip(axes, truth.suites, strict=True):
         chance = truth.cell(CHANCE, suite).mean
-        ax.axvline(chance, color="#666666", linestyle="--", linewidth=1, label=CHANCE)
+        ax.axvline(chance, color="#666666", linestyle="--", linewidth=1)
+        ax.text(chance, len(names) - 0.4, f" {CHANCE}", color="#666666", fontsize=8, va="bottom")
         for place, name in enumerate(names):
             if name not in truth.values[suite]:
                 continue
@@ -61,9 +62,11 @@ def plot(truth: Truth, axes: Any = None) -> Any:
             ax.plot(found.mean, place, mark, color=colour, markersize=5, markerfacecolor=colour if above else "white")
         ax.set_title(f"{suite} ({truth.rows(suite)})", fontsize=10)
         ax.set_xlabel(truth.metrics[suite][0])
+        low, high = ax.get_xlim()
+        ax.set_xlim(min(0.0, low), max(1.03, high))
+        ax.set_ylim(-0.7, len(names) + 0.3)
         ax.spines[["top", "right"]].set_visible(False)
     axes[0].set_yticks(range(len(names)), names)
-    axes[-1].legend(frameon=False, loc="lower right", fontsize=8)
     return axes
 
 

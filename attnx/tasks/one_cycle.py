@@ -45,7 +45,7 @@ def one_cycle(
     for step in range(1, recipe.steps + 1):
         loss = loss_of(step)
         optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()
