@@ -68,6 +68,18 @@ def margins(model: nn.Module, processor: Any, requests: Sequence[Request]) -> li
     return [found[row] for row in range(len(requests))]
 
 
+def check_labels(model: nn.Module, expected: Sequence[str], suite: str) -> list[str]:
+    """The classes of the model, in the order of its logits; an error where it tells others apart."""
+    names = getattr(model.config, "id2label", None) or {}
+    found = [str(names[index]) for index in sorted(names)]
+    if sorted(found) != sorted(expected):
+        raise ChoiceError(
+            f"suite {suite!r} asks a model that tells {', '.join(expected)} apart, found {', '.join(found) or 'none'}; "
+            "give one that was trained on its task"
+        )
+    return found
+
+
 def _margin(logits: Tensor, target: Any) -> float:
     wanted, rival = split(target)
     if rival is not None:

@@ -43,6 +43,7 @@ def measure_truth(
     masked language model nothing at all. `suites` names them instead, of `attnx.truth.registry.SUITES`.
 
     By default all methods and references are measured that attnx knows; those that refuse are listed with the reason.
+    Where one of `methods` and `references` is named alone, nothing is measured of the other.
     `rows` is the number of inputs of each suite, by default the suite's own. `normalize` is as in `explain`. The same
     `seed` gives the same inputs and the same intervals.
     """

@@ -31,6 +31,11 @@ def test_a_cue_is_a_word_or_where_it_stands(written):
     assert one == Cue("The key to the keys", "is", "are", 4, 7, "cues.tsv, line 2")
 
 
+def test_spaces_behind_a_prefix_are_left_out_and_those_before_it_are_counted(written):
+    (one,) = read_cues(written("  the key \tis\tare\t6:9"))
+    assert (one.prefix, one.prefix[one.start : one.end]) == ("  the key", "key")
+
+
 def test_quotation_marks_are_part_of_the_text_and_further_columns_are_left_alone(written):
     (one,) = read_cues(written('"Well," said Ann\the\tshe\tAnn\tnote', head="prefix\tgood\tbad\tcue\tmore\n"))
     assert one.prefix == '"Well," said Ann'

@@ -8,7 +8,7 @@ from attnx.errors import ArgumentError, ChoiceError, InputError
 from attnx.references.registry import REFERENCES
 from attnx.truth.registry import SUITES
 from attnx.truth.suite import Measured, Suite
-from tests import verb_number_zoo
+from tests import verb_number_zoo, zoo
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +81,13 @@ def test_a_suite_for_decoders_refuses_a_classifier():
         attnx.measure_truth(model, tokenizer, suites="recall", progress=False)
 
 
+def test_a_model_that_was_not_trained_on_the_task_is_refused():
+    with pytest.raises(ChoiceError, match="suite 'recall' asks a model that knows words such as v"):
+        attnx.measure_truth(zoo.causal_lm(), zoo.bytelevel_tokenizer(), suites="recall", progress=False)
+    with pytest.raises(ChoiceError, match="suite 'subject' asks a model that tells singular, plural apart, found"):
+        attnx.measure_truth(zoo.classifier(), zoo.wordpiece_tokenizer(), suites="subject", progress=False)
+
+
 def test_where_no_suite_fits_the_message_says_what_each_needs():
     model, tokenizer = verb_number_zoo.model(), verb_number_zoo.tokenizer()
     with pytest.raises(
@@ -123,6 +130,13 @@ def test_texts_on_any_model_measure_faithfulness():
         np.testing.assert_array_equal(found.values["faithfulness"][name], direct.values[name][:, :2])
     np.testing.assert_array_equal(found.orders["faithfulness"]["chance"], direct.values["random"][:, :2])
     assert found.less_is_better == ("sufficiency",)
+
+
+def test_references_alone_can_be_measured_by_faithfulness():
+    model, tokenizer = verb_number_zoo.model(), verb_number_zoo.tokenizer()
+    texts = list(verb_number_zoo.TEXTS[:2])
+    found = attnx.measure_truth(model, tokenizer, data=texts, references="gradient", progress=False)
+    assert found.explainers == ("gradient",)
 
 
 def test_a_plug_in_adds_a_suite():

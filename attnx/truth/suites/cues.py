@@ -125,9 +125,10 @@ def _cue(row: dict[str, Any], line: str) -> Cue:
     empty = [name for name in COLUMNS if not (row[name] or "").strip()]
     if empty:
         raise FileFormatError(f"{line}: the column {', '.join(empty)} is empty; fill it in")
-    prefix, good, bad, cue = ((row[name] or "").strip() for name in COLUMNS)
+    prefix = row["prefix"].rstrip(" ")  # behind a space no word is predicted, but the rest of one
+    good, bad, cue = (row[name].strip() for name in COLUMNS[1:])
     span = _SPAN.fullmatch(cue)
-    if span and (row["prefix"] or "").startswith(prefix[:1]):
+    if span:
         start, end = int(span[1]), int(span[2])
         if not 0 <= start < end <= len(prefix) or not prefix[start:end].strip():
             raise FileFormatError(f"{line}: the cue {cue} is no span of characters of {prefix!r}")

@@ -13,6 +13,7 @@ from attnx.errors import InputError
 from attnx.explaining.seam import Request
 from attnx.inputs.families import adapter_for
 from attnx.inputs.files import read_texts
+from attnx.methods.registry import METHODS
 from attnx.results.faithfulness import METRICS, MORE_IS_BETTER, RANDOM
 from attnx.results.truth import CHANCE
 from attnx.truth.scoring import scores_of
@@ -33,7 +34,7 @@ def measure(suite: Suite, given: Given, explainers: Explainers) -> Measured:
         given.model,
         given.processor,
         texts,
-        methods=[name for name in explainers.methods if name in tried.rows] or list(explainers.methods),
+        methods=[name for name in explainers.methods if name in tried.rows] or METHODS.names()[:1],  # it wants one
         references={name: one for name, one in explainers.references.items() if name in tried.rows},
         normalize=explainers.normalize,
         steps=1,
@@ -42,10 +43,10 @@ def measure(suite: Suite, given: Given, explainers: Explainers) -> Measured:
     )
     columns = slice(0, len(_METRICS))
     return Measured(
-        values={name: found.values[name][:, columns] for name in found.explainers},
+        values={name: found.values[name][:, columns] for name in tried.rows},
         orders={CHANCE: found.values[RANDOM][:, columns]},
         refused=tried.refused,
-        signed=found.signed,
+        signed=tuple(tried.signed),
         provenance=found.provenance,
     )
 

@@ -9,6 +9,7 @@ from typing import Any
 from attnx.explaining.seam import Request
 from attnx.inputs.families import adapter_for
 from attnx.tasks.planted_patch import generator
+from attnx.truth.answers import check_labels
 from attnx.truth.by_rank import by_rank
 from attnx.truth.suite import Given, Known, Suite
 
@@ -17,15 +18,16 @@ _AT_ONCE = 64
 
 def questions(given: Given) -> Iterator[Known]:
     """Pictures without end."""
-    model: Any = given.model
-    prepare, labels = adapter_for(model).prepare, model.config.label2id
+    model = given.model
+    labels = check_labels(model, generator.LABELS, "patch")
+    prepare = adapter_for(model).prepare
     for part in count():
         for one in generator.generate(_AT_ONCE, seed=1 + given.seed * 1_000_003 + part):
             prepared = prepare(model, given.processor, one.image)
             patches = [position for position in prepared.positions if not position.special]
             right = next(place for place, patch in enumerate(patches) if patch.token == one.token)
             units = tuple((patch.index,) for patch in patches)
-            yield Known(Request(prepared, target=labels[one.label]), units, (right,))
+            yield Known(Request(prepared, target=labels.index(one.label)), units, (right,))
 
 
 def _embedded() -> tuple[Any, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
+from attnx.errors import ChoiceError
 from attnx.explaining.seam import Request
 from attnx.inputs.families import adapter_for
 from attnx.tasks.recall import generator
@@ -22,6 +23,11 @@ def questions(given: Given) -> Iterator[Known]:
         for one in generator.generate(_AT_ONCE, seed=given.seed * 1_000_003 + part):
             prepared = prepare(given.model, given.processor, one.text)
             target = given.processor.convert_tokens_to_ids(one.answer)
+            if target in (None, getattr(given.processor, "unk_token_id", None)):
+                raise ChoiceError(
+                    f"suite 'recall' asks a model that knows words such as {one.answer}, and this tokenizer does not; "
+                    "give one that was trained on its task (attnx train recall)"
+                )
             units = tuple(word.positions for word in prepared.words)
             yield Known(Request(prepared, target=target), units, (one.source,))
 

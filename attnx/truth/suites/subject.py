@@ -16,6 +16,8 @@ from attnx.explaining.seam import Request
 from attnx.inputs.families import adapter_for
 from attnx.tasks.verb_number import generator
 from attnx.tasks.verb_number.beginning import Beginning
+from attnx.tasks.verb_number.config import LABELS
+from attnx.truth.answers import check_labels
 from attnx.truth.by_rank import by_rank
 from attnx.truth.suite import Given, Known, Suite
 
@@ -28,6 +30,7 @@ _REACH = 2
 
 def questions(given: Given) -> Iterator[Known]:
     """Sentences without end."""
+    check_labels(given.model, LABELS, "subject")
     prepare = adapter_for(given.model).prepare
     for part in count():
         for one in sentences(given.seed * 1_000_003 + part):
