@@ -17,19 +17,26 @@ _AT_ONCE = 64
 
 
 def questions(given: Given) -> Iterator[Known]:
-    """Texts without end; words that the tokenizer takes apart are summed as everywhere."""
+    """Texts without end."""
+    tokens = _tokens(given.processor)
     prepare = adapter_for(given.model).prepare
     for part in count():
         for one in generator.generate(_AT_ONCE, seed=given.seed * 1_000_003 + part):
             prepared = prepare(given.model, given.processor, one.text)
-            target = given.processor.convert_tokens_to_ids(one.answer)
-            if target in (None, getattr(given.processor, "unk_token_id", None)):
-                raise ChoiceError(
-                    f"suite 'recall' asks a model that knows words such as {one.answer}, and this tokenizer does not; "
-                    "give one that was trained on its task (attnx train recall)"
-                )
             units = tuple(word.positions for word in prepared.words)
-            yield Known(Request(prepared, target=target), units, (one.source,))
+            yield Known(Request(prepared, target=tokens[one.answer]), units, (one.source,))
+
+
+def _tokens(tokenizer: Any) -> dict[str, int]:
+    """The token of each value."""
+    found = {value: tokenizer.convert_tokens_to_ids(value) for value in generator.VALUES}
+    strange = [value for value, token in found.items() if token in (None, getattr(tokenizer, "unk_token_id", None))]
+    if strange:
+        raise ChoiceError(
+            f"suite 'recall' asks a model that knows words such as {strange[0]}, and this tokenizer does not; give one "
+            "that was trained on its task (attnx train recall)"
+        )
+    return found
 
 
 def _embedded() -> tuple[Any, Any]:
