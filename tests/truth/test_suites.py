@@ -8,11 +8,13 @@ import pytest
 import attnx
 from attnx.references.case import Scored
 from attnx.references.registry import REFERENCES
-from attnx.tasks.recall.generator import KEYS, VALUES
+from attnx.running.loading import load
+from attnx.tasks.recall.generator import KEYS, VALUES, generate
 from attnx.truth.registry import SUITES
 from attnx.truth.suite import Given
 from attnx.truth.suites.names import MEN, OCCUPATIONS, WOMEN, sentences
 from attnx.truth.suites.subject import sentences as beginnings
+from tests import zoo
 
 EMBEDDED = ("recall", "subject", "patch")
 
@@ -93,8 +95,6 @@ def _key(prepared):
 def test_changing_the_source_of_recall_changes_the_answer(models):
     """What the suite calls the source is one: another value there is the new answer."""
     model, tokenizer = models["recall"]
-    from attnx.tasks.recall.generator import generate
-
     hits = 0
     for one in generate(50, seed=3):
         words = one.text.split()
@@ -106,8 +106,6 @@ def test_changing_the_source_of_recall_changes_the_answer(models):
 
 
 def test_keys_and_values_stand_once_in_a_text_of_recall():
-    from attnx.tasks.recall.generator import generate
-
     for one in generate(200, seed=5):
         *pairs, asked = one.text.split()
         assert len(set(pairs)) == len(pairs)
@@ -146,3 +144,25 @@ def test_the_same_seed_asks_the_same_questions(models):
         return [one.request.prepared.text for one in islice(SUITES["recall"].questions(given), 5)]
 
     assert texts(1) == texts(1) != texts(2)
+
+
+def test_a_name_that_the_tokenizer_takes_apart_is_one_word():
+    model, tokenizer = zoo.roberta_masked_lm(), zoo.roberta_tokenizer()
+    asked = islice(SUITES["names"].questions(Given(model, tokenizer, 12)), 12)
+    for one, (text, name, woman) in zip(asked, sentences(), strict=False):
+        prepared = one.request.prepared
+        (right,) = one.right
+        assert prepared.words[right].text == name
+        wanted, rival = (token.lstrip("Ġ") for token in tokenizer.convert_ids_to_tokens(list(one.request.target)))
+        assert (wanted, rival) == (("her", "his") if woman else ("his", "her")), text
+        assert tokenizer.convert_ids_to_tokens(int(prepared.inputs["input_ids"][one.request.position])) == "<mask>"
+    assert any(len(unit) > 1 for unit in one.units)
+
+
+@pytest.mark.slow
+def test_on_a_masked_model_the_name_is_found_by_the_value_path_and_not_by_rollout(assets):
+    model, tokenizer = load(str(assets / "models" / "minilm-mlm"))
+    found = attnx.measure_truth(model, tokenizer, methods="rollout", references="value_path", rows=24, progress=False)
+    assert found.suites == ("names",)
+    assert found.cell("value_path", "names").mean > 0.9
+    assert found.verdict("rollout", "names") == "worse than chance"
