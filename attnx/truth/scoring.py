@@ -59,6 +59,9 @@ def scores_of(
         except Exception as error:
             found.refused[name] = reason(error)
             continue
+        if not all(np.isfinite(one.scores).all() for one in measured):
+            found.refused[name] = "it gives numbers that are not finite"
+            continue
         found.rows[name] = [_scaled(one.scores) for one in measured]
         found.signed += [name] if any(one.signed for one in measured) else []
     return found
@@ -95,6 +98,10 @@ def _one_by_one(found: Scores, ask: _Asking) -> None:
 
 
 def _add_method(found: Scores, name: str, explained: Sequence[Explanation]) -> None:
+    without = next((one for one in explained if name not in one.relevance), None)
+    if without is not None:
+        found.refused[name] = next((note for note in without.notes if name in note), "it was left out")
+        return
     found.rows[name] = [one.scores(name) for one in explained]
     found.digits[name] = explained[0].digits.get(name, DIGITS)
     found.signed += [name] if name in explained[0].signed else []

@@ -5,6 +5,7 @@ import pytest
 
 import attnx
 from attnx.errors import ArgumentError, ChoiceError, InputError
+from attnx.references.case import Scored
 from attnx.references.registry import REFERENCES
 from attnx.truth.registry import SUITES
 from attnx.truth.suite import Measured, Suite
@@ -45,6 +46,18 @@ def test_what_refuses_is_listed_with_its_reason_and_the_others_are_measured():
     assert "recall: refuses has no numbers: this one is not for models of this size" in str(found)
     with pytest.raises(ChoiceError, match="refuses has no numbers on recall"):
         found.cell("refuses", "recall")
+
+
+def test_numbers_that_are_not_finite_have_no_rank():
+    def broken(model, processor, cases, *, progress=False):
+        return [Scored(np.full(len(case.prepared.positions), np.nan)) for case in cases]
+
+    REFERENCES.add("broken", broken)
+    try:
+        found = attnx.measure_truth(suites="recall", references=["broken", "gradient"], rows=2, progress=False)
+    finally:
+        REFERENCES.remove("broken")
+    assert found.refused["recall"] == {"broken": "it gives numbers that are not finite"}
 
 
 def test_a_method_that_refuses_does_not_take_the_others_with_it(monkeypatch):
