@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import attnx
+from attnx.explaining.settings import DEFAULT_REFERENCES
 from attnx.references.case import Scored
 from attnx.references.registry import REFERENCES
 from attnx.running.loading import load
@@ -166,3 +167,10 @@ def test_on_a_masked_model_the_name_is_found_by_the_value_path_and_not_by_rollou
     assert found.suites == ("names",)
     assert found.cell("value_path", "names").mean > 0.9
     assert found.verdict("rollout", "names") == "worse than chance"
+
+
+def test_what_explain_shows_first_of_a_decoder_finds_the_source_of_recall(models):
+    (first,) = DEFAULT_REFERENCES
+    found = attnx.measure_truth(*models["recall"], suites="recall", references=first, rows=30, seed=7, progress=False)
+    assert found.cell(first, "recall").mean >= 0.95
+    assert found.wrong["recall"] == 0
