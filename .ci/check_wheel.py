@@ -18,6 +18,8 @@ PARTS = {
     "the text model": "attnx/tasks/verb_number/demo/model.safetensors",
     "its tokenizer": "attnx/tasks/verb_number/demo/tokenizer.json",
     "the image model": "attnx/tasks/planted_patch/demo/model.safetensors",
+    "the decoder": "attnx/tasks/recall/demo/model.safetensors",
+    "the decoder's tokenizer": "attnx/tasks/recall/demo/tokenizer.json",
     "templates": "attnx/*.jinja",
     "scripts": "attnx/*.js",
     "styles": "attnx/*.css",

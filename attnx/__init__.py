@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from attnx.results.faithfulness import Faithfulness
     from attnx.results.generation import GenerationExplanation
     from attnx.results.recommendation import Recommendation
+    from attnx.results.truth import Truth
+    from attnx.truth.measure import measure_truth
 
 __version__ = "0.1.0"
 
@@ -41,6 +43,7 @@ _ON_DEMAND = {
     "GenerationExplanation": "results.generation",
     "HeadAtlas": "results.atlas",
     "Recommendation": "results.recommendation",
+    "Truth": "results.truth",
     "adapters": "inputs.families",
     "capture": "capturing.capture",
     "compare": "comparison.compare",
@@ -49,6 +52,7 @@ _ON_DEMAND = {
     "faithfulness": "comparison.faithfulness",
     "flow": "methods.flow.flow",
     "head_atlas": "comparison.head_atlas",
+    "measure_truth": "truth.measure",
     "raw": "methods.raw",
     "recommend": "comparison.recommend",
     "register_adapter": "inputs.families",
@@ -89,6 +93,7 @@ __all__ = [
     "GenerationExplanation",
     "HeadAtlas",
     "Recommendation",
+    "Truth",
     "adapters",
     "capture",
     "compare",
@@ -98,6 +103,7 @@ __all__ = [
     "flow",
     "head_atlas",
     "load_demo",
+    "measure_truth",
     "raw",
     "recommend",
     "register_adapter",

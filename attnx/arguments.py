@@ -111,7 +111,7 @@ def _flag(value: Any) -> bool:
 
 
 _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    **dict.fromkeys(("methods", "references", "extras"), (_names, "a name, or several in a list")),
+    **dict.fromkeys(("methods", "references", "extras", "suites"), (_names, "a name, or several in a list")),
     **dict.fromkeys(("method", "measure", "normalize", "score", "backend"), (_text, "a name")),
     **dict.fromkeys(("batch_size", "seed", "steps", "random"), (_whole, "a whole number")),
     **dict.fromkeys(

@@ -15,12 +15,14 @@ from attnx.cli.explain import explain_command
 from attnx.cli.generate import generate_command
 from attnx.cli.methods import methods_command
 from attnx.cli.recommend import recommend_command
+from attnx.cli.truth import truth_command
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.command("explain")(explain_command)
 app.command("generate")(generate_command)
 app.command("compare")(compare_command)
 app.command("recommend")(recommend_command)
+app.command("truth")(truth_command)
 app.add_typer(probe.app, name="probe")
 app.command("atlas")(atlas_command)
 app.add_typer(reproduce.app, name="reproduce")

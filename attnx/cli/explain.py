@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from attnx.cli.options import check_output, print_inert, print_text, read_input, say
+from attnx.cli.options import check_output, check_page, print_inert, print_text, read_input, say
 from attnx.errors import AttnxError, InputError
 
 PICTURES = (".png", ".jpg", ".jpeg", ".webp")
@@ -48,15 +48,6 @@ USUAL = ("gradient", "blankout")
 """What a page holds its methods against where nothing was asked for."""
 SHORT = 128
 """Positions. The flow of all rows of a longer text takes minutes, and so does what needs more runs than that."""
-
-
-def check_page(path: Path | None) -> None:
-    """Before anything is computed."""
-    if path is None:
-        return
-    if path.suffix not in (".html", ".htm"):
-        raise InputError(f"--html takes a file that ends in .html, found {path.name!r}")
-    check_output(path)
 
 
 def write_page(path: Path, model: Any, tokenizer: Any, text: Any, explanation: Any, options: dict[str, Any]) -> None:

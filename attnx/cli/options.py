@@ -76,6 +76,15 @@ def check_output(output: Path | None) -> None:
         raise InputError(f"{output} is a directory; give the name of a file in it")
 
 
+def check_page(path: Path | None) -> None:
+    """Before anything is computed."""
+    if path is None:
+        return
+    if path.suffix not in (".html", ".htm"):
+        raise InputError(f"--html takes a file that ends in .html, found {path.name!r}")
+    check_output(path)
+
+
 def show(table: Result, as_json: bool, as_markdown: bool, output: Path | None) -> None:
     """Write a table where the user asked, and print it: in that order, for whoever reads the print may hang up."""
     if output is not None:

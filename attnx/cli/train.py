@@ -59,3 +59,35 @@ def verb_number_command(
         print(accuracy)
     if not found:
         print("attnx: too few lines to hold any out, so the accuracy is not known", file=sys.stderr)
+
+
+@app.command("recall")
+def recall_command(
+    out: Annotated[Path, typer.Option("--out", help="A new directory for the model.")],
+    seed: Annotated[
+        int, typer.Option("--seed", min=0, max=2**31 - 1, help="The same seed gives the same weights.")
+    ] = 0,
+    steps: Annotated[int | None, typer.Option("--steps", min=1, help="By default what the recipe says.")] = None,
+) -> None:
+    """Train a decoder to recall: "k3 v7 k1 v2 k3" goes on with v7. Minutes on one core; no data is needed."""
+    from dataclasses import replace
+
+    from tqdm import tqdm
+
+    from attnx.errors import InputError
+    from attnx.tasks.recall.checkpoint import save
+    from attnx.tasks.recall.training import Recipe, accuracy, train
+
+    if out.exists():
+        raise InputError(f"{out} exists; choose another directory")
+    recipe = Recipe(seed=seed)
+    recipe = recipe if steps is None else replace(recipe, steps=steps)
+    with tqdm(total=recipe.steps, unit="step", disable=None) as bar:
+
+        def report(step: int, loss: float) -> None:
+            bar.update()
+            bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
+
+        model = train(recipe, report=report)
+    save(model, out)
+    print(f"right in {accuracy(model):.2%} of new texts; written to {out}")

@@ -52,6 +52,13 @@ def recommendation() -> View:
 
 
 @cache
+def truth() -> View:
+    from attnx.render.truth import blocks, plot, rows
+
+    return _view(blocks, rows, plot)
+
+
+@cache
 def atlas() -> View:
     from attnx.render.atlas import blocks, plot, rows
 
@@ -123,6 +130,7 @@ for _kind, _load in {
     "comparison": comparison,
     "faithfulness table": faithfulness,
     "recommendation": recommendation,
+    "truth": truth,
     "atlas": atlas,
     "probe": probe,
     "pronoun report": pronoun_report,

@@ -25,6 +25,15 @@ FEWEST_TEXTS = 6
 """Of five texts all fall on one side by chance in 1 of 16 cases: too often for an interval of 95 %."""
 
 
+def verdict_of(difference: Summary, more_is_better: bool = True) -> Verdict:
+    """What a paired difference to chance says: nothing where its interval has 0 in it, or where it is of too few."""
+    if difference.count < FEWEST_TEXTS or difference.low is None or difference.high is None:
+        return "not told apart from chance"
+    if difference.low <= 0 <= difference.high:
+        return "not told apart from chance"
+    return "better than chance" if (difference.low > 0) == more_is_better else "worse than chance"
+
+
 @dataclass(frozen=True, eq=False)
 class Faithfulness(TableResult):
     """How faithful explainers are. `f.verdict("rollout", "comprehensiveness")` says whether it beats chance."""
@@ -74,13 +83,7 @@ class Faithfulness(TableResult):
 
     def verdict(self, explainer: str, metric: str) -> Verdict:
         """Whether the interval of the difference to chance leaves zero out; fewer than six texts cannot tell."""
-        difference = self.beyond_chance(explainer, metric)
-        if difference.count < FEWEST_TEXTS:
-            return "not told apart from chance"
-        if difference.low is None or difference.high is None or difference.low <= 0 <= difference.high:
-            return "not told apart from chance"
-        more = difference.low > 0
-        return "better than chance" if more == MORE_IS_BETTER[metric] else "worse than chance"
+        return verdict_of(self.beyond_chance(explainer, metric), MORE_IS_BETTER[metric])
 
     def plot(self, axes: Any = None) -> Any:
         """The deletion and the insertion curve of every explainer, chance dashed. Takes and returns two axes."""

@@ -1,4 +1,4 @@
-"""How high a method puts the word that decides: reciprocal ranks, what chance and fixed orders reach, intervals."""
+"""How high a method puts the word that decides, by the arithmetic of `attnx.truth`; intervals and Markdown tables."""
 
 from __future__ import annotations
 
@@ -6,33 +6,24 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from attnx.truth import ranking
+
 RESAMPLES = 2_000
-DIGITS = 9
-"""Scores that differ only beyond tie: their order means nothing."""
 
 
 def reciprocal_rank(scores: Sequence[float], cue: int) -> float:
-    """1 / rank of word `cue`, the highest score first; words that tie count as in random order.
-
-    >>> reciprocal_rank([3.0, 1.0, 1.0], 1)
-    0.41666666666666663
-    """
-    rounded = np.round(np.asarray(scores, dtype=np.float64), DIGITS)
-    above, level = int((rounded > rounded[cue]).sum()), int((rounded == rounded[cue]).sum())
-    return float(np.mean([1 / (above + 1 + tied) for tied in range(level)]))
+    """1 / rank of word `cue`, the highest score first; words that tie count as in random order."""
+    return ranking.reciprocal_rank(scores, [cue])
 
 
 def is_first(scores: Sequence[float], cue: int) -> float:
     """1 where word `cue` has the highest score, its share of it where several have."""
-    rounded = np.round(np.asarray(scores, dtype=np.float64), DIGITS)
-    return float(rounded[cue] == rounded.max()) / int((rounded == rounded.max()).sum())
+    return ranking.is_first(scores, [cue])
 
 
 def fixed_orders(words: int) -> Mapping[str, Sequence[float]]:
     """Orders that know nothing of the text, as scores."""
-    forward = [float(-place) for place in range(words)]
-    second = [0.5 if place == 1 else -place for place in range(words)]
-    return {"chance": [0.0] * words, "(first word)": forward, "(last word)": forward[::-1], "(second word)": second}
+    return {name.replace(")", " word)"): scores for name, scores in ranking.fixed_orders(words).items()}
 
 
 def interval(columns: Sequence[np.ndarray], seed: int = 0) -> tuple[float, float, float]:

@@ -17,6 +17,7 @@ from attnx.results.pronoun_report import Rates, Report
 from attnx.results.pronouns import Candidate, Probe
 from attnx.results.recommendation import Recommendation
 from attnx.results.table import Measured, Shares, SubjectTable, Table
+from attnx.results.truth import Truth
 
 CELL = Summary(0.5749, 0.25, 0.55, 0.6, 98, 2)
 BASELINES = {
@@ -138,6 +139,21 @@ def subject_table() -> SubjectTable:
     return SubjectTable(2, "a file", shares, attractors_known=False, provenance=PROVENANCE)
 
 
+def truth() -> Truth:
+    values = np.array([[0.5, 0.0], [1.0, 1.0], [1.0, 1.0], [0.5, 0.0], [1 / 3, 0.0], [1.0, 1.0]])
+    return Truth(
+        {"recall": {"raw": values, "gradient": values[::-1]}, "texts": {"raw": values / 4}},
+        {"recall": {"chance": values * 0 + 0.25, "(first)": values / 2}, "texts": {"chance": values / 4}},
+        {"recall": ("reciprocal rank", "first"), "texts": ("comprehensiveness", "sufficiency")},
+        less_is_better=("sufficiency",),
+        about={"recall": {"title": "a|value", "right": "it", "unit": "word", "source": "made by hand"}},
+        refused={"recall": {}, "texts": {"gradient": "it has none"}},
+        wrong={"recall": 2, "texts": 0},
+        signed=("gradient",),
+        provenance={"recall": PROVENANCE, "texts": {}},
+    )
+
+
 EXAMPLES = (
     explanation,
     generation,
@@ -149,4 +165,5 @@ EXAMPLES = (
     report,
     table,
     subject_table,
+    truth,
 )

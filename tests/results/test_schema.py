@@ -79,8 +79,9 @@ def look_at(result, *, also_plot=False):
     for view in (repr, str, hash, type(result).to_markdown, type(result).to_csv, type(result).to_html):
         view(result)
     result.to_json()
-    for name in ("top", "best"):
-        getattr(result, name, list)()
+    for name in ("top", "best", "sentence"):
+        read = getattr(result, name, list)
+        _ = read() if callable(read) else read
     if also_plot:
         from matplotlib import pyplot
 

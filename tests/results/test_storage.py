@@ -80,7 +80,14 @@ def test_json_of_format_1_is_read(name):
     written = json.loads(text)
     written.pop("format", None)
     read = OLD_JSON[name].from_json(text).to_dict()
-    assert {field: read[field] for field in written} == written  # what came later has its default
+    assert as_far_as(written, read) == written  # what came later has its default
+
+
+def as_far_as(written, read):
+    """What was read, without the names that were not written."""
+    if not isinstance(written, dict):
+        return read
+    return {name: as_far_as(one, read[name]) for name, one in written.items()}
 
 
 def spoiled(path, header):

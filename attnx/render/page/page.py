@@ -31,6 +31,7 @@ from attnx.render.page.sections import (
     tables,
     text,
     trust,
+    truth,
 )
 from attnx.render.page.shown import Shown
 from attnx.render.printable import harmless
@@ -40,6 +41,7 @@ from attnx.results.explanation import Explanation
 from attnx.results.faithfulness import Faithfulness
 from attnx.results.generation import GenerationExplanation
 from attnx.results.result import Result
+from attnx.results.truth import Truth
 
 
 class Section(NamedTuple):
@@ -58,6 +60,7 @@ SECTIONS = (
     Section(summary, (Comparison,)),
     Section(atlas, (HeadAtlas,)),
     Section(faithfulness, (Faithfulness,)),
+    Section(truth, (Truth,)),
     Section(text, (Explanation, GenerationExplanation)),
     Section(trust),
     Section(layers),

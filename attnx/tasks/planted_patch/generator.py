@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import transformers
 from PIL import Image
-from transformers import ViTForImageClassification, ViTImageProcessor
+from transformers import ViTForImageClassification
 
 from attnx.errors import InputError
 from attnx.interrupts import uninterrupted
+from attnx.tasks.quiet import quiet
 
 GRID, PATCH = 8, 8
 """Patches on a side, and pixels on a side of a patch."""
@@ -112,7 +112,7 @@ def load_demo() -> tuple[Any, Any]:
 
 
 def _load_demo() -> tuple[Any, Any]:
-    with demo_directory() as directory, _quiet():
+    with demo_directory() as directory, quiet():
         return ViTForImageClassification.from_pretrained(directory).float().eval(), image_processor()
 
 
@@ -124,27 +124,14 @@ def demo_directory() -> AbstractContextManager[Path]:
 def save(model: Any, directory: Path) -> None:
     """Write a model and its image processor so that `attnx explain --model` takes them."""
     directory.mkdir(parents=True, exist_ok=True)
-    with _quiet():
+    with quiet():
         copy.deepcopy(model).half().save_pretrained(directory)
         image_processor().save_pretrained(directory)
 
 
 def image_processor() -> Any:
     """Resizes to the model's side and scales pixels from −1 to 1."""
-    with _quiet():
+    with quiet():
+        from transformers import ViTImageProcessor  # which remarks that torchvision, which is not needed, is not there
+
         return ViTImageProcessor(size={"height": SIDE, "width": SIDE})
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """No bars for a model of this size, and no remark that torchvision, which is not needed, is not there."""
-    log = transformers.utils.logging
-    verbosity, bars = log.get_verbosity(), log.is_progress_bar_enabled()
-    log.set_verbosity_error()
-    log.disable_progress_bar()
-    try:
-        yield
-    finally:
-        log.set_verbosity(verbosity)
-        if bars:
-            log.enable_progress_bar()

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from transformers import ViTConfig, ViTForImageClassification
 
-from attnx.errors import InputError
+from attnx.tasks.one_cycle import check_recipe, one_cycle
 from attnx.tasks.planted_patch.generator import LABELS, PATCH, SIDE, Array, draw
 
 
@@ -33,27 +33,18 @@ class Recipe:
 def train(recipe: Recipe | None = None, *, report: Callable[[int, float], None] | None = None) -> Any:
     """A trained model in evaluation mode. `report` is called with every step and its loss."""
     recipe = recipe or Recipe()
-    if recipe.steps < 1 or recipe.batch < 1:
-        raise InputError(f"steps and batch must be at least 1, found {recipe.steps} and {recipe.batch}")
+    check_recipe(recipe)
     random = np.random.default_rng(recipe.seed + 1)
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.manual_seed(recipe.seed)
         model = ViTForImageClassification(_config(recipe)).train()
-        optimizer = torch.optim.AdamW(model.parameters(), lr=recipe.learning_rate, weight_decay=0.01)
-        schedule = torch.optim.lr_scheduler.OneCycleLR(
-            optimizer, recipe.learning_rate, total_steps=recipe.steps, pct_start=recipe.warmup
-        )
-        for step in range(1, recipe.steps + 1):
+
+        def loss_of(step: int) -> Tensor:
             pictures, labels, _ = draw(recipe.batch, random)
             logits = model(pixel_values=_pixels(pictures)).logits
-            loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(labels))
-            optimizer.zero_grad()
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            schedule.step()
-            if report is not None:
-                report(step, loss.item())
+            return torch.nn.functional.cross_entropy(logits, torch.from_numpy(labels))
+
+        one_cycle(model, recipe, loss_of, report=report)
     return model.eval()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
@@ -21,8 +20,7 @@ from attnx.errors import FileFormatError
 from attnx.interrupts import uninterrupted
 from attnx.tasks.verb_number.config import VerbNumberConfig
 from attnx.tasks.verb_number.model import VerbNumberForSequenceClassification
-
-PAD, UNKNOWN, BEGIN, END = "<pad>", "<unk>", "<bos>", "<eos>"
+from attnx.tasks.word_tokenizer import BEGIN, END, PAD, UNKNOWN, save_tokenizer, wrap
 
 TAG_EXAMPLES = {
     "NN": "thing", "NNS": "things", "NNP": "john", "NNPS": "americans",
@@ -60,18 +58,6 @@ def build_tokenizer(words: Iterable[str], positions: int) -> PreTrainedTokenizer
         single=f"{BEGIN} $A {END}", special_tokens=[(BEGIN, vocab[BEGIN]), (END, vocab[END])]
     )
     return wrap(tokenizer, positions)
-
-
-def wrap(tokenizer: Tokenizer, positions: int) -> PreTrainedTokenizerFast:
-    """The transformers face of a word-level tokenizer."""
-    names: dict[str, Any] = {"pad_token": PAD, "unk_token": UNKNOWN, "bos_token": BEGIN, "eos_token": END}
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        model_max_length=positions,
-        model_input_names=["input_ids", "attention_mask"],
-        clean_up_tokenization_spaces=False,
-        **names,
-    )
 
 
 def load_demo() -> tuple[VerbNumberForSequenceClassification, PreTrainedTokenizerFast]:
@@ -121,8 +107,7 @@ def save(model: Any, tokenizer: Any, directory: Path) -> None:
     config = copy.deepcopy(model.config)
     config.architectures = [type(model).__name__]
     config.save_pretrained(directory)
-    tokenizer.save_pretrained(directory)
-    _name_tokenizer_for_every_version(directory / "tokenizer_config.json")
+    save_tokenizer(tokenizer, directory)
     halves = {name: tensor.to(torch.float16).contiguous() for name, tensor in model.state_dict().items()}
     save_file(halves, directory / "model.safetensors", metadata={"format": "pt"})
 
@@ -133,12 +118,3 @@ def saved_model(directory: Path) -> Path:
         if not (directory / name).is_file():
             raise FileFormatError(f"{directory} is not a directory of a saved model: {name} is missing")
     return directory
-
-
-def _name_tokenizer_for_every_version(path: Path) -> None:
-    """transformers 5 writes a class name that transformers 4 does not know; both know the older name."""
-    settings = json.loads(path.read_text(encoding="utf-8"))
-    if settings.get("tokenizer_class") == "TokenizersBackend":
-        settings["tokenizer_class"] = "PreTrainedTokenizerFast"
-        settings.pop("backend", None)
-    path.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -208,6 +208,14 @@ def test_faithfulness_is_a_table_and_curves_that_follow_the_colours(opened):
     assert tab.evaluate(picture) != light
 
 
+def test_known_answers_are_a_table_with_a_number_for_each_cell_that_has_one(opened):
+    result = examples.truth()
+    tab = opened(result)
+    first = tab.locator("#truth tbody tr").nth(2).locator(".number").first.inner_text()
+    assert first == f"{result.cell(result.explainers[0], 'recall').mean:.2f} +"
+    assert tab.locator("#truth").get_by_text("it has none").is_visible()
+
+
 def test_a_choice_that_draws_its_table_anew_keeps_the_keyboard(opened):
     several = [replace(with_reference(seed, *"abcdef"), text=str(seed)) for seed in range(5)]
     both = [replace(one, references={**one.references, "blankout": np.arange(7.0)}) for one in several]

@@ -17,6 +17,7 @@ from attnx.render.page.page import SECTIONS, scripts
 from tests import zoo
 from tests.children import python
 from tests.render.page.conftest import faithful, made
+from tests.results import examples
 
 EVIL = ("<img src=x onerror=alert(1)>", "</script><script>alert(2)</script>", "<!--", "]]>", "\"'&amp;", "{{ 7*7 }}")
 
@@ -143,6 +144,17 @@ def test_faithfulness_is_in_the_page_with_the_marks_of_its_verdicts():
     assert found["cells"]["random"][0]["mean"] == round(result.cell("random", "comprehensiveness").mean, 4)
     assert found["curves"]["deletion"]["rollout"][-1] == 0.6
     assert f"<h2>{result.heading()}</h2>" in page
+
+
+def test_known_answers_are_in_the_page_with_chance_on_top_and_a_dash_for_what_refused():
+    result = examples.truth()
+    found = data_in(attnx.to_html(result))["truth"]
+    assert list(found["cells"])[:2] == ["chance", "(first)"]
+    assert found["cells"]["raw"][0]["mark"] == "+"
+    assert found["cells"]["gradient"][2] == {"mean": None, "why": "it has none"}
+    assert found["columns"] == [
+        "recall: reciprocal rank", "recall: first", "texts: comprehensiveness", "texts: sufficiency ↓",
+    ]  # fmt: skip
 
 
 def test_what_was_measured_over_many_texts_shows_itself_in_a_notebook():

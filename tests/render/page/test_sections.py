@@ -48,6 +48,7 @@ SHOWN = {
     "report": {"tables"},
     "table": {"tables"},
     "subject_table": {"tables"},
+    "truth": {"truth"},
 }
 
 

@@ -18,9 +18,11 @@ attnx.agreementTable = (() => {
     return made;
   };
 
-  const cell = ({ mean, low = null, high = null, mark = "" }, axis, on) => {
+  const UNDEFINED = "undefined: scores that are all the same";
+
+  const cell = ({ mean, low = null, high = null, mark = "", why = UNDEFINED }, axis, on) => {
     const chosen = on ? "on" : null;
-    if (mean === null) return make("td", { class: chosen, text: "–", title: "undefined: scores that are all the same" });
+    if (mean === null) return make("td", { class: chosen, text: "–", title: why });
     const track = make("span", { class: "track" }, span(mean < 0 ? "fill below" : "fill", axis, 0, mean));
     if (axis(0) > 0) track.append(span("zero", axis, 0, 0));
     if (low !== null && high > low) track.append(span("range", axis, low, high));

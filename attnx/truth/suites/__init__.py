@@ -1,0 +1,1 @@
+"""The suites of attnx, a file each."""

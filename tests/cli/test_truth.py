@@ -1,0 +1,98 @@
+"""`attnx truth` as a user types it."""
+
+import json
+import sys
+
+import pytest
+
+from attnx import Truth
+from attnx.cli.main import main
+from attnx.methods.registry import METHODS
+from attnx.references.registry import REFERENCES
+from attnx.tasks.recall.checkpoint import demo_directory
+from attnx.tasks.verb_number.checkpoint import demo_directory as classifier_directory
+
+
+@pytest.fixture
+def truth(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments, command="truth"):
+        monkeypatch.setattr(sys, "argv", ["attnx", *command.split(), *map(str, arguments)])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        captured = capsys.readouterr()
+        return stopped.value.code or 0, captured.out, captured.err
+
+    return run
+
+
+@pytest.mark.slow
+def test_without_arguments_all_methods_and_references_stand_in_one_table(truth):
+    code, out, err = truth("--rows", 2)
+    assert (code, err) == (0, "")
+    first = [line.split()[0] for line in out.splitlines() if line]
+    assert {*METHODS.names(), *REFERENCES.names(), "chance", "(first)", "(last)", "(second)"} <= set(first)
+    assert [line for line in out.splitlines() if line.lstrip().startswith("recall ")]
+
+
+def test_one_suite_with_few_methods_in_each_format(truth, tmp_path):
+    shared = ("--suite", "recall", "--rows", 6, "--method", "rollout", "--reference", "value_path")
+    for suffix in (".json", ".md", ".csv", ".txt", ".html"):
+        code, _, err = truth(*shared, "--output", f"found{suffix}")
+        assert (code, err) == (0, f"attnx: wrote found{suffix}\n")
+    read = Truth.from_json((tmp_path / "found.json").read_text())
+    assert set(read.explainers) == {"value_path", "rollout"}
+    assert (tmp_path / "found.txt").read_text() == read.to_text() + "\n"
+    assert (tmp_path / "found.md").read_text() == read.to_markdown() + "\n"
+
+
+def test_json_markdown_and_a_page(truth, tmp_path):
+    shared = ("--suite", "recall", "--rows", 2, "--method", "raw")
+    code, out, _ = truth(*shared, "--json")
+    assert code == 0
+    assert Truth.from_json(out).rows("recall") == json.loads(out)["wrong"]["recall"] + 2
+    _, out, _ = truth(*shared, "--markdown")
+    assert "| raw |" in out
+    _, _, err = truth(*shared, "--html", "page.html")
+    assert err == "attnx: wrote page.html\n"
+    assert 'id="truth"' in (tmp_path / "page.html").read_text()
+
+
+def test_a_cue_file_with_a_model_of_ones_own(truth, tmp_path):
+    (tmp_path / "cues.tsv").write_text("prefix\tgood\tbad\tcue\nk1 v1 k2 v2 k1\tv1\tv2\tv1\n")
+    with demo_directory() as directory:
+        code, out, _ = truth("--model", directory, "--data", "cues.tsv", "--reference", "value_path")
+    assert code == 0
+    assert "cues: the word that decides how a text goes on; 1 input," in out
+
+
+def test_what_is_wrong_is_one_line(truth, tmp_path):
+    (tmp_path / "bad.tsv").write_text("prefix\tgood\tbad\tcue\nk1 v1 k2 v2 k1\tv1\tv2\tv9\n")
+    with demo_directory() as decoder, classifier_directory() as classifier:
+        for arguments, message in [
+            (("--data", "none.tsv"), "there is no file none.tsv"),
+            (("--data", "bad.tsv"), "for a model of your own"),
+            (("--model", decoder, "--data", "bad.tsv"), "bad.tsv, line 2: the cue 'v9' is not in"),
+            (("--model", classifier, "--suite", "recall"), "asks a model …ForCausalLM"),
+            (("--suite", "recal"), "did you mean 'recall'"),
+            (("--html", "page.txt"), "a file that ends in .html"),
+        ]:
+            code, out, err = truth(*arguments)
+            assert (code, out) == (2, "")
+            assert err.startswith("attnx: ")
+            assert message in err
+            assert err.count("\n") == 1
+
+
+def test_training_needs_a_new_directory(truth, tmp_path):
+    code, _, err = truth("--out", tmp_path, command="train recall")
+    assert code == 2
+    assert "exists; choose another directory" in err
+
+
+def test_a_few_steps_of_training_write_a_model_that_the_suite_takes(truth, tmp_path):
+    code, out, _ = truth("--out", "mine", "--steps", 1, command="train recall")
+    assert code == 0
+    assert "of new texts; written to mine" in out
+    assert {one.name for one in (tmp_path / "mine").iterdir()} >= {"config.json", "model.safetensors", "tokenizer.json"}
