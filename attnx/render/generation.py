@@ -8,9 +8,11 @@ import numpy as np
 
 from attnx.render.axes import given_or_new
 from attnx.render.columns import Block
+from attnx.render.digits import places, written
 from attnx.render.heat_map import COLOURS
 from attnx.render.printable import printable
 from attnx.results.generation import GenerationExplanation
+from attnx.results.remarks import line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,11 +31,11 @@ def plain(generation: GenerationExplanation, method: str | None = None) -> str:
     name = method or generation.default_method
     labels = [_quoted(label) for label in generation.generated]
     width = max(map(cell_len, labels))
-    lines = [_headline(generation, name)]
+    lines = [_headline(generation, name), _judgement(generation, name)]
     for step, label in enumerate(labels):
         probability = generation.probabilities[step]
         lines.append(f"{set_cell_size(label, width)}  p {probability:.3f}  {_best(generation, step, name)}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *(f"note: {printable(one)}" for one in generation.notes)])
 
 
 def blocks(generation: GenerationExplanation) -> list[Block]:
@@ -42,7 +44,7 @@ def blocks(generation: GenerationExplanation) -> list[Block]:
     lines = [["token", "p", "drawn most from"]]
     for step, label in enumerate(generation.generated):
         lines.append([_quoted(label), f"{generation.probabilities[step]:.3f}", _best(generation, step, name)])
-    return [Block(_headline(generation, name), lines=lines, foot=generation.notes)]
+    return [Block(_headline(generation, name), (_judgement(generation, name),), lines, generation.notes)]
 
 
 def rows(generation: GenerationExplanation) -> list[dict[str, Any]]:
@@ -89,9 +91,14 @@ def _headline(generation: GenerationExplanation, method: str) -> str:
     return f"generated tokens: {count} · {method} at layer {generation.layer} · p is the token's probability"
 
 
+def _judgement(generation: GenerationExplanation, method: str) -> str:
+    return printable(f"{method}: {line(generation.remarks(method))}")
+
+
 def _best(generation: GenerationExplanation, step: int, method: str) -> str:
     words = generation.step(step).top(_BEST, method)
-    return ", ".join(f"{printable(word.text)} {word.score:.3f}" for word in words)
+    decimals = places([word.score for word in words], generation.digits.get(method))
+    return ", ".join(f"{printable(word.text)} {written(word.score, decimals)}" for word in words)
 
 
 def _source(generation: GenerationExplanation, place: int) -> str:
