@@ -78,7 +78,8 @@ class Call:
         asked = _asked_references(DEFAULT_REFERENCES if nobody_chose else references)
         model = unwrapped(model)
         if isinstance(position, str):
-            position, settings = None, _averaged(model, position, settings)
+            settings = _averaged(model, position, settings)
+            position = None
         prepared, single = prepare_all(adapter_for(model, settings.within), model, tokenizer, text, **reading)
         if first_token is not None:
             prepared = [with_first_token(model, tokenizer, one, first_token) for one in prepared]
@@ -110,7 +111,7 @@ class Call:
 def _averaged(model: nn.Module, position: str, settings: Settings) -> Settings:
     """The settings under which the rows of all positions are averaged."""
     if position != MEAN:
-        raise ChoiceError(f"position must be a number, or {MEAN!r} for the mean of all positions, found {position!r}")
+        raise ChoiceError(f"position must be a whole number, or {MEAN!r} for the mean of all, found {position!r}")
     check_mean(model)
     return replace(settings, over_rows=mean_row)
 

@@ -52,7 +52,7 @@ def prepare_text(model: nn.Module, tokenizer: Any, text: Any, *, truncate: bool 
         _check_vocabulary(model, tokenizer)
         row = _tokenise(model, tokenizer, texts, truncate, facts, add_special_tokens=not isinstance(text, Chat))
     _check_ids(model, row)
-    positions, words = group_words(_positions(row, tokenizer), texts)
+    positions, words = group_words(_positions(row, tokenizer, template=isinstance(text, Chat)), texts)
     # A generator that is left half-way would swallow a Ctrl-C that comes at that moment.
     if not [one for one in positions if not one.special]:
         raise InputError("the text is empty after tokenisation: there is nothing to look at; give at least one word")
@@ -177,16 +177,20 @@ class _Unchanged(Unbroken[None]):
             self._lock.release()
 
 
-def _positions(row: TokenisedRow, tokenizer: Any) -> list[Position]:
+def _positions(row: TokenisedRow, tokenizer: Any, *, template: bool = False) -> list[Position]:
+    """What each position is. A `template` writes its special tokens into the text, where nothing else marks them."""
     ids = row.inputs["input_ids"].tolist()
-    if row.encoding is None:
+    specials: set[int] = set()
+    if row.encoding is None or template:
         specials = set(tokenizer.all_special_ids) - {getattr(tokenizer, "mask_token_id", None), tokenizer.unk_token_id}
+    if row.encoding is None:
         tokens = tokenizer.convert_ids_to_tokens(ids)
-        return [Position(i, token, ids[i] in specials) for i, token in enumerate(tokens)]
+        # A vocabulary that is padded to a round number has ids that are no token.
+        return [Position(i, token or f"<{ids[i]}>", ids[i] in specials) for i, token in enumerate(tokens)]
     encoding, positions = row.encoding, []
     for index, place in enumerate(row.kept):
         start, end = encoding.offsets[place]
-        special = bool(encoding.special_tokens_mask[place])
+        special = bool(encoding.special_tokens_mask[place]) or ids[index] in specials
         segment = encoding.sequence_ids[place] or 0
         if special:
             positions.append(Position(index, encoding.tokens[place], special=True, segment=segment))

@@ -21,8 +21,7 @@ def caption(
 ) -> None:
     """The weightiest remarks on a row beneath its axes; what the axes say there already stays above."""
     name = explanation.row_name(method, layer, head)
-    figure = axes.figure
-    width = figure.get_size_inches()[0] * axes.get_position().width if figure is not None else 5
+    width = axes.get_window_extent().width / axes.figure.dpi
     said = fill(judgement(explanation, name, layer), max(40, round(_CHARACTERS_AN_INCH * width)))
     before = axes.get_xlabel()
     axes.set_xlabel(f"{before}\n{said}" if before else said, fontsize=8, loc="left", color="#55585f", **VERBATIM)

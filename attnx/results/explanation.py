@@ -16,7 +16,7 @@ from attnx.registry import unknown
 from attnx.results.older_files import explanation_facts
 from attnx.results.remarks import Said, line, remarks
 from attnx.results.result import Array, Result
-from attnx.results.row import Row
+from attnx.results.row import Row, legible
 from attnx.results.storage import array, position_of, prediction_of, word_of
 
 if TYPE_CHECKING:
@@ -138,14 +138,23 @@ class Explanation(Result):
     def explained(self) -> str:
         """Whose view of the input this is: the explained position's token, or the mean of all."""
         averaged = self.provenance.get("input", {}).get("averaged", False)
-        return "the mean of all positions" if averaged else self.positions[self.position].token
+        return "the mean of all positions" if averaged else self._as_written(self.positions[self.position])
+
+    def _as_written(self, position: Position) -> str:
+        """The slice of the text; the tokenizer's name where there is none, or nothing that can be seen."""
+        texts = (self.text,) if isinstance(self.text, str) else self.text or ()
+        if position.special or position.start is None or position.segment >= len(texts):
+            return position.token
+        return texts[position.segment][position.start : position.end].strip() or position.token
 
     @property
     def verdict(self) -> str:
         """In one sentence: what was explained and from where, whether it was checked, and what to beware of."""
         row = self.row()
-        subject = f"{self.prediction} from" if self.prediction else "what reaches"
-        return f"{subject} {self.explained} by {row.what}: {line(remarks(row))}"
+        answer = self.prediction
+        sure = "" if answer is None or answer.probability is None else f" ({answer.probability:.3f})"
+        subject = f"{legible(answer.label)}{sure} from" if answer else "what reaches"
+        return f"{subject} {legible(self.explained)} by {legible(row.what)}: {line(remarks(row))}"
 
     def remarks(self, method: str | None = None, layer: int | None = None) -> tuple[Said, ...]:
         """All that is to be said of how far to trust a row, the weightiest first; by default of what is shown first."""

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from attnx.results.row import Agreement, Row
+from attnx.results.row import Agreement, Row, legible, quoted
 
 Level: TypeAlias = Literal["fair", "open", "care"]
 """Speaks for the row, leaves it open, or tells to take care."""
@@ -122,8 +122,8 @@ def _unchecked(row: Row) -> str:
 
 def _first_word(row: Row) -> str:
     return (
-        f"{row.unit(0)} stands first and holds {row.first_share:.0%}: a decoder's first token "
-        'may collect what has nowhere else to go; first_token="begin" (--first-token begin) puts a neutral one in front'
+        f"{row.unit(0)} stands first and holds {row.first_share:.0%}, as any first token of a decoder may; "
+        'first_token="begin" puts a neutral one in front'
     )
 
 
@@ -150,15 +150,15 @@ REMARKS: tuple[Remark, ...] = (
         "no mask",
         95,
         lambda row: row.input.get("mask") is False,
-        lambda row: f"the text has no mask to fill in, so what stands at {row.explained} is no answer",
+        lambda row: f"the text has no mask to fill in, so what stands at {legible(row.explained)} is no answer",
     ),
     Remark(
         "pooled",
         94,
         lambda row: row.input.get("pooling") == "mean" and not row.input.get("averaged"),
         lambda row: (
-            f"the model answers from the mean of all positions, and this is the view of {row.explained} alone; "
-            'position="mean" (--position mean) explains the mean'
+            f"the model answers from the mean of all positions, this is the view of {legible(row.explained)} alone; "
+            'position="mean" explains the mean'
         ),
     ),
     Remark(
@@ -195,13 +195,13 @@ REMARKS: tuple[Remark, ...] = (
         "unknown",
         70,
         lambda row: bool(row.input.get("unknown")),
-        lambda row: "not in the vocabulary: " + ", ".join(f"'{one}'" for one in row.input["unknown"]),
+        lambda row: "not in the vocabulary: " + ", ".join(map(quoted, row.input["unknown"])),
     ),
     Remark(
         "first token",
         65,
         lambda row: "first_token" in row.input,
-        lambda row: f"{row.input['first_token']} was put in front: another input than the text alone",
+        lambda row: f"{legible(row.input['first_token'])} was put in front: another input than the text alone",
         _open,
     ),
     Remark(

@@ -15,6 +15,18 @@ from attnx.answer.prediction import Prediction
 from attnx.inputs.positions import Position, Word
 from attnx.results.result import Array
 
+_JOINERS = "\u200c\u200d"
+"""Of which emoji and Persian words are made."""
+
+
+def legible(text: str) -> str:
+    """Text of the input as a sentence may hold it: whoever prints the sentence, it steers no terminal."""
+    return "".join(one if one.isprintable() or one in _JOINERS else "�" for one in text.strip())
+
+
+def quoted(text: str) -> str:
+    return f"'{legible(text)}'"
+
 
 class Agreement(NamedTuple):
     """How a row stands to a reference that was measured on the same input."""
@@ -78,7 +90,7 @@ class Row:
 
     def unit(self, number: int | None) -> str:
         """A unit as a sentence names it; "" for None."""
-        return "" if number is None else f"'{self.units[number][0]}'"
+        return "" if number is None else quoted(self.units[number][0])
 
     @cached_property
     def first(self) -> int | None:
@@ -119,7 +131,7 @@ class Row:
     def _first(self, scores: Array, *, by_sign: bool) -> int | None:
         sums = rounded([scores[places].sum() for _, places in self.units], self.digits or DIGITS)
         sums = sums if by_sign else np.abs(sums)
-        best = np.flatnonzero(sums == sums.max()) if len(sums) else []
+        best = np.flatnonzero(sums == sums.max(initial=0)) if sums.any() else np.arange(0)
         return int(best[0]) if len(best) == 1 else None
 
     def _share(self, places: list[int]) -> float:

@@ -149,10 +149,10 @@ def test_layers_are_columns_of_plain_text(saved, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["attnx", "explain", "the key", "--model", saved, "--layers", "--method", "raw"])
     with pytest.raises(SystemExit):
         main()
-    _, _, head, first, second = capsys.readouterr().out.splitlines()
+    _, _, _, head, first, second = capsys.readouterr().out.splitlines()
     assert (head.split(), first.split()[0], second.split()[0]) == (["layer", "1", "2", "3"], "the", "key")
     rows = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key", methods="raw")["raw"]
-    assert [float(number) for number in second.split()[1:]] == pytest.approx(rows[:, 2].tolist(), abs=1e-4)
+    assert [float(number) for number in second.split()[1:]] == pytest.approx(rows[:, 2].tolist(), abs=1e-3)
 
 
 def test_a_note_cannot_steer_the_terminal(saved, monkeypatch, capsys):

@@ -88,11 +88,10 @@ def to_html(
 
     With `content_only` it opens without punctuation, whose share it still says.
     """
-    shown = Shown.of(results, tuple(kind for section in SECTIONS for kind in section.kinds))
+    shown = Shown.of(results, tuple(kind for section in SECTIONS for kind in section.kinds), content_only)
     given = {section: section.module.data(shown) for section in SECTIONS}
     there = tuple(section for section, data in given.items() if data is not None)
-    view = "content" if content_only else "words"
-    page = harmless({"results": shown.contents, "view": view, **{section.name: given[section] for section in there}})
+    page = harmless({"results": shown.contents, **{section.name: given[section] for section in there}})
     names = tuple(section.name for section in there)
     title = None if title is None else harmless(title)
     written: str = template("templates/page").render(

@@ -17,7 +17,8 @@ def data(shown: Shown) -> dict[str, Any] | None:
     """The pictures; what else is shown here, all sections know."""
     if not shown.explanations:
         return None
-    return {"results": [{"picture": picture(one, len(shown.explanations))} for one in shown.explanations]}
+    pictures = [{"picture": picture(one, len(shown.explanations))} for one in shown.explanations]
+    return {"results": pictures, "view": "content" if shown.content_only else "words"}
 
 
 def plain(page: dict[str, Any]) -> list[PlainWords]:
