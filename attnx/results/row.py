@@ -118,7 +118,11 @@ class Row:
 
     @cached_property
     def agreements(self) -> tuple[Agreement, ...]:
-        """How it stands to each other measurement. Where one of the two has no sign, sizes are compared."""
+        """How it stands to each other measurement: what that puts first, and how far the orders agree.
+
+        What has a sign is ordered by it, for what speaks against made no answer; but where one of the two has none, the
+        correlation is of sizes.
+        """
         return tuple(self._agreement(name, scores) for name, scores in self.others.items())
 
     def _agreement(self, name: str, scores: Array) -> Agreement:
@@ -126,7 +130,7 @@ class Row:
         own = rounded(self.scores[self.content], self.digits)
         other = scores[self.content]
         ranks = spearman(own, other) if by_sign else spearman(np.abs(own), np.abs(other))
-        return Agreement(name, self._first(scores, by_sign=name in self.signed and by_sign), float(ranks))
+        return Agreement(name, self._first(scores, by_sign=name in self.signed), float(ranks))
 
     def _first(self, scores: Array, *, by_sign: bool) -> int | None:
         sums = rounded([scores[places].sum() for _, places in self.units], self.digits or DIGITS)

@@ -129,11 +129,14 @@ def test_of_several_measurements_the_worst_does_not_condemn():
     assert levels == ["fair", "care", "open"]
 
 
-def test_scores_without_a_sign_are_held_against_sizes_and_signed_ones_against_signs():
+def test_what_speaks_against_never_comes_first_but_its_size_is_ranked_where_the_other_has_no_sign():
     negative = (0.0, -0.9, 0.1, 0.2, 0.3, 0.0)
-    assert "'story' comes first by blankout, too" in said(measured(negative, signed=("blankout",)))["checked"]
-    both = measured(negative, signed=("blankout", "rollout"))
-    assert "first here is 'story', but 'mess' by blankout" in said(both)["checked"]
+    for signed in (("blankout",), ("blankout", "rollout")):
+        one = measured(negative, signed=signed)
+        assert "first here is 'story', but 'mess' by blankout" in said(one)["checked"]
+    (by_size,) = measured(negative, signed=("blankout",)).row().agreements
+    (by_sign,) = measured(negative, signed=("blankout", "rollout")).row().agreements
+    assert by_size.ranks > by_sign.ranks
 
 
 def test_what_is_flat_is_never_called_unobjectionable():
