@@ -35,7 +35,7 @@ def answer_facts(model: nn.Module, processor: Any, prepared: Prepared) -> dict[s
 def pools_by_mean(model: nn.Module) -> bool:
     """Whether the model answers from the mean of all positions: by its config, or without a head by the file beside."""
     config = model.config
-    if has_head(model, "Classification"):
+    if has_head(model, "ForSequenceClassification", "ForImageClassification"):
         by_config = (getattr(config, "classifier_pooling", None), getattr(config, "summary_type", None))
         return MEAN in by_config or getattr(config, "use_mean_pooling", False) is True
     return not has_head(model, *_AT_EACH) and _kept_mean(getattr(config, "name_or_path", ""))

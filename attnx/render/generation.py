@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnx.render.axes import given_or_new
+from attnx.render.axes import VERBATIM, given_or_new
 from attnx.render.columns import Block
 from attnx.render.digits import places, written
 from attnx.render.heat_map import COLOURS
@@ -79,7 +80,8 @@ def heat_map(generation: GenerationExplanation, method: str | None = None, *, ax
     axes.set_yticks(range(len(generation)), [_quoted(label) for label in generation.generated], fontsize=8)
     axes.axvline(generation.prompt_length - 0.5, color="0.3", linewidth=1)
     axes.tick_params(length=0)
-    axes.set_xlabel("prompt │ earlier output", fontsize=9)
+    said = fill(_judgement(generation, method or generation.default_method), 15 * round(2.2 + _CELL * columns))
+    axes.set_xlabel(f"prompt │ earlier output\n{said}", fontsize=9, **VERBATIM)
     axes.set_ylabel("generated", fontsize=9)
     if axes.figure is not None:
         axes.figure.colorbar(image, ax=axes, fraction=0.03, pad=0.02)

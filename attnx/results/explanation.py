@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 Bars: TypeAlias = Literal["bars", "heat"]
 Unit: TypeAlias = Literal["word", "token"]
 
-SECOND = "blankout"
-"""The measurement that a verdict offers where there is none, or but one."""
+OFFERED = ("blankout", "value_path")
+"""The measurements that a verdict offers where there is none, or but one: the first that is not there."""
 
 
 @dataclass(frozen=True)
@@ -189,8 +189,6 @@ class Explanation(Result):
         name = self.row_name(method, layer, head)
         measured = name in self.references
         at = self._index(layer)
-        measurable = tuple(dict.fromkeys((*self.references, SECOND)))
-        asked = f'"{SECOND}"' if len(measurable) == 1 else "({})".format(", ".join(f'"{one}"' for one in measurable))
         return Row(
             name=name,
             layer=None if measured else self.layers[at],
@@ -208,8 +206,14 @@ class Explanation(Result):
             diagnostics={kind: numbers[at] for kind, numbers in self.diagnostics.get(name, {}).items() if head is None},
             tied=self.tied(name, layer),
             input=self.provenance.get("input", {}),
-            offer=f"references={asked}",
+            offer=self._offer(),
         )
+
+    def _offer(self) -> str:
+        """How a caller would have one more measurement beside those that are there."""
+        new = next((one for one in OFFERED if one not in self.references), OFFERED[0])
+        several = ", ".join(f'"{one}"' for one in (*self.references, new))
+        return f"references=({several})" if self.references else f"references={several}"
 
     def map(self, method: str | None = None, head: int | None = None) -> Array:
         """Layers × query × input: the rows of all positions, of one head or of their mean where every head was kept."""

@@ -95,7 +95,7 @@ def _checked(row: Row) -> str:
 
 def _ranks(row: Row) -> str:
     numbers = ", ".join("undefined" if np.isnan(one.ranks) else _signed(one.ranks) for one in row.agreements)
-    return f"ranks of {len(row.content)} positions agree by {numbers}"
+    return f"ranks of {len(row.content)} positions: {numbers}"
 
 
 def _check_level(row: Row) -> Level:
@@ -177,7 +177,7 @@ REMARKS: tuple[Remark, ...] = (
         "uniform",
         80,
         lambda row: row.strongest_to_mean < EVEN,
-        lambda row: f"nearly uniform, the strongest position has {row.strongest_to_mean:.2f} times the mean",
+        lambda row: f"nearly uniform: the strongest position has {row.strongest_to_mean:.2f} times the mean",
     ),
     Remark(
         "tied",
@@ -189,7 +189,9 @@ REMARKS: tuple[Remark, ...] = (
         "saturated",
         74,
         lambda row: row.diagnostics.get("saturation", 0) >= HALF,
-        lambda row: f"{row.diagnostics['saturation']:.0%} of the inputs get all the flow that can reach them",
+        lambda row: (
+            f"{row.diagnostics['saturation']:.0%} of the inputs are saturated: they get all that can reach them"
+        ),
     ),
     Remark(
         "unknown",

@@ -88,6 +88,14 @@ class Row:
             return [(one.text, list(one.positions)) for one in self.words]
         return [(self.positions[index].token, [index]) for index in self.content]
 
+    @cached_property
+    def _unit_of(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """The unit of each position by its number, −1 for none."""
+        found = np.full(len(self.positions), -1)
+        for number, (_, places) in enumerate(self.units):
+            found[places] = number
+        return found
+
     def unit(self, number: int | None) -> str:
         """A unit as a sentence names it; "" for None."""
         return "" if number is None else quoted(self.units[number][0])
@@ -133,7 +141,9 @@ class Row:
         return Agreement(name, self._first(scores, by_sign=name in self.signed), float(ranks))
 
     def _first(self, scores: Array, *, by_sign: bool) -> int | None:
-        sums = rounded([scores[places].sum() for _, places in self.units], self.digits or DIGITS)
+        member = self._unit_of >= 0
+        found = np.bincount(self._unit_of[member], scores[member], minlength=len(self.units))
+        sums = rounded(found, self.digits or DIGITS)
         sums = sums if by_sign else np.abs(sums)
         best = np.flatnonzero(sums == sums.max(initial=0)) if sums.any() else np.arange(0)
         return int(best[0]) if len(best) == 1 else None

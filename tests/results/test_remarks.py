@@ -89,7 +89,7 @@ def test_the_sentences_have_the_numbers():
         "'the' stands first and holds 70%, as any first token of a decoder may; "
         'first_token="begin" puts a neutral one in front'
     )
-    assert said(CASES["uniform"][0])["uniform"] == "nearly uniform, the strongest position has 1.08 times the mean"
+    assert said(CASES["uniform"][0])["uniform"] == "nearly uniform: the strongest position has 1.08 times the mean"
     assert said(read(cut=[4, 9]))["cut"] == "the model read 4 of 9 tokens"
     assert said(read(unknown=["zyzzyva"]))["unknown"] == "not in the vocabulary: 'zyzzyva'"
     assert said(made())["punctuation"] == "punctuation holds 10%"
@@ -109,7 +109,7 @@ def test_saturation_is_that_of_the_layer():
 def test_a_check_names_what_each_measurement_puts_first():
     mess = (0.0, 0.1, 0.0, 0.05, 0.9, 0.2)
     assert said(measured(SPREAD, mess))["checked"].startswith(
-        "checked: 'story' comes first by blankout, too, but 'mess' by gradient (ranks of 6 positions agree by 1.00, "
+        "checked: 'story' comes first by blankout, too, but 'mess' by gradient (ranks of 6 positions: 1.00, "
     )
     assert said(measured(mess, mess))["checked"].startswith(
         "checked: first here is 'story', but 'mess' by blankout and gradient ("
@@ -148,7 +148,9 @@ def test_what_is_flat_is_never_called_unobjectionable():
 def test_where_nothing_was_measured_it_offers_a_measurement_and_no_method():
     assert said(made())["unchecked"] == ('unchecked: nothing was measured on the model (references="blankout" does)')
     alone = replace(measured(SPREAD), first="blankout")
-    assert said(alone)["unchecked"].startswith("measured by blankout alone")
+    assert said(alone)["unchecked"] == (
+        'measured by blankout alone (a second opinion: references=("blankout", "value_path"))'
+    )
     assert "no head" in said(made(prediction=None))["unchecked"]
 
 

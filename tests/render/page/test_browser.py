@@ -303,7 +303,7 @@ def test_trust_reads_what_methods_say_of_themselves(opened):
     assert "Of one layer alone" in tab.locator("#trust .said-too").all_inner_texts()[0]
     assert "to what it attends to in the layer below" in tab.locator("#graph-lead").inner_text()
     tab.get_by_role("radio", name="flow").click()
-    verdict.get_by_text("90% of the inputs get all the flow that can reach them").wait_for()
+    verdict.get_by_text("90% of the inputs are saturated: they get all that can reach them").wait_for()
     tab.locator("#layer").press("ArrowLeft")
     tab.locator("#trust .meter", has_text="inputs saturated").get_by_text("20 %").wait_for()
 
@@ -316,7 +316,7 @@ def test_the_panel_says_what_the_verdict_says_of_each_row_and_advises_no_method(
         tab.get_by_role("radiogroup", name="Method").get_by_role("radio", name=method).click()
         tab.locator("#readout", has_text=f"by {method} at").wait_for()
         said = tab.locator("#trust .verdict").inner_text()
-        assert said.startswith("Checked: 'e' comes first by blankout, too (ranks of 6 positions agree by ")
+        assert said.startswith("Checked: 'e' comes first by blankout, too (ranks of 6 positions: ")
         assert "Read " not in tab.locator("#trust").inner_text()
     tab.get_by_role("radiogroup", name="Reference").first.get_by_role("radio", name="blankout").click()
     tab.locator("#trust .verdict", has_text="no head that answers").wait_for()
