@@ -12,11 +12,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from attnx.errors import ChoiceError, InputError, whole_number
+from attnx.errors import ChoiceError, InputError
 from attnx.inputs.adapter import Prepared
 from attnx.inputs.families import is_decoder
 from attnx.inputs.model_facts import max_positions, vocabulary_size
 from attnx.inputs.positions import Position
+from attnx.inputs.text import UnchangedTokenizer
+from attnx.registry import quoted
 
 BEGIN = "begin"
 """How a caller asks for the token with which the tokenizer's texts begin."""
@@ -29,7 +31,7 @@ def with_first_token(model: nn.Module, tokenizer: Any, prepared: Prepared, asked
     """The same input behind one more position, a special one. What begins with a special token is left as it is."""
     if not is_decoder(model.config) or "input_ids" not in prepared.inputs:
         raise ChoiceError(
-            f"first_token={asked!r} asked, but {type(model).__name__} is no decoder, whose first token collects "
+            f"first_token={quoted(asked)} asked, but {type(model).__name__} is no decoder, whose first token collects "
             "attention; leave it out"
         )
     number = _number(model, tokenizer, asked)
@@ -70,20 +72,30 @@ def _number(model: nn.Module, tokenizer: Any, asked: str | int) -> int:
             )
         return found
     if not isinstance(asked, str):
-        number, size = whole_number("first_token", asked), vocabulary_size(model)
+        if isinstance(asked, bool) or not isinstance(asked, int):
+            raise ChoiceError(f"first_token is a token, its id, or {BEGIN!r}, found {quoted(asked)}")
+        number, size = asked, vocabulary_size(model)
         if number < 0 or (size is not None and number >= size):
             raise ChoiceError(f"first_token {number} is no token id of this vocabulary of {size}")
         return number
     known = tokenizer.get_vocab()
     if asked in known:
         return int(known[asked])
-    pieces = tokenizer(asked, add_special_tokens=False)["input_ids"]
+    pieces = _pieces(tokenizer, asked)
     if len(pieces) != 1 or pieces[0] == getattr(tokenizer, "unk_token_id", None):
         raise ChoiceError(
-            f"first_token {asked!r} is no token of the vocabulary, but {len(pieces)} of them; give one token, its id, "
-            f"or {BEGIN!r} for the tokenizer's begin token"
+            f"first_token {quoted(asked)} is no token of the vocabulary, but {len(pieces)} of them; give one token, "
+            f"its id, or {BEGIN!r} for the tokenizer's begin token"
         )
     return int(pieces[0])
+
+
+def _pieces(tokenizer: Any, text: str) -> list[int]:
+    """The ids of a text; none of what cannot be written."""
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        return []
+    with UnchangedTokenizer(tokenizer):
+        return [int(one) for one in tokenizer(text, add_special_tokens=False)["input_ids"]]
 
 
 def _begins(model: nn.Module, tokenizer: Any) -> tuple[Any, Any]:

@@ -136,7 +136,7 @@ def _tokenise(
     how = {"padding": False, "return_attention_mask": True, "add_special_tokens": add_special_tokens}
     if not hasattr(tokenizer, "convert_ids_to_tokens"):
         raise InputError(f"a text needs a tokenizer, found {type(tokenizer).__name__}; an image needs a vision model")
-    with _Unchanged(tokenizer):
+    with UnchangedTokenizer(tokenizer):
         encoding = tokenizer(*texts, truncation=False, verbose=False, **how)
         length = len(encoding["input_ids"])
         if limit is not None and length > limit:
@@ -150,7 +150,7 @@ def _tokenise(
     return tokenised_rows(encoding)[0]
 
 
-class _Unchanged(Unbroken[None]):
+class UnchangedTokenizer(Unbroken[None]):
     """Fast tokenizers keep the truncation and padding of the last call, or those saved in their file: put them back."""
 
     def __init__(self, tokenizer: Any) -> None:
