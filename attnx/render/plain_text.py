@@ -43,9 +43,10 @@ def plain_row(
     return "\n".join([*lines, *cautions(explanation, [name], layer)])
 
 
-def judgement(explanation: Explanation, name: str, layer: int | None = None) -> str:
-    """The weightiest remarks on a row, behind its name."""
-    return printable(f"{name}: {line(explanation.remarks(name, layer))}")
+def judgement(explanation: Explanation, name: str, layer: int | None = None, *, with_input: bool = True) -> str:
+    """The weightiest remarks on a row, behind its name; what is of the input need be said but once."""
+    said = explanation.remarks(name, layer)
+    return printable(f"{name}: {line(one for one in said if with_input or not one.of_input)}")
 
 
 def notes(explanation: Explanation) -> list[str]:

@@ -89,7 +89,7 @@ def coloured(
     if len(chosen) > 1:
         at = explanation.layers[-1] if layer is None else layer
         what, scale = f"relevance at layer {at}, {seen_from(explanation)}", "the most in its row"
-    others = [judgement(explanation, name, layer) for name in chosen if name != main]
+    others = [judgement(explanation, name, layer, with_input=False) for name in chosen if name != main]
     remarks = [rows.note, *others, *cautions(explanation, chosen, layer)]
     return Group(
         *_headline(explanation, what, judgement(explanation, main, layer)),

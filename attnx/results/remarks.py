@@ -34,6 +34,8 @@ class Said:
     sentence: str
     weight: int
     level: Level
+    of_input: bool = False
+    """Whether it is about the input, and so the same for every row."""
 
 
 class Remark(NamedTuple):
@@ -44,11 +46,13 @@ class Remark(NamedTuple):
     holds: Callable[[Row], bool]
     says: Callable[[Row], str]
     level: Callable[[Row], Level] = lambda row: "care"
+    of_input: bool = False
 
 
 def remarks(row: Row) -> tuple[Said, ...]:
     """All that hold, the weightiest first."""
-    return tuple(Said(one.name, one.says(row), one.weight, one.level(row)) for one in REMARKS if one.holds(row))
+    holding = (one for one in REMARKS if one.holds(row))
+    return tuple(Said(one.name, one.says(row), one.weight, one.level(row), one.of_input) for one in holding)
 
 
 def line(said: Iterable[Said]) -> str:
@@ -151,6 +155,7 @@ REMARKS: tuple[Remark, ...] = (
         95,
         lambda row: row.input.get("mask") is False,
         lambda row: f"the text has no mask to fill in, so what stands at {legible(row.explained)} is no answer",
+        of_input=True,
     ),
     Remark(
         "pooled",
@@ -160,6 +165,7 @@ REMARKS: tuple[Remark, ...] = (
             f"the model answers from the mean of all positions, this is the view of {legible(row.explained)} alone; "
             'position="mean" explains the mean'
         ),
+        of_input=True,
     ),
     Remark(
         "first word",
@@ -172,6 +178,7 @@ REMARKS: tuple[Remark, ...] = (
         85,
         lambda row: "cut" in row.input,
         lambda row: "the model read {} of {} tokens".format(*row.input["cut"]),
+        of_input=True,
     ),
     Remark(
         "uniform",
@@ -198,6 +205,7 @@ REMARKS: tuple[Remark, ...] = (
         70,
         lambda row: bool(row.input.get("unknown")),
         lambda row: "not in the vocabulary: " + ", ".join(map(quoted, row.input["unknown"])),
+        of_input=True,
     ),
     Remark(
         "first token",
@@ -205,6 +213,7 @@ REMARKS: tuple[Remark, ...] = (
         lambda row: "first_token" in row.input,
         lambda row: f"{legible(row.input['first_token'])} was put in front: another input than the text alone",
         _open,
+        of_input=True,
     ),
     Remark(
         "special tokens",

@@ -107,6 +107,13 @@ def test_the_verdict_and_the_notes_are_in_every_view():
         assert "the text was cut" in text
 
 
+def test_what_is_of_the_input_is_judged_once_and_what_is_of_a_row_beside_it():
+    one = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key to the zebra")
+    text = re.sub(r"\s+", " ", without_colours(shown(coloured(one))))
+    assert text.count("not in the vocabulary: 'zebra'") == 1
+    assert "rollout: checked: " in text
+
+
 def test_the_two_texts_of_a_pair_stand_apart():
     one = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), ("the key", "a dull film"), methods="rollout")
     lines = str(one).splitlines()
