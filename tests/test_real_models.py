@@ -36,6 +36,14 @@ def test_rollout_of_a_trained_bert_is_that_of_its_eager_attention(minilm):
     assert [word.text for word in explanation.words][4] == "didn't"
 
 
+def test_an_embedder_that_is_pooled_by_the_mean_says_so_until_the_mean_is_explained(minilm):
+    model, tokenizer, _ = minilm
+    assert "answers from the mean of all positions" in attnx.explain(model, tokenizer, SENTENCE).verdict
+    mean = attnx.explain(model, tokenizer, SENTENCE, position="mean")
+    assert mean.verdict.startswith("what reaches the mean of all positions by rollout at layer 6: unchecked")
+    np.testing.assert_allclose(mean["rollout"].sum(-1), 1, atol=1e-6)
+
+
 def test_a_trained_bert_is_left_bit_identical(minilm):
     model, tokenizer, _ = minilm
     inputs = tokenizer(SENTENCE, return_tensors="pt")

@@ -22,7 +22,8 @@ _TOKENS_KEPT = 20
 class Prediction:
     """The answer, and the alternatives that it beat."""
 
-    kind: Literal["class", "value", "token"]
+    kind: Literal["class", "label", "value", "token"]
+    """One class of several, one of labels that may all hold, the number of a regression, or a token."""
     label: str
     index: int
     probability: float | None
@@ -30,6 +31,12 @@ class Prediction:
     labels: tuple[str, ...]
     logits: tuple[float, ...]
     """One for each of `labels`: all classes, or the best tokens of the vocabulary."""
+
+    @property
+    def noun(self) -> str:
+        """What it is, in a headline."""
+        several = f"one of {len(self.labels)} labels that may all hold"
+        return {"label": several, "value": "value"}.get(self.kind, "prediction")
 
     def __str__(self) -> str:
         label = self.label if self.label.isprintable() else repr(self.label)[1:-1]  # it may steer a terminal
@@ -95,7 +102,8 @@ def _class(model: nn.Module, logits: Tensor, target: Any) -> Prediction:
     if getattr(model.config, "problem_type", None) == "regression":
         return Prediction("value", f"{labels[index]} = {values[index]:.4g}", index, None, labels, values)
     probability = probabilities(model, logits)[index].item()
-    return Prediction("class", labels[index], index, probability, labels, values)
+    kind: Literal["class", "label"] = "class" if len(labels) == 1 or exclusive(model, logits) else "label"
+    return Prediction(kind, labels[index], index, probability, labels, values)
 
 
 def _token(tokenizer: Any, logits: Tensor, target: Any) -> Prediction:

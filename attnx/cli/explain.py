@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from attnx.cli.options import check_output, check_page, print_inert, print_text, read_input, say
+from attnx.cli.options import check_output, check_page, number_or_word, print_inert, print_text, read_input, say
 from attnx.errors import AttnxError, InputError
 
 PICTURES = (".png", ".jpg", ".jpeg", ".webp")
@@ -97,7 +97,9 @@ def explain_command(
     head: Annotated[
         str | None, typer.Option("--head", help="A head from 0, or mean, max, min: how they merge.")
     ] = None,
-    position: Annotated[int | None, typer.Option("--position", help="The position to explain, from 0.")] = None,
+    position: Annotated[
+        str | None, typer.Option("--position", help="The position to explain, from 0; mean: the mean of all.")
+    ] = None,
     target: Annotated[
         str | None, typer.Option("--target", help="The class or token that the prediction is of.")
     ] = None,
@@ -107,6 +109,10 @@ def explain_command(
     drop_sink: Annotated[
         bool, typer.Option("--drop-sink", help="Leave out what goes to a decoder's first token.")
     ] = False,
+    first_token: Annotated[
+        str | None,
+        typer.Option("--first-token", help="A neutral token in front of a decoder's text; begin: the tokenizer's own."),
+    ] = None,
     truncate: Annotated[bool, typer.Option("--truncate", help="Cut a text that is too long for the model.")] = False,
     discard: Annotated[
         float, typer.Option("--discard", help="Share of a layer's lowest weights to leave out of rollout.")
@@ -117,6 +123,9 @@ def explain_command(
     within: Annotated[
         str, typer.Option("--within", help="One stack of several: the beginning of its modules' names.")
     ] = "",
+    content_only: Annotated[
+        bool, typer.Option("--content-only", help="Leave punctuation out of what is shown.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     output: Annotated[Path | None, typer.Option("--output", help="Save it: .safetensors, or .png of an image.")] = None,
     html: Annotated[Path | None, typer.Option("--html", help="Write a page to look at, in one file.")] = None,
@@ -129,24 +138,26 @@ def explain_command(
     given = image if image is not None else text if pair is None else (text, pair)
     explanation = _explain(model, given, method, html, {
         "layer": layer,
-        "head": _head(head),
-        "position": position,
+        "head": number_or_word(head),
+        "position": number_or_word(position),
         "target": target,
         "normalize": None if normalize == "none" else normalize,
         "drop_sink": drop_sink,
+        "first_token": number_or_word(first_token),
         "truncate": truncate,
         "references": reference or None,
         "discard": discard,
         "interpolate": interpolate,
         "within": within,
     })  # fmt: skip
-    say(explanation.notes)
+    if as_json:  # every other view has them
+        say(explanation.notes)
     if output is not None:
         save_output(explanation, output, _names(explanation, method))
     if as_json:
         print_inert(json.dumps(explanation.to_dict(), ensure_ascii=False, allow_nan=False))
     else:
-        _show(explanation, method, layers)
+        _show(explanation, method, layers, content_only)
 
 
 def _explain(model: str | None, text: Any, method: list[str] | None, html: Path | None, options: dict[str, Any]) -> Any:
@@ -164,14 +175,7 @@ def _explain(model: str | None, text: Any, method: list[str] | None, html: Path 
         return explanation
 
 
-def _head(head: str | None) -> int | str | None:
-    try:
-        return head if head is None else int(head)
-    except ValueError:
-        return head
-
-
-def _show(explanation: Any, method: list[str] | None, layers: bool) -> None:
+def _show(explanation: Any, method: list[str] | None, layers: bool, content_only: bool) -> None:
     from rich.console import Console
 
     if explanation.image_size is not None:
@@ -187,7 +191,7 @@ def _show(explanation: Any, method: list[str] | None, layers: bool) -> None:
         return
     from attnx.render.terminal import show
 
-    show(explanation, Console(highlight=False), method or (), layers=layers)
+    show(explanation, Console(highlight=False), method or (), layers=layers, content_only=content_only)
 
 
 def _names(explanation: Any, method: list[str] | None) -> list[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from attnx.cli.options import print_inert, print_text, read_input, say
+from attnx.cli.options import number_or_word, print_inert, print_text, read_input, say
 
 if TYPE_CHECKING:
     from attnx.explaining.settings import Normalization
@@ -24,6 +24,10 @@ def generate_command(
     layer: Annotated[int | None, typer.Option("--layer", help="The layer, counted from 1; else the last.")] = None,
     normalize: Annotated[str, typer.Option("--normalize", help="auto, receptive_field, column or none.")] = "auto",
     drop_sink: Annotated[bool, typer.Option("--drop-sink", help="Leave out what goes to the first token.")] = False,
+    first_token: Annotated[
+        str | None,
+        typer.Option("--first-token", help="A neutral token in front of the prompt; begin: the tokenizer's own."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Show what a model looked at for each token that it writes behind a prompt."""
@@ -44,9 +48,10 @@ def generate_command(
         layer=layer,
         normalize=cast("Normalization", None if normalize == "none" else normalize),
         drop_sink=drop_sink,
+        first_token=number_or_word(first_token),
     )
-    say(generation.notes)
     if as_json:
+        say(generation.notes)
         print_inert(json.dumps(generation.to_dict(), ensure_ascii=False, allow_nan=False))
         return
     for name in method or [generation.default_method]:

@@ -92,6 +92,14 @@ def show(table: Result, as_json: bool, as_markdown: bool, output: Path | None) -
     print_inert(table.to_json()) if as_json else print_text(table.to_markdown() if as_markdown else table.to_text())
 
 
+def number_or_word(given: str | None) -> int | str | None:
+    """A number where it is one, and else the word."""
+    try:
+        return given if given is None else int(given)
+    except ValueError:
+        return given
+
+
 def read_input() -> str:
     """All of standard input."""
     try:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from torch import nn
 
 from attnx.capturing.watch import unwrapped
-from attnx.errors import ArgumentError, InputError
+from attnx.errors import ArgumentError, ChoiceError, InputError
 from attnx.explaining.recommended import Recommended
 from attnx.explaining.seam import Request, explain_prepared
-from attnx.explaining.settings import DEFAULT_REFERENCES, Normalization, Settings
+from attnx.explaining.settings import DEFAULT_REFERENCES, Normalization, Settings, mean_row
 from attnx.graph.asked import Head
 from attnx.inputs.adapter import Prepared
 from attnx.inputs.families import adapter_for
+from attnx.inputs.first_token import with_first_token
 from attnx.inputs.given import prepare_all
+from attnx.inputs.pooling import MEAN, check_mean
 from attnx.registry import unknown
 from attnx.results.explanation import Explanation
 from attnx.results.recommendation import Recommendation
@@ -30,7 +32,7 @@ class Options(TypedDict, total=False):
     """The keyword arguments of `explain`, for type checkers."""
 
     methods: Sequence[str] | str | Recommendation | None
-    position: int | list[int | None] | None
+    position: int | Literal["mean"] | list[int | None] | None
     layer: int | None
     head: Head | None
     target: Any
@@ -39,6 +41,7 @@ class Options(TypedDict, total=False):
     normalize: Normalization
     drop_sink: bool
     discard: float
+    first_token: str | int | None
     truncate: bool
     maps: bool
     interpolate: bool
@@ -71,6 +74,7 @@ class Call:
                 raise ArgumentError(unknown("argument of explain", name, Options.__annotations__))
         reading = {name: chosen.pop(name, False) for name in ("truncate", "interpolate")}
         position, target = chosen.pop("position", None), chosen.pop("target", None)
+        first_token = chosen.pop("first_token", None)
         references, batch_size = chosen.pop("references", None), chosen.pop("batch_size", 8)
         methods = chosen.pop("methods", None)
         recommended = Recommended.of(methods) if isinstance(methods, Recommendation) else None
@@ -80,7 +84,12 @@ class Call:
         nobody_chose = references is None and settings.methods is None
         asked = _asked_references(DEFAULT_REFERENCES if nobody_chose else references)
         model = unwrapped(model)
+        if isinstance(position, str):
+            settings = _averaged(model, position, settings)
+            position = None
         prepared, single = prepare_all(adapter_for(model, settings.within), model, tokenizer, text, **reading)
+        if first_token is not None:
+            prepared = [with_first_token(model, tokenizer, one, first_token) for one in prepared]
         requests = _requests(prepared, position, target, single=single)
         return cls(model, tokenizer, requests, settings, asked, not nobody_chose, single, batch_size, recommended)
 
@@ -118,6 +127,14 @@ class Call:
                 found[number] = explanation
                 shown.update(1)
         return [found[number] for number in range(len(self.requests))]
+
+
+def _averaged(model: nn.Module, position: str, settings: Settings) -> Settings:
+    """The settings under which the rows of all positions are averaged."""
+    if position != MEAN:
+        raise ChoiceError(f"position must be a whole number, or {MEAN!r} for the mean of all, found {position!r}")
+    check_mean(model)
+    return replace(settings, over_rows=mean_row)
 
 
 def _requests(prepared: Sequence[Prepared], position: Any, target: Any, *, single: bool) -> list[Request]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from torch import nn
 
@@ -39,7 +39,7 @@ def explain(
     text: Any,
     *,
     methods: Sequence[str] | str | Recommendation | None = None,
-    position: int | list[int | None] | None = None,
+    position: int | Literal["mean"] | list[int | None] | None = None,
     layer: int | None = None,
     head: Head | None = None,
     target: Any = None,
@@ -48,6 +48,7 @@ def explain(
     normalize: Normalization = "auto",
     drop_sink: bool = False,
     discard: float = 0.0,
+    first_token: str | int | None = None,
     truncate: bool = False,
     maps: bool = False,
     interpolate: bool = False,
@@ -60,17 +61,20 @@ def explain(
     for an image. `methods` are raw, rollout and flow; of a text so long that flow would take minutes it is left out,
     unless you name it. What `recommend` gave may stand there, too: what holds is computed, the best first. `position`
     is the position whose view is explained: by default CLS, the mask of a masked language model, or the last token of a
-    decoder. `layer` (from 1) keeps one layer; `head` is a number from 0, "each", or how heads are merged ("mean",
-    "max", "min"). `target` is the class or token that `prediction` speaks of: by default the best. `references`
-    measures on the model itself what each position does for the target (see `attnx.references`); with a pair as target,
-    what it does for the first against the second. For a list of texts `position` and `target` may be lists, too.
+    decoder; "mean" explains the mean of all. `layer` (from 1) keeps one layer; `head` is a number from 0, "each", or
+    how heads are merged ("mean", "max", "min"). `target` is the class or token that `prediction` speaks of: by default
+    the best. `references` measures on the model itself what each position does for the target (see `attnx.references`);
+    with a pair as target, what it does for the first against the second. For a list of texts `position` and `target`
+    may be lists, too.
 
     In a decoder early positions are seen by every later one. `normalize="prefix"` takes that out of rollout and flow;
     it is on for causal models ("auto"), `"receptive_field"` and `"column"` are other ways, and None leaves it out.
-    `drop_sink` takes out what goes to the first token. `discard` drops that share of each layer's lowest weights before
-    they are rolled out; `interpolate` lets a vision model read images of another size than it was built for. `maps`
-    keeps the rows of all positions, not only of the explained one. `within` picks one stack of a model that has
-    several, by the beginning of its modules' names. The model and the tokenizer are left exactly as they were.
+    `drop_sink` takes out what goes to the first token. `first_token` puts a neutral one in front of the text, "begin"
+    for the tokenizer's begin token: another input, which notes and provenance say. `discard` drops that share of each
+    layer's lowest weights before they are rolled out; `interpolate` lets a vision model read images of another size
+    than it was built for. `maps` keeps the rows of all positions, not only of the explained one. `within` picks one
+    stack of a model that has several, by the beginning of its modules' names. The model and the tokenizer are left
+    exactly as they were.
     """
     call = Call.of(
         model,
@@ -86,6 +90,7 @@ def explain(
         normalize=normalize,
         drop_sink=drop_sink,
         discard=discard,
+        first_token=first_token,
         truncate=truncate,
         maps=maps,
         interpolate=interpolate,

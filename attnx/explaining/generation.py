@@ -17,6 +17,7 @@ from attnx.explaining.writing import Written, check_writer, read, write
 from attnx.graph.asked import Head
 from attnx.inputs.adapter import Prepared
 from attnx.inputs.families import adapter_for
+from attnx.inputs.first_token import with_first_token
 from attnx.inputs.given import prepare_all
 from attnx.results.explanation import Explanation
 from attnx.results.generation import GenerationExplanation
@@ -39,6 +40,7 @@ def explain_generation(
     residual: float | None = None,
     normalize: Normalization = "auto",
     drop_sink: bool = False,
+    first_token: str | int | None = None,
     **generation: Any,
 ) -> GenerationExplanation:
     """What `model` looked at for each token that it writes behind `prompt`: a matrix generated × source per method.
@@ -46,7 +48,8 @@ def explain_generation(
     The model goes on greedily for at most `max_new_tokens`; other settings of `model.generate` are passed on
     (`do_sample=True, top_p=0.9`, `num_beams=4`). With a `continuation` nothing is generated: that text is explained.
     The finished text is then read once: the row of a token is the view of the position before it, which predicted it.
-    `layer` is the last unless you choose. The model and its generation config are left exactly as they were.
+    `layer` is the last unless you choose; `first_token` puts a neutral token in front, as in `explain`. The
+    model and its generation config are left exactly as they were.
     """
     model = unwrapped(model)
     adapter = adapter_for(model)
@@ -64,9 +67,10 @@ def explain_generation(
     if continuation is not None:
         if generation:
             raise InputError(f"{', '.join(generation)} steers generation, but a continuation is given: leave one out")
-        written = read(adapter, model, tokenizer, prompt, continuation)
+        written = _behind(model, tokenizer, read(adapter, model, tokenizer, prompt, continuation), first_token)
     else:
         first = _prompt(*prepare_all(adapter, model, tokenizer, prompt))
+        first = first if first_token is None else with_first_token(model, tokenizer, first, first_token)
         written = write(model, tokenizer, first, max_new_tokens, generation)
     whole, queries = written.prepared, _queries(written)
     ids = whole.inputs["input_ids"].tolist()
@@ -82,12 +86,21 @@ def explain_generation(
         relevance={name: np.stack([step.relevance[name][-1, :-1] for step in steps]) for name in steps[0].relevance},
         predictions=tuple(step.prediction for step in steps if step.prediction is not None),
         text=whole.text if isinstance(whole.text, str) else None,
-        digits=steps[0].digits,
         signed=steps[0].signed,
+        digits=steps[0].digits,
         local=steps[0].local,
+        about_answer=steps[0].about_answer,
         notes=steps[0].notes,
         provenance=_with_generation(steps[0].provenance, generation),
     )
+
+
+def _behind(model: nn.Module, tokenizer: Any, written: Written, first_token: str | int | None) -> Written:
+    """The given text behind one more token, which counts to the prompt."""
+    if first_token is None:
+        return written
+    prepared = with_first_token(model, tokenizer, written.prepared, first_token)
+    return Written(prepared, written.prompt_length + len(prepared.positions) - len(written.prepared.positions))
 
 
 def _with_generation(provenance: Mapping[str, Any], generation: Mapping[str, Any]) -> dict[str, Any]:

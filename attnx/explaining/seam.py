@@ -16,13 +16,14 @@ from attnx.answer.prediction import predict
 from attnx.answer.target import Target, piece_notes
 from attnx.attention.tensor import AttentionTensor
 from attnx.capturing.watch import unwrapped
-from attnx.errors import CaptureError, InputError, whole_number
+from attnx.errors import CaptureError, ChoiceError, InputError, whole_number
 from attnx.explaining.about_answer import AnswerEdges, by_kind
 from attnx.explaining.relevance import Reading, Relevance
 from attnx.explaining.settings import MEASURED_UP_TO, Settings
 from attnx.graph.asked import Asked, check_position
 from attnx.inputs.adapter import Adapter, Prepared
 from attnx.inputs.families import adapter_for
+from attnx.inputs.pooling import answer_facts
 from attnx.results.explanation import Explanation
 from attnx.results.provenance import provenance
 from attnx.running.observe import Observation, observe
@@ -154,7 +155,12 @@ class _Run:
         """The asked position, or the adapter's choice, before anything was seen."""
         request = self.requests[number]
         if request.position is None:
-            return self.adapter.explained(self.model, self.processor, request.prepared)
+            try:
+                return self.adapter.explained(self.model, self.processor, request.prepared)
+            except ChoiceError:
+                if self.settings.averaged:  # no position answers by itself, and none was asked for
+                    return 0
+                raise
         return check_position(request.position, len(request.prepared.positions))
 
     def _possible(self, number: int) -> list[int]:
@@ -181,7 +187,10 @@ class _Run:
         answers = relevance.of_positions(unique)
         maps, sink = relevance.maps() if settings.maps else None, relevance.sink()
         notes = (*prepared.notes, *plan.notes, *_unseen_layers(self.model, attention), *_unseen_mixers(seen))
-        record = provenance(self.model, self.adapter.name, **settings.on_record(attention, plan.methods))
+        record = {
+            **provenance(self.model, self.adapter.name, **settings.on_record(attention, plan.methods)),
+            **_input_record(self.model, self.processor, prepared, settings),
+        }
         for place, number in zip(places, numbers, strict=True):
             row, target = unique.index(place), self.requests[number].target
             prediction = predict(self.model, self.processor, seen.output, seen.row, seen.seat(place), target)
@@ -205,6 +214,7 @@ class _Run:
                     digits={method.name: method.digits for method in plan.methods if method.digits is not None},
                     local=frozenset(method.name for method in plan.methods if method.local),
                     signed=frozenset(method.name for method in plan.methods if method.signed),
+                    about_answer=frozenset(method.name for method in about),
                     sink=sink,
                     notes=(
                         *notes,
@@ -224,6 +234,7 @@ def _with_references(
     return replace(
         explanation,
         references={name: one.scores for name, one in scored.items()},
+        about_answer=explanation.about_answer | scored.keys(),
         signed=explanation.signed | {name for name, one in scored.items() if one.signed},
         notes=(*explanation.notes, *(note for one in scored.values() for note in one.notes)),
         provenance={
@@ -247,6 +258,13 @@ def _why_not(explanation: Explanation, asked: Iterable[str]) -> str:
     if len(explanation.positions) > MEASURED_UP_TO:
         return f"the input has more than {MEASURED_UP_TO} positions; references={next(iter(asked))!r} insists"
     return ""
+
+
+def _input_record(model: nn.Module, processor: Any, prepared: Prepared, settings: Settings) -> dict[str, Any]:
+    """How the input was read, where there is anything to say of it."""
+    averaged = {"averaged": True} if settings.averaged else {}
+    found = {**prepared.facts, **answer_facts(model, processor, prepared), **averaged}
+    return {"input": found} if found else {}
 
 
 def _saveable(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -48,6 +48,11 @@ class Settings:
     over_rows: Callable[[Tensor], Tensor] | None = None
     """Makes one row of the rows of all positions, … × query × input, instead of reading the explained one's."""
 
+    @property
+    def averaged(self) -> bool:
+        """Whether the mean of all positions is explained."""
+        return self.over_rows is mean_row
+
     @classmethod
     def of(cls, methods: Sequence[str] | str | None = None, *, discard: float = 0.0, **chosen: Any) -> Settings:
         """The settings by the names of the methods; a method or a share that does not exist is an error."""
@@ -98,6 +103,11 @@ class Settings:
         record |= {"causal": True} if attention.causal else {}
         record |= {"within": self.within} if self.within else {}
         return record | ({"discard": self.discard} if self.discard else {})
+
+
+def mean_row(relevance: Tensor) -> Tensor:
+    """The rows of all positions, … × query × input, as one: what a model that pools by the mean answers from."""
+    return relevance.mean(-2)
 
 
 def check_taken(methods: Sequence[Method], normalize: Normalize | None) -> None:

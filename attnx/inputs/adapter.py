@@ -24,6 +24,8 @@ class Prepared:
     text: str | tuple[str, str] | None = None
     notes: tuple[str, ...] = ()
     """What the user should know of how the input was read: a cut, unknown words."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """The same as data, for `provenance["input"]`: `cut`, `unknown`, `first_token`."""
     boxes: tuple[Box | None, ...] | None = None
     """Of an image, the pixels of `pixel_values` that each position reads; None for CLS and the like."""
     options: Mapping[str, Any] = field(default_factory=dict)

@@ -69,7 +69,7 @@ def _encoder_call(model: nn.Module) -> str:
 def _generic(model: nn.Module, config: Any) -> str:
     if reads_images(model):
         return "vision"
-    return "decoder" if _is_decoder(config) else "encoder"
+    return "decoder" if is_decoder(config) else "encoder"
 
 
 def reads_images(model: nn.Module) -> bool:
@@ -80,7 +80,7 @@ def reads_images(model: nn.Module) -> bool:
     )
 
 
-def _is_decoder(config: Any) -> bool:
+def is_decoder(config: Any) -> bool:
     """Whether the family writes text from left to right: it has a causal language model and no masked one."""
     from transformers.models.auto import modeling_auto
 

@@ -41,6 +41,15 @@ class Word:
     positions: tuple[int, ...]
     segment: int = 0
 
+    @property
+    def is_punctuation(self) -> bool:
+        """Whether it is marks of punctuation alone; symbols and emoji say something.
+
+        >>> [Word(0, text, (0,)).is_punctuation for text in ("...", "don't", "€", "🙂")]
+        [True, False, False, False]
+        """
+        return all(one.isspace() or unicodedata.category(one).startswith("P") for one in self.text)
+
 
 def group_words(
     positions: Sequence[Position], texts: Sequence[str] | None

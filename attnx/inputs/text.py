@@ -42,6 +42,7 @@ def prepare_text(model: nn.Module, tokenizer: Any, text: Any, *, truncate: bool 
             f"a text needs a tokenizer, found {type(tokenizer).__name__}; pass AutoTokenizer.from_pretrained(…)"
         )
     notes: list[str] = []
+    facts: dict[str, Any] = {}
     texts: tuple[str, ...] | None = None
     if isinstance(text, TokenisedRow):
         row = text
@@ -49,15 +50,20 @@ def prepare_text(model: nn.Module, tokenizer: Any, text: Any, *, truncate: bool 
         # A chat template writes its special tokens itself.
         texts = (rendered(tokenizer, text),) if isinstance(text, Chat) else _texts(text)
         _check_vocabulary(model, tokenizer)
-        row = _tokenise(model, tokenizer, texts, truncate, notes, add_special_tokens=not isinstance(text, Chat))
+        row = _tokenise(model, tokenizer, texts, truncate, facts, add_special_tokens=not isinstance(text, Chat))
     _check_ids(model, row)
-    positions, words = group_words(_positions(row, tokenizer), texts)
+    positions, words = group_words(_positions(row, tokenizer, template=isinstance(text, Chat)), texts)
     # A generator that is left half-way would swallow a Ctrl-C that comes at that moment.
     if not [one for one in positions if not one.special]:
         raise InputError("the text is empty after tokenisation: there is nothing to look at; give at least one word")
-    notes += _unknown_words(row, tokenizer, texts, words)
+    unknown = _unknown_words(row, tokenizer, texts, words)
+    if "cut" in facts:
+        notes.append("the text was cut to {} of {} tokens".format(*facts["cut"]))
+    if unknown:
+        facts["unknown"] = unknown
+        notes.append(f"not in the vocabulary, read as {tokenizer.unk_token}: {', '.join(unknown)}")
     given = None if texts is None else texts[0] if len(texts) == 1 else (texts[0], texts[1])
-    return Prepared(row.inputs, positions, words, given, tuple(notes))
+    return Prepared(row.inputs, positions, words, given, tuple(notes), facts)
 
 
 def tokenised_rows(encoding: Mapping[str, Any]) -> list[TokenisedRow]:
@@ -122,7 +128,7 @@ def _tokenise(
     tokenizer: Any,
     texts: tuple[str, ...],
     truncate: bool,
-    notes: list[str],
+    facts: dict[str, Any],
     *,
     add_special_tokens: bool = True,
 ) -> TokenisedRow:
@@ -130,7 +136,7 @@ def _tokenise(
     how = {"padding": False, "return_attention_mask": True, "add_special_tokens": add_special_tokens}
     if not hasattr(tokenizer, "convert_ids_to_tokens"):
         raise InputError(f"a text needs a tokenizer, found {type(tokenizer).__name__}; an image needs a vision model")
-    with _Unchanged(tokenizer):
+    with UnchangedTokenizer(tokenizer):
         encoding = tokenizer(*texts, truncation=False, verbose=False, **how)
         length = len(encoding["input_ids"])
         if limit is not None and length > limit:
@@ -140,11 +146,11 @@ def _tokenise(
                     "truncate=True (--truncate)"
                 )
             encoding = tokenizer(*texts, truncation=True, max_length=limit, **how)
-            notes.append(f"the text was cut to {limit} of {length} tokens")
+            facts["cut"] = [limit, length]
     return tokenised_rows(encoding)[0]
 
 
-class _Unchanged(Unbroken[None]):
+class UnchangedTokenizer(Unbroken[None]):
     """Fast tokenizers keep the truncation and padding of the last call, or those saved in their file: put them back."""
 
     def __init__(self, tokenizer: Any) -> None:
@@ -171,16 +177,20 @@ class _Unchanged(Unbroken[None]):
             self._lock.release()
 
 
-def _positions(row: TokenisedRow, tokenizer: Any) -> list[Position]:
+def _positions(row: TokenisedRow, tokenizer: Any, *, template: bool = False) -> list[Position]:
+    """What each position is. A `template` writes its special tokens into the text, where nothing else marks them."""
     ids = row.inputs["input_ids"].tolist()
-    if row.encoding is None:
+    specials: set[int] = set()
+    if row.encoding is None or template:
         specials = set(tokenizer.all_special_ids) - {getattr(tokenizer, "mask_token_id", None), tokenizer.unk_token_id}
+    if row.encoding is None:
         tokens = tokenizer.convert_ids_to_tokens(ids)
-        return [Position(i, token, ids[i] in specials) for i, token in enumerate(tokens)]
+        # A vocabulary that is padded to a round number has ids that are no token.
+        return [Position(i, token or f"<{ids[i]}>", ids[i] in specials) for i, token in enumerate(tokens)]
     encoding, positions = row.encoding, []
     for index, place in enumerate(row.kept):
         start, end = encoding.offsets[place]
-        special = bool(encoding.special_tokens_mask[place])
+        special = bool(encoding.special_tokens_mask[place]) or ids[index] in specials
         segment = encoding.sequence_ids[place] or 0
         if special:
             positions.append(Position(index, encoding.tokens[place], special=True, segment=segment))
@@ -223,10 +233,7 @@ def _unknown_words(row: TokenisedRow, tokenizer: Any, texts: tuple[str, ...] | N
     if texts is None or unknown is None or unknown == getattr(tokenizer, "eos_token_id", None):
         return []
     places = {index for index, one in enumerate(row.inputs["input_ids"].tolist()) if one == unknown}
-    missing = [word.text for word in words if places & set(word.positions)]
-    if not missing:
-        return []
-    return [f"not in the vocabulary, read as {tokenizer.unk_token}: {', '.join(missing)}"]
+    return [word.text for word in words if places & set(word.positions)]
 
 
 def _tensor(name: str, value: Any) -> Tensor:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnx.render.columns import Block
-from attnx.render.plain_text import answer, cautions, patch_table, plain, seen_from
+from attnx.render.digits import places, written
+from attnx.render.plain_text import answer, cautions, judgement, notes, patch_table, plain, seen_from
 from attnx.render.printable import printable
 from attnx.render.terminal import coloured
 from attnx.results.explanation import Explanation
@@ -33,13 +34,22 @@ def blocks(explanation: Explanation) -> list[Block]:
     """A line for each word, a column for each method at the last layer and for each reference."""
     names = explanation.names
     columns = [explanation.by_word(name) for name in names]
+    decimals = [
+        places([one.score for one in column], explanation.digits.get(name))
+        for name, column in zip(names, columns, strict=True)
+    ]
     words = [
-        [printable(word.text), *(f"{column[row].score:.4f}" for column in columns)]
+        [
+            printable(word.text),
+            *(written(column[row].score, one) for column, one in zip(columns, decimals, strict=True)),
+        ]
         for row, word in enumerate(explanation.words)
     ]
     said = [answer(explanation)] if explanation.prediction else []
     heading = ", ".join([*said, f"layer {explanation.layers[-1]}", seen_from(explanation)])
-    return [Block(heading, lines=[["word", *names], *words], foot=tuple(cautions(explanation, names)))]
+    foot = (*cautions(explanation, names), *notes(explanation))
+    lead = (judgement(explanation, explanation.row_name()),)
+    return [Block(heading, lead=lead, lines=[["word", *names], *words], foot=foot)]
 
 
 def rows(explanation: Explanation) -> list[dict[str, Any]]:
@@ -84,7 +94,14 @@ def plot(
 
 
 def plot_layers(
-    explanation: Explanation, method: str | None, *, head: int | None, ax: Axes | None, image: Any
+    explanation: Explanation,
+    method: str | None,
+    *,
+    special: bool,
+    content_only: bool,
+    head: int | None,
+    ax: Axes | None,
+    image: Any,
 ) -> Axes | Figure:
     """Layers × positions; of an image a strip of overlays."""
     if explanation.image_size is not None and ax is None:
@@ -93,4 +110,4 @@ def plot_layers(
         return layer_strip(explanation, method, head=head, image=image)
     from attnx.render.heat_map import plot_heat_map
 
-    return plot_heat_map(explanation, method, head=head, ax=ax)
+    return plot_heat_map(explanation, method, special=special, content_only=content_only, head=head, ax=ax)

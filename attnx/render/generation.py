@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnx.render.axes import given_or_new
+from attnx.render.axes import VERBATIM, given_or_new
 from attnx.render.columns import Block
+from attnx.render.digits import places, written
 from attnx.render.heat_map import COLOURS, COLOURS_BOTH_WAYS
 from attnx.render.printable import printable
 from attnx.results.generation import GenerationExplanation
+from attnx.results.remarks import line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,11 +32,11 @@ def plain(generation: GenerationExplanation, method: str | None = None) -> str:
     name = method or generation.default_method
     labels = [_quoted(label) for label in generation.generated]
     width = max(map(cell_len, labels))
-    lines = [_headline(generation, name)]
+    lines = [_headline(generation, name), _judgement(generation, name)]
     for step, label in enumerate(labels):
         probability = generation.probabilities[step]
         lines.append(f"{set_cell_size(label, width)}  p {probability:.3f}  {_best(generation, step, name)}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *(f"note: {printable(one)}" for one in generation.notes)])
 
 
 def blocks(generation: GenerationExplanation) -> list[Block]:
@@ -42,7 +45,7 @@ def blocks(generation: GenerationExplanation) -> list[Block]:
     lines = [["token", "p", "drawn most from"]]
     for step, label in enumerate(generation.generated):
         lines.append([_quoted(label), f"{generation.probabilities[step]:.3f}", _best(generation, step, name)])
-    return [Block(_headline(generation, name), lines=lines, foot=generation.notes)]
+    return [Block(_headline(generation, name), (_judgement(generation, name),), lines, generation.notes)]
 
 
 def rows(generation: GenerationExplanation) -> list[dict[str, Any]]:
@@ -79,7 +82,8 @@ def heat_map(generation: GenerationExplanation, method: str | None = None, *, ax
     axes.set_yticks(range(len(generation)), [_quoted(label) for label in generation.generated], fontsize=8)
     axes.axvline(generation.prompt_length - 0.5, color="0.3", linewidth=1)
     axes.tick_params(length=0)
-    axes.set_xlabel("prompt │ earlier output", fontsize=9)
+    said = fill(_judgement(generation, method or generation.default_method), 15 * round(2.2 + _CELL * columns))
+    axes.set_xlabel(f"prompt │ earlier output\n{said}", fontsize=9, **VERBATIM)
     axes.set_ylabel("generated", fontsize=9)
     if axes.figure is not None:
         axes.figure.colorbar(image, ax=axes, fraction=0.03, pad=0.02)
@@ -91,9 +95,14 @@ def _headline(generation: GenerationExplanation, method: str) -> str:
     return f"generated tokens: {count} · {method} at layer {generation.layer} · p is the token's probability"
 
 
+def _judgement(generation: GenerationExplanation, method: str) -> str:
+    return printable(f"{method}: {line(generation.remarks(method))}")
+
+
 def _best(generation: GenerationExplanation, step: int, method: str) -> str:
     words = generation.step(step).top(_BEST, method)
-    return ", ".join(f"{printable(word.text)} {word.score:.3f}" for word in words)
+    decimals = places([word.score for word in words], generation.digits.get(method))
+    return ", ".join(f"{printable(word.text)} {written(word.score, decimals)}" for word in words)
 
 
 def _source(generation: GenerationExplanation, place: int) -> str:

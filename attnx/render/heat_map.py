@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnx.render.axes import VERBATIM, given_or_new, without_frame
+from attnx.render.caption import caption
 from attnx.render.plain_text import seen_from
 from attnx.render.printable import printable
 from attnx.results.explanation import Explanation
@@ -31,24 +32,46 @@ _MOST_LABELS = 80
 
 
 def plot_heat_map(
-    explanation: Explanation, method: str | None = None, *, head: int | None = None, ax: Axes | None = None
+    explanation: Explanation,
+    method: str | None = None,
+    *,
+    special: bool = False,
+    content_only: bool = False,
+    head: int | None = None,
+    ax: Axes | None = None,
 ) -> Axes:
-    """Every layer of `method` as a row, with a scale beside it."""
+    """Every layer of `method` as a row, with a scale beside it; special tokens are left out unless asked for."""
     name = method or explanation.default_method
-    width = min(CELL * len(explanation.positions), _WIDEST) + 1.4
-    height = min(CELL * len(explanation.layers), _HIGHEST) + label_room(explanation.tokens) + 0.4
+    kept = _kept(explanation, special=special, content_only=content_only)
+    width = min(CELL * len(kept), _WIDEST) + 1.4
+    height = min(CELL * len(explanation.layers), _HIGHEST) + label_room(explanation.tokens) + 0.6
     axes = given_or_new(ax, width, height)
-    draw_layers(axes, explanation, name, head=head)
+    draw_layers(axes, explanation, name, head=head, kept=kept)
     axes.set_title(f"{name}, {seen_from(explanation)}", fontsize=9, loc="left", **VERBATIM)
     axes.set_ylabel("layer", fontsize=9)
+    caption(axes, explanation, name, head=head)
     return axes
 
 
-def draw_layers(axes: Axes, explanation: Explanation, method: str, *, head: int | None = None) -> None:
-    """The heat map alone, for a panel of a larger figure."""
+def draw_layers(
+    axes: Axes, explanation: Explanation, method: str, *, head: int | None = None, kept: Sequence[int] | None = None
+) -> None:
+    """The heat map alone, for a panel of a larger figure; of all positions, or of those that are kept."""
     explanation[method]  # a reference has no layers
-    scores = np.stack([explanation.scores(method, layer, head) for layer in explanation.layers])
-    draw_heat_map(axes, scores, explanation.tokens, [str(layer) for layer in explanation.layers])
+    places = list(range(len(explanation.positions))) if kept is None else list(kept)
+    scores = np.stack([explanation.scores(method, layer, head)[places] for layer in explanation.layers])
+    tokens = [explanation.tokens[index] for index in places]
+    draw_heat_map(axes, scores, tokens, [str(layer) for layer in explanation.layers])
+
+
+def _kept(explanation: Explanation, *, special: bool, content_only: bool) -> list[int]:
+    """The positions to draw; an input of nothing but special tokens is drawn as it is."""
+    every = [one.index for one in explanation.positions]
+    if content_only:
+        found = sorted(index for word in explanation.content_words for index in word.positions)
+    else:
+        found = every if special else explanation.content
+    return found or every
 
 
 def draw_heat_map(axes: Axes, scores: Array, columns: Sequence[str], rows: Sequence[str]) -> AxesImage:

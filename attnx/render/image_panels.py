@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnx.render.axes import given_or_new
+from attnx.render.axes import VERBATIM, given_or_new
 from attnx.render.overlay import colour_map, highest_score, lit, picture_of
-from attnx.render.plain_text import row_name
+from attnx.render.plain_text import judgement, row_name
 from attnx.results.explanation import Explanation
 
 if TYPE_CHECKING:
@@ -47,7 +48,10 @@ def image_panels(
         lit(explanation, one, picture, colours, most, smooth=smooth) for one, most in zip(scores, highest, strict=True)
     ]
     answer = f"\n{explanation.prediction}" if explanation.prediction else "\n "
-    return _figure([picture, *pictures], [f"image{answer}", *captions], colours, "highest")
+    figure = _figure([picture, *pictures], [f"image{answer}", *captions], colours, "highest")
+    said = judgement(explanation, explanation.row_name(), None)
+    figure.supxlabel(fill(said, round(14 * figure.get_size_inches()[0])), fontsize=8, color="#55585f", **VERBATIM)
+    return figure
 
 
 def plot_image(

@@ -60,8 +60,15 @@ def plot_graph(
     )
     notes = [reduction_note(len(kept), len(explanation.positions), "positions"), reduction_note(*lines, "lines")]
     axes.set_title(name, fontsize=11)
-    axes.set_xlabel("\n".join(["layer", *filter(None, notes)]), fontsize=9)
+    axes.set_xlabel("\n".join(["layer", edges_are(explanation, name), *filter(None, notes)]), fontsize=9)
     return axes
+
+
+def edges_are(explanation: Explanation, method: str) -> str:
+    """What a line of the graph means: a step between layers, or what of an input has come as far as a node."""
+    if method in explanation.local:
+        return "a line: what a node attends to in the layer below"
+    return "a line: the input at its left end, as far as it reaches the node\nat its right end; no step between layers"
 
 
 def node_shares(weights: Array) -> Array:

@@ -20,6 +20,9 @@ Array = np.ndarray[Any, np.dtype[Any]]
 COLOURS = ("viridis", "cividis", "magma", "inferno", "plasma")
 """Maps whose lightness grows with the score: they read the same to the colour-blind, and in gray."""
 
+READABLE = 320
+"""Pixels on the longer side below which an overlay is enlarged."""
+
 _STRENGTH = 0.65
 """How much of the colour and how little of the picture is seen."""
 
@@ -35,18 +38,21 @@ def overlay(
     smooth: bool = True,
     bar: bool = True,
     highest: float | None = None,
+    enlarge: bool | None = None,
 ) -> Image:
     """The picture in gray under the scores in colour; what the processor cropped away stays plain gray.
 
     `method` is a method or a reference. `image` is the picture where the explanation has none, because it was loaded
-    from a file. Colours go from 0 to the `highest` score of a patch. Without its `bar` the result has the picture's
-    own size.
+    from a file. Colours go from 0 to the `highest` score of a patch. A picture too small to be looked at is enlarged a
+    whole number of times; without its `bar`, or with `enlarge=False`, the result has the picture's own size.
     """
     scores = explanation.scores(method, layer, head)
     if highest is not None and not highest > 0:
         raise ChoiceError(f"highest is the score of the brightest colour, above 0; {highest} asked")
     most = highest_score(explanation, scores) if highest is None else highest
-    laid = lit(explanation, scores, picture_of(explanation, image), colours, most, smooth=smooth)
+    picture = picture_of(explanation, image)
+    picture = _readable(picture) if (bar if enlarge is None else enlarge) else picture
+    laid = lit(explanation, scores, picture, colours, most, smooth=smooth)
     return _with_bar(laid, colour_map(colours), most) if bar else laid
 
 
@@ -66,6 +72,14 @@ def lit(
         width = max(1, min(picture.size) // 150)
         ImageDraw.Draw(laid).rectangle((left, top, right - 1, bottom - 1), outline="white", width=width)
     return laid
+
+
+def _readable(picture: Image) -> Image:
+    """The picture at least so large that its patches can be told apart, its pixels as they are."""
+    from PIL import Image
+
+    times = -(-READABLE // max(picture.size))
+    return picture.resize((times * picture.width, times * picture.height), Image.Resampling.NEAREST)
 
 
 def heat(explanation: Explanation, scores: Array, *, smooth: bool = True, size: tuple[int, int] | None = None) -> Array:

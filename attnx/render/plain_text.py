@@ -8,38 +8,72 @@ from typing import Any
 
 from rich.cells import cell_len
 
+from attnx.render.digits import places, written
 from attnx.render.printable import isolated, printable
 from attnx.render.word_rows import layer_rows, named_rows
 from attnx.results.explanation import Explanation
+from attnx.results.remarks import line
 
 _BAR = 24
-_COLUMN = 8
+_FOR, _AGAINST = "█", "▒"
+SECOND_TEXT = "———"
+"""Stands between the two texts of a pair."""
 
 
-def plain(explanation: Explanation, method: str | None = None, layer: int | None = None) -> str:
-    """One line a word: its score and a bar."""
+def plain(
+    explanation: Explanation, method: str | None = None, layer: int | None = None, *, content_only: bool = False
+) -> str:
+    """The verdict, one line a word, and what is to be known of how the input was read."""
+    return "\n".join([plain_row(explanation, method, layer, content_only=content_only), *notes(explanation)])
+
+
+def plain_row(
+    explanation: Explanation, method: str | None = None, layer: int | None = None, *, content_only: bool = False
+) -> str:
+    """The verdict, and one line a word: its score and a bar, of another kind where the word speaks against."""
     name = explanation.row_name(method, layer)
-    rows = named_rows(explanation, [name], layer)
-    words = _column(rows.words)
-    lines = [_answered(explanation) + row_name(explanation, name, layer)]
-    for word, score, share in zip(words, rows.scores[0], rows.shares[0], strict=True):
-        lines.append(f"{word}  {score:.4f}  {'█' * round(_BAR * max(share, 0))}".rstrip())
+    rows = named_rows(explanation, [name], layer, content_only=content_only)
+    words, decimals = _column(rows.words), places(rows.scores, explanation.digits.get(name))
+    scores = [written(score, decimals) for score in rows.scores[0]]
+    width = max(map(len, scores), default=0)
+    lines = [_answered(explanation) + row_name(explanation, name, layer), judgement(explanation, name, layer)]
+    for place, (word, score, share) in enumerate(zip(words, scores, rows.shares[0], strict=True)):
+        bar = (_FOR if share >= 0 else _AGAINST) * round(_BAR * abs(share))
+        lines += [SECOND_TEXT] if place in rows.starts else []
+        lines.append(f"{word}  {score:>{width}}  {bar}".rstrip())
+    lines += [f"{_FOR} speaks for the answer, {_AGAINST} against it"] if name in explanation.signed else []
     return "\n".join([*lines, *cautions(explanation, [name], layer)])
 
 
-def plain_layers(explanation: Explanation, method: str | None = None, width: int | None = None) -> str:
+def judgement(explanation: Explanation, name: str, layer: int | None = None, *, with_input: bool = True) -> str:
+    """The weightiest remarks on a row, behind its name; what is of the input need be said but once."""
+    said = explanation.remarks(name, layer)
+    return printable(f"{name}: {line(one for one in said if with_input or not one.of_input)}")
+
+
+def notes(explanation: Explanation) -> list[str]:
+    """What is to be known of how the input was read; of no view left out."""
+    return [f"note: {printable(one)}" for one in explanation.notes]
+
+
+def plain_layers(
+    explanation: Explanation, method: str | None = None, width: int | None = None, *, content_only: bool = False
+) -> str:
     """One line a word, one column a layer; what is wider than `width` goes on below."""
     name = method or explanation.default_method
-    rows = layer_rows(explanation, name)
+    rows = layer_rows(explanation, name, content_only=content_only)
     first, *words = _column(("layer", *rows.words))
     scores = rows.scores[::-1].T
-    at_once = len(explanation.layers) if width is None else max((width - cell_len(first)) // _COLUMN, 1)
-    blocks = [f"{_answered(explanation)}{name}, {seen_from(explanation)}"]
+    decimals = places(scores, explanation.digits.get(name))
+    column = 2 + max([len(written(score, decimals)) for score in scores.ravel()] or [4])
+    at_once = len(explanation.layers) if width is None else max((width - cell_len(first)) // column, 1)
+    headline = f"{_answered(explanation)}{name}, {seen_from(explanation)}"
+    blocks = [f"{headline}\n{judgement(explanation, name)}"]
     for start in range(0, len(explanation.layers), at_once):
         part = slice(start, start + at_once)
-        lines = [first + "".join(f"{layer:>{_COLUMN}}" for layer in explanation.layers[part])]
+        lines = [first + "".join(f"{layer:>{column}}" for layer in explanation.layers[part])]
         lines += [
-            word + "".join(f"{score:{_COLUMN}.4f}" for score in row[part])
+            word + "".join(f"{written(score, decimals):>{column}}" for score in row[part])
             for word, row in zip(words, scores, strict=True)
         ]
         blocks.append("\n".join(lines))
@@ -56,13 +90,15 @@ def patch_table(explanation: Explanation, method: str | None = None, layer: int 
     at = "" if name in explanation.references else f" at layer {explanation.layers[-1] if layer is None else layer}"
     explained = printable(explanation.positions[explanation.position].token)
     lines = [f"{_answered(explanation)}{name}{at} · explained position {explanation.position} {explained}"]
+    lines.append(judgement(explanation, name, layer))
+    decimals = places([scores[one.index] for one in best], explanation.digits.get(name))
     lines.append(f"best {len(best)} of {len(patches)} patches; r0c0 is at the top left, places are in pixels")
     for one in best:
         place = "not in the image" if one.box is None else "{:.0f}, {:.0f} to {:.0f}, {:.0f}".format(*one.box)
         score = float(scores[one.index])
-        bar = "█" * round(_BAR * abs(score) / most) if most > 0 else ""
-        lines.append(f"{one.token:<8}{place:<26}{score:>8.4f}  {bar}".rstrip())
-    return "\n".join(lines)
+        bar = (_FOR if score >= 0 else _AGAINST) * round(_BAR * abs(score) / most) if most > 0 else ""
+        lines.append(f"{one.token:<8}{place:<26}{written(score, decimals):>8}  {bar}".rstrip())
+    return "\n".join([*lines, *notes(explanation)])
 
 
 def answer(explanation: Explanation) -> str:
@@ -70,8 +106,13 @@ def answer(explanation: Explanation) -> str:
     return printable(str(explanation.prediction)) if explanation.prediction else ""
 
 
+def what_is_said(explanation: Explanation) -> str:
+    """What the answer is: a class or token that is predicted, one of several labels that may all hold, or a value."""
+    return explanation.prediction.noun if explanation.prediction else ""
+
+
 def seen_from(explanation: Explanation) -> str:
-    return f"as seen from {printable(explanation.positions[explanation.position].token)}"
+    return f"as seen from {printable(explanation.explained)}"
 
 
 def row_name(explanation: Explanation, method: str | None, layer: int | None, head: int | None = None) -> str:
@@ -86,14 +127,15 @@ def row_name(explanation: Explanation, method: str | None, layer: int | None, he
 
 def cautions(explanation: Explanation, names: Sequence[str], layer: int | None = None) -> list[str]:
     """What the words do not show: the share of special tokens, ties, and which rows are no attention."""
-    special = [one.index for one in explanation.positions if one.special]
     measured = [name for name in names if name in explanation.references]
     blanked = partial(blanked_name, explanation.provenance)
-    rows = {name: explanation.scores(name, layer) for name in names if name not in measured}
-    held = [f"{row[special].sum() / row.sum():.0%} of {name}" for name, row in rows.items() if row.sum() > 0]
-    ties = {name: explanation.tied(name, layer) for name in rows}
+    rows = {name: explanation.row(name, layer) for name in names}
+    special = {name: row.special_share for name, row in rows.items() if not row.measured}
+    punctuation = {name: row.punctuation_share for name, row in rows.items()}
+    ties = {name: row.tied for name, row in rows.items() if not row.measured}
     return [
-        *([f"special tokens hold {', '.join(held)}"] if special and held else []),
+        *_held("special tokens", special),
+        *_held("punctuation", punctuation),
         *(
             f"{tied:.0%} of the positions tie in {name}: their order means nothing"
             for name, tied in ties.items()
@@ -110,6 +152,12 @@ def blanked_name(provenance: Mapping[str, Any], reference: str) -> str:
     return reference if blank is None else f"{reference} (blanked with {printable(str(blank))})"
 
 
+def _held(what: str, shares: Mapping[str, float]) -> list[str]:
+    """What share of each row something holds, where it holds any."""
+    held = [f"{share:.0%} of {name}" for name, share in shares.items()]
+    return [f"{what} hold{'s' if what[-1] != 's' else ''} {', '.join(held)}"] if any(shares.values()) else []
+
+
 def accounts(explanation: Explanation, names: Sequence[str]) -> list[tuple[str, str]]:
     """What the scores of a reference or a method add up to, where it says so."""
     facts = {**explanation.provenance.get("methods", {}), **explanation.provenance.get("references", {})}
@@ -123,4 +171,4 @@ def _column(words: tuple[str, ...]) -> list[str]:
 
 
 def _answered(explanation: Explanation) -> str:
-    return f"prediction: {answer(explanation)} · " if explanation.prediction else ""
+    return f"{what_is_said(explanation)}: {answer(explanation)} · " if explanation.prediction else ""

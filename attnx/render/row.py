@@ -9,6 +9,8 @@ import numpy as np
 from attnx.errors import ChoiceError, InputError
 from attnx.registry import unknown
 from attnx.render.axes import VERBATIM, given_or_new, without_frame
+from attnx.render.caption import caption
+from attnx.render.digits import places, written
 from attnx.render.heat_map import CELL, draw_heat_map, label_room
 from attnx.render.plain_text import row_name
 from attnx.render.printable import printable
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 MOST_BARS = 60
 """More words than this are not read one by one; the strongest are drawn, and the plot says so."""
-BAR, AGAINST, WEAK = "#c85200", "#5e3c99", "#e7e2dc"
+BAR, AGAINST, WEAK = "#c85200", "#1660a0", "#e7e2dc"
 _BAR_HEIGHT = 0.26
 """Inches for one bar with its word."""
 
@@ -33,61 +35,72 @@ def plot_row(
     *,
     kind: Bars = "bars",
     by: Unit = "word",
+    content_only: bool = False,
     head: int | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """The row of `method` at `layer`: by default rollout at the last one, as in `Explanation.scores`.
 
-    Words leave special tokens out; `by="token"` shows every position.
+    Words leave special tokens out; `by="token"` shows every position. `content_only` leaves punctuation out, too.
     """
     if kind not in ("bars", "heat"):
         raise ChoiceError(unknown("kind", kind, ("bars", "heat")))
-    labels, scores = _row(explanation, method, layer, head, by)
+    labels, scores = _row(explanation, method, layer, head, by, content_only=content_only)
     if not labels:
         raise InputError('there is no word to draw, only special tokens; by="token" draws those')
     kept = strongest(abs(scores), MOST_BARS)
     labels, shown = [labels[index] for index in kept], scores[kept]
     if kind == "bars":
         axes = given_or_new(ax, 5.2, 0.75 + _BAR_HEIGHT * len(kept))
-        _bars(axes, labels, shown)
+        _bars(axes, labels, shown, explanation.digits.get(explanation.row_name(method, layer, head)))
     else:
         axes = given_or_new(ax, CELL * len(kept) + 1.2, CELL + label_room(labels) + 0.5)
         draw_heat_map(axes, shown[None], labels, [""])
     what = row_name(explanation, method, layer, head)
-    note = reduction_note(len(kept), len(scores), f"{by}s")
-    axes.set_title(f"{what}\n({note})" if note else what, fontsize=9, loc="left", **VERBATIM)
+    notes = [
+        reduction_note(len(kept), len(scores), f"{by}s"),
+        _left_out(explanation, method, layer, head, content_only),
+    ]
+    axes.set_title("\n".join([what, *(f"({one})" for one in notes if one)]), fontsize=9, loc="left", **VERBATIM)
+    caption(axes, explanation, method, layer, head)
     return axes
 
 
 def _row(
-    explanation: Explanation, method: str | None, layer: int | None, head: int | None, by: Unit
+    explanation: Explanation, method: str | None, layer: int | None, head: int | None, by: Unit, *, content_only: bool
 ) -> tuple[list[str], Array]:
     scores = explanation.scores(method, layer, head)
+    words = explanation.content_words if content_only else explanation.words
     if by == "token":
-        return [printable(token) for token in explanation.tokens], scores
+        kept = sorted(index for word in words for index in word.positions) if content_only else range(len(scores))
+        return [printable(explanation.tokens[index]) for index in kept], scores[list(kept)]
     if by != "word":
         raise ChoiceError(unknown("by", by, ("word", "token")))
-    sums = [scores[list(word.positions)].sum() for word in explanation.words]
-    return [printable(word.text) for word in explanation.words], np.array(sums, dtype=float)
+    sums = [scores[list(word.positions)].sum() for word in words]
+    return [printable(word.text) for word in words], np.array(sums, dtype=float)
 
 
-def _bars(axes: Axes, labels: list[str], scores: Array) -> None:
-    places = range(len(labels))
-    drawn = axes.barh(places, scores, height=0.72, color=[AGAINST if score < 0 else BAR for score in scores])
+def _left_out(
+    explanation: Explanation, method: str | None, layer: int | None, head: int | None, content_only: bool
+) -> str:
+    """What punctuation and special tokens hold, where they are not drawn."""
+    row = explanation.row(method, layer, head)
+    return f"not drawn: punctuation {row.punctuation_share:.0%}, special tokens {row.special_share:.0%}" * content_only
+
+
+def _bars(axes: Axes, labels: list[str], scores: Array, exact: int | None) -> None:
+    """A bar each; where something speaks against, in two colours with a legend."""
+    rows, decimals = range(len(labels)), places(scores, exact)
+    drawn = axes.barh(rows, scores, height=0.72, color=[BAR if score >= 0 else AGAINST for score in scores])
+    axes.bar_label(drawn, [written(score, decimals) for score in scores], padding=3, fontsize=8, color="#55585f")
     if (scores < 0).any():
-        _legend(axes)
-    axes.bar_label(drawn, fmt="%.3f", padding=3, fontsize=8, color="#55585f")
-    axes.set_yticks(places, labels, fontsize=10, **VERBATIM)
+        from matplotlib.patches import Patch
+
+        sides = [Patch(color=BAR, label="for"), Patch(color=AGAINST, label="against")]
+        axes.legend(handles=sides, loc="lower right", fontsize=8, frameon=False)
+    axes.set_yticks(rows, labels, fontsize=10, **VERBATIM)
     axes.set_ylim(len(labels) - 0.4, -0.6)
     axes.margins(x=0.12)
-    axes.xaxis.set_visible(False)
+    axes.set_xticks([])
     axes.axvline(0, color=WEAK, linewidth=1, zorder=0)
     without_frame(axes)
-
-
-def _legend(axes: Axes) -> None:
-    """Which colour speaks for and which against, beneath the bars."""
-    from matplotlib.patches import Patch
-
-    shown = [Patch(color=AGAINST, label="against"), Patch(color=BAR, label="for")]
-    axes.legend(handles=shown, loc="upper center", bbox_to_anchor=(0.5, 0), ncols=2, frameon=False, fontsize=8)

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.text import Text
 
-from attnx.render.plain_text import answer, cautions, plain, plain_layers, row_name, seen_from
+from attnx.render.digits import places, written
+from attnx.render.plain_text import (
+    SECOND_TEXT,
+    answer,
+    cautions,
+    judgement,
+    notes,
+    plain_layers,
+    plain_row,
+    row_name,
+    seen_from,
+    what_is_said,
+)
 from attnx.render.printable import isolated, printable
 from attnx.render.word_rows import GAP, WordRows, layer_rows, named_rows
 from attnx.results.explanation import Explanation, WordScore
@@ -21,7 +33,7 @@ MOST_WORDS, MOST_WORDS_BY_LAYER = 240, 60
 """Longer texts are shortened to their strongest words, and the view says so."""
 
 _BAR, _WIDEST_WORD = 24, 30
-_BAR_COLOUR = "#dd6b10"
+_BAR_COLOUR, _AGAINST_COLOUR = "#dd6b10", "#1660a0"
 
 _FOR: Stops = ((0.0, (238, 232, 225)), (0.5, (246, 178, 107)), (1.0, (190, 72, 0)))
 _AGAINST: Stops = ((0.0, (238, 232, 225)), (0.5, (150, 190, 226)), (1.0, (22, 96, 160)))
@@ -33,7 +45,14 @@ _FEW_AGAINST = ("black on white", "black on bright_cyan", "black on cyan", "brig
 """For terminals with 16 colours, where mixed ones would be rounded to any of them."""
 
 
-def show(explanation: Explanation, console: Console, methods: Sequence[str] = (), *, layers: bool = False) -> None:
+def show(
+    explanation: Explanation,
+    console: Console,
+    methods: Sequence[str] = (),
+    *,
+    layers: bool = False,
+    content_only: bool = False,
+) -> None:
     """Print the view that the console can show. Without methods: all of them, or for `layers` the default one.
 
     References, which have no layers, follow the methods at the last one.
@@ -45,53 +64,67 @@ def show(explanation: Explanation, console: Console, methods: Sequence[str] = ()
     if console.color_system is None or console.no_color:
         # A file has no width; only a terminal wraps.
         width = console.width if console.is_terminal else None
-        texts = (plain_layers(explanation, name, width) if layers else plain(explanation, name) for name in names)
-        console.file.write("\n\n".join(texts) + "\n")
+        texts = (
+            plain_layers(explanation, name, width, content_only=content_only)
+            if layers
+            else plain_row(explanation, name, content_only=content_only)
+            for name in names
+        )
+        console.file.write("\n".join(["\n\n".join(texts), *notes(explanation)]) + "\n")
     elif layers:
-        console.print(*(coloured_layers(explanation, name) for name in names), sep="\n\n")
+        console.print(*(coloured_layers(explanation, name, content_only=content_only) for name in names), sep="\n\n")
     else:
-        console.print(coloured(explanation, names))
+        console.print(coloured(explanation, names, content_only=content_only))
 
 
-def coloured(explanation: Explanation, names: Sequence[str] = (), layer: int | None = None) -> RenderableType:
-    """The text in the colours of each method and reference, the words that matter most, and what to beware of."""
+def coloured(
+    explanation: Explanation, names: Sequence[str] = (), layer: int | None = None, *, content_only: bool = False
+) -> RenderableType:
+    """The verdict, the text in the colours of each method and reference, the best words, and what to beware of."""
     chosen = list(names) or list(explanation.names)
     main = next((name for name in (explanation.row_name(), explanation.default_method) if name in chosen), chosen[0])
-    rows = named_rows(explanation, chosen, layer).shortened(MOST_WORDS)
-    what, scale = row_name(explanation, main, layer), f"{abs(rows.scores).max(initial=0):.3f}"
+    rows = named_rows(explanation, chosen, layer, content_only=content_only).shortened(MOST_WORDS)
+    most = float(abs(rows.scores).max(initial=0))
+    what, scale = row_name(explanation, main, layer), written(most, places(most))
     if len(chosen) > 1:
         at = explanation.layers[-1] if layer is None else layer
         what, scale = f"relevance at layer {at}, {seen_from(explanation)}", "the most in its row"
-    remarks = [rows.note, *cautions(explanation, chosen, layer)]
+    others = [judgement(explanation, name, layer, with_input=False) for name in chosen if name != main]
+    remarks = [rows.note, *others, *cautions(explanation, chosen, layer)]
     return Group(
-        *_headline(explanation, what),
+        *_headline(explanation, what, judgement(explanation, main, layer)),
         HeatText(rows),
         Text(),
         Legend(scale, signed=bool((rows.scores < 0).any())),
         Text(),
-        ScoreTable(main, tuple(explanation.top(5, main, layer))),
+        ScoreTable(main, _best(explanation, main, layer, content_only=content_only), explanation.digits.get(main)),
         Text(),
         *(Text(remark, style="dim") for remark in remarks if remark),
+        *(Text(note) for note in notes(explanation)),
     )
 
 
-def coloured_layers(explanation: Explanation, method: str | None = None) -> RenderableType:
+def coloured_layers(
+    explanation: Explanation, method: str | None = None, *, content_only: bool = False
+) -> RenderableType:
     """The text once for each layer, the last on top, on one scale."""
     name = method or explanation.default_method
-    rows = layer_rows(explanation, name)
+    rows = layer_rows(explanation, name, content_only=content_only)
+    most = float(abs(rows.scores).max(initial=0))
     short = rows.shortened(MOST_WORDS_BY_LAYER)
     return Group(
-        *_headline(explanation, f"{name}, {seen_from(explanation)}"),
+        *_headline(explanation, f"{name}, {seen_from(explanation)}", judgement(explanation, name)),
         HeatText(short),
         Text(),
-        Legend(f"{abs(rows.scores).max(initial=0):.3f}", signed=bool((rows.scores < 0).any())),
+        Legend(written(most, places(most)), signed=bool((rows.scores < 0).any())),
         *([Text(), Text(short.note, style="dim")] if short.note else []),
+        *(Text(note) for note in notes(explanation)),
     )
 
 
 @dataclass(frozen=True)
 class HeatText:
-    """All rows of as many words as fit on a line, then all rows of the next words."""
+    """All rows of as many words as fit on a line, then all rows of the next words. A second text has its own lines."""
 
     rows: WordRows
 
@@ -99,9 +132,11 @@ class HeatText:
         margin = max(map(cell_len, self.rows.labels), default=0) + 2
         room = max(options.max_width - margin, 4)
         words = [f" {isolated(cut(word, room - 2))} " for word in self.rows.words]
-        for number, line in enumerate(lines(words, room)):
-            if number and len(self.rows.labels) > 1:
+        for number, line in enumerate(lines(words, room, self.rows.starts)):
+            if number and (len(self.rows.labels) > 1 or line[0] in self.rows.starts):
                 yield Text()
+            if number and line[0] in self.rows.starts:
+                yield Text(set_cell_size("", margin) + SECOND_TEXT, style="dim", no_wrap=True, overflow="ignore")
             for row, label in enumerate(self.rows.labels):
                 shown = Text(set_cell_size(label if not number or len(self.rows.labels) > 1 else "", margin))
                 for index in line:
@@ -124,7 +159,7 @@ class Legend:
         line = Text.assemble(("against " if self.signed else "0 ", "dim"))
         for step in range(-8, 9, 2) if self.signed else range(9):
             line.append("   ", style=shade(step / 8, console.color_system))
-        yield line.append(f" {self.most}", style="dim")
+        yield line.append(f" {'for · ' if self.signed else ''}{self.most}", style="dim")
 
 
 @dataclass(frozen=True)
@@ -133,6 +168,7 @@ class ScoreTable:
 
     method: str
     words: tuple[WordScore, ...]
+    exact: int | None = None
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         texts = [cut(printable(word.text), _WIDEST_WORD) for word in self.words]
@@ -140,24 +176,27 @@ class ScoreTable:
         column = max(len(self.method), 6)
         head = f"position  {'word':<{width}}  {self.method:>{column}}"
         yield Text(head, style="dim")
-        bar = min(_BAR, options.max_width - len(head) - 2)
-        most = max((word.score for word in self.words), default=0.0)
+        spoken = max((len(f" {word.speaks}") for word in self.words if word.speaks), default=0)
+        bar = min(_BAR, options.max_width - len(head) - 2 - spoken)
+        scores = [word.score for word in self.words]
+        most, decimals = max(map(abs, scores), default=0.0), places(scores, self.exact)
         for word, text in zip(self.words, texts, strict=True):
-            share = max(word.score, 0.0) / most if most > 0 else 0.0
+            share = abs(word.score) / most if most > 0 else 0.0
             yield Text.assemble(
                 (f"{word.positions[0]:>8}", "dim"),
-                f"  {isolated(text)}{' ' * (width - cell_len(text))}  {word.score:>{column}.3f}  ",
-                ("━" * round(bar * share), _BAR_COLOUR),
+                f"  {isolated(text)}{' ' * (width - cell_len(text))}  {written(word.score, decimals):>{column}}  ",
+                ("━" * round(bar * share), _BAR_COLOUR if word.score >= 0 else _AGAINST_COLOUR),
+                (f" {word.speaks}" if word.speaks else "", "dim"),
             )
 
 
-def lines(words: list[str], room: int) -> list[list[int]]:
-    """The words' indices, as many a line as have room; widths are those of the terminal's cells."""
+def lines(words: list[str], room: int, starts: Collection[int] = ()) -> list[list[int]]:
+    """The words' indices, as many a line as have room; widths are those of the terminal's cells. `starts` begin one."""
     found: list[list[int]] = []
     left = 0
     for index, word in enumerate(words):
         width = cell_len(word)
-        if not found or width > left:
+        if not found or width > left or index in starts:
             found.append([])
             left = room
         found[-1].append(index)
@@ -186,11 +225,18 @@ def shade(share: float, colours: str | None = None) -> str:
     return f"{ink} on #{''.join(f'{one:02x}' for one in background)}"
 
 
-def _headline(explanation: Explanation, what: str) -> list[Text]:
-    predicted = (
-        [("prediction ", "dim"), (answer(explanation), "bold"), (" · ", "dim")] if explanation.prediction else []
-    )
-    return [Text(), Text.assemble(*predicted, (what, "dim")), Text()]
+def _headline(explanation: Explanation, what: str, verdict: str) -> list[Text]:
+    said = f"{what_is_said(explanation)} "
+    predicted = [(said, "dim"), (answer(explanation), "bold"), (" · ", "dim")] if explanation.prediction else []
+    return [Text(), Text.assemble(*predicted, (what, "dim")), Text(verdict), Text()]
+
+
+def _best(explanation: Explanation, name: str, layer: int | None, *, content_only: bool) -> tuple[WordScore, ...]:
+    """The words that matter most, and of signed scores also the one that speaks most against."""
+    best = explanation.top(5, name, layer, content_only=content_only)
+    every = explanation.by_word(name, layer, content_only=content_only)
+    against = min((word for word in every if word.speaks == "against"), key=lambda word: word.score, default=None)
+    return tuple(best) if against is None or against in best else (*best, against)
 
 
 def _between(share: float, stops: Stops) -> Colour:

@@ -27,6 +27,8 @@ class WordRows:
     shares: Array
     note: str = ""
     """What was left out of a long text."""
+    starts: frozenset[int] = frozenset()
+    """Where a second text begins."""
 
     def shortened(self, most: int) -> WordRows:
         """The `most` words that are strongest in any row; a gap stands for each run of the others."""
@@ -40,6 +42,7 @@ class WordRows:
             elif not places or places[-1] is not None:
                 places.append(None)
         columns = [-1 if place is None else place for place in places]
+        seats = np.maximum.accumulate(columns)  # a gap stands in the text of what is before it
         absent = np.array([place is None for place in places])
         return WordRows(
             self.labels,
@@ -47,23 +50,29 @@ class WordRows:
             np.where(absent, 0, self.scores[:, columns]),
             np.where(absent, 0, self.shares[:, columns]),
             f"{reduction_note(most, len(self.words), 'words')}; {GAP} stands for the rest",
+            frozenset(_starts([max((start for start in self.starts if start <= one), default=0) for one in seats])),
         )
 
 
-def named_rows(explanation: Explanation, names: Sequence[str], layer: int | None = None) -> WordRows:
+def named_rows(
+    explanation: Explanation, names: Sequence[str], layer: int | None = None, *, content_only: bool = False
+) -> WordRows:
     """A row for each method or reference, each on its own scale: they are of different size."""
-    rows = [[word.score for word in explanation.by_word(name, layer)] for name in names]
+    rows = [[word.score for word in explanation.by_word(name, layer, content_only=content_only)] for name in names]
     scores = np.array(rows, dtype=float).reshape(len(rows), -1)
-    return WordRows(tuple(names), _words(explanation), scores, _shares(scores, abs(scores).max(-1, initial=0)[:, None]))
+    shares = _shares(scores, abs(scores).max(-1, initial=0)[:, None])
+    return _word_rows(explanation, tuple(names), scores, shares, content_only=content_only)
 
 
-def layer_rows(explanation: Explanation, method: str) -> WordRows:
+def layer_rows(explanation: Explanation, method: str, *, content_only: bool = False) -> WordRows:
     """A row for each layer with the last on top, all on one scale, as in the paper's Figures 2 and 3."""
     layers = explanation.layers[::-1]
-    rows = [[word.score for word in explanation.by_word(method, layer)] for layer in layers]
+    rows = [[word.score for word in explanation.by_word(method, layer, content_only=content_only)] for layer in layers]
     scores = np.array(rows, dtype=float).reshape(len(rows), -1)
     labels = tuple(f"layer {layer}" for layer in layers)
-    return WordRows(labels, _words(explanation), scores, _shares(scores, abs(scores).max(initial=0)))
+    return _word_rows(
+        explanation, labels, scores, _shares(scores, abs(scores).max(initial=0)), content_only=content_only
+    )
 
 
 def strongest(scores: Sequence[float] | Array, most: int) -> list[int]:
@@ -81,8 +90,17 @@ def reduction_note(kept: int, count: int, things: str) -> str:
     return f"the strongest {kept:,} of {count:,} {things}" if kept < count else ""
 
 
-def _words(explanation: Explanation) -> tuple[str, ...]:
-    return tuple(printable(word.text) for word in explanation.words)
+def _word_rows(
+    explanation: Explanation, labels: tuple[str, ...], scores: Array, shares: Array, *, content_only: bool
+) -> WordRows:
+    words = explanation.content_words if content_only else explanation.words
+    starts = frozenset(_starts([word.segment for word in words]))
+    return WordRows(labels, tuple(printable(word.text) for word in words), scores, shares, starts=starts)
+
+
+def _starts(parts: Sequence[int]) -> list[int]:
+    """Where a part differs from the one before it."""
+    return [place for place in range(1, len(parts)) if parts[place] != parts[place - 1]]
 
 
 def _shares(scores: Array, most: Any) -> Array:

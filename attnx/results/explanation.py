@@ -15,7 +15,9 @@ from attnx.inputs.positions import Position, Word
 from attnx.registry import unknown
 from attnx.results.fit import ANSWER, PROVENANCE, TEXT, Below, Between, Filled, Rising, Rules, Shape, check
 from attnx.results.older_files import explanation_facts
+from attnx.results.remarks import Said, line, remarks
 from attnx.results.result import Array, Result
+from attnx.results.row import Row, legible
 
 if TYPE_CHECKING:
     from captum.attr._utils.visualization import VisualizationDataRecord
@@ -26,6 +28,13 @@ if TYPE_CHECKING:
 Bars: TypeAlias = Literal["bars", "heat"]
 Unit: TypeAlias = Literal["word", "token"]
 
+OFFERED = ("blankout", "value_path")
+"""The measurements that a verdict offers where there is none, or but one: the first that is not there."""
+
+
+_DERIVED = ("saturation", "verdict", "remarks")
+"""What files tell besides, for their readers: it follows from the fields."""
+
 
 @dataclass(frozen=True)
 class WordScore:
@@ -34,6 +43,8 @@ class WordScore:
     text: str
     score: float
     positions: tuple[int, ...]
+    speaks: Literal["for", "against"] | None = None
+    """For or against the answer, where the scores have a sign; None where they say only how much."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +90,8 @@ class Explanation(Result):
     """Method → decimals to which its scores are exact: beyond them is no order. Others are exact."""
     local: frozenset[str] = frozenset()
     """Methods whose scores are of one layer alone, and lead to the layer below and not to the input."""
+    about_answer: frozenset[str] = frozenset()
+    """Methods and references that know the answer; all others know the attention alone, and tell what was mixed."""
     first: str | None = None
     """The method or reference that views show first; None for rollout, or what else was asked for."""
     sink: tuple[float, ...] | None = None
@@ -137,6 +150,37 @@ class Explanation(Result):
         return [one.index for one in self.positions if not one.special]
 
     @property
+    def content_words(self) -> tuple[Word, ...]:
+        """The words without punctuation."""
+        return tuple(one for one in self.words if not one.is_punctuation)
+
+    @property
+    def explained(self) -> str:
+        """Whose view of the input this is: the explained position's token, or the mean of all."""
+        averaged = self.provenance.get("input", {}).get("averaged", False)
+        return "the mean of all positions" if averaged else self._as_written(self.positions[self.position])
+
+    def _as_written(self, position: Position) -> str:
+        """The slice of the text; the tokenizer's name where there is none, or nothing that can be seen."""
+        texts = (self.text,) if isinstance(self.text, str) else self.text or ()
+        if position.special or position.start is None or position.segment >= len(texts):
+            return position.token
+        return texts[position.segment][position.start : position.end].strip() or position.token
+
+    @property
+    def verdict(self) -> str:
+        """In one sentence: what was explained and from where, whether it was checked, and what to beware of."""
+        row = self.row()
+        answer = self.prediction
+        sure = "" if answer is None or answer.probability is None else f" ({answer.probability:.3f})"
+        subject = f"{legible(answer.label)}{sure} from" if answer else "what reaches"
+        return f"{subject} {legible(self.explained)} by {legible(row.what)}: {line(remarks(row))}"
+
+    def remarks(self, method: str | None = None, layer: int | None = None) -> tuple[Said, ...]:
+        """All that is to be said of how far to trust a row, the weightiest first; by default of what is shown first."""
+        return remarks(self.row(method, layer))
+
+    @property
     def saturation(self) -> tuple[float, ...] | None:
         """Per layer, the share of inputs whose flow is all that can enter them at all; None when flow was not asked
         for."""
@@ -160,6 +204,37 @@ class Explanation(Result):
             raise ChoiceError(f"head {head} asked, but heads were merged; explain(..., head='each') keeps them apart")
         return row if row.ndim == 1 else _one_head(row, head)
 
+    def row(self, method: str | None = None, layer: int | None = None, head: int | None = None) -> Row:
+        """One row with all that bears on how far to trust it."""
+        name = self.row_name(method, layer, head)
+        measured = name in self.references
+        at = self._index(layer)
+        return Row(
+            name=name,
+            layer=None if measured else self.layers[at],
+            scores=self.scores(name, layer, head),
+            positions=self.positions,
+            words=self.words,
+            explained=self.explained,
+            prediction=self.prediction,
+            others={other: scores for other, scores in self.references.items() if other != name},
+            signed=self.signed,
+            digits=self.digits.get(name),
+            local=name in self.local,
+            about_answer=name in self.about_answer,
+            causal=self.causal,
+            diagnostics={kind: numbers[at] for kind, numbers in self.diagnostics.get(name, {}).items() if head is None},
+            tied=self.tied(name, layer),
+            input=self.provenance.get("input", {}),
+            offer=self._offer(),
+        )
+
+    def _offer(self) -> str:
+        """How a caller would have one more measurement beside those that are there."""
+        new = next((one for one in OFFERED if one not in self.references), OFFERED[0])
+        several = ", ".join(f'"{one}"' for one in (*self.references, new))
+        return f"references=({several})" if self.references else f"references={several}"
+
     def map(self, method: str | None = None, head: int | None = None) -> Array:
         """Layers × query × input: the rows of all positions, of one head or of their mean where every head was kept."""
         name = method or self.default_method
@@ -173,14 +248,27 @@ class Explanation(Result):
         chosen = self.maps[name]
         return chosen if rows.ndim == 2 else _one_head(np.moveaxis(chosen, 1, 0), head)
 
-    def by_word(self, method: str | None = None, layer: int | None = None) -> list[WordScore]:
-        """The words of the text in their order, special tokens left out."""
+    def by_word(
+        self, method: str | None = None, layer: int | None = None, *, content_only: bool = False
+    ) -> list[WordScore]:
+        """The words of the text in their order, special tokens left out; with `content_only` punctuation, too."""
         scores = self.scores(method, layer)
-        return [WordScore(one.text, float(scores[list(one.positions)].sum()), one.positions) for one in self.words]
+        signed = self.row_name(method, layer) in self.signed
+        found = []
+        for one in self.content_words if content_only else self.words:
+            score = float(scores[list(one.positions)].sum())
+            found.append(WordScore(one.text, score, one.positions, _speaks(score) if signed else None))
+        return found
 
-    def top(self, count: int = 5, method: str | None = None, layer: int | None = None) -> list[WordScore]:
-        """The words that matter most, best first; words that tie stay in the order of the text."""
-        return sorted(self.by_word(method, layer), key=lambda word: -round(word.score, 9))[: how_many(count)]
+    def top(
+        self, count: int = 5, method: str | None = None, layer: int | None = None, *, content_only: bool = False
+    ) -> list[WordScore]:
+        """The words that matter most, best first; words that tie stay in the order of the text.
+
+        Where scores have a sign, those that speak most *for* the answer come first; `speaks` tells which do.
+        """
+        words = self.by_word(method, layer, content_only=content_only)
+        return sorted(words, key=lambda word: -round(word.score, 9))[: how_many(count)]
 
     def tied(self, method: str | None = None, layer: int | None = None) -> float:
         """The share of positions whose score another has, too, to 1e-9 or its own digits: their order means nothing."""
@@ -204,26 +292,40 @@ class Explanation(Result):
         *,
         kind: Bars = "bars",
         by: Unit = "word",
+        content_only: bool = False,
         head: int | None = None,
         ax: Axes | None = None,
         image: Any = None,
     ) -> Axes | Figure:
         """One row in matplotlib, as bars or as a strip of colours (`kind="heat"`), by word or by token.
 
-        Of an image: its overlay in the axes, or without a method the panels of all methods and references as a figure.
+        `content_only` leaves punctuation and special tokens out, and says what share they hold. Of an image: its
+        overlay in the axes, or without a method the panels of all methods and references as a figure.
         `image` is the picture where the explanation has none, because it was loaded from a file.
         """
-        drawn: Axes | Figure = self._view.plot(self, method, layer, kind=kind, by=by, head=head, ax=ax, image=image)
+        drawn: Axes | Figure = self._view.plot(
+            self, method, layer, kind=kind, by=by, content_only=content_only, head=head, ax=ax, image=image
+        )
         return drawn
 
     def plot_layers(
-        self, method: str | None = None, *, head: int | None = None, ax: Axes | None = None, image: Any = None
+        self,
+        method: str | None = None,
+        *,
+        special: bool = False,
+        content_only: bool = False,
+        head: int | None = None,
+        ax: Axes | None = None,
+        image: Any = None,
     ) -> Axes | Figure:
         """Layers × positions in matplotlib, the last layer on top (the paper's Figures 2 and 3).
 
-        Of an image: a strip of overlays, one a layer, as a figure; `image` is as in `plot`.
+        Special tokens, which would take most of the colours, are drawn if you ask for them; `content_only` leaves
+        punctuation out, too. Of an image: a strip of overlays, one a layer, as a figure; `image` is as in `plot`.
         """
-        drawn: Axes | Figure = self._view.more["plot_layers"](self, method, head=head, ax=ax, image=image)
+        drawn: Axes | Figure = self._view.more["plot_layers"](
+            self, method, special=special, content_only=content_only, head=head, ax=ax, image=image
+        )
         return drawn
 
     def plot_graph(self, method: str | None = None, *, head: int | None = None, ax: Axes | None = None) -> Axes:
@@ -250,12 +352,13 @@ class Explanation(Result):
         return self._view.more["to_captum"](self, method, layer, true_class=true_class)
 
     def _saved(self) -> dict[str, Any]:
-        return super()._saved() | {"saturation": self.saturation}
+        derived = {"saturation": self.saturation, "verdict": self.verdict, "remarks": self.remarks()}
+        return super()._saved() | derived
 
     @classmethod
     def _fields_of(cls, data: Mapping[str, Any]) -> dict[str, Any]:
         known = explanation_facts(data) if data.get("format") == 1 else {}
-        return super()._fields_of({name: value for name, value in data.items() if name != "saturation"} | known)
+        return super()._fields_of({name: value for name, value in data.items() if name not in _DERIVED} | known)
 
     def __repr__(self) -> str:
         answer = f", predicted {self.prediction}" if self.prediction else ""
@@ -264,6 +367,10 @@ class Explanation(Result):
             f"Explanation({len(self.positions)} positions, {len(self.layers)} layers, explained {explained!r}, "
             f"methods {', '.join(self.methods)}{answer})"
         )
+
+
+def _speaks(score: float) -> Literal["for", "against"] | None:
+    return None if score == 0 else "for" if score > 0 else "against"
 
 
 def _check_maps(e: Explanation) -> None:

@@ -15,7 +15,9 @@ from attnx.registry import unknown
 from attnx.results.explanation import Explanation
 from attnx.results.fit import ANSWER, PROVENANCE, TEXT, Between, Filled, Rules, Shape, check
 from attnx.results.older_files import method_facts
+from attnx.results.remarks import Said, line, over_steps, remarks
 from attnx.results.result import Array, Result
+from attnx.results.row import Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,6 +62,8 @@ class GenerationExplanation(Result):
     """Method → decimals to which its scores are exact, as in `Explanation`."""
     local: frozenset[str] = frozenset()
     """Methods whose scores are of one layer alone, as in `Explanation`."""
+    about_answer: frozenset[str] = frozenset()
+    """Methods that know the answer, as in `Explanation`."""
     notes: tuple[str, ...] = ()
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
@@ -93,6 +97,20 @@ class GenerationExplanation(Result):
     def default_method(self) -> str:
         return "rollout" if "rollout" in self.relevance else self.methods[0]
 
+    @property
+    def verdict(self) -> str:
+        """In one sentence: what was explained and from where, whether it was checked, and what to beware of."""
+        explained = "1 token" if len(self) == 1 else f"{len(self)} tokens, each"
+        return f"{explained} from the one before it, by {self._row(0).what}: {line(self.remarks())}"
+
+    def remarks(self, method: str | None = None) -> tuple[Said, ...]:
+        """All that is to be said of how far to trust the rows of a method, and of how many of them."""
+        return over_steps([remarks(self._row(number, method)) for number in range(len(self))])
+
+    def _row(self, number: int, method: str | None = None) -> Row:
+        row = self.step(number).row(method or self.default_method)
+        return replace(row, offer="explain(…, references=…) of the text up to a token")
+
     def __len__(self) -> int:
         return len(self.predictions)
 
@@ -123,6 +141,7 @@ class GenerationExplanation(Result):
             signed=self.signed,
             digits=self.digits,
             local=self.local,
+            about_answer=self.about_answer,
             notes=self.notes,
             provenance=self.provenance,
         )
@@ -150,9 +169,13 @@ class GenerationExplanation(Result):
         drawn: Axes = self._view.plot(self, method, ax=ax)
         return drawn
 
+    def _saved(self) -> dict[str, Any]:
+        return super()._saved() | {"verdict": self.verdict, "remarks": self.remarks()}
+
     @classmethod
     def _fields_of(cls, data: Mapping[str, Any]) -> dict[str, Any]:
-        return super()._fields_of(data) | (method_facts(data["relevance"]) if data.get("format") == 1 else {})
+        told = {name: value for name, value in data.items() if name not in ("verdict", "remarks")}
+        return super()._fields_of(told) | (method_facts(data["relevance"]) if data.get("format") == 1 else {})
 
     def __repr__(self) -> str:
         return (

@@ -9,10 +9,12 @@ import numpy as np
 
 
 def explanation_facts(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Of an explanation: only decoders had a share of their first token, and only flow could be saturated."""
+    """Of an explanation: decoders alone had a share of their first token, flow could be saturated, references
+    knew the answer."""
     saturation, settings = data["saturation"], data["provenance"].get("settings", {})
     return {
         **method_facts({**data["relevance"], **data["references"]}),
+        "about_answer": list(data["references"]),
         "causal": data["sink"] is not None or settings.get("causal", False),
         "diagnostics": {} if saturation is None else {"flow": {"saturation": saturation}},
     }

@@ -143,14 +143,19 @@ class Result:
         return self._view.plot(self, *args, **options)
 
     @overload
-    def to_html(self, path: None = None, *, title: str | None = None) -> str: ...
+    def to_html(self, path: None = None, *, title: str | None = None, content_only: bool = False) -> str: ...
 
     @overload
-    def to_html(self, path: str | PathLike[str], *, title: str | None = None) -> None: ...
+    def to_html(self, path: str | PathLike[str], *, title: str | None = None, content_only: bool = False) -> None: ...
 
-    def to_html(self, path: str | PathLike[str] | None = None, *, title: str | None = None) -> str | None:
-        """A page to look at, in one file that needs no network; written to `path`, or returned without one."""
-        page: str | None = self._view.html(self, path, title=title)
+    def to_html(
+        self, path: str | PathLike[str] | None = None, *, title: str | None = None, content_only: bool = False
+    ) -> str | None:
+        """A page to look at, in one file that needs no network; written to `path`, or returned without one.
+
+        With `content_only` a text is shown without the colours of its punctuation, whose share the page still says.
+        """
+        page: str | None = self._view.html(self, path, title=title, content_only=content_only)
         return page
 
     def _repr_html_(self) -> str:

@@ -67,6 +67,8 @@ MISTAKES = [
     (["explain", "the key", "--head", "²"], "head '²' is not known"),
     (["explain", "half \udcff"], "surrogate"),
     (["explain", "the key", "--position", "99"], "position 99 asked"),
+    (["explain", "the key", "--position", "first"], "or 'mean' for the mean of all, found 'first'"),
+    (["explain", "the key", "--first-token", "begin"], "BertForSequenceClassification is no decoder"),
     (["explain", "the key", "--method", "rolout"], "did you mean 'rollout'"),
     (["explain", "the key", "--target", "HAPPY"], "NEGATIVE, POSITIVE"),
     (["explain", "hello " * 99], "--truncate"),
@@ -149,10 +151,35 @@ def test_layers_are_columns_of_plain_text(saved, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["attnx", "explain", "the key", "--model", saved, "--layers", "--method", "raw"])
     with pytest.raises(SystemExit):
         main()
-    _, _, head, first, second = capsys.readouterr().out.splitlines()
+    _, _, _, head, first, second = capsys.readouterr().out.splitlines()
     assert (head.split(), first.split()[0], second.split()[0]) == (["layer", "1", "2", "3"], "the", "key")
     rows = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key", methods="raw")["raw"]
-    assert [float(number) for number in second.split()[1:]] == pytest.approx(rows[:, 2].tolist(), abs=1e-4)
+    assert [float(number) for number in second.split()[1:]] == pytest.approx(rows[:, 2].tolist(), abs=1e-3)
+
+
+def printed(capsys, monkeypatch, *arguments):
+    monkeypatch.setattr(sys, "argv", ["attnx", "explain", *arguments])
+    with pytest.raises(SystemExit):
+        main()
+    return capsys.readouterr().out
+
+
+def test_the_verdict_is_the_second_line_and_content_leaves_punctuation_out(saved, monkeypatch, capsys):
+    lines = printed(capsys, monkeypatch, "the key, dull", "--model", saved, "--content-only").splitlines()
+    assert lines[1].startswith("value_path: measured by value_path alone")
+    assert [line.split()[0] for line in lines[2:5]] == ["the", "key", "dull"]
+
+
+def test_the_mean_of_all_positions_is_a_word_away(saved, monkeypatch, capsys):
+    out = printed(capsys, monkeypatch, "the key", "--model", saved, "--method", "rollout", "--position", "mean")
+    assert "as seen from the mean of all positions" in out
+
+
+def test_a_first_token_is_put_in_front_of_a_decoders_text(tmp_path, monkeypatch, capsys):
+    zoo.causal_lm().save_pretrained(tmp_path)
+    zoo.bytelevel_tokenizer().save_pretrained(tmp_path)
+    out = printed(capsys, monkeypatch, "the key", "--model", str(tmp_path), "--first-token", "begin")
+    assert out.splitlines()[-1].startswith("note: <|endoftext|> was put in front of the text")
 
 
 def test_a_note_cannot_steer_the_terminal(saved, monkeypatch, capsys):

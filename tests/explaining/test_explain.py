@@ -150,15 +150,16 @@ def test_a_vision_model_is_explained_by_patches():
 
 def test_a_regression_has_a_value_and_several_labels_their_own_probability():
     tokenizer = zoo.wordpiece_tokenizer()
-    for problem, kind in {"regression": "value", "multi_label_classification": "class"}.items():
+    for problem, kind in {"regression": "value", "multi_label_classification": "label"}.items():
         model = copy.deepcopy(zoo.classifier())
         model.config.problem_type = problem
         prediction = attnx.explain(model, tokenizer, TEXT).prediction
         assert prediction.kind == kind
-        if kind == "class":
+        if kind == "label":
+            assert prediction.noun == "one of 2 labels that may all hold"
             assert prediction.probability == pytest.approx(1 / (1 + np.exp(-max(prediction.logits))), abs=1e-6)
         else:
-            assert prediction.probability is None
+            assert (prediction.probability, prediction.noun) == (None, "value")
 
 
 def test_a_model_without_a_head_has_no_prediction():

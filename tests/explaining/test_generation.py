@@ -186,8 +186,9 @@ def test_bad_questions_say_what_to_change():
 
 def test_a_generation_can_be_read_and_kept(generation):
     lines = str(generation).splitlines()
-    assert len(lines) == 6
-    assert "cabinets" in lines[1]
+    assert len(lines) == 7
+    assert lines[1].startswith("rollout: unchecked")
+    assert "cabinets" in lines[2]
     table = generation.to_frame()
     sums = table[table.method == "rollout"].groupby("step").score.sum()
     np.testing.assert_allclose(sums, 1, atol=1e-6)

@@ -76,6 +76,7 @@ OPTIONS = (
     *("methods", "references", "layer", "head", "position", "target", "residual", "normalize", "drop_sink", "discard"),
     *(
         "truncate",
+        "first_token",
         "maps",
         "interpolate",
         "within",
@@ -93,7 +94,18 @@ COMMANDS = ("explain", "compare", "atlas", "generate", "probe", "reproduce", "tr
 FLAGS = (
     *("--head", "--layer", "--layers", "--position", "--target", "--method", "--reference", "--normalize", "--pair"),
     *("--discard", "--json", "--data", "--column", "--samples", "--measure", "--seed", "--output", "--html", "--image"),
-    *("--markdown", "--faithfulness", "--truncate", "--max-new-tokens", "--continuation", "--help", "--version", "-"),
+    *(
+        "--markdown",
+        "--faithfulness",
+        "--truncate",
+        "--first-token",
+        "--content-only",
+        "--max-new-tokens",
+        "--continuation",
+        "--help",
+        "--version",
+        "-",
+    ),
 )
 
 

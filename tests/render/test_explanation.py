@@ -8,14 +8,15 @@ from tests.results import examples
 def test_markdown_has_a_column_for_each_method_and_reference():
     lines = examples.explanation().to_markdown().splitlines()
     assert lines[0] == r"**good (0.750), layer 2, as seen from \[CLS\]**"
-    assert lines[2] == "| word | raw | flow | gradient |"
-    assert lines[4] == r"| a\|bc | 0.8750 | 0.2917 | 1.0000 |"
+    assert lines[2].startswith("raw: checked: ")
+    assert lines[4] == "| word | raw | flow | gradient |"
+    assert lines[6] == r"| a\|bc | 0.875 | 0.292 | 1.00 |"
     assert "measured on the model, not attention: gradient" in lines
 
 
 def test_markdown_of_an_image_has_its_patches():
     image = attnx.explain(zoo.model("vit"), None, zoo.inputs("vit"), methods="rollout")
-    assert len(image.to_markdown().split("\n\n")[1].splitlines()) == len(image.words) + 2
+    assert len(image.to_markdown().split("\n\n")[2].splitlines()) == len(image.words) + 2
 
 
 def test_csv_has_references_as_columns():

@@ -78,3 +78,9 @@ def test_many_lines_are_reduced_to_the_strongest_and_it_says_so(monkeypatch):
     axes = large(10).plot_graph()
     assert len(lines(axes)[0]) == 50
     assert "the strongest 50 of 100 lines" in axes.get_xlabel()
+
+
+def test_it_says_what_its_lines_are():
+    one = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key", methods=["raw", "rollout"], maps=True)
+    assert "what a node attends to in the layer below" in one.plot_graph("raw").get_xlabel()
+    assert "the input at its left end" in one.plot_graph("rollout").get_xlabel()

@@ -67,10 +67,17 @@ def test_a_copy_of_another_size_is_heated_in_the_same_places(explanation):
 
 def test_the_overlay_has_the_pictures_size_and_a_bar_beside_it(explanation):
     assert explanation.overlay(bar=False).size == (120, 80)
-    barred = explanation.overlay()
+    barred = explanation.overlay(enlarge=False)
     assert barred.height == 80
     assert barred.width > 120
     np.testing.assert_array_equal(np.asarray(barred)[:, :120], np.asarray(explanation.overlay(bar=False)))
+
+
+def test_a_small_overlay_is_enlarged_a_whole_number_of_times(explanation):
+    shown = explanation.overlay()
+    assert shown.height == 3 * 80
+    large = attnx.explain(zoo.model("vit"), CROP, photo().resize((480, 320)))
+    assert large.overlay().height == 320
 
 
 def test_the_best_patch_has_the_brightest_colour():
@@ -105,8 +112,8 @@ def test_colours_differ_in_lightness_alone_as_well(colours):
 def test_an_explained_patch_is_framed():
     plain, framed = (attnx.explain(zoo.model("vit"), CROP, photo(), position=place) for place in (0, 6))
     left, top, *_ = map(int, framed.positions[6].box)
-    assert framed.overlay().getpixel((left, top)) == (255, 255, 255)
-    assert plain.overlay().getpixel((left, top)) != (255, 255, 255)
+    assert framed.overlay(bar=False).getpixel((left, top)) == (255, 255, 255)
+    assert plain.overlay(bar=False).getpixel((left, top)) != (255, 255, 255)
 
 
 def test_a_loaded_explanation_takes_the_picture_again(explanation, tmp_path):

@@ -4,9 +4,10 @@ import dataclasses
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
 
 from attnx.errors import ChoiceError, InputError
-from attnx.render.row import MOST_BARS
+from attnx.render.row import AGAINST, BAR, MOST_BARS
 from tests.render.rows import explanation
 
 
@@ -67,3 +68,23 @@ def test_what_is_not_known_is_named(explained):
         explained.plot(by="words")
     with pytest.raises(ChoiceError, match="layer 9 asked"):
         explained.plot(layer=9)
+
+
+def test_what_speaks_against_has_a_colour_of_its_own_and_a_legend():
+    one = dataclasses.replace(explanation("key", "to"), references={"occlusion": np.array([0.0, -0.3, 0.1])})
+    axes = one.plot("occlusion")
+    colours = [to_hex(bar.get_facecolor()) for bar in axes.patches]
+    assert colours == [AGAINST, BAR]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["for", "against"]
+    assert explanation("key", "to").plot().get_legend() is None
+
+
+def test_without_punctuation_the_title_says_what_it_holds():
+    axes = explanation("key", ",", "to", scores=[0.2, 0.2, 0.1]).plot(content_only=True)
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["key", "to"]
+    assert "not drawn: punctuation 20%, special tokens 50%" in axes.get_title(loc="left")
+
+
+def test_the_verdict_stands_beneath():
+    assert "unchecked" in explanation("key", "to").plot().get_xlabel()
+    assert "unchecked" in explanation("key", "to").plot_layers().get_xlabel()

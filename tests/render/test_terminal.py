@@ -70,6 +70,68 @@ def test_what_speaks_against_is_blue():
     assert "against" not in shown(coloured(with_reference(0.3, 0.1)))
 
 
+def signed(*scores):
+    return dataclasses.replace(with_reference(*scores), signed=frozenset({"occlusion"}), first="occlusion")
+
+
+def test_the_best_words_say_for_or_against_and_the_strongest_against_is_among_them():
+    one = signed(0.3, 0.1, 0.2, 0.25, 0.15, -0.4, -0.1)
+    assert [(word.text, word.speaks) for word in one.top(2)] == [("word0", "for"), ("word3", "for")]
+    text = without_colours(shown(coloured(one)))
+    assert re.search(r"word0 +0\.300  ━+ for", text)
+    assert re.search(r"word5 +-0\.400  ━+ against", text)
+    assert {word.speaks for word in one.top(3, "rollout")} == {None}
+
+
+def test_in_plain_text_bars_are_of_two_kinds_with_a_legend():
+    text = str(signed(0.2, -0.4))
+    assert re.search(r"word0 +0\.200  █+$", text, re.MULTILINE)
+    assert re.search(r"word1 +-0\.400  ▒+$", text, re.MULTILINE)
+    assert "█ speaks for the answer, ▒ against it" in text
+    assert "▒" not in plain(signed(0.2, -0.4), "rollout")
+
+
+def test_the_verdict_and_the_notes_are_in_every_view():
+    one = dataclasses.replace(explanation("key", "to", layers=2), notes=("the text was cut",))
+    views = [
+        str(one),
+        shown(one),
+        shown(coloured_layers(one)),
+        one.to_markdown(),
+        str(one.to_html()),
+        one._repr_html_(),
+    ]
+    for view in views:
+        text = re.sub(r"\s+", " ", without_colours(view))
+        assert "unchecked: the model has no head" in text
+        assert "the text was cut" in text
+
+
+def test_what_is_of_the_input_is_judged_once_and_what_is_of_a_row_beside_it():
+    one = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key to the zebra")
+    text = re.sub(r"\s+", " ", without_colours(shown(coloured(one))))
+    assert text.count("not in the vocabulary: 'zebra'") == 1
+    assert "rollout: checked: " in text
+
+
+def test_the_two_texts_of_a_pair_stand_apart():
+    one = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), ("the key", "a dull film"), methods="rollout")
+    lines = str(one).splitlines()
+    assert lines[lines.index("———") + 1].startswith("a ")
+    text = without_colours(shown(coloured(one)))
+    assert re.search(r"the  key *\n\n +———\nrollout? +a  dull  film|the  key *\n\n +———\n +a  dull  film", text)
+    assert "———" not in str(attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key", methods="rollout"))
+
+
+def test_content_alone_leaves_punctuation_out_and_says_its_share():
+    one = explanation("key", ",", "to", scores=[0.2, 0.2, 0.1])
+    assert [word.text for word in one.top(3, content_only=True)] == ["key", "to"]
+    text = plain(one, content_only=True)
+    assert not re.search(r"^,", text, re.MULTILINE)
+    assert "punctuation holds 20% of rollout" in text
+    assert re.search(r"rollout +key  to ", without_colours(shown(coloured(one, content_only=True))))
+
+
 def test_rich_shows_an_explanation_by_itself():
     assert shown(explanation("key")) == shown(coloured(explanation("key")))
 
@@ -81,7 +143,7 @@ def test_layers_are_rows_with_the_last_on_top():
 
 def test_special_tokens_are_told_apart():
     assert "special tokens hold 50% of rollout" in plain(explanation("key", "to"))
-    assert "[CLS]" not in plain(explanation("key")).splitlines()[1]
+    assert "[CLS]" not in plain(explanation("key")).splitlines()[2]
 
 
 def test_ties_are_told():
@@ -116,8 +178,8 @@ def test_markup_in_a_token_is_text():
 
 @pytest.mark.parametrize("wide", ["我", "👩\u200d👩\u200d👧", "⚠\ufe0f"])
 def test_wide_characters_keep_the_columns_straight(wide):
-    first, second = plain(explanation(wide, "key")).splitlines()[1:3]
-    assert cell_len(first[: first.index("0.2500")]) == cell_len(second[: second.index("0.2500")])
+    first, second = plain(explanation(wide, "key")).splitlines()[2:4]
+    assert cell_len(first[: first.index("0.250")]) == cell_len(second[: second.index("0.250")])
 
 
 WORDS = ["the", "我", "cabinets", "שלום", "👩\u200d👩\u200d👧", "x" * 200, "of", "é"] * 5
@@ -132,7 +194,7 @@ def test_no_line_is_wider_than_the_terminal(view, width):
 
 def test_every_word_is_shown_however_narrow():
     text = without_colours(shown(coloured(explanation(*(f"word{number}" for number in range(50)))), 30))
-    assert re.findall(r"word\d+", text.split("position")[0]) == [f"word{number}" for number in range(50)]
+    assert re.findall(r"word\d+", text.split("position  word")[0]) == [f"word{number}" for number in range(50)]
 
 
 def test_a_word_that_is_too_wide_is_cut_with_an_ellipsis():
@@ -162,14 +224,14 @@ def test_nothing_of_relevance_is_drawn_without_a_bar():
 
 def test_plain_layers_wrap_to_the_width():
     one = explanation("key", "to", scores=[0.4, 0.1], layers=5)
-    assert plain_layers(one).splitlines()[2:] == [
-        "layer       1       2       3       4       5",
-        "key    0.0250  0.0500  0.1000  0.2000  0.4000",
-        "to     0.0063  0.0125  0.0250  0.0500  0.1000",
+    assert plain_layers(one).splitlines()[3:] == [
+        "layer      1      2      3      4      5",
+        "key    0.025  0.050  0.100  0.200  0.400",
+        "to     0.006  0.012  0.025  0.050  0.100",
     ]
-    narrow = plain_layers(one, width=30).splitlines()[2:]
-    assert max(map(len, narrow)) <= 30
-    assert narrow[4:] == ["layer       4       5", "key    0.2000  0.4000", "to     0.0500  0.1000"]
+    narrow = plain_layers(one, width=26).splitlines()[3:]
+    assert max(map(len, narrow)) <= 26
+    assert narrow[4:] == ["layer      4      5", "key    0.200  0.400", "to     0.050  0.100"]
 
 
 @pytest.mark.parametrize(

@@ -88,8 +88,9 @@ def test_printed_it_shows_every_word_with_its_score(explanation):
     lines = str(explanation).splitlines()
     assert "value_path, measured on the model" in lines[0]
     words = len(explanation.words)
-    assert [line.split()[0] for line in lines[1 : words + 1]] == [word.text for word in explanation.words]
-    assert f"{explanation.by_word()[1].score:.4f}" in lines[2]
+    assert [line.split()[0] for line in lines[2 : words + 2]] == [word.text for word in explanation.words]
+    assert lines[1].startswith("value_path: measured by value_path alone")
+    assert f"{explanation.by_word()[1].score:.3f}"[:5] in lines[3]
     assert "rollout at layer 3" in plain(explanation, "rollout")
 
 

@@ -35,6 +35,8 @@ def _result(explanation: Explanation, results: int) -> dict[str, Any]:
         notes.append("the picture is not in this page: files do not keep it; explain it again to see it")
     return {
         "title": _title(explanation),
+        "verdict": explanation.verdict,
+        "explained": explanation.explained,
         "position": explanation.position,
         "positions": _positions(explanation),
         "words": _words(explanation),
@@ -49,6 +51,7 @@ def _result(explanation: Explanation, results: int) -> dict[str, Any]:
         "prediction": _prediction(explanation),
         "references": {name: [float(one) for one in scores] for name, scores in explanation.references.items()},
         "causal": explanation.causal,
+        "signed": sorted(explanation.signed),
         "digits": dict(explanation.digits),
         "local": sorted(explanation.local),
         "notes": notes,
@@ -92,7 +95,8 @@ def _words(explanation: Explanation) -> list[dict[str, Any]]:
             if start >= 0:
                 gap = gap if gap == "\n\n" else texts[word.segment][end:start]
                 end = start + len(word.text)
-        words.append({"text": word.text, "gap": gap, "positions": list(word.positions)})
+        mark = {"punctuation": True} if word.is_punctuation else {}
+        words.append({"text": word.text, "gap": gap, "positions": list(word.positions), **mark})
     return words
 
 
@@ -128,7 +132,7 @@ def _prediction(explanation: Explanation) -> dict[str, Any] | None:
     answer = explanation.prediction
     if answer is None:
         return None
-    return {"kind": answer.kind, "label": answer.label, "probability": answer.probability}
+    return {"kind": answer.kind, "noun": answer.noun, "label": answer.label, "probability": answer.probability}
 
 
 def _rounded(scores: Array) -> list[float]:

@@ -75,16 +75,23 @@ SHARED = ("numbers", "state", "elements", "colours", "agreement_table", "head_gr
 
 
 @overload
-def to_html(results: Any, path: None = None, *, title: str | None = None) -> str: ...
+def to_html(results: Any, path: None = None, *, title: str | None = None, content_only: bool = False) -> str: ...
 
 
 @overload
-def to_html(results: Any, path: str | PathLike[str], *, title: str | None = None) -> None: ...
+def to_html(
+    results: Any, path: str | PathLike[str], *, title: str | None = None, content_only: bool = False
+) -> None: ...
 
 
-def to_html(results: Any, path: str | PathLike[str] | None = None, *, title: str | None = None) -> str | None:
-    """One page for an explanation, for several with a picker, or for whatever else attnx returns."""
-    shown = Shown.of(results, tuple(kind for section in SECTIONS for kind in section.kinds))
+def to_html(
+    results: Any, path: str | PathLike[str] | None = None, *, title: str | None = None, content_only: bool = False
+) -> str | None:
+    """One page for an explanation, for several with a picker, or for whatever else attnx returns.
+
+    With `content_only` it opens without punctuation, whose share it still says.
+    """
+    shown = Shown.of(results, tuple(kind for section in SECTIONS for kind in section.kinds), content_only)
     given = {section: section.module.data(shown) for section in SECTIONS}
     there = tuple(section for section, data in given.items() if data is not None)
     page = harmless({"results": shown.contents, **{section.name: given[section] for section in there}})

@@ -30,6 +30,7 @@ class PlainWord:
     level: int
     """From 0 to 10, as a share of the strongest word."""
     score: str
+    against: bool = False
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class PlainWords:
     label: str
     probability: str
     headline: str
+    verdict: str
     words: tuple[PlainWord, ...]
     notes: tuple[str, ...]
 

@@ -29,9 +29,11 @@ class Shown:
     """What all sections know of each explanation."""
     rest: tuple[Result, ...] = ()
     """Those that no section is made for."""
+    content_only: bool = False
+    """Whether punctuation is left out at first."""
 
     @classmethod
-    def of(cls, results: Any, kinds: tuple[type[Result], ...] = ()) -> Shown:
+    def of(cls, results: Any, kinds: tuple[type[Result], ...] = (), content_only: bool = False) -> Shown:
         """`kinds` are those that sections are made for."""
         several: Sequence[Any] = results if isinstance(results, (list, tuple)) else [results]
         if not several or not all(isinstance(one, Result) for one in several):
@@ -42,7 +44,7 @@ class Shown:
             )
         explanations = tuple(explanation for one in several for explanation in _explanations(one))
         rest = tuple(one for one in several if not isinstance(one, kinds))
-        return cls(tuple(several), explanations, content(explanations), rest)
+        return cls(tuple(several), explanations, content(explanations), rest, content_only)
 
     def only(self, kind: type[R]) -> R | None:
         """The one result of a kind; several would need a place each."""

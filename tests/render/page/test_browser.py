@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import attnx
+from attnx.running.loading import load
 from tests import zoo
 from tests.render.page.conftest import faithful, made
 from tests.results import examples
@@ -148,7 +149,7 @@ def test_in_a_sandboxed_cell_it_works_and_without_scripts_it_shows_the_words(wat
     frame.locator("#readout", has_text="by flow").wait_for()
     assert tab.locator("iframe").get_attribute("sandbox") == "allow-scripts"
     tab.locator("summary").click()
-    assert tab.locator("details p").inner_text().strip() == explanation.text
+    assert tab.locator("details p").all_inner_texts() == [explanation.verdict, explanation.text]
     silent = watched(java_script_enabled=False)
     silent.set_content(f"<!doctype html>{cell}")
     words = silent.frame_locator("iframe").locator("#plain .word")
@@ -306,14 +307,96 @@ def test_trust_reads_what_methods_say_of_themselves(opened):
     )
     tab = opened(one)
     verdict = tab.locator("#trust .verdict")
-    assert verdict.inner_text() == (
-        "Rollout attention above layer 1 points at mixtures of words, not at words. Read flow."
-    )
+    assert verdict.inner_text().startswith("Unchecked: the model has no head that answers")
+    assert "Of one layer alone" in tab.locator("#trust .said-too").all_inner_texts()[0]
     assert "to what it attends to in the layer below" in tab.locator("#graph-lead").inner_text()
     tab.get_by_role("radio", name="flow").click()
-    verdict.get_by_text("90 % of the inputs get all the flow that can reach them. Read a lower layer.").wait_for()
+    verdict.get_by_text("90% of the inputs are saturated: they get all that can reach them").wait_for()
     tab.locator("#layer").press("ArrowLeft")
     tab.locator("#trust .meter", has_text="inputs saturated").get_by_text("20 %").wait_for()
+
+
+def test_the_panel_says_what_the_verdict_says_of_each_row_and_advises_no_method(opened):
+    base = made(*"abcdef", scores=[0.1, 0.1, 0.2, 0.1, 0.4, 0.1])
+    one = replace(base, references={"blankout": np.array([0, 0, 0, 0.1, 0, 0.9, 0.05])}, about_answer=frozenset())
+    tab = opened(one)
+    for method in one.methods:
+        tab.get_by_role("radiogroup", name="Method").get_by_role("radio", name=method).click()
+        tab.locator("#readout", has_text=f"by {method} at").wait_for()
+        said = tab.locator("#trust .verdict").inner_text()
+        assert said.startswith("Checked: 'e' comes first by blankout, too (ranks of 6 positions: ")
+        assert "Read " not in tab.locator("#trust").inner_text()
+    tab.get_by_role("radiogroup", name="Reference").first.get_by_role("radio", name="blankout").click()
+    tab.locator("#trust .verdict", has_text="no head that answers").wait_for()
+
+
+def test_a_row_that_was_clicked_on_is_called_unchecked(opened, explanation):
+    tab = opened(explanation)
+    word(tab, "key").click()
+    tab.locator("#trust .verdict", has_text="Unchecked: what was measured is about the answer").wait_for()
+
+
+@pytest.mark.usefixtures("assets")
+def test_what_was_measured_on_the_text_is_not_overridden_by_advice(opened, assets):
+    model, tokenizer = load(str(assets / "models" / "distilbert-sst2"))
+    text = "The acting is wonderful, but the story is a complete mess."
+    one = attnx.explain(model, tokenizer, text, references=("value_path", "blankout"))
+    tab = opened(one)
+    for method, first in {
+        "raw": "'mess' comes first by value_path and blankout, too",
+        "rollout": "first here is '.'",
+    }.items():
+        tab.get_by_role("radiogroup", name="Method").get_by_role("radio", name=method).click()
+        tab.locator("#trust .verdict", has_text=first).wait_for()
+        assert "Read " not in tab.locator("#trust").inner_text()
+
+
+def test_a_telephone_needs_no_scrolling_sideways(opened):
+    names = ("raw", "rollout", "flow", "gradient_rollout", "alti")
+    base = made(*"abcdef")
+    row = base["rollout"]
+    one = replace(
+        base,
+        relevance={name: row.copy() for name in names},
+        references={name: row[-1].copy() for name in ("integrated_gradients", "value_path", "blankout", "gradient")},
+    )
+    tab = opened(one, viewport={"width": 380, "height": 900})
+    assert tab.evaluate("document.documentElement.scrollWidth") == 380
+
+
+def test_the_agreement_table_opens_on_the_layer_that_is_shown(opened):
+    deep = made(*"abcdef", layers=30)
+    tab = opened(replace(deep, references={"gradient": np.arange(7.0)}))
+    seen = """layer => {
+      const box = document.querySelector("#agreement .scroll").getBoundingClientRect();
+      const column = document.querySelectorAll("#agreement thead th")[layer].getBoundingClientRect();
+      return column.left >= box.left && column.right <= box.right + 1;
+    }"""
+    assert tab.evaluate(seen, 30)
+    tab.locator("#layer").press("Home")
+    tab.locator("#readout", has_text="at layer 1").wait_for()
+    assert tab.evaluate(seen, 1)
+
+
+def test_content_alone_leaves_punctuation_without_colour(opened):
+    one = made("key", ",", "to", scores=[0.2, 0.7, 0.1])
+    tab = opened(one)
+    tab.get_by_role("radio", name="content").click()
+    tab.locator("#reading .plain").wait_for()
+    assert tab.locator("#best .label").all_inner_texts() == ["key", "to"]
+    assert tab.locator("#trust .meter", has_text="punctuation holds").get_by_text("70 %").count() == 1
+    word(tab, "key").hover()
+    assert "rank 1 of 2" in tab.locator("#readout").inner_text()
+
+
+def test_signed_scores_have_a_legend_with_two_ends(opened):
+    one = replace(with_reference(0, *"abcdef"), signed=frozenset({"gradient"}), first="gradient")
+    tab = opened(one)
+    assert tab.locator("#legend").inner_text().split("\n")[0] == "against"
+    assert any(text.endswith(" against") for text in tab.locator("#best .number").all_inner_texts())
+    tab.get_by_role("radiogroup", name="Method").get_by_role("radio", name="rollout").click()
+    tab.locator("#readout", has_text="by rollout").wait_for()
+    assert "against" not in tab.locator("#legend").inner_text()
 
 
 def test_what_speaks_against_is_blue_in_the_layers(opened):

@@ -31,7 +31,7 @@ attnx.agreementTable = (() => {
   };
 
   // `rows`: method → cells; `on(method, layer index)`: whether it is the one shown in the page.
-  return (layers, rows, on = () => false, corner = "layer") => {
+  const table = (layers, rows, on = () => false, corner = "layer") => {
     const axis = axisOf(rows);
     const numbers = layers.map((one) => make("th", { scope: "col", text: one }));
     const heading = make("tr", {}, make("th", { text: corner }), ...numbers);
@@ -40,4 +40,13 @@ attnx.agreementTable = (() => {
     return make("div", { class: "scroll" }, make(
       "table", { class: "agreement" }, make("thead", {}, heading), make("tbody", {}, ...body)));
   };
+
+  // Bring the column of a layer into sight, in a table that is in the page and wider than its card.
+  table.reveal = (parent, layer) => {
+    const scroll = parent.querySelector(".scroll");
+    const column = scroll.querySelectorAll("thead th")[layer + 1];
+    scroll.scrollLeft += Math.max(0, column.getBoundingClientRect().right - scroll.getBoundingClientRect().right);
+  };
+
+  return table;
 })();

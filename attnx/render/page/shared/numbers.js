@@ -80,11 +80,21 @@ attnx.numbers = (() => {
   // What has no layers is shown beside the layers of the method that traces back to the input.
   const layered = (state) => (isReference(state) ? { ...state, method: state.result.method } : state);
 
+  // Whether scores say for or against, or only how much.
+  const isSigned = ({ result, method }) => result.signed.includes(method);
+
+  // Punctuation, where content alone is looked at.
+  const leftOut = (word, view) => view === "content" && Boolean(word.punctuation);
+
+  // Three figures of the strongest score, as far as its method is exact.
+  const decimals = (top, { result, method }) =>
+    top > 0 ? Math.max(1, Math.min(2 - Math.floor(Math.log10(top)), result.digits[method] ?? 12)) : 3;
+
   const most = (scores) => scores.reduce((best, one) => Math.max(best, one), 0);
   const strongest = (scores) => scores.reduce((best, one) => (Math.abs(one) > Math.abs(best) ? one : best), 0);
   const sum = (scores) => scores.reduce((total, one) => total + one, 0);
   const signed = (value) => (Math.round(value * 100) / 100 || 0).toFixed(2).replace("-", "−");
   const percent = (share) => `${Math.round(share * 100)} %`;
 
-  return { unpack, isReference, layered, mapRow, headRow, row, byWord, rounding, rank, tied, most, strongest, sum, signed, percent };
+  return { unpack, isReference, isSigned, leftOut, decimals, layered, mapRow, headRow, row, byWord, rounding, rank, tied, most, strongest, sum, signed, percent };
 })();

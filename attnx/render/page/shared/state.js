@@ -1,7 +1,7 @@
 "use strict";
 // What the page is of, and what is chosen of it: a result, a method, a layer, words or tokens, and whose row.
 attnx.data = JSON.parse(document.getElementById("data").textContent);
-attnx.state = { result: null, index: 0, method: "", layer: 0, view: "words", rows: null, head: null };
+attnx.state = { result: null, index: 0, method: "", layer: 0, view: attnx.data.text?.view, rows: null, head: null };
 
 // What a section knows of each result becomes a part of that result.
 for (const [name, { results }] of Object.entries(attnx.data)) {

@@ -22,6 +22,7 @@ attnx.sections.push((() => {
         choice("Reference", names, chosen, (name) => { chosen = name; attnx.change({}); }),
         attnx.agreementTable(layers, rows, shown),
       );
+      attnx.agreementTable.reveal(byId("agreement-body"), state.layer);
     },
   };
 })());

@@ -2,7 +2,7 @@
 // Layer × position as a heat map, the last layer on top, a panel a method (Figure 2). A click chooses layer and method.
 attnx.sections.push((() => {
   const { byId, visible, make } = attnx.elements;
-  const { row, byWord, most, strongest, layered } = attnx.numbers;
+  const { row, byWord, most, strongest, layered, leftOut } = attnx.numbers;
   const { theme, font, sheet, clipped } = attnx.colours;
   const [LEFT, TITLE, NARROWEST, LABELLED] = [30, 30, 3, 14];
   const canvas = byId("layers-canvas");
@@ -10,8 +10,8 @@ attnx.sections.push((() => {
   let cursor = null;
 
   const unitsOf = ({ result, view }) =>
-    view === "words"
-      ? result.words.map(({ text }) => ({ text, special: false }))
+    view !== "tokens"
+      ? result.words.filter((word) => !leftOut(word, view)).map(({ text }) => ({ text, special: false }))
       : result.positions.map(({ label, special }) => ({ text: label, special }));
 
   // Where there are more units than pixels, a column is the strongest of a few.
@@ -27,7 +27,8 @@ attnx.sections.push((() => {
   const valuesOf = (state, method, columns) =>
     state.result.layers.map((_, layer) => {
       const scores = row(state, layer, method);
-      const own = state.view === "words" ? byWord(state.result, scores) : scores;
+      const words = state.result.words;
+      const own = state.view === "tokens" ? scores : byWord(state.result, scores).filter((_, at) => !leftOut(words[at], state.view));
       return columns.map(({ start, end }) => strongest(Array.from({ length: end - start }, (_, at) => own[start + at])));
     });
 

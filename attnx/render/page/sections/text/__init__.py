@@ -17,7 +17,8 @@ def data(shown: Shown) -> dict[str, Any] | None:
     """The pictures; what else is shown here, all sections know."""
     if not shown.explanations:
         return None
-    return {"results": [{"picture": picture(one, len(shown.explanations))} for one in shown.explanations]}
+    pictures = [{"picture": picture(one, len(shown.explanations))} for one in shown.explanations]
+    return {"results": pictures, "view": "content" if shown.content_only else "words"}
 
 
 def plain(page: dict[str, Any]) -> list[PlainWords]:
@@ -36,20 +37,26 @@ def plain_words(result: dict[str, Any]) -> PlainWords:
     measured = first in result["references"]
     scores = result["references"][first] if measured else result["relevance"][first][-1]
     sums = [sum(scores[place] for place in word["positions"]) for word in result["words"]]
-    most = max([0.0, *sums])
+    most = max([0.0, *map(abs, sums)])
     words = tuple(
-        PlainWord(word["text"], word["gap"], round(LEVELS * max(score, 0) / most) if most > 0 else 0, f"{score:.6f}")
+        PlainWord(
+            word["text"],
+            word["gap"],
+            round(LEVELS * abs(score) / most) if most > 0 else 0,
+            f"{score:.6f}",
+            against=score < 0,
+        )
         for word, score in zip(result["words"], sums, strict=True)
     )
     answer = result["prediction"] or {"label": "", "probability": None}
     probability = answer["probability"]
     last = result["layers"][-1]
-    explained = result["positions"][result["position"]]["token"]
+    explained = f"explained position {result['position']} {result['explained']}"
     return PlainWords(
         label=answer["label"],
         probability="" if probability is None else f"{probability:.1%}",
-        headline=f"{first}{', measured on the model' if measured else f' at layer {last}'}, "
-        f"explained position {result['position']} {explained}",
+        headline=f"{first}{', measured on the model' if measured else f' at layer {last}'}, " + explained,
+        verdict=result["verdict"],
         words=words,
         notes=tuple(result["notes"]),
     )

@@ -12,7 +12,8 @@ attnx.answer = (() => {
     answer.replaceChildren();
     if (prediction) {
       const word = result.causal ? "The model goes on with" : "The model fills in";
-      const kind = prediction.kind === "token" ? word : "The model says";
+      const kinds = { token: word, value: "The model's value", label: `The model says, ${prediction.noun}` };
+      const kind = kinds[prediction.kind] ?? "The model says";
       const said = make("p", { class: "said", id: "said" }, make("span", { text: prediction.label }));
       if (prediction.probability !== null) {
         said.append(" ", make("span", { class: "sure", text: `${(prediction.probability * 100).toFixed(1)} %` }));
@@ -25,7 +26,10 @@ attnx.answer = (() => {
     references = choice("Reference", Object.keys(result.references), state.method, (method) =>
       attnx.change({ method, rows: null }));
     const measured = references.childElementCount ? [named("Measured", references)] : [];
-    views = choice("Unit", ["words", "tokens"], state.view, (view) => attnx.change({ view }));
+    const punctuated = result.words.some(({ punctuation }) => punctuation);
+    const units = ["words", ...(punctuated ? ["content"] : []), "tokens"];
+    if (!units.includes(state.view)) state.view = "words";
+    views = choice("Unit", units, state.view, (view) => attnx.change({ view }));
     views.hidden = Boolean(result.text.picture);
     layer = slider("Layer", { min: 0, max: result.layers.length - 1, step: 1 }, (value) => attnx.change({ layer: value }));
     layer.input.id = "layer";

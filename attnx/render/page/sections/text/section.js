@@ -2,7 +2,7 @@
 // The answer, and the text as a heat map. Hover or focus tells a score exactly; a click explains that word's own row.
 attnx.sections.push((() => {
   const { make, byId, meter, visible } = attnx.elements;
-  const { row, byWord, rounding, rank, most, isReference } = attnx.numbers;
+  const { row, byWord, rounding, rank, most, isReference, isSigned, decimals, leftOut } = attnx.numbers;
   const [SHORT, LONG, BEST] = [14, 120, 5];
   let built = "";
   let marks = [];
@@ -10,8 +10,8 @@ attnx.sections.push((() => {
   let units = [];
 
   const unitsOf = ({ result, view }) =>
-    view === "words"
-      ? result.words
+    view !== "tokens"
+      ? result.words.map((word) => ({ ...word, plain: leftOut(word, view) }))
       : result.positions.map((one, place) => ({
           text: one.label, gap: place ? " " : "", positions: [place], special: one.special, token: one.token,
         }));
@@ -26,7 +26,7 @@ attnx.sections.push((() => {
       const mark = make(
         state.result.maps ? "button" : "span",
         {
-          class: unit.special ? "word special" : "word",
+          class: unit.special ? "word special" : unit.plain ? "word plain" : "word",
           tabindex: "0",
           type: state.result.maps ? "button" : null,
           text: visible(unit.text),
@@ -48,8 +48,10 @@ attnx.sections.push((() => {
   };
 
   const tell = (index) => {
-    const { rank: place, same, of } = rank(scores, index, rounding(attnx.state));
     const unit = units[index];
+    const counted = [...scores].filter((_, at) => at === index || !units[at].plain);
+    const own = [...scores].slice(0, index).filter((_, at) => !units[at].plain).length;
+    const { rank: place, same, of } = rank(counted, own, rounding(attnx.state));
     const named = unit.token && unit.token !== unit.text ? ` (token ${visible(unit.token)})` : "";
     byId("readout").replaceChildren(
       make("strong", { text: `${visible(unit.text)}${named}` }),
@@ -67,11 +69,25 @@ attnx.sections.push((() => {
       : `What reaches ${explained(state)} most, by ${state.method} at ${layer}`;
   };
 
+  // With as many decimals as mean something, and on which side it is.
+  const scored = (score, top) => {
+    const side = !isSigned(attnx.state) || score === 0 ? "" : score > 0 ? " for" : " against";
+    return `${score.toFixed(decimals(top, attnx.state)).replace("-", "−")}${side}`;
+  };
+
+  const ends = (top) => {
+    const most = top.toFixed(decimals(top, attnx.state));
+    return isSigned(attnx.state)
+      ? [make("span", { text: "against" }), make("span", { class: "ramp both" }), make("span", { text: `for · ${most}` })]
+      : [make("span", { text: "0" }), make("span", { class: "ramp" }), make("span", { text: most })];
+  };
+
   const best = (top) => {
-    const order = [...scores.keys()].filter((index) => !units[index].special);
+    const order = [...scores.keys()].filter((index) => !units[index].special && !units[index].plain);
     order.sort((one, other) => Math.abs(scores[other]) - Math.abs(scores[one]));
+    byId("best").classList.toggle("sided", isSigned(attnx.state));
     byId("best").replaceChildren(...order.slice(0, BEST).map((index) =>
-      meter(visible(units[index].text), top > 0 ? scores[index] / top : 0, scores[index].toFixed(4))));
+      meter(visible(units[index].text), top > 0 ? scores[index] / top : 0, scored(scores[index], top))));
   };
 
   // For the picture, which knows positions.
@@ -89,11 +105,11 @@ attnx.sections.push((() => {
       if (built !== key) build(state);
       built = key;
       const places = row(state);
-      scores = state.view === "words" ? byWord(state.result, places) : places;
-      const top = most([...scores].map((score, index) => (units[index].special ? 0 : Math.abs(score))));
+      scores = state.view === "tokens" ? places : byWord(state.result, places);
+      const top = most([...scores].map((score, at) => (units[at].special || units[at].plain ? 0 : Math.abs(score))));
       const chosen = new Set(state.rows ?? [state.result.position]);
       marks.forEach((mark, index) => {
-        const share = top > 0 ? Math.min(Math.abs(scores[index]) / top, 1) : 0;
+        const share = top > 0 && !units[index].plain ? Math.min(Math.abs(scores[index]) / top, 1) : 0;
         mark.style.setProperty("--heat", `${(share * 100).toFixed(1)}%`);
         mark.classList.toggle("strong", share > 0.6);
         mark.classList.toggle("against", scores[index] < 0);
@@ -101,9 +117,9 @@ attnx.sections.push((() => {
         mark.dataset.score = scores[index];
         mark.setAttribute("aria-label", `${visible(units[index].text)}, ${scores[index].toFixed(4)}`);
       });
-      const unit = state.result.text.picture ? "patch" : state.view === "words" ? "word" : "token";
+      const unit = state.result.text.picture ? "patch" : state.view === "tokens" ? "token" : "word";
       byId("legend").replaceChildren(
-        make("span", { text: "0" }), make("span", { class: "ramp" }), make("span", { text: top.toFixed(3) }),
+        ...ends(top),
         make("span", {
           class: "hint",
           text: state.result.maps ? `Hover for a score, click to explain that ${unit}.` : "Hover or tab for a score.",

@@ -1,4 +1,4 @@
-"""How far to trust what is shown: agreement between methods, ties, and what each method says of itself."""
+"""How far to trust what is shown: the remarks of each row, agreement between methods, ties and saturation."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from attnx.render.page.reduction import number
 from attnx.render.page.shown import Shown, rankable
 from attnx.render.plain_text import accounts, blanked_name
 from attnx.results.explanation import Explanation
+from attnx.results.remarks import SHARES, line, weightiest
 
 
 def data(shown: Shown) -> dict[str, Any] | None:
@@ -29,6 +30,8 @@ def plain(page: dict[str, Any]) -> list[Plain]:
 def _facts(explanation: Explanation, layers: list[int]) -> dict[str, Any]:
     kept = [explanation.layers.index(layer) for layer in layers]
     return {
+        "said": {name: [_said(explanation, name, layer) for layer in layers] for name in explanation.methods}
+        | {name: [_said(explanation, name, None)] for name in explanation.references},
         "between": _between_methods(explanation, layers),
         "diagnostics": {
             method: {name: [numbers[one] for one in kept] for name, numbers in found.items()}
@@ -37,6 +40,18 @@ def _facts(explanation: Explanation, layers: list[int]) -> dict[str, Any]:
         "accounts": dict(accounts(explanation, tuple(explanation.references))),
         "named": {name: blanked_name(explanation.provenance, name) for name in explanation.references},
         "sink": None if explanation.sink is None else [explanation.sink[one] for one in kept],
+    }
+
+
+def _said(explanation: Explanation, name: str, layer: int | None) -> dict[str, Any]:
+    """The verdict on a row, how much care it asks for, and what else is to be said."""
+    every = explanation.remarks(name, layer)
+    chief = weightiest(every)
+    levels = [one.level for one in chief]
+    return {
+        "verdict": line(every),
+        "level": "care" if "care" in levels else levels[0],
+        "rest": [one.sentence for one in every if one not in chief and one.weight >= SHARES],
     }
 
 

@@ -1,0 +1,260 @@
+"""What a reader must know of a row before believing it: a table of remarks, of which the weightiest make its verdict.
+
+A remark is a row: when it holds, what it says, and how much it weighs. Views show what holds and judge nothing
+themselves. No remark advises a method: what was measured on this very input is said, and where nothing was, what could
+be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from attnx.results.row import Agreement, Row, legible, quoted
+
+Level: TypeAlias = Literal["fair", "open", "care"]
+"""Speaks for the row, leaves it open, or tells to take care."""
+
+HALF, EVEN = 0.5, 1.3
+"""Thresholds of taste; the sentences have the numbers. Below 1.3 times the mean a strongest position is no finding."""
+MOST, LEAST = 3, 50
+"""So many remarks make a verdict, of at least that weight; the others are further down in a view."""
+SHARES = 36
+"""Remarks lighter than this say a share, which a view may show as a number instead."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """A remark that holds."""
+
+    name: str
+    sentence: str
+    weight: int
+    level: Level
+    of_input: bool = False
+    """Whether it is about the input, and so the same for every row."""
+
+
+class Remark(NamedTuple):
+    """A row of `REMARKS`."""
+
+    name: str
+    weight: int
+    holds: Callable[[Row], bool]
+    says: Callable[[Row], str]
+    level: Callable[[Row], Level] = lambda row: "care"
+    of_input: bool = False
+
+
+def remarks(row: Row) -> tuple[Said, ...]:
+    """All that hold, the weightiest first."""
+    holding = (one for one in REMARKS if one.holds(row))
+    return tuple(Said(one.name, one.says(row), one.weight, one.level(row), one.of_input) for one in holding)
+
+
+def line(said: Iterable[Said]) -> str:
+    """The weightiest remarks as one sentence."""
+    return "; ".join(one.sentence for one in weightiest(said))
+
+
+def weightiest(said: Iterable[Said]) -> tuple[Said, ...]:
+    return tuple(one for one in said if one.weight >= LEAST)[:MOST]
+
+
+def over_steps(steps: Sequence[Sequence[Said]]) -> tuple[Said, ...]:
+    """Remarks of several rows as one list: each in the words of the first that has it, with how many have it."""
+    found: dict[str, list[Said]] = {}
+    for step in steps:
+        for one in step:
+            found.setdefault(one.name, []).append(one)
+    return tuple(
+        replace(
+            several[0],
+            sentence=several[0].sentence
+            + (f" ({len(several)} of {len(steps)} tokens)" if len(several) < len(steps) else ""),
+        )
+        for several in sorted(found.values(), key=lambda several: -several[0].weight)
+    )
+
+
+def _checked(row: Row) -> str:
+    """What other measurements on this input put first, and how far their order agrees."""
+    same = [one.name for one in row.agreements if row.first is not None and one.first == row.first]
+    by_unit: dict[int | None, list[str]] = {}
+    for one in row.agreements:
+        if one.name not in same:
+            by_unit.setdefault(one.first, []).append(one.name)
+    differing = [f"{row.unit(unit) or 'none alone'} by {_listed(names)}" for unit, names in by_unit.items()]
+    if same:
+        firsts = f"{row.unit(row.first)} comes first by {_listed(same)}, too"
+        firsts += f", but {', '.join(differing)}" if differing else ""
+    else:
+        own = f"first here is {row.unit(row.first)}" if row.first is not None else "nothing alone comes first here"
+        firsts = f"{own}, but {', '.join(differing)}"
+    return f"checked: {firsts} ({_ranks(row)})"
+
+
+def _ranks(row: Row) -> str:
+    numbers = ", ".join("undefined" if np.isnan(one.ranks) else _signed(one.ranks) for one in row.agreements)
+    return f"ranks of {len(row.content)} positions: {numbers}"
+
+
+def _check_level(row: Row) -> Level:
+    """By the middle one of the references, never the worst alone."""
+    known = [one.ranks for one in row.agreements if not np.isnan(one.ranks)]
+    middle = float(np.median(known)) if known else 0.0
+    same = sum(_same_first(row, one) for one in row.agreements)
+    if 2 * same > len(row.agreements) or middle >= HALF:
+        return "fair" if middle > 0 else "open"
+    return "open" if same else "care"
+
+
+def _same_first(row: Row, one: Agreement) -> bool:
+    return row.first is not None and one.first == row.first
+
+
+def _unchecked(row: Row) -> str:
+    if row.prediction is None:
+        return "unchecked: the model has no head that answers, so nothing can be measured on it"
+    if row.measured:
+        return f"measured by {row.name} alone (a second opinion: {row.offer})"
+    return f"unchecked: nothing was measured on the model ({row.offer} does)"
+
+
+def _first_word(row: Row) -> str:
+    return (
+        f"{row.unit(0)} stands first and holds {row.first_share:.0%}, as any first token of a decoder may; "
+        'first_token="begin" puts a neutral one in front'
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    """
+    >>> _listed(["gradient", "blankout", "occlusion"])
+    'gradient, blankout and occlusion'
+    """
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def _signed(value: float) -> str:
+    return f"{value:.2f}".replace("-", "−")
+
+
+def _open(row: Row) -> Level:
+    return "open"
+
+
+REMARKS: tuple[Remark, ...] = (
+    Remark("checked", 100, lambda row: bool(row.agreements), _checked, _check_level),
+    Remark("unchecked", 100, lambda row: not row.agreements, _unchecked, _open),
+    Remark(
+        "no mask",
+        95,
+        lambda row: row.input.get("mask") is False,
+        lambda row: f"the text has no mask to fill in, so what stands at {legible(row.explained)} is no answer",
+        of_input=True,
+    ),
+    Remark(
+        "pooled",
+        94,
+        lambda row: row.input.get("pooling") == "mean" and not row.input.get("averaged"),
+        lambda row: (
+            f"the model answers from the mean of all positions, this is the view of {legible(row.explained)} alone; "
+            'position="mean" explains the mean'
+        ),
+        of_input=True,
+    ),
+    Remark(
+        "first word",
+        90,
+        lambda row: row.causal and not row.positions[0].special and len(row.content) > 2 and row.first_share > HALF,
+        _first_word,
+    ),
+    Remark(
+        "cut",
+        85,
+        lambda row: "cut" in row.input,
+        lambda row: "the model read {} of {} tokens".format(*row.input["cut"]),
+        of_input=True,
+    ),
+    Remark(
+        "uniform",
+        80,
+        lambda row: row.strongest_to_mean < EVEN,
+        lambda row: f"nearly uniform: the strongest position has {row.strongest_to_mean:.2f} times the mean",
+    ),
+    Remark(
+        "tied",
+        75,
+        lambda row: row.tied >= HALF,
+        lambda row: f"{row.tied:.0%} of the positions tie: their order means nothing",
+    ),
+    Remark(
+        "saturated",
+        74,
+        lambda row: row.diagnostics.get("saturation", 0) >= HALF,
+        lambda row: (
+            f"{row.diagnostics['saturation']:.0%} of the inputs are saturated: they get all that can reach them"
+        ),
+    ),
+    Remark(
+        "unknown",
+        70,
+        lambda row: bool(row.input.get("unknown")),
+        lambda row: "not in the vocabulary: " + ", ".join(map(quoted, row.input["unknown"])),
+        of_input=True,
+    ),
+    Remark(
+        "first token",
+        65,
+        lambda row: "first_token" in row.input,
+        lambda row: f"{legible(row.input['first_token'])} was put in front: another input than the text alone",
+        _open,
+        of_input=True,
+    ),
+    Remark(
+        "special tokens",
+        60,
+        lambda row: row.special_share >= HALF,
+        lambda row: f"special tokens hold {row.special_share:.0%}",
+    ),
+    Remark(
+        "attention alone",
+        45,
+        lambda row: not row.about_answer and not row.measured and row.prediction is not None,
+        lambda row: f"{row.name} does not know the answer: it tells what was mixed, not what decided",
+        _open,
+    ),
+    Remark(
+        "one layer",
+        40,
+        lambda row: row.local and row.layer is not None and row.layer > 1,
+        lambda row: "of one layer alone: above layer 1 a position holds a mixture of words",
+        _open,
+    ),
+    Remark(
+        "punctuation",
+        35,
+        lambda row: row.punctuation_share > 0,
+        lambda row: f"punctuation holds {row.punctuation_share:.0%}",
+        _open,
+    ),
+    Remark(
+        "some special tokens",
+        34,
+        lambda row: 0 < row.special_share < HALF,
+        lambda row: f"special tokens hold {row.special_share:.0%}",
+        _open,
+    ),
+    Remark(
+        "some ties",
+        30,
+        lambda row: 0 < row.tied < HALF,
+        lambda row: f"{row.tied:.0%} of the positions tie: their order means nothing",
+        _open,
+    ),
+)
+"""From the weightiest down."""

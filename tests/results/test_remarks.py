@@ -1,0 +1,176 @@
+"""Each remark appears where it holds, and only there; the weightiest make the verdict."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from attnx.answer.prediction import Prediction
+from attnx.inputs.positions import Position, group_words
+from attnx.results.explanation import Explanation
+from attnx.results.remarks import REMARKS
+
+SPREAD = (0.05, 0.4, 0.1, 0.2, 0.15, 0.1)
+WORDS = ("the", "story", "is", "a", "mess", ".")
+
+
+def made(scores=SPREAD, words=WORDS, *, special=True, **facts):
+    """A classifier's explanation by rollout at layer 2, with known scores; [CLS] has none."""
+    named = [Position(0, "[CLS]", special=True)] if special else []
+    named += [Position(index, word) for index, word in enumerate(words, start=len(named))]
+    positions, grouped = group_words(named, None)
+    row = np.array([*([0.0] if special else []), *scores])
+    answer = Prediction("class", "NEGATIVE", 0, 0.9, ("NEGATIVE", "POSITIVE"), (2.0, -2.0))
+    return Explanation(
+        positions, grouped, 0, (1, 2), {"rollout": np.stack([row, row])}, **{"prediction": answer, **facts}
+    )
+
+
+def measured(*rows, signed=(), **facts):
+    names = ("blankout", "gradient", "value_path")
+    references = {name: np.array([0.0, *row]) for name, row in zip(names, rows, strict=False)}
+    return made(references=references, signed=frozenset(signed), about_answer=frozenset(references), **facts)
+
+
+def read(**facts):
+    return made(provenance={"input": facts})
+
+
+def said(explanation, *which):
+    return {one.name: one.sentence for one in explanation.remarks(*which)}
+
+
+DECODER = {"special": False, "causal": True, "words": WORDS[:4]}
+CASES = {
+    "checked": (measured(SPREAD), made()),
+    "unchecked": (made(), measured(SPREAD)),
+    "no mask": (read(mask=False), made()),
+    "pooled": (read(pooling="mean"), read(pooling="mean", averaged=True)),
+    "first word": (made((0.7, 0.1, 0.1, 0.1), **DECODER), made((0.1, 0.7, 0.1, 0.1), **DECODER)),
+    "cut": (read(cut=[4, 9]), made()),
+    "uniform": (made((0.16, 0.17, 0.15, 0.17, 0.18, 0.17)), made()),
+    "tied": (made((0.2, 0.2, 0.2, 0.3, 0.3, 0.1)), made((0.2, 0.2, 0.21, 0.3, 0.31, 0.1))),
+    "saturated": (
+        made(diagnostics={"rollout": {"saturation": (0.1, 0.8)}}),
+        made(diagnostics={"rollout": {"saturation": (0.8, 0.1)}}),
+    ),
+    "unknown": (read(unknown=["zyzzyva"]), read(unknown=[])),
+    "first token": (read(first_token="<s>"), made()),
+    "special tokens": (
+        replace(made(), relevance={"rollout": np.array([[0.9, *SPREAD]] * 2) / 1.9 + [0.3, *[0.0] * 6]}),
+        made(),
+    ),
+    "attention alone": (made(), made(about_answer=frozenset({"rollout"}))),
+    "one layer": (made(local=frozenset({"rollout"})), made()),
+    "punctuation": (made(), made(words=(*WORDS[:5], "now"))),
+    "some special tokens": (
+        replace(made(), relevance={"rollout": np.array([[0.1, *SPREAD]] * 2)}),
+        made(),
+    ),
+    "some ties": (made(), made((0.05, 0.4, 0.1, 0.2, 0.15, 0.11))),
+}
+
+
+def test_every_remark_has_its_case():
+    assert set(CASES) == {one.name for one in REMARKS}
+    weights = [one.weight for one in REMARKS]
+    assert weights == sorted(weights, reverse=True)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_appears_where_it_holds_and_only_there(name):
+    holding, other = CASES[name]
+    assert name in said(holding)
+    assert name not in said(other)
+
+
+def test_the_sentences_have_the_numbers():
+    assert said(CASES["first word"][0])["first word"] == (
+        "'the' stands first and holds 70%, as any first token of a decoder may; "
+        'first_token="begin" puts a neutral one in front'
+    )
+    assert said(CASES["uniform"][0])["uniform"] == "nearly uniform: the strongest position has 1.08 times the mean"
+    assert said(read(cut=[4, 9]))["cut"] == "the model read 4 of 9 tokens"
+    assert said(read(unknown=["zyzzyva"]))["unknown"] == "not in the vocabulary: 'zyzzyva'"
+    assert said(made())["punctuation"] == "punctuation holds 10%"
+
+
+def test_a_special_first_token_is_no_word():
+    begun = replace(made(causal=True), relevance={"rollout": np.array([[0.9, *[0.02] * 6]] * 2)})
+    assert "first word" not in said(begun)
+
+
+def test_saturation_is_that_of_the_layer():
+    one = CASES["saturated"][0]
+    assert "saturated" in said(one, "rollout", 2)
+    assert "saturated" not in said(one, "rollout", 1)
+
+
+def test_a_check_names_what_each_measurement_puts_first():
+    mess = (0.0, 0.1, 0.0, 0.05, 0.9, 0.2)
+    assert said(measured(SPREAD, mess))["checked"].startswith(
+        "checked: 'story' comes first by blankout, too, but 'mess' by gradient (ranks of 6 positions: 1.00, "
+    )
+    assert said(measured(mess, mess))["checked"].startswith(
+        "checked: first here is 'story', but 'mess' by blankout and gradient ("
+    )
+
+
+def test_of_several_measurements_the_worst_does_not_condemn():
+    opposite = tuple(-score for score in SPREAD)
+    levels = [
+        next(one.level for one in explanation.remarks() if one.name == "checked")
+        for explanation in (
+            measured(SPREAD, SPREAD, (1, 0, 6, 2, 3, 5)),
+            measured((1, 0, 6, 2, 3, 5), (1, 0, 6, 2, 3, 5)),
+            measured(SPREAD, opposite, signed=("rollout", "blankout", "gradient")),
+        )
+    ]
+    assert levels == ["fair", "care", "open"]
+
+
+def test_what_speaks_against_never_comes_first_but_its_size_is_ranked_where_the_other_has_no_sign():
+    negative = (0.0, -0.9, 0.1, 0.2, 0.3, 0.0)
+    for signed in (("blankout",), ("blankout", "rollout")):
+        one = measured(negative, signed=signed)
+        assert "first here is 'story', but 'mess' by blankout" in said(one)["checked"]
+    (by_size,) = measured(negative, signed=("blankout",)).row().agreements
+    (by_sign,) = measured(negative, signed=("blankout", "rollout")).row().agreements
+    assert by_size.ranks > by_sign.ranks
+
+
+def test_what_is_flat_is_never_called_unobjectionable():
+    flat = CASES["uniform"][0]
+    assert "nearly uniform" in flat.verdict
+    assert "speaks against" not in flat.verdict
+
+
+def test_where_nothing_was_measured_it_offers_a_measurement_and_no_method():
+    assert said(made())["unchecked"] == ('unchecked: nothing was measured on the model (references="blankout" does)')
+    alone = replace(measured(SPREAD), first="blankout")
+    assert said(alone)["unchecked"] == (
+        'measured by blankout alone (a second opinion: references=("blankout", "value_path"))'
+    )
+    assert "no head" in said(made(prediction=None))["unchecked"]
+
+
+def test_the_verdict_says_what_was_explained_from_where_and_whether_it_was_checked():
+    assert made().verdict == (
+        "NEGATIVE (0.900) from [CLS] by rollout at layer 2: unchecked: nothing was measured on the model "
+        '(references="blankout" does)'
+    )
+    assert made(prediction=None).verdict.startswith("what reaches [CLS] by rollout at layer 2: unchecked")
+    assert read(mask=False, cut=[4, 9], unknown=["x"]).verdict.count(";") == 2  # three remarks, no more
+
+
+def test_a_verdict_steers_no_terminal():
+    one = made(words=("\x1b[31mred", "\u202eback", *WORDS[2:]), scores=(0.9, 0.02, 0.02, 0.02, 0.02, 0.02))
+    held = replace(one, references={"blankout": np.array([0, 1.0, 0, 0, 0, 0, 0])})
+    assert held.verdict.isprintable()
+
+
+def test_json_has_it():
+    told = made().to_dict()
+    assert told["verdict"] == made().verdict
+    assert told["remarks"][0]["name"] == "unchecked"
+    assert Explanation.from_json(made().to_json()) == made()
