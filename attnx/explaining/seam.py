@@ -165,7 +165,11 @@ class _Run:
 
     def _possible(self, number: int) -> list[int]:
         """Where the answer may be read: the first position may turn out to see itself alone."""
-        wanted, last = self._wanted(number), len(self.requests[number].prepared.positions) - 1
+        last = len(self.requests[number].prepared.positions) - 1
+        try:
+            wanted = self._wanted(number)
+        except ChoiceError:  # told when the model was seen: that its layout cannot be explained comes first
+            return [last]
         return [wanted] if self.requests[number].position is not None else [wanted, last]
 
     def _place(self, number: int, attention: AttentionTensor) -> int:

@@ -239,7 +239,7 @@ class Explanation(Result):
         """Layers × query × input: the rows of all positions, of one head or of their mean where every head was kept."""
         name = method or self.default_method
         rows = self[name]
-        if self.maps is None or name not in self.maps:
+        if self.maps is None:
             raise InputError(
                 "only the rows of the explained position were kept; explain(..., maps=True) keeps those of all"
             )

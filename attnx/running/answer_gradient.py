@@ -34,12 +34,13 @@ def with_answer_gradient(model: nn.Module, seen: Observation, target: Target) ->
         reached = score_of(model, seen.output, seen.row, seen.seat(target.position), target, kind)
         outputs = [level.brought["outputs"] for level in levels if "outputs" in level.brought]
         followed = len(outputs) == len(levels) and all(one.requires_grad for one in outputs)
-        if not followed or not reached.requires_grad:
-            raise CaptureError(
-                f"{type(model).__name__} gives no gradient of its answer by its input: it is quantised, or embeds its "
-                "input in a way that is not seen; use rollout, or references=('blankout',)"
-            )
-        found = torch.autograd.grad(reached, outputs, retain_graph=True, allow_unused=True)
+        able = followed and reached.requires_grad
+        found = torch.autograd.grad(reached, outputs, retain_graph=True, allow_unused=True) if able else ()
+    if all(one is None for one in found):  # quantised maps hand none on
+        raise CaptureError(
+            f"{type(model).__name__} gives no gradient of its answer by its input: it is quantised, or embeds its "
+            "input in a way that is not seen; use rollout, or references=('blankout',)"
+        )
     return replace(seen.attention, levels=tuple(map(_with_gradient, levels, found)))
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from attnx.attention.rows import MERGERS
 from attnx.attention.tensor import AttentionTensor
 from attnx.capturing.capture import Captured, capture_batch
 from attnx.capturing.frozen.run import can_be_gone_back
+from attnx.capturing.untouched import switched
 from attnx.graph.asked import Head
 from attnx.inputs.adapter import Adapter, Prepared
 from attnx.running.batches import collate, in_batches, padding_id
@@ -65,9 +66,11 @@ def observe(
     numbers = {id(one): number for number, one in enumerate(prepared)}
 
     def run(chosen: Sequence[Prepared], **options: Any) -> Captured:
-        inputs, entry = _inputs(model, adapter, chosen, pad_id, way_back=way_back)
         places = sorted({place for one in chosen for place in answer_at(numbers[id(one)])})
-        return capture_batch(model, inputs, within=adapter.within, entry=entry, answer_at=places, **how, **options)
+        # What is made in inference mode could not be kept for the way back.
+        with switched(gradients=True) if way_back else nullcontext():
+            inputs, entry = _inputs(model, adapter, chosen, pad_id, way_back=way_back)
+            return capture_batch(model, inputs, within=adapter.within, entry=entry, answer_at=places, **how, **options)
 
     short = [index for index, one in enumerate(plans) if one.held]
     for places, captured in in_batches(
@@ -94,12 +97,11 @@ def _inputs(
     """The model's keyword arguments, and where a way back ends: at the module that embeds tokens, or at pixels."""
     if not way_back:
         return collate(model, chosen, pad_id), None
-    with torch.inference_mode(False):  # what was made in it could not be kept for the way back
-        inputs = collate(model, chosen, pad_id)
-        if "pixel_values" not in inputs:
-            return inputs, adapter.embedding_module(model)
-        inputs["pixel_values"] = inputs["pixel_values"].detach().clone().requires_grad_()
-        return inputs, inputs["pixel_values"]
+    inputs = collate(model, chosen, pad_id)
+    if "pixel_values" not in inputs:
+        return inputs, adapter.embedding_module(model)
+    inputs["pixel_values"] = inputs["pixel_values"].detach().clone().requires_grad_()
+    return inputs, inputs["pixel_values"]
 
 
 def _of_the_first(captured: Captured) -> list[Tensor]:

@@ -55,7 +55,9 @@ def test_a_long_text_is_reduced_and_says_so():
 
 
 def test_no_word_is_an_error_that_says_what_can_be_drawn():
-    empty = dataclasses.replace(explanation("[SEP]"), words=())
+    whole = explanation("[SEP]")
+    special = tuple(dataclasses.replace(one, word=None) for one in whole.positions)
+    empty = dataclasses.replace(whole, positions=special, words=())
     with pytest.raises(InputError, match='by="token"'):
         empty.plot()
     assert len(empty.plot(by="token").patches) == 2

@@ -211,7 +211,9 @@ def test_a_long_text_is_shortened_and_says_so():
 
 
 def test_a_text_without_words_is_no_crash():
-    empty = dataclasses.replace(explanation("[SEP]"), words=())
+    whole = explanation("[SEP]")
+    special = tuple(dataclasses.replace(one, word=None) for one in whole.positions)
+    empty = dataclasses.replace(whole, positions=special, words=())
     assert "as seen from [CLS]" in plain(empty)
     assert "as seen from [CLS]" in shown(coloured(empty))
     assert "as seen from [CLS]" in shown(coloured_layers(empty))
