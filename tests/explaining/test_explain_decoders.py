@@ -94,6 +94,7 @@ def test_of_a_target_in_pieces_the_first_is_explained_and_told():
     assert one.prediction.index == first
     assert "the first is explained" in one.notes[0]
     by_id = attnx.explain(model, tokenizer, "the key to", methods="rollout", target=first, position=1)
-    assert (by_id.prediction.index, by_id.notes) == (first, ())
+    assert by_id.prediction.index == first
+    assert not any("the first is explained" in note for note in by_id.notes)
     every = attnx.explain_generation(model, tokenizer, "the key to", continuation="unaffordable", methods="rollout")
     assert "".join(every.generated).endswith("unaffordable")
