@@ -36,8 +36,8 @@ def main() -> None:
         image = axis.imshow(grid, cmap="PuOr_r" if signed else "YlGnBu", vmin=-most if signed else 0, vmax=most)
         axis.set_title(f"{name}{', for and against' if signed else ''}", fontsize=9)
         figure.colorbar(image, ax=axis, shrink=0.8)
-        down, across = divmod(planted.patch, GRID)
-        axis.add_patch(Rectangle((across - 0.5, down - 0.5), 1, 1, fill=False, edgecolor="#d7191c", linewidth=2))
+        corner = (planted.column - 0.5, planted.row - 0.5)
+        axis.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor="#d7191c", linewidth=2))
     for axis in axes:
         axis.set_xticks([])
         axis.set_yticks([])
