@@ -84,7 +84,7 @@ def _verdict(one: Recommendation, name: str) -> str:
         return one.verdict(name).replace("not told apart from chance", "cannot be told from chance")
     if name == one.best:
         return "holds: the best"
-    return "holds, behind the best" if one.apart_from_best(name) else "holds: as good as the best"
+    return "holds, behind the best" if one.apart_from_best(name) else "holds, not told from the best"
 
 
 def _foot(one: Recommendation) -> Iterator[str]:
