@@ -43,6 +43,7 @@ SHOWN = {
     "generation": {"text", "trust", "layers", "graph", "details"},
     "comparison": {"summary"},
     "faithfulness": {"faithfulness"},
+    "recommendation": {"tables"},
     "atlas": {"atlas"},
     "probe": {"tables"},
     "report": {"tables"},
