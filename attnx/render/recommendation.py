@@ -84,13 +84,13 @@ def _verdict(one: Recommendation, name: str) -> str:
         return one.verdict(name).replace("not told apart from chance", "cannot be told from chance")
     if name == one.best:
         return "holds: the best"
-    return "holds, behind the best" if one.apart_from_best(name) else "holds: as good as the best"
+    return "holds, behind the best" if one.apart_from_best(name) else "holds, not told from the best"
 
 
 def _foot(one: Recommendation) -> Iterator[str]:
     yield (
         "Means over 1, 5, 10, 20 and 50 % of the positions; intervals of 95 % for each number alone, over the texts; "
-        f"chance is {one.orders} random orders of each text."
+        f"chance is {one.orders} random order{'s' * (one.orders > 1)} of each text."
     )
     yield (
         "Verdicts at 5 %, corrected for all explainers (against chance) and for all pairs (against the best) by the "

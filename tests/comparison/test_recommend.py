@@ -87,7 +87,7 @@ def test_what_is_clear_holds_and_what_is_not_cannot_be_told():
     )
     assert one.sentence() in one.to_text()
     lines = {line.split()[0]: line for line in one.to_text().splitlines() if line}
-    assert lines["gradient"].endswith("holds: as good as the best")
+    assert lines["gradient"].endswith("holds, not told from the best")
     assert lines["rollout"].endswith("holds, behind the best")
     assert lines["raw"].endswith("cannot be told from chance")
 
