@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from attnx.cli.options import (
+    TABLES,
     AsJson,
     AsMarkdown,
     Column,
@@ -16,6 +16,7 @@ from attnx.cli.options import (
     Model,
     References,
     Samples,
+    TableOutput,
     TargetName,
     Texts,
     Truncate,
@@ -39,12 +40,10 @@ def atlas_command(
     truncate: Truncate = False,
     as_json: AsJson = False,
     as_markdown: AsMarkdown = False,
-    output: Annotated[
-        Path | None, typer.Option("--output", help="Also write to a file: .html, .json, .md, or plain text.")
-    ] = None,
+    output: TableOutput = None,
 ) -> None:
     """Show which heads carry most to the explained position, as a grid of layers and heads."""
-    check_output(output)
+    check_output(output, TABLES)
     chosen = asked_texts(texts, data, column, samples)
     options: dict[str, Any] = {"methods": method, "measure": measure, "target": target, "truncate": truncate}
     options |= {"references": reference} if reference else {}

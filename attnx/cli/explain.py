@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from attnx.arguments import PAGES, SAVED
 from attnx.cli.options import check_output, print_inert, print_text, read_input, say
 from attnx.errors import AttnxError, InputError
 
@@ -27,9 +28,7 @@ def check_arguments(
         raise InputError("--pair is a second text; an image has none")
     if image is not None and model is None:
         raise InputError("--image needs a vision model: --model directory-or-hub-id")
-    suffixes = (".safetensors", *PICTURES) if image is not None else (".safetensors",)
-    if output is not None and output.suffix.lower() not in suffixes:
-        raise InputError(f"--output takes a file that ends in {' or '.join(suffixes)}, found {output.name!r}")
+    check_output(output, (*SAVED, *PICTURES) if image is not None else SAVED)
 
 
 def save_output(explanation: Any, output: Path, names: list[str]) -> None:
@@ -48,15 +47,6 @@ REFERENCES = ("gradient", "blankout")
 """What a page holds its methods against where nothing was asked for."""
 SHORT = 128
 """Positions. The flow of all rows of a longer text takes minutes, and so does blank-out, a run for each position."""
-
-
-def check_page(path: Path | None) -> None:
-    """Before anything is computed."""
-    if path is None:
-        return
-    if path.suffix not in (".html", ".htm"):
-        raise InputError(f"--html takes a file that ends in .html, found {path.name!r}")
-    check_output(path)
 
 
 def write_page(path: Path, model: Any, tokenizer: Any, text: Any, explanation: Any, options: dict[str, Any]) -> None:
@@ -131,8 +121,7 @@ def explain_command(
 ) -> None:
     """Show what a model looked at in a text or in an image."""
     check_arguments(text, pair, image, model, output)
-    check_output(output)
-    check_page(html)
+    check_output(html, PAGES, "--html")
     text = read_input() if text == "-" else text
     given = image if image is not None else text if pair is None else (text, pair)
     explanation = _explain(model, given, method, html, {

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from attnx.cli.options import AsJson, AsMarkdown, TableOutput, check_output, show
+from attnx.cli.options import TABLES, AsJson, AsMarkdown, TableOutput, check_output, show
 
 
 class ProtocolName(StrEnum):
@@ -39,7 +39,7 @@ def table3_command(
     output: TableOutput = None,
 ) -> None:
     """Correlation of raw attention, rollout and flow with input gradients, for DistilBERT on SST-2."""
-    check_output(output)
+    check_output(output, TABLES)
     if data is not None and not data.is_file():
         raise typer.BadParameter(f"there is no file {data}", param_hint="--data")
     from attnx.reproduce.protocols import PROTOCOLS_TABLE_3

@@ -10,6 +10,7 @@ from torch import nn
 from attnx.probes.pronouns.probe import probe_each
 from attnx.probes.pronouns.sentence import Sentence
 from attnx.render.pronouns import panels
+from attnx.reproduce.captions import captioned
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,4 +34,6 @@ MARY = Sentence(
 
 def figure4(model: nn.Module, tokenizer: Any, sentences: Sequence[Sentence] = (AUTHOR, MARY)) -> Figure:
     """A row for each sentence: bars of p(his) and p(her), and raw attention, rollout and flow to the two candidates."""
-    return panels(probe_each(model, tokenizer, sentences))
+    figure = panels(probe_each(model, tokenizer, sentences))
+    captioned(figure.subfigs[-1], model, width=figure.get_figwidth())  # the sentences stand above their rows
+    return figure

@@ -13,11 +13,11 @@ from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, overload
 
-from attnx.arguments import path_of
+from attnx.arguments import PAGES, file_of
 from attnx.errors import AttnxError
 from attnx.render.page.sections import (
     agreement,
@@ -81,6 +81,7 @@ def to_html(results: Any, path: str | PathLike[str], *, title: str | None = None
 
 def to_html(results: Any, path: str | PathLike[str] | None = None, *, title: str | None = None) -> str | None:
     """One page for an explanation, for several with a picker, or for whatever else attnx returns."""
+    place = None if path is None else file_of(path, PAGES, "to_html")
     shown = Shown.of(results, tuple(kind for section in SECTIONS for kind in section.kinds))
     given = {section: section.module.data(shown) for section in SECTIONS}
     there = tuple(section for section, data in given.items() if data is not None)
@@ -97,12 +98,12 @@ def to_html(results: Any, path: str | PathLike[str] | None = None, *, title: str
         scripts=scripts(names),
         data=as_json(page),
     )
-    if path is None:
+    if place is None:
         return written
     try:
-        Path(path_of(path)).write_text(written, encoding="utf-8", newline="\n")
+        Path(place).write_text(written, encoding="utf-8", newline="\n")
     except OSError as error:
-        raise AttnxError(f"cannot write {fspath(path)}: {error}") from error
+        raise AttnxError(f"cannot write {place}: {error}") from error
     return None
 
 

@@ -22,6 +22,7 @@ from attnx.interrupts import uninterrupted
 from attnx.tasks.verb_number.config import VerbNumberConfig
 from attnx.tasks.verb_number.model import VerbNumberForSequenceClassification
 
+EMBEDDED = "the model embedded in attnx"
 PAD, UNKNOWN, BEGIN, END = "<pad>", "<unk>", "<bos>", "<eos>"
 
 TAG_EXAMPLES = {
@@ -99,6 +100,7 @@ def load(directory: Path) -> tuple[VerbNumberForSequenceClassification, PreTrain
 
 def _load(directory: Path) -> tuple[VerbNumberForSequenceClassification, PreTrainedTokenizerFast]:
     config = VerbNumberConfig.from_pretrained(directory)
+    config.name_or_path = _name(directory)
     try:
         model = _with_weights(config, directory / "model.safetensors")
     except (SafetensorError, RuntimeError) as error:
@@ -106,6 +108,12 @@ def _load(directory: Path) -> tuple[VerbNumberForSequenceClassification, PreTrai
         raise FileFormatError(f"the weights in {directory} are not of a verb-number model: {reason}") from error
     tokenizer = wrap(Tokenizer.from_file(str(directory / "tokenizer.json")), config.max_position_embeddings)
     return model.eval(), tokenizer
+
+
+def _name(directory: Path) -> str:
+    """What results say whose they are."""
+    with demo_directory() as demo:
+        return EMBEDDED if directory == demo else str(directory)
 
 
 def _with_weights(config: VerbNumberConfig, path: Path) -> VerbNumberForSequenceClassification:
