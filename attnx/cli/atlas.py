@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from attnx.cli.file_names import file_notes
 from attnx.cli.options import (
     TABLES,
     AsJson,
@@ -23,6 +24,7 @@ from attnx.cli.options import (
     asked_model,
     asked_texts,
     check_output,
+    say,
     show,
 )
 
@@ -45,6 +47,7 @@ def atlas_command(
     """Show which heads carry most to the explained position, as a grid of layers and heads."""
     check_output(output, TABLES)
     chosen = asked_texts(texts, data, column, samples)
+    say(file_notes(texts or (), "atlas"))
     options: dict[str, Any] = {"methods": method, "measure": measure, "target": target, "truncate": truncate}
     options |= {"references": reference} if reference else {}
     from attnx.comparison.head_atlas import head_atlas

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from attnx.cli.file_names import file_notes
 from attnx.cli.options import (
     TABLES,
     AsJson,
@@ -50,6 +51,7 @@ def compare_command(
     """Compare attention with gradients and blank-out, over many texts."""
     check_output(output, TABLES)
     chosen = asked_texts(texts, data, column, samples)
+    say(file_notes(texts or (), "compare"))
     options: dict[str, Any] = {"target": target, "truncate": truncate, "seed": seed}
     options |= {"methods": method} if method else {}
     options |= {"references": reference} if reference else {}

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from attnx.arguments import PAGES, SAVED
+from attnx.cli.file_names import file_notes
 from attnx.cli.options import check_output, print_inert, print_text, read_input, say
 from attnx.errors import AttnxError, InputError
 
@@ -122,6 +123,7 @@ def explain_command(
     """Show what a model looked at in a text or in an image."""
     check_arguments(text, pair, image, model, output)
     check_output(html, PAGES, "--html")
+    say(file_notes([text or ""], "explain"))
     text = read_input() if text == "-" else text
     given = image if image is not None else text if pair is None else (text, pair)
     explanation = _explain(model, given, method, html, {
