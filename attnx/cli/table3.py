@@ -25,7 +25,7 @@ WhichProtocol = Annotated[
 def table3_command(
     model: Annotated[
         str | None,
-        typer.Option("--model", help="A sentiment model's directory or hub id; by default the paper's, from the hub."),
+        typer.Option("--model", help="A sentiment model's directory, file or hub id; else the paper's, from the hub."),
     ] = None,
     data: Annotated[
         Path | None,
@@ -44,11 +44,11 @@ def table3_command(
         raise typer.BadParameter(f"there is no file {data}", param_hint="--data")
     from attnx.reproduce.protocols import PROTOCOLS_TABLE_3
     from attnx.reproduce.sentences import reviews
-    from attnx.reproduce.table3 import MODEL, table3
+    from attnx.reproduce.table3 import MODEL, NEEDED, table3
     from attnx.running.loading import load
 
     chosen = [one for name, one in PROTOCOLS_TABLE_3.items() if protocol.value in (name, "both")]
-    loaded, tokenizer = load(model or MODEL)
+    loaded, tokenizer = load(model or MODEL, NEEDED)
     sentences = reviews(loaded, tokenizer, data, samples)
     table = table3(loaded, tokenizer, sentences, protocols=chosen, seed=seed, progress=True)
     show(table, as_json, as_markdown, output)

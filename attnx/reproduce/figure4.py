@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 MODEL = "bert-large-uncased"
 """The paper's, on the hub."""
+NEEDED = "any masked language model, such as a BERT"
 
 AUTHOR = Sentence(
     "The author talked to Sara about [MASK] book",
