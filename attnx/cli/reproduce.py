@@ -139,17 +139,17 @@ def figure3_command(
 @app.command("figure4")
 def figure4_command(
     model: Annotated[
-        str, typer.Option("--model", help="A masked language model's directory or hub id.")
+        str, typer.Option("--model", help="A masked language model's directory, file or hub id.")
     ] = "bert-large-uncased",
     output: FigureOutput = Path("figure4"),
 ) -> None:
     """Two masked pronouns: what the model predicts, and whom raw attention, rollout and flow point at."""
-    from attnx.reproduce.figure4 import figure4
+    from attnx.reproduce.figure4 import NEEDED, figure4
     from attnx.reproduce.pictures import picture_paths
     from attnx.running.loading import load
 
     picture_paths(output)
-    loaded, tokenizer = load(model)
+    loaded, tokenizer = load(model, NEEDED)
     _show_figure(figure4(loaded, tokenizer), loaded, output)
 
 

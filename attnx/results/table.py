@@ -95,6 +95,8 @@ class Table(TableResult):
     accuracy: float | None
     """Of the model on these very sentences; None where their labels are not public."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    majority: float | None = None
+    """The share of the sentences that have the most frequent label: what a model that always says so is right in."""
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -111,7 +113,7 @@ class Table(TableResult):
             )
             for one in data["measured"]
         )
-        return cls(published=published, measured=measured, **plain)
+        return cls(published=published, measured=measured, majority=data.get("majority"), **plain)
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,17 @@
 """`attnx reproduce` and `attnx train` as a user types them."""
 
+import copy
 import json
 import sys
 
 import pytest
+import torch
 
 from attnx.cli.main import main
 from attnx.results.table import Table
 from attnx.tasks.verb_number.checkpoint import save
 from tests import verb_number_zoo as zoo
+from tests import zoo as small
 
 LINES = "VBZ\t1\tthe key to the cabinets\nVBP\t1\tthe keys in a box\nVBZ\t1\tthe boy near the girls\n"
 
@@ -181,3 +184,48 @@ def test_control_c_stops_without_a_traceback(attnx, monkeypatch):
     assert (code, out) == (130, "")
     assert errors.endswith("attnx: stopped\n")
     assert "Traceback" not in errors
+
+
+@pytest.fixture
+def sentiment(tmp_path):
+    """A classifier of another task, saved with its labels."""
+    model = copy.deepcopy(small.classifier())
+    model.save_pretrained(tmp_path / "sentiment")
+    small.wordpiece_tokenizer().save_pretrained(tmp_path / "sentiment")
+    return model, tmp_path / "sentiment"
+
+
+@pytest.mark.parametrize("table", ["table1", "table2", "subject"])
+def test_a_model_of_another_task_is_refused(attnx, sentiment, table):
+    code, out, err = attnx("reproduce", table, "--samples", 4, model=sentiment[1])
+    assert (code, out) == (2, "")
+    assert "singular or plural, and the model's classes are negative, positive" in err
+
+
+def test_a_model_that_does_not_know_the_task_is_named_in_the_head(attnx, sentiment):
+    model, folder = sentiment
+    model.config.id2label = {0: "LABEL_0", 1: "LABEL_1"}
+    with torch.no_grad():
+        model.classifier.bias[:] = torch.tensor([100.0, 0.0])  # it always says the first
+    model.save_pretrained(folder)
+    code, out, _ = attnx("reproduce", "table2", "--samples", 8, "--protocol", "corrected", model=folder)
+    assert code == 0
+    assert "NO BETTER THAN ALWAYS THE MOST FREQUENT ANSWER" in out.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("command", "needed"), [("table3", "any classifier of two classes"), ("figure4", "any masked language model")]
+)
+def test_without_a_hub_it_is_said_what_would_do(attnx, command, needed):
+    code, _, err = attnx("reproduce", command, model=None)
+    assert code == 2
+    assert "Without a hub, give --model a directory that save_pretrained wrote" in err
+    assert needed in err
+    assert err.count("\n") == 1
+
+
+def test_figure_4_takes_a_file_of_a_saved_model(attnx, tmp_path):
+    small.masked_lm().save_pretrained(tmp_path / "masked")
+    small.wordpiece_tokenizer().save_pretrained(tmp_path / "masked")
+    code, out, _ = attnx("reproduce", "figure4", "--output", "x.svg", model=tmp_path / "masked" / "model.safetensors")
+    assert (code, out) == (0, "x.svg\n")
