@@ -15,7 +15,7 @@ from attnx.cli.explain import explain_command
 from attnx.cli.generate import generate_command
 from attnx.cli.methods import methods_command
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 app.command("explain")(explain_command)
 app.command("generate")(generate_command)
 app.command("compare")(compare_command)
