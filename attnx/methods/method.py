@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict
 
 import numpy as np
 from torch import Tensor
 
+from attnx.attention.tensor import AttentionTensor
 from attnx.errors import ChoiceError, CostError
 from attnx.graph.asked import Asked, Head
 from attnx.graph.graph import Graph
@@ -22,6 +23,22 @@ Diagnostic: TypeAlias = Callable[[Graph, Asked, Tensor], np.ndarray[Any, np.dtyp
 
 Seconds: TypeAlias = Callable[[Sequence[int], int, int], float]
 """(layers, positions, asked positions and heads) → what it would take on one core."""
+
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+Brought: TypeAlias = AttentionTensor | Tensor | Sequence[Tensor] | list[Any]
+"""Attention as it is brought where tensors come out; of an array comes an array."""
+
+
+class Choices(TypedDict, total=False):
+    """The keyword arguments that all methods take, for type checkers."""
+
+    layer: int | None
+    position: int | Sequence[int] | None
+    head: Head | None
+    residual: float
+    normalize: Normalize | None
+    drop_sink: bool
 
 
 LIMIT = 60.0

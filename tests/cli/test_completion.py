@@ -5,7 +5,6 @@ import sys
 
 import pytest
 
-
 SHELLS = ("bash", "zsh", "fish")
 HEAVY = ("torch", "transformers", "numpy", "matplotlib", "scipy", "captum")
 NAMED = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
