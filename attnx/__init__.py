@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from attnx.comparison.compare import compare
     from attnx.comparison.faithfulness import faithfulness
     from attnx.comparison.head_atlas import head_atlas
+    from attnx.explaining.edit import edit
     from attnx.explaining.explain import explain
     from attnx.explaining.generation import explain_generation
     from attnx.graph.export import to_networkx
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from attnx.results.explanation import Explanation
     from attnx.results.faithfulness import Faithfulness
     from attnx.results.generation import GenerationExplanation
+    from attnx.results.side_by_side import SideBySide, side_by_side
 
 __version__ = "0.1.0"
 
@@ -37,9 +39,11 @@ _ON_DEMAND = {
     "Faithfulness": "results.faithfulness",
     "GenerationExplanation": "results.generation",
     "HeadAtlas": "results.atlas",
+    "SideBySide": "results.side_by_side",
     "adapters": "inputs.families",
     "capture": "capturing.capture",
     "compare": "comparison.compare",
+    "edit": "explaining.edit",
     "explain": "explaining.explain",
     "explain_generation": "explaining.generation",
     "faithfulness": "comparison.faithfulness",
@@ -48,6 +52,7 @@ _ON_DEMAND = {
     "raw": "methods.raw",
     "register_adapter": "inputs.families",
     "rollout": "methods.rollout",
+    "side_by_side": "results.side_by_side",
     "to_html": "render.page.page",
     "to_networkx": "graph.export",
 }
@@ -82,9 +87,11 @@ __all__ = [
     "Faithfulness",
     "GenerationExplanation",
     "HeadAtlas",
+    "SideBySide",
     "adapters",
     "capture",
     "compare",
+    "edit",
     "explain",
     "explain_generation",
     "faithfulness",
@@ -94,6 +101,7 @@ __all__ = [
     "raw",
     "register_adapter",
     "rollout",
+    "side_by_side",
     "to_html",
     "to_networkx",
 ]

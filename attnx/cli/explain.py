@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from attnx.arguments import PAGES, SAVED
+from attnx.cli.counterpart import Counterpart, show_both
 from attnx.cli.file_names import file_notes
 from attnx.cli.options import check_output, print_inert, print_text, read_input, say
 from attnx.errors import AttnxError, InputError
@@ -116,17 +117,25 @@ def explain_command(
     within: Annotated[
         str, typer.Option("--within", help="One stack of several: the beginning of its modules' names.")
     ] = "",
+    replaced: Annotated[
+        list[str] | None,
+        typer.Option("--replace", help='Change the text and see both: "wonderful=dull", "3=dull"; may be repeated.'),
+    ] = None,
+    beside: Annotated[
+        str | None, typer.Option("--beside", help="A second model on the same text: its directory or hub id.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     output: Annotated[Path | None, typer.Option("--output", help="Save it: .safetensors, or .png of an image.")] = None,
     html: Annotated[Path | None, typer.Option("--html", help="Write a page to look at, in one file.")] = None,
 ) -> None:
     """Show what a model looked at in a text or in an image."""
     check_arguments(text, pair, image, model, output)
+    counterpart = Counterpart.of(replaced, beside, image)
     check_output(html, PAGES, "--html")
     say(file_notes([text or ""], "explain"))
     text = read_input() if text == "-" else text
     given = image if image is not None else text if pair is None else (text, pair)
-    explanation = _explain(model, given, method, html, {
+    explanation, both = _explain(model, given, method, html, counterpart, {
         "layer": layer,
         "head": _head(head),
         "position": position,
@@ -139,6 +148,9 @@ def explain_command(
         "interpolate": interpolate,
         "within": within,
     })  # fmt: skip
+    if both is not None:
+        show_both(both, as_json, output)
+        return
     say(explanation.notes)
     if output is not None:
         save_output(explanation, output, _names(explanation, method))
@@ -148,7 +160,15 @@ def explain_command(
         _show(explanation, method, layers)
 
 
-def _explain(model: str | None, text: Any, method: list[str] | None, html: Path | None, options: dict[str, Any]) -> Any:
+def _explain(
+    model: str | None,
+    text: Any,
+    method: list[str] | None,
+    html: Path | None,
+    counterpart: Counterpart | None,
+    options: dict[str, Any],
+) -> tuple[Any, Any]:
+    """The explanation, and where one was asked for, that with its counterpart beside it."""
     # Loaded here, so that --help and mistakes in the arguments answer at once.
     from attnx.cli.options import chosen_model
     from attnx.explaining.explain import explain
@@ -158,9 +178,14 @@ def _explain(model: str | None, text: Any, method: list[str] | None, html: Path 
         options["methods"] = method
     with nullcontext((None, *load(model))) if model is not None else chosen_model() as (_, loaded, tokenizer):
         explanation = explain(loaded, tokenizer, text, **options)
+        if counterpart is not None:
+            both = counterpart.beside(loaded, tokenizer, explanation, text, options)
+            if html is not None:
+                both.to_html(html)
+            return explanation, both
         if html is not None:
             write_page(html, loaded, tokenizer, text, explanation, options)
-        return explanation
+        return explanation, None
 
 
 def _head(head: str | None) -> int | str | None:

@@ -255,6 +255,7 @@ class Explanation(Result):
             signed=frozenset(known["signed"]),
             digits=known["digits"],
             local=frozenset(known["local"]),
+            first=data.get("first"),
             sink=None if data["sink"] is None else tuple(data["sink"]),
             notes=tuple(data["notes"]),
             provenance=data["provenance"],

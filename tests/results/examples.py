@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from attnx.agreement.summary import Summary
 from attnx.answer.prediction import Prediction
 from attnx.inputs.positions import Position, Word
 from attnx.reproduce.protocols import CORRECTED, PUBLISHED
+from attnx.results.alignment import Change
 from attnx.results.atlas import HeadAtlas
 from attnx.results.comparison import Comparison
 from attnx.results.explanation import Explanation
@@ -15,6 +18,7 @@ from attnx.results.faithfulness import Faithfulness
 from attnx.results.generation import GenerationExplanation
 from attnx.results.pronoun_report import Rates, Report
 from attnx.results.pronouns import Candidate, Probe
+from attnx.results.side_by_side import SideBySide
 from attnx.results.table import Measured, Shares, SubjectTable, Table
 
 CELL = Summary(0.5749, 0.25, 0.55, 0.6, 98, 2)
@@ -122,4 +126,22 @@ def subject_table() -> SubjectTable:
     return SubjectTable(2, "a file", shares, attractors_known=False, provenance=PROVENANCE)
 
 
-EXAMPLES = (explanation, generation, comparison, faithfulness, atlas, probe, report, table, subject_table)
+def side_by_side() -> SideBySide:
+    after = replace(explanation(), text="a|bd", words=(Word(0, "a|bd", (1, 2)),))
+    rows = (((0,), (0,)), ((), (0,)))
+    both = (explanation(), after)
+    return SideBySide(both, ("before", "after"), rows, (Change(3, 4, "d"),), provenance=PROVENANCE)
+
+
+EXAMPLES = (
+    explanation,
+    generation,
+    comparison,
+    faithfulness,
+    atlas,
+    probe,
+    report,
+    table,
+    subject_table,
+    side_by_side,
+)

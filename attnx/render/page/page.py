@@ -27,6 +27,7 @@ from attnx.render.page.sections import (
     graph,
     heads,
     layers,
+    side_by_side,
     summary,
     tables,
     text,
@@ -40,6 +41,7 @@ from attnx.results.explanation import Explanation
 from attnx.results.faithfulness import Faithfulness
 from attnx.results.generation import GenerationExplanation
 from attnx.results.result import Result
+from attnx.results.side_by_side import SideBySide
 
 
 class Section(NamedTuple):
@@ -55,6 +57,7 @@ class Section(NamedTuple):
 
 SECTIONS = (
     Section(tables),
+    Section(side_by_side, (SideBySide,)),
     Section(summary, (Comparison,)),
     Section(atlas, (HeadAtlas,)),
     Section(faithfulness, (Faithfulness,)),

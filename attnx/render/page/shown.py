@@ -14,6 +14,7 @@ from attnx.render.page.content import content
 from attnx.results.explanation import Explanation
 from attnx.results.generation import GenerationExplanation
 from attnx.results.result import Array, Result
+from attnx.results.side_by_side import SideBySide
 
 R = TypeVar("R", bound=Result)
 
@@ -53,6 +54,8 @@ class Shown:
 
 
 def _explanations(result: Result) -> list[Explanation]:
+    if isinstance(result, SideBySide):
+        return list(result.explanations)
     if isinstance(result, GenerationExplanation):
         return [result.step(number) for number in range(len(result))]
     return [result] if isinstance(result, Explanation) else []

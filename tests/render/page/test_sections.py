@@ -48,6 +48,7 @@ SHOWN = {
     "report": {"tables"},
     "table": {"tables"},
     "subject_table": {"tables"},
+    "side_by_side": {"side_by_side", "text", "trust", "layers", "graph", "agreement", "details"},
 }
 
 
