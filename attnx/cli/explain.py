@@ -51,6 +51,17 @@ SHORT = 128
 """Positions. The flow of all rows of a longer text takes minutes, and so does blank-out, a run for each position."""
 
 
+def quick_methods(explanation: Any) -> list[str]:
+    """Those whose rows of all positions and all heads take moments; where none does, all, and a note is theirs."""
+    from attnx.methods.registry import asked_methods
+
+    quick = [one.name for one in asked_methods(list(explanation.methods)) if one.seconds is None]
+    left_out = [name for name in explanation.methods if name not in quick]
+    if quick and left_out:
+        say([f"the page is without {', '.join(left_out)}: for every head and position it would take minutes"])
+    return quick or list(explanation.methods)
+
+
 def write_page(path: Path, model: Any, tokenizer: Any, text: Any, explanation: Any, options: dict[str, Any]) -> None:
     """Explain once more with references, and with the rows of all words that may be clicked on.
 
@@ -59,7 +70,9 @@ def write_page(path: Path, model: Any, tokenizer: Any, text: Any, explanation: A
     from attnx.explaining.explain import explain
 
     short = len(explanation.positions) <= SHORT
-    maps = short and options["head"] != "each"
+    maps = short
+    if options["head"] == "each":
+        options = {**options, "methods": quick_methods(explanation)}
     first = () if explanation.first is None else (explanation.first,)
     usual = (*first, *(REFERENCES if short else REFERENCES[:1]))
     references = options["references"] or (usual if explanation.prediction is not None else ())

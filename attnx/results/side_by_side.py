@@ -51,11 +51,6 @@ class SideBySide(Result):
         first, *others = self.explanations
         return tuple(name for name in first.names if all(name in other.names for other in others))
 
-    @property
-    def is_edit(self) -> bool:
-        """Whether the text was changed, and not the model."""
-        return bool(self.changes)
-
     def words(self, row: int) -> tuple[str, ...]:
         """The words of a row as each text has them; empty where a text has none."""
         return tuple(_written(one, places) for one, places in zip(self.explanations, self.rows[row], strict=True))
@@ -110,7 +105,7 @@ def side_by_side(explanations: Sequence[Explanation], titles: Sequence[str] | No
     >>> side_by_side([cased, uncased]).scores("rollout")[0]    # doctest: +SKIP
     array([0.12, 0.31])
     """
-    several = list(explanations) if isinstance(explanations, (list, tuple)) else [explanations]
+    several: list[Any] = list(explanations) if isinstance(explanations, (list, tuple)) else [explanations]
     if len(several) < 2 or not all(isinstance(one, Explanation) for one in several):
         found = ", ".join(type(one).__name__ for one in several) or "none"
         raise InputError(f"side_by_side takes a list of two or more explanations, found {found}")

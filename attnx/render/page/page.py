@@ -25,6 +25,7 @@ from attnx.render.page.sections import (
     details,
     faithfulness,
     graph,
+    head_view,
     heads,
     layers,
     side_by_side,
@@ -66,6 +67,7 @@ SECTIONS = (
     Section(layers),
     Section(graph),
     Section(heads),
+    Section(head_view),
     Section(agreement),
     Section(details),
 )
