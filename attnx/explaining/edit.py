@@ -17,6 +17,7 @@ from attnx.explaining.call import Options
 from attnx.explaining.explain import explain
 from attnx.inputs.adapter import Prepared
 from attnx.inputs.families import adapter_for
+from attnx.inputs.positions import word_spans
 from attnx.results.alignment import Change, aligned, span_of
 from attnx.results.explanation import Explanation
 from attnx.results.side_by_side import SideBySide
@@ -76,7 +77,9 @@ def changes_of(explanation: Explanation, changes: Mapping[int | str, str]) -> tu
             raise InputError(
                 "the tokenizer tells no offsets, so words cannot be found in the text; use a fast tokenizer"
             )
-        found.append(_change(explanation.text, start.segment, start.start, end.end, text))
+        found += _spliced(explanation, first, last, text) or [
+            _change(explanation.text, start.segment, start.start, end.end, text)
+        ]
     ordered = sorted(found, key=lambda one: (one.segment, one.start))
     for one, next_ in pairwise(ordered):
         if one.segment == next_.segment and next_.start < one.end:
@@ -91,6 +94,25 @@ def changed_text(text: str | tuple[str, str], changes: tuple[Change, ...]) -> An
         whole = texts[change.segment]
         texts[change.segment] = whole[: change.start] + change.text + whole[change.end :]
     return texts[0] if isinstance(text, str) else (texts[0], texts[1])
+
+
+def _spliced(explanation: Explanation, first: int, last: int, new: str) -> list[Change]:
+    """A change for each word that differs, where as many words replace several, with the same between them."""
+    spans = [span_of(explanation, word) for word in explanation.words[first : last + 1]]
+    inner = word_spans(new)
+    if len(spans) < 2 or len(inner) != len(spans):
+        return []
+    found, end, stop = [], None, 0
+    for span, (begin, behind) in zip(spans, inner, strict=True):
+        if span is None or explanation.text is None:
+            return []
+        whole = explanation.text if isinstance(explanation.text, str) else explanation.text[span.segment]
+        if (end is None and begin) or (end is not None and whole[end : span.start] != new[stop:begin]):
+            return []
+        if whole[span.start : span.end] != new[begin:behind]:
+            found.append(Change(span.start, span.end, new[begin:behind], span.segment))
+        end, stop = span.end, behind
+    return found if stop == len(new) else []
 
 
 def _change(text: Any, segment: int, start: int, end: int, new: str) -> Change:

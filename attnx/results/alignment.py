@@ -75,7 +75,9 @@ def span_of(explanation: Explanation, word: Word) -> Span | None:
     start = min(one.start for one in pieces if one.start is not None)
     end = max(one.end for one in pieces if one.end is not None)
     piece = texts[word.segment][start:end]
-    return Span(word.segment, start + len(piece) - len(piece.lstrip()), max(start + len(piece.rstrip()), start + 1))
+    if not piece.strip():  # a line break is a word by itself
+        return Span(word.segment, start, end)
+    return Span(word.segment, start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip()))
 
 
 def _links(first: Explanation, other: Explanation, changes: Sequence[Change] | None) -> Iterator[Link]:

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+_LONGEST = 28
+"""Characters of a title: it heads a column of numbers."""
+
+
 @dataclass(frozen=True, eq=False)
 class SideBySide(Result):
     """`s.scores()[row, 0]` is the score of a word in the first explanation, `[row, 1]` what it is in the second."""
@@ -47,9 +51,11 @@ class SideBySide(Result):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The methods and references that all have, the one that is shown first in front."""
+        """The methods and references that all have; in front the one that the first explanation shows by itself."""
         first, *others = self.explanations
-        return tuple(name for name in first.names if all(name in other.names for other in others))
+        main = first.row_name()
+        shared = [name for name in first.names if all(name in other.names for other in others)]
+        return tuple(sorted(shared, key=lambda name: name != main))
 
     def words(self, row: int) -> tuple[str, ...]:
         """The words of a row as each text has them; empty where a text has none."""
@@ -118,10 +124,14 @@ def side_by_side(explanations: Sequence[Explanation], titles: Sequence[str] | No
 def _titles(explanations: Sequence[Explanation]) -> tuple[str, ...]:
     """What differs, and a number where nothing does."""
     models = [str(one.provenance.get("model", "")).rstrip("/").rpartition("/")[2] for one in explanations]
-    for told in (models, [one.title for one in explanations]):
+    for told in (models, [_short(one.title) for one in explanations]):
         if len(set(told)) == len(told) and all(told):
             return tuple(told)
     return tuple(f"{number}. {model}".rstrip(". ") for number, model in enumerate(models, start=1))
+
+
+def _short(title: str) -> str:
+    return title if len(title) <= _LONGEST else f"{title[: _LONGEST - 1]}…"
 
 
 def _written(explanation: Explanation, places: Sequence[int]) -> str:

@@ -49,6 +49,20 @@ def test_words_are_replaced_where_they_stand(changes, text):
     assert after(changes).text == text
 
 
+def test_as_many_words_are_changed_one_by_one():
+    both = attnx.edit(MODEL, TOKENIZER, explained(methods="raw"), {"the book is": "the film was"})
+    assert both.explanations[1].text == "the movie is witty, and the film was dull."
+    assert [both.words(row) for row in (6, 7, 8)] == [("the", "the"), ("book", "film"), ("is", "was")]
+
+
+def test_line_breaks_stay_side_by_side():
+    model, tokenizer = zoo.causal_lm(), zoo.bytelevel_tokenizer()
+    before = attnx.explain(model, tokenizer, "the key\n\nto the", methods="raw")
+    both = attnx.edit(model, tokenizer, before, {"key": "book"})
+    assert [row for row in range(len(both.rows)) if not all(both.rows[row])] == []
+    assert "⏎" in both.to_text()
+
+
 def test_of_a_pair_the_meant_text_is_changed():
     assert after({"book": "film"}, ("the key", "the book")).text == ("the key", "the film")
 

@@ -98,7 +98,7 @@ def test_titles_tell_them_apart():
     one = explained()
     named = [replace(one, provenance={**one.provenance, "model": name}) for name in ("here/bert", "there/roberta/")]
     assert attnx.side_by_side(named).titles == ("bert", "roberta")
-    assert attnx.side_by_side([one, explained("the key")]).titles == (TEXT, "the key")
+    assert attnx.side_by_side([one, explained("the key")]).titles == ("the key to the cabinets, un…", "the key")
     assert len(set(attnx.side_by_side([one, one]).titles)) == 2
 
 
