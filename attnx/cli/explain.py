@@ -145,7 +145,7 @@ def explain_command(
     check_arguments(text, pair, image, model, output)
     counterpart = Counterpart.of(replaced, beside, image)
     check_output(html, PAGES, "--html")
-    say(file_notes([text or ""], "explain"))
+    typed = text or ""
     text = read_input() if text == "-" else text
     given = image if image is not None else text if pair is None else (text, pair)
     explanation, both = _explain(model, given, method, html, counterpart, {
@@ -161,6 +161,8 @@ def explain_command(
         "interpolate": interpolate,
         "within": within,
     })  # fmt: skip
+    if explanation.image_size is None:  # a vision model reads the picture of that name
+        say(file_notes([typed], "explain"))
     if both is not None:
         show_both(both, as_json, output)
         return

@@ -127,6 +127,7 @@ FEMALE = "here the NNS differ in that the female"
 
 PAPER_SENTENCES = (KEY, ARTICLE, FEMALE)
 
+_FILE = "--data FILE, a .tsv, .csv or .jsonl with the columns label (0 or 1) and sentence, such as SST-2's dev.tsv"
 _HIDDEN = -1
 """What GLUE gives as the label of a test sentence."""
 
@@ -163,14 +164,13 @@ def _glue(samples: int) -> list[LabelledText]:
     try:
         from datasets import load_dataset
     except ImportError as error:
-        raise AttnxError("GLUE is read with datasets: pip install 'attnx[glue]', or give a file: --data") from error
+        raise AttnxError(f"GLUE is read with datasets: pip install 'attnx[glue]', or give a file: {_FILE}") from error
     try:
         rows = load_dataset("nyu-mll/glue", "sst2", split="test")
     except Exception as error:  # whatever an unreachable hub can lead to
         reason = str(error).strip().split("\n")[0]
         raise AttnxError(
-            f"cannot read GLUE SST-2 from the hub: {reason} Without a hub, give a file: --data FILE, "
-            "a .tsv, .csv or .jsonl with the columns label (0, 1) and sentence, such as SST-2's dev.tsv"
+            f"cannot read GLUE SST-2 from the hub: {reason} Without a hub, give a file: {_FILE}"
         ) from error
     return [
         LabelledText(row["sentence"].strip(), str(row["label"])) for row in rows.select(range(min(samples, len(rows))))

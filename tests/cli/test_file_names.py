@@ -3,7 +3,10 @@
 import pytest
 
 from attnx.cli.file_names import file_notes
+from attnx.cli.main import main
+from tests import zoo
 from tests.cli.test_explain import fail
+from tests.cli.test_explain_image import photo, saved  # noqa: F401 (fixtures)
 
 INSTEAD = [
     ("explain", "reviews.csv", "attnx compare --data reviews.csv"),
@@ -39,6 +42,19 @@ def test_a_text_is_a_text(text):
 def test_the_command_says_so_before_it_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "reviews.csv").write_text("text\na witty film\n")
-    for command in (["explain"], ["generate"], ["compare"], ["atlas"]):
+    for command in (["generate"], ["compare"], ["atlas"]):
         errors = fail(monkeypatch, capsys, *command, "reviews.csv", "--model", "./nowhere")
         assert errors.startswith("attnx: reviews.csv is the name of a file")
+
+
+def test_a_text_model_says_so_and_a_vision_model_reads_the_picture(monkeypatch, capsys, saved, photo, tmp_path):  # noqa: F811
+    zoo.classifier().save_pretrained(tmp_path / "text")
+    zoo.wordpiece_tokenizer().save_pretrained(tmp_path / "text")
+    for model, told in ((saved, ""), (tmp_path / "text", "is the name of a file")):
+        monkeypatch.setattr("sys.argv", ["attnx", "explain", photo, "--model", str(model), "--method", "raw"])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        errors = capsys.readouterr().err
+        assert not stopped.value.code, errors
+        assert told in errors
+        assert ("--image" in errors) == bool(told)
