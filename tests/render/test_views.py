@@ -30,4 +30,4 @@ def test_importing_attnx_fills_the_table_and_loads_no_view(children):
         "print({'rich.console', 'jinja2', 'matplotlib', 'pandas', 'attnx.render.columns', 'attnx.render.page.page'}"
         " & set(sys.modules))"
     )
-    assert children.run(python(code)).stdout == "9\nset()\n"
+    assert children.run(python(code)).stdout == "10\nset()\n"

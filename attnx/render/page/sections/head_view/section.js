@@ -116,7 +116,7 @@ attnx.sections.push((() => {
       make("b", { text: `head ${at}` }),
       drawn("svg", { viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" },
         ...lines(row, nodes, query, { top, left: 4, right: width - 4, y, widest: 3 })),
-      make("small", { text: told }),
+      make("small", { text: `${row[best].toFixed(2)} ${label(state.result.positions[best])}` }),
     );
   };
 
