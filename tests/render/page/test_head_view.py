@@ -42,7 +42,7 @@ def test_lines_are_the_rows_of_the_chosen_layer_head_and_query(opened, heads):
     tab.locator('#head-view-lines [data-query="2"]').click()
     tab.locator("#head-view-lead", has_text="From key").wait_for()
     assert weights(tab) == expected(heads.maps["raw"][1, 3, 2])
-    group = tab.get_by_role("radiogroup", name="Method of the head view")
+    group = tab.get_by_role("radiogroup", name="Head view by")
     group.get_by_role("radio", name="rollout").click()
     assert weights(tab) == expected(heads.maps["rollout"][1, 3, 2])
     assert "Layer 2, head 3: most to" in tab.locator("#head-view-readout").inner_text()

@@ -134,7 +134,7 @@ attnx.sections.push((() => {
     const names = Object.keys(relevance);
     attnx.elements.refill(
       byId("head-view-controls"),
-      ...(names.length > 1 ? [named("Method", choice("Method of the head view", names, method, again((one) => { method = one; })))] : []),
+      ...(names.length > 1 ? [named("Method", choice("Head view by", names, method, again((one) => { method = one; })))] : []),
       picker("Layer", layers.map((index) => result.layers[index]), layer, again((one) => { layer = one; })),
       picker("Head", Array.from({ length: heads }, (_, at) => at), head, again((one) => { head = one; })),
     );
