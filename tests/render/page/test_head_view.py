@@ -40,7 +40,7 @@ def test_lines_are_the_rows_of_the_chosen_layer_head_and_query(opened, heads):
     tab.get_by_label("Head", exact=True).and_(tab.locator("#head-view-controls select")).select_option(label="3")
     assert weights(tab) == expected(heads.maps["raw"][1, 3, 0])
     tab.locator('#head-view-lines [data-query="2"]').click()
-    tab.locator("#head-view-lead", has_text="From key").wait_for()
+    tab.locator("#head-view-lead", has_text="From “key”").wait_for()
     assert weights(tab) == expected(heads.maps["raw"][1, 3, 2])
     group = tab.get_by_role("radiogroup", name="Head view by")
     group.get_by_role("radio", name="rollout").click()

@@ -141,7 +141,7 @@ attnx.sections.push((() => {
   };
 
   const lead = (state, nodes, query) => {
-    const parts = [`From ${label(state.result.positions[query])} to what it ${
+    const parts = [`From “${label(state.result.positions[query])}” to what it ${
       state.result.local.includes(method) ? "attends to in this layer" : "draws from in the input"}, head by head. Click a word at the left for its lines.`];
     if (nodes.length < state.result.positions.length) {
       parts.push(`Shown are the ${nodes.length} of ${state.result.positions.length} positions that get most.`);
@@ -164,7 +164,7 @@ attnx.sections.push((() => {
       byId("head-view-panels"), ...rows.map((row, at) => panel(state, row, nodes, query, at, top)));
     const best = [...rows[head].keys()].sort((one, other) => rows[head][other] - rows[head][one]).slice(0, 3);
     byId("head-view-readout").textContent = `Layer ${layerName(state)}, head ${head}: most to ${
-      best.map((place) => `${label(result.positions[place])} ${rows[head][place].toFixed(4)}`).join(", ")}`;
+      best.map((place) => `“${label(result.positions[place])}” ${rows[head][place].toFixed(4)}`).join(", ")}`;
   };
 
   return {
