@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from attnx.comparison.faithfulness import faithfulness
     from attnx.comparison.head_atlas import head_atlas
     from attnx.comparison.recommend import recommend
+    from attnx.explaining.edit import edit
     from attnx.explaining.explain import explain
     from attnx.explaining.generation import explain_generation
     from attnx.graph.export import to_networkx
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from attnx.results.faithfulness import Faithfulness
     from attnx.results.generation import GenerationExplanation
     from attnx.results.recommendation import Recommendation
+    from attnx.results.side_by_side import SideBySide, side_by_side
     from attnx.results.truth import Truth
     from attnx.truth.measure import measure_truth
 
@@ -44,9 +46,11 @@ _ON_DEMAND = {
     "HeadAtlas": "results.atlas",
     "Recommendation": "results.recommendation",
     "Truth": "results.truth",
+    "SideBySide": "results.side_by_side",
     "adapters": "inputs.families",
     "capture": "capturing.capture",
     "compare": "comparison.compare",
+    "edit": "explaining.edit",
     "explain": "explaining.explain",
     "explain_generation": "explaining.generation",
     "faithfulness": "comparison.faithfulness",
@@ -57,6 +61,7 @@ _ON_DEMAND = {
     "recommend": "comparison.recommend",
     "register_adapter": "inputs.families",
     "rollout": "methods.rollout",
+    "side_by_side": "results.side_by_side",
     "to_html": "render.page.page",
     "to_networkx": "graph.export",
 }
@@ -93,10 +98,12 @@ __all__ = [
     "GenerationExplanation",
     "HeadAtlas",
     "Recommendation",
+    "SideBySide",
     "Truth",
     "adapters",
     "capture",
     "compare",
+    "edit",
     "explain",
     "explain_generation",
     "faithfulness",
@@ -108,6 +115,7 @@ __all__ = [
     "recommend",
     "register_adapter",
     "rollout",
+    "side_by_side",
     "to_html",
     "to_networkx",
 ]

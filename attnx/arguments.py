@@ -7,14 +7,15 @@ the input (a layer, a head, a target) are checked where these are known.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from inspect import Parameter, signature
 from numbers import Real
 from os import PathLike, fsencode, fspath
+from pathlib import PurePath
 from typing import Any, ParamSpec, TypeVar
 
-from attnx.errors import ArgumentError
+from attnx.errors import ArgumentError, InputError
 from attnx.registry import quoted, unknown
 
 P = ParamSpec("P")
@@ -51,6 +52,23 @@ def path_of(given: str | PathLike[str], noun: str = "path") -> str:
         raise ArgumentError(f"a {noun} is a text or a Path, found {quoted(given)}") from None
     if not isinstance(name, str) or "\0" in name or not _can_be_encoded(name):
         raise ArgumentError(f"{quoted(name)} is no name that a file can have")
+    return name
+
+
+SAVED, PAGES, FIGURES = (".safetensors",), (".html", ".htm"), (".png", ".svg", ".pdf")
+"""How the names of saved results, of pages and of figures end."""
+
+
+def file_of(given: str | PathLike[str], suffixes: Sequence[str], asked: str) -> str:
+    """The name of a file to write. Its end says the format, in Python as on the command line; `asked` is what takes it.
+
+    >>> file_of("x.JSON", (".json",), "--output")
+    'x.JSON'
+    """
+    name = path_of(given)
+    if PurePath(name).suffix.lower() not in suffixes:
+        known = " or ".join([", ".join(suffixes[:-1]), suffixes[-1]][len(suffixes) == 1 :])
+        raise InputError(f"{asked} takes a file that ends in {known}, found {quoted(PurePath(name).name)}")
     return name
 
 

@@ -63,4 +63,9 @@ with TemporaryDirectory() as folder, sync_playwright() as playwright:
     graph.locator("#result").select_option("4")
     graph.get_by_role("radio", name="raw").click()
     photograph(graph, "page-graph", "#graph")
+    every = Path(folder) / "heads.html"
+    attnx.explain(model, tokenizer, TEXT, methods=["raw", "rollout"], head="each", maps=True).to_html(every)
+    heads = opened(every, 1180, 1100, scale=1)
+    heads.locator('#head-view-panels [data-head="4"]').click()
+    photograph(heads, "page-heads", "#head_view")
     browser.close()

@@ -6,7 +6,8 @@ import torch
 
 import attnx
 from attnx.arguments import path_of
-from attnx.errors import ArgumentError, AttnxError
+from attnx.cli.main import main
+from attnx.errors import ArgumentError, AttnxError, InputError
 from attnx.inputs.files import read_texts
 from tests import zoo
 
@@ -79,6 +80,23 @@ def test_what_is_no_path_is_refused_before_anything_is_written(path, tmp_path):
     ):
         with pytest.raises(ArgumentError, match=r"path|file"):
             call()
+
+
+@pytest.mark.parametrize("name", ["x.pkl", "x", "x.safetensors.gz", ".safetensors"])
+def test_the_end_of_a_files_name_is_one_rule_in_python_and_on_the_command_line(name, tmp_path, monkeypatch, capsys):
+    explanation, path = explain(methods="raw"), tmp_path / name
+    with pytest.raises(InputError) as found:
+        explanation.save(path)
+    monkeypatch.setattr("sys.argv", ["attnx", "explain", "the key", "--output", str(path)])
+    with pytest.raises(SystemExit):
+        main()
+    assert str(found.value) == f"save takes a file that ends in .safetensors, found {name!r}"
+    assert str(found.value).replace("save", "--output", 1) in capsys.readouterr().err
+    with pytest.raises(InputError, match=r"to_html takes a file that ends in \.html or \.htm, found"):
+        explanation.to_html(path)
+    assert not path.exists()
+    explanation.save(tmp_path / "X.SAFETENSORS")
+    assert attnx.Explanation.load(tmp_path / "X.SAFETENSORS") == explanation
 
 
 def test_messages_are_never_longer_than_a_few_lines_and_keep_their_end():

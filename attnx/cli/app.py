@@ -17,7 +17,7 @@ from attnx.cli.methods import methods_command
 from attnx.cli.recommend import recommend_command
 from attnx.cli.truth import truth_command
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 app.command("explain")(explain_command)
 app.command("generate")(generate_command)
 app.command("compare")(compare_command)

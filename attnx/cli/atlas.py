@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from attnx.cli.file_names import file_notes
 from attnx.cli.options import (
+    TABLES,
     AsJson,
     AsMarkdown,
     Column,
@@ -16,12 +17,14 @@ from attnx.cli.options import (
     Model,
     References,
     Samples,
+    TableOutput,
     TargetName,
     Texts,
     Truncate,
     asked_model,
     asked_texts,
     check_output,
+    say,
     show,
 )
 
@@ -39,13 +42,12 @@ def atlas_command(
     truncate: Truncate = False,
     as_json: AsJson = False,
     as_markdown: AsMarkdown = False,
-    output: Annotated[
-        Path | None, typer.Option("--output", help="Also write to a file: .html, .json, .md, or plain text.")
-    ] = None,
+    output: TableOutput = None,
 ) -> None:
     """Show which heads carry most to the explained position, as a grid of layers and heads."""
-    check_output(output)
+    check_output(output, TABLES)
     chosen = asked_texts(texts, data, column, samples)
+    say(file_notes(texts or (), "atlas"))
     options: dict[str, Any] = {"methods": method, "measure": measure, "target": target, "truncate": truncate}
     options |= {"references": reference} if reference else {}
     from attnx.comparison.head_atlas import head_atlas

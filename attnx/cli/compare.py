@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from attnx.cli.file_names import file_notes
 from attnx.cli.options import (
+    TABLES,
     AsJson,
     AsMarkdown,
     Column,
@@ -16,6 +17,7 @@ from attnx.cli.options import (
     Model,
     References,
     Samples,
+    TableOutput,
     TargetName,
     Texts,
     Truncate,
@@ -25,9 +27,6 @@ from attnx.cli.options import (
     say,
     show,
 )
-from attnx.errors import InputError
-
-_SUFFIXES = (".md", ".json", ".csv", ".txt", ".html")
 
 
 def compare_command(
@@ -47,15 +46,12 @@ def compare_command(
     seed: Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Of the bootstrap and of chance.")] = 0,
     as_json: AsJson = False,
     as_markdown: AsMarkdown = False,
-    output: Annotated[
-        Path | None, typer.Option("--output", help="Also write to a file: .md, .json, .csv, .txt or .html.")
-    ] = None,
+    output: TableOutput = None,
 ) -> None:
     """Compare attention with gradients and blank-out, over many texts."""
-    check_output(output)
-    if output is not None and output.suffix not in _SUFFIXES:
-        raise InputError(f"--output takes a file that ends in {', '.join(_SUFFIXES)}, found {output.name!r}")
+    check_output(output, TABLES)
     chosen = asked_texts(texts, data, column, samples)
+    say(file_notes(texts or (), "compare"))
     options: dict[str, Any] = {"target": target, "truncate": truncate, "seed": seed}
     options |= {"methods": method} if method else {}
     options |= {"references": reference} if reference else {}

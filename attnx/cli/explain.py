@@ -10,7 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from attnx.cli.options import check_output, check_page, number_or_word, print_inert, print_text, read_input, say
+from attnx.arguments import PAGES, SAVED
+from attnx.cli.counterpart import Counterpart, show_both
+from attnx.cli.file_names import file_notes
+from attnx.cli.options import check_output, number_or_word, print_inert, print_text, read_input, say
 from attnx.errors import AttnxError, InputError
 
 PICTURES = (".png", ".jpg", ".jpeg", ".webp")
@@ -27,9 +30,7 @@ def check_arguments(
         raise InputError("--pair is a second text; an image has none")
     if image is not None and model is None:
         raise InputError("--image needs a vision model: --model directory-or-hub-id")
-    suffixes = (".safetensors", *PICTURES) if image is not None else (".safetensors",)
-    if output is not None and output.suffix.lower() not in suffixes:
-        raise InputError(f"--output takes a file that ends in {' or '.join(suffixes)}, found {output.name!r}")
+    check_output(output, (*SAVED, *PICTURES) if image is not None else SAVED)
 
 
 def save_output(explanation: Any, output: Path, names: list[str]) -> None:
@@ -50,6 +51,17 @@ SHORT = 128
 """Positions. The flow of all rows of a longer text takes minutes, and so does what needs more runs than that."""
 
 
+def quick_methods(explanation: Any) -> list[str]:
+    """Those whose rows of all positions and all heads take moments; where none does, all, and a note is theirs."""
+    from attnx.methods.registry import asked_methods
+
+    quick = [one.name for one in asked_methods(list(explanation.methods)) if one.seconds is None]
+    left_out = [name for name in explanation.methods if name not in quick]
+    if quick and left_out:
+        say([f"the page is without {', '.join(left_out)}: for every head and position it would take minutes"])
+    return quick or list(explanation.methods)
+
+
 def write_page(path: Path, model: Any, tokenizer: Any, text: Any, explanation: Any, options: dict[str, Any]) -> None:
     """Explain once more with references, and with the rows of all words that may be clicked on.
 
@@ -59,7 +71,9 @@ def write_page(path: Path, model: Any, tokenizer: Any, text: Any, explanation: A
     from attnx.references.registry import cheap_references
 
     short = len(explanation.positions) <= SHORT
-    maps = short and options["head"] != "each"
+    maps = short
+    if options["head"] == "each":
+        options = {**options, "methods": quick_methods(explanation)}
     first = () if explanation.first is None else (explanation.first,)
     usual = (*first, *cheap_references(USUAL, len(explanation.positions), SHORT + 1))
     references = options["references"] or (usual if explanation.prediction is not None else ())
@@ -126,17 +140,25 @@ def explain_command(
     content_only: Annotated[
         bool, typer.Option("--content-only", help="Leave punctuation out of what is shown.")
     ] = False,
+    replaced: Annotated[
+        list[str] | None,
+        typer.Option("--replace", help='Change the text and see both: "wonderful=dull", "3=dull"; may be repeated.'),
+    ] = None,
+    beside: Annotated[
+        str | None, typer.Option("--beside", help="A second model on the same text: its directory or hub id.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     output: Annotated[Path | None, typer.Option("--output", help="Save it: .safetensors, or .png of an image.")] = None,
     html: Annotated[Path | None, typer.Option("--html", help="Write a page to look at, in one file.")] = None,
 ) -> None:
     """Show what a model looked at in a text or in an image."""
     check_arguments(text, pair, image, model, output)
-    check_output(output)
-    check_page(html)
+    counterpart = Counterpart.of(replaced, beside, image)
+    check_output(html, PAGES, "--html")
+    typed = text or ""
     text = read_input() if text == "-" else text
     given = image if image is not None else text if pair is None else (text, pair)
-    explanation = _explain(model, given, method, html, {
+    explanation, both = _explain(model, given, method, html, counterpart, {
         "layer": layer,
         "head": number_or_word(head),
         "position": number_or_word(position),
@@ -150,6 +172,11 @@ def explain_command(
         "interpolate": interpolate,
         "within": within,
     })  # fmt: skip
+    if explanation.image_size is None:  # a vision model reads the picture of that name
+        say(file_notes([typed], "explain"))
+    if both is not None:
+        show_both(both, as_json, output)
+        return
     if as_json:  # every other view has them
         say(explanation.notes)
     if output is not None:
@@ -160,7 +187,15 @@ def explain_command(
         _show(explanation, method, layers, content_only)
 
 
-def _explain(model: str | None, text: Any, method: list[str] | None, html: Path | None, options: dict[str, Any]) -> Any:
+def _explain(
+    model: str | None,
+    text: Any,
+    method: list[str] | None,
+    html: Path | None,
+    counterpart: Counterpart | None,
+    options: dict[str, Any],
+) -> tuple[Any, Any]:
+    """The explanation, and where one was asked for, that with its counterpart beside it."""
     # Loaded here, so that --help and mistakes in the arguments answer at once.
     from attnx.cli.options import chosen_model
     from attnx.explaining.explain import explain
@@ -170,9 +205,14 @@ def _explain(model: str | None, text: Any, method: list[str] | None, html: Path 
         options["methods"] = method
     with nullcontext((None, *load(model))) if model is not None else chosen_model() as (_, loaded, tokenizer):
         explanation = explain(loaded, tokenizer, text, **options)
+        if counterpart is not None:
+            both = counterpart.beside(loaded, tokenizer, explanation, text, options)
+            if html is not None:
+                both.to_html(html)
+            return explanation, both
         if html is not None:
             write_page(html, loaded, tokenizer, text, explanation, options)
-        return explanation
+        return explanation, None
 
 
 def _show(explanation: Any, method: list[str] | None, layers: bool, content_only: bool) -> None:

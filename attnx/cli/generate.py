@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from attnx.cli.file_names import file_notes
 from attnx.cli.options import number_or_word, print_inert, print_text, read_input, say
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def generate_command(
     from attnx.render.generation import plain
     from attnx.running.loading import load
 
+    say(file_notes([prompt], "generate"))
     prompt = read_input() if prompt == "-" else prompt
     loaded, tokenizer = load(model)
     generation = explain_generation(

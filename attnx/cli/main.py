@@ -21,7 +21,7 @@ def main() -> None:
         try:
             from attnx.cli.app import app
 
-            app()
+            app(prog_name="attnx")  # also by python -m attnx: completion is of that name
         except (AttnxError, OSError) as error:
             _end(stopped, str(error))
         except SystemExit as done:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from attnx.arguments import file_of
 from attnx.errors import InputError
 from attnx.render.inert import json_line
 from attnx.render.printable import printable, printable_lines
@@ -64,31 +65,25 @@ def asked_model(name: str | None) -> Iterator[tuple[Any, Any]]:
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, with all digits.")]
 AsMarkdown = Annotated[bool, typer.Option("--markdown", help="Print Markdown.")]
 TableOutput = Annotated[
-    Path | None, typer.Option("--output", help="Also write to a file: .json, .md, .csv, .html, or plain text.")
+    Path | None, typer.Option("--output", help="Also write to a file: .json, .md, .csv, .html or .txt.")
 ]
 
 
-def check_output(output: Path | None) -> None:
+def check_output(output: Path | None, suffixes: Sequence[str], asked: str = "--output") -> None:
     """Before minutes of work, not after them."""
-    if output is not None and not output.parent.is_dir():
-        raise InputError(f"there is no directory {output.parent}; make it first")
-    if output is not None and output.is_dir():
-        raise InputError(f"{output} is a directory; give the name of a file in it")
-
-
-def check_page(path: Path | None) -> None:
-    """Before anything is computed."""
-    if path is None:
+    if output is None:
         return
-    if path.suffix not in (".html", ".htm"):
-        raise InputError(f"--html takes a file that ends in .html, found {path.name!r}")
-    check_output(path)
+    if output.is_dir():
+        raise InputError(f"{output} is a directory; give the name of a file in it")
+    file_of(output, suffixes, asked)
+    if not output.parent.is_dir():
+        raise InputError(f"there is no directory {output.parent}; make it first")
 
 
 def show(table: Result, as_json: bool, as_markdown: bool, output: Path | None) -> None:
     """Write a table where the user asked, and print it: in that order, for whoever reads the print may hang up."""
     if output is not None:
-        output.write_text(_written(table, output.suffix).rstrip("\n") + "\n", encoding="utf-8")
+        output.write_text(_FORMS[output.suffix.lower()](table).rstrip("\n") + "\n", encoding="utf-8")
     print_inert(table.to_json()) if as_json else print_text(table.to_markdown() if as_markdown else table.to_text())
 
 
@@ -124,15 +119,15 @@ def print_inert(text: str) -> None:
     print(json_line(text))
 
 
-def _written(table: Result, suffix: str) -> str:
-    """In the format that a file's name asks for; else as plain text."""
-    forms: dict[str, Callable[[], str]] = {
-        ".json": table.to_json,
-        ".md": table.to_markdown,
-        ".csv": table.to_csv,
-        ".html": table.to_html,
-    }
-    return forms.get(suffix, table.to_text)()
+_FORMS: Mapping[str, Callable[[Result], str]] = {
+    ".json": lambda table: table.to_json(),
+    ".md": lambda table: table.to_markdown(),
+    ".csv": lambda table: table.to_csv(),
+    ".html": lambda table: table.to_html(),
+    ".txt": lambda table: table.to_text(),
+}
+TABLES = tuple(_FORMS)
+"""The end of a file's name says the format of a table in it."""
 
 
 @contextmanager

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from attnx.arguments import FIGURES, file_of
 from attnx.cli.options import AsJson, AsMarkdown, check_output, print_inert, print_text, say, show
 from attnx.errors import InputError
 
+RESULTS = (".jsonl",)
 _NOTES = 5
 """So many remarks are printed; the results have all of them."""
 
@@ -56,7 +59,10 @@ def pronouns_command(
     ] = SpanName.sum,
     output: Annotated[
         Path | None,
-        typer.Option("--output", help="Where the .png and .svg go and, of a data set, its results in a .jsonl."),
+        typer.Option(
+            "--output",
+            help="A .png, .svg or .pdf, else the first two; of a data set its .jsonl, too.",
+        ),
     ] = None,
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Sentences in one run of the model.")] = 8,
     seed: Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Draws the bootstrap.")] = 0,
@@ -74,8 +80,8 @@ def pronouns_command(
     if data is not None:
         if candidates or pronouns or implies:
             raise InputError("--candidates, --pronouns and --implies are of a sentence; with --data the file has them")
-        stem = _stem(output or Path(f"{data.name.split('.')[0]}.{'written' if written else 'pronouns'}"))
-        report = _run(model, data, stem, written=written, batch_size=batch_size, seed=seed, **options)
+        files = _files(output, f"{data.name.split('.')[0]}.{'written' if written else 'pronouns'}")
+        report = _run(model, data, *files, written=written, batch_size=batch_size, seed=seed, **options)
         show(report, as_json, as_markdown, None)
     else:
         if written:
@@ -83,7 +89,7 @@ def pronouns_command(
         _ask(model, str(sentence), candidates, pronouns, implies, output, as_json, options)
 
 
-def _run(model: str, data: Path, stem: Path, *, written: bool, **options: Any) -> Any:
+def _run(model: str, data: Path, results: Path, pictures: Sequence[Path], *, written: bool, **options: Any) -> Any:
     # Loaded here, so that --help and mistakes in the arguments answer at once.
     from attnx.probes.pronouns.data_file import read
     from attnx.probes.pronouns.run import run
@@ -93,8 +99,7 @@ def _run(model: str, data: Path, stem: Path, *, written: bool, **options: Any) -
 
     sentences = written_out(read(data)) if written else read(data)
     source = f"{data.name}, pronouns written out" if written else data.name
-    results = stem.with_name(f"{stem.name}.jsonl")
-    check_output(results)
+    check_output(results, RESULTS)
     loaded, tokenizer = load(model)
     there = _lines(results)
     begun = time.perf_counter()
@@ -107,7 +112,8 @@ def _run(model: str, data: Path, stem: Path, *, written: bool, **options: Any) -
     say(f"{note} (in {count:,} sentences)" for note, count in list(report.notes.items())[:_NOTES])
     say([f"{asked:,} sentences asked in {seconds:.1f} s; {results} has {len(sentences):,}"])
     if report.right.sentences or report.implied.sentences:
-        say([", ".join(map(str, save_picture(report.plot(), stem)))])
+        figure = report.plot()
+        say([", ".join(str(path) for one in pictures for path in save_picture(figure, one))])
     return report
 
 
@@ -125,10 +131,11 @@ def _ask(
 
     from attnx.probes.pronouns.data_file import mapping, pieces
     from attnx.probes.pronouns.probe import probe
-    from attnx.reproduce.pictures import save_picture
+    from attnx.reproduce.pictures import picture_paths, save_picture
     from attnx.running.loading import load
 
-    check_output(output)
+    if output is not None:
+        picture_paths(output)
     said = mapping(implies or "")
     named = pieces(pronouns or "") or tuple(said)
     if not candidates or not named:
@@ -148,5 +155,13 @@ def _lines(results: Path) -> int:
     return results.read_bytes().count(b"\n") if results.exists() else 0
 
 
-def _stem(output: Path) -> Path:
-    return output.with_suffix("") if output.suffix in (".jsonl", ".png", ".svg") else output
+def _files(output: Path | None, name: str) -> tuple[Path, list[Path]]:
+    """Of a data set: where its results go, and its pictures, a .png and a .svg unless the asked name ends like one."""
+    if output is None:
+        output = Path(f"{name}.jsonl")
+    elif not output.suffix:
+        output = output.with_name(f"{output.name}.jsonl")
+    file_of(output, (*RESULTS, *FIGURES), "--output")
+    if output.suffix.lower() in FIGURES:
+        return output.with_suffix(".jsonl"), [output]
+    return output, [output.with_suffix(suffix) for suffix in FIGURES[:2]]

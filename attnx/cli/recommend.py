@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from attnx.cli.options import (
+    TABLES,
     AsJson,
     AsMarkdown,
     Column,
@@ -46,7 +47,7 @@ def recommend_command(
     output: TableOutput = None,
 ) -> None:
     """Say which methods hold on these texts: what they put first is removed, beside random orders."""
-    check_output(output)
+    check_output(output, TABLES)
     chosen = asked_texts(texts, data, column, samples)
     options: dict[str, Any] = {"target": target, "truncate": truncate, "random": random, "seed": seed}
     options |= {"methods": method} if method else {}

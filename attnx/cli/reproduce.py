@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from attnx.cli.options import AsJson, AsMarkdown, TableOutput, check_output, chosen_model, say, show
+from attnx.cli.options import TABLES, AsJson, AsMarkdown, TableOutput, check_output, chosen_model, print_text, say, show
 from attnx.cli.table3 import ProtocolName, WhichProtocol, table3_command
 from attnx.errors import InputError
 
@@ -29,6 +29,9 @@ HeldOut = Annotated[
 Samples = Annotated[int, typer.Option("--samples", help="How many sentences.")]
 Seed = Annotated[
     int, typer.Option("--seed", min=0, max=2**31 - 1, help="Draws the sentences, unless --held-out, and the bootstrap.")
+]
+FigureOutput = Annotated[
+    Path, typer.Option("--output", help="A .png, .svg or .pdf; without an ending, a .png and a .svg.")
 ]
 Texts = Annotated[list[str] | None, typer.Option("--text", help="Another sentence; may be repeated.")]
 
@@ -90,7 +93,7 @@ def subject_command(
     """How much relevance lies on the subject, on attractors and elsewhere, for right and for wrong predictions."""
     from attnx.reproduce.subject import subject
 
-    check_output(output)
+    check_output(output, TABLES)
     if data and attractors is not None:
         raise InputError("--attractors is for generated sentences; leave it away with --data")
     loaded, tokenizer, sentences = _sentences(model, data, held_out, samples, seed, attractors, with_subject=True)
@@ -101,7 +104,7 @@ def subject_command(
 def figure1_command(
     model: Model = None,
     text: Annotated[str | None, typer.Option("--text", help="Another sentence than the paper's.")] = None,
-    output: Annotated[Path, typer.Option("--output", help="Where to write the .png and .svg.")] = Path("figure1"),
+    output: FigureOutput = Path("figure1"),
 ) -> None:
     """One sentence as a layered graph, in raw attention, rollout and flow."""
     from attnx.reproduce.figure1 import figure1
@@ -113,7 +116,7 @@ def figure1_command(
 def figure2_command(
     model: Model = None,
     text: Texts = None,
-    output: Annotated[Path, typer.Option("--output", help="Where to write the .png and .svg.")] = Path("figure2"),
+    output: FigureOutput = Path("figure2"),
 ) -> None:
     """Raw attention of CLS at each layer."""
     from attnx.reproduce.figure2 import figure2
@@ -125,7 +128,7 @@ def figure2_command(
 def figure3_command(
     model: Model = None,
     text: Texts = None,
-    output: Annotated[Path, typer.Option("--output", help="Where to write the .png and .svg.")] = Path("figure3"),
+    output: FigureOutput = Path("figure3"),
 ) -> None:
     """Rollout and flow to CLS at each layer."""
     from attnx.reproduce.figure3 import figure3
@@ -136,18 +139,18 @@ def figure3_command(
 @app.command("figure4")
 def figure4_command(
     model: Annotated[
-        str, typer.Option("--model", help="A masked language model's directory or hub id.")
+        str, typer.Option("--model", help="A masked language model's directory, file or hub id.")
     ] = "bert-large-uncased",
-    output: Annotated[Path, typer.Option("--output", help="Where to write the .png and .svg.")] = Path("figure4"),
+    output: FigureOutput = Path("figure4"),
 ) -> None:
     """Two masked pronouns: what the model predicts, and whom raw attention, rollout and flow point at."""
-    from attnx.reproduce.figure4 import figure4
-    from attnx.reproduce.pictures import save_picture
+    from attnx.reproduce.figure4 import NEEDED, figure4
+    from attnx.reproduce.pictures import picture_paths
     from attnx.running.loading import load
 
-    check_output(output)
-    for path in save_picture(figure4(*load(model)), output):
-        print(path)
+    picture_paths(output)
+    loaded, tokenizer = load(model, NEEDED)
+    _show_figure(figure4(loaded, tokenizer), loaded, output)
 
 
 def _table(
@@ -164,7 +167,7 @@ def _table(
 ) -> None:
     from attnx.reproduce.protocols import PROTOCOLS
 
-    check_output(output)
+    check_output(output, TABLES)
     protocols = [one for name, one in PROTOCOLS.items() if protocol.value in (name, "both")]
     loaded, tokenizer, sentences = _sentences(model, data, held_out, samples, seed)
     table = measure(loaded, tokenizer, sentences, protocols=protocols, seed=seed, progress=True)
@@ -198,11 +201,21 @@ def _sentences(
 
 def _figure(draw: Callable[..., Any], model: Path | None, texts: Any, output: Path) -> None:
     from attnx.inputs.families import adapter_for
-    from attnx.reproduce.pictures import save_picture
+    from attnx.reproduce.pictures import picture_paths
 
+    picture_paths(output)
     with chosen_model(model) as (_, loaded, tokenizer):
         figure = draw(loaded, tokenizer, texts) if texts else draw(loaded, tokenizer)
         for text in [texts] if isinstance(texts, str) else texts or ():
             say(adapter_for(loaded).prepare(loaded, tokenizer, text).notes)
+        _show_figure(figure, loaded, output)
+
+
+def _show_figure(figure: Any, model: Any, output: Path) -> None:
+    """Write it; the paths are printed, one a line, and beside them whose figure it is."""
+    from attnx.reproduce.captions import model_title
+    from attnx.reproduce.pictures import save_picture
+
     for path in save_picture(figure, output):
-        print(path)
+        print_text(str(path))
+    say([f"the figure shows {model_title(model)}"])

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from attnx.cli.options import AsJson, AsMarkdown, TableOutput, check_output, show
+from attnx.cli.options import TABLES, AsJson, AsMarkdown, TableOutput, check_output, show
 
 
 class ProtocolName(StrEnum):
@@ -25,7 +25,7 @@ WhichProtocol = Annotated[
 def table3_command(
     model: Annotated[
         str | None,
-        typer.Option("--model", help="A sentiment model's directory or hub id; by default the paper's, from the hub."),
+        typer.Option("--model", help="A sentiment model's directory, file or hub id; else the paper's, from the hub."),
     ] = None,
     data: Annotated[
         Path | None,
@@ -39,16 +39,16 @@ def table3_command(
     output: TableOutput = None,
 ) -> None:
     """Correlation of raw attention, rollout and flow with input gradients, for DistilBERT on SST-2."""
-    check_output(output)
+    check_output(output, TABLES)
     if data is not None and not data.is_file():
         raise typer.BadParameter(f"there is no file {data}", param_hint="--data")
     from attnx.reproduce.protocols import PROTOCOLS_TABLE_3
     from attnx.reproduce.sentences import reviews
-    from attnx.reproduce.table3 import MODEL, table3
+    from attnx.reproduce.table3 import MODEL, NEEDED, table3
     from attnx.running.loading import load
 
     chosen = [one for name, one in PROTOCOLS_TABLE_3.items() if protocol.value in (name, "both")]
-    loaded, tokenizer = load(model or MODEL)
+    loaded, tokenizer = load(model or MODEL, NEEDED)
     sentences = reviews(loaded, tokenizer, data, samples)
     table = table3(loaded, tokenizer, sentences, protocols=chosen, seed=seed, progress=True)
     show(table, as_json, as_markdown, output)

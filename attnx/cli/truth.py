@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attnx.cli.options import AsJson, AsMarkdown, TableOutput, check_output, check_page, say, show
+from attnx.arguments import PAGES
+from attnx.cli.options import TABLES, AsJson, AsMarkdown, TableOutput, check_output, say, show
 from attnx.errors import InputError
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ def truth_command(
     output: TableOutput = None,
 ) -> None:
     """Hold methods and references against answers that are known."""
-    check_output(output)
-    check_page(html)
+    check_output(output, TABLES)
+    check_output(html, PAGES, "--html")
     if data is not None and not data.is_file():
         raise InputError(f"there is no file {data}; give one with --data")
     found = _measured(

@@ -64,6 +64,8 @@ class Call:
     """Whether the caller gave one input and not a list."""
     batch_size: int = 8
     recommended: Recommended | None = None
+    told: bool = False
+    """Whether a caller of `explain` chose the target, and is told where nothing depends on it."""
 
     @classmethod
     def of(cls, model: nn.Module, tokenizer: Any, text: Any, **options: Unpack[Options]) -> Call:
@@ -91,7 +93,7 @@ class Call:
         if first_token is not None:
             prepared = [with_first_token(model, tokenizer, one, first_token) for one in prepared]
         requests = _requests(prepared, position, target, single=single)
-        return cls(model, tokenizer, requests, settings, asked, not nobody_chose, single, batch_size, recommended)
+        return cls(model, tokenizer, requests, settings, asked, not nobody_chose, single, batch_size, recommended, True)
 
     def explanations(self) -> Iterator[tuple[int, Explanation]]:
         """The number of each request and its explanation, as batches finish."""
@@ -111,7 +113,7 @@ class Call:
         """What a user should know who gave a target that nothing asked for depends on."""
         methods = self.settings.methods
         knows = self.references or methods is None or any(method.about_answer for method in methods)
-        if self.requests[number].target is None or knows:
+        if not self.told or self.requests[number].target is None or knows:
             return explanation
         note = (
             f"the target changes the prediction that is told, and nothing else: {', '.join(explanation.methods)} does "

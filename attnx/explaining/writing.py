@@ -14,13 +14,10 @@ from attnx.capturing.watch import undisturbed
 from attnx.errors import CaptureError, InputError, whole_number
 from attnx.inputs.adapter import Adapter, Prepared
 from attnx.inputs.model_facts import max_positions
-from attnx.inputs.positions import Position, group_words
+from attnx.inputs.positions import BROKEN, Position, group_words
 from attnx.running.batches import collate, padding_id
 
 _OURS = ("max_new_tokens", "max_length", "num_return_sequences", "return_dict_in_generate", "streamer")
-
-_BROKEN = "\ufffd"
-"""What a tokenizer writes for bytes that are no whole character (yet)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,6 +182,6 @@ def _spans(tokenizer: Any, ids: Sequence[int], length: int) -> tuple[str, list[t
         own = len(shown) if new.startswith(shown) and len(new) > len(shown) else 0
         spans.append((len(added) + own, len(added) + len(new)))
         shown = new
-        if not new.endswith(_BROKEN) or count == len(ids):
+        if not new.endswith(BROKEN) or count == len(ids):
             added, shown, whole, before = added + new, "", count, text
     return added, [(min(start, len(added)), min(end, len(added))) for start, end in spans]

@@ -42,7 +42,7 @@ def adapter_for(model: nn.Module, within: str = "") -> Adapter:
     if not within and getattr(config, "is_encoder_decoder", False) and _has_decoder(model):
         raise CaptureError(
             f"{type(model).__name__} is an encoder–decoder with several stacks of attention; explain one of them: "
-            f"{_encoder_call(model)}"
+            f"{_encoder_call(model)}{_lost(model)}"
         )
     model_type = getattr(config, "model_type", "")
     found = ADAPTERS[model_type if model_type in ADAPTERS else _generic(model, config)]
@@ -64,6 +64,16 @@ def _encoder_call(model: nn.Module) -> str:
         )
     name = next((name for name, _ in model.named_modules() if name.rpartition(".")[2] == "encoder"), "encoder")
     return f"attnx.explain(model, …, within={name!r})"
+
+
+def _lost(model: nn.Module) -> str:
+    """What the encoder alone does not tell: the answer is made behind the decoder."""
+    if getattr(model, "base_model", model) is model:
+        return ""
+    return (
+        f". That is how the encoder reads the input, and not the answer of {type(model).__name__}: its head is behind "
+        "the decoder, so prediction, target and references are lost"
+    )
 
 
 def _generic(model: nn.Module, config: Any) -> str:

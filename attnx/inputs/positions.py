@@ -13,6 +13,9 @@ from dataclasses import dataclass, replace
 _JOINERS = frozenset("'’-‐_")
 _DECIMAL = frozenset(".,")
 
+BROKEN = "\ufffd"
+"""What a tokenizer writes for bytes that are no whole character (yet)."""
+
 
 @dataclass(frozen=True)
 class Position:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypedDict
 
 import numpy as np
 from torch import Tensor
 
+from attnx.attention.tensor import AttentionTensor
 from attnx.errors import ChoiceError, CostError
 from attnx.graph.asked import Asked, Head
 from attnx.graph.graph import Graph
@@ -31,6 +32,22 @@ row whatever the position, signed, and about the answer."""
 
 Facts: TypeAlias = Callable[[Graph, Asked, Tensor], Mapping[str, float | str]]
 """(graph, asked, relevance) → what else is to be told of the row of the last layer; `account` says it in a line."""
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+Brought: TypeAlias = AttentionTensor | Tensor | Sequence[Tensor] | list[Any]
+"""Attention as it is brought where tensors come out; of an array comes an array."""
+
+
+class Choices(TypedDict, total=False):
+    """The keyword arguments that all methods take, for type checkers."""
+
+    layer: int | None
+    position: int | Sequence[int] | None
+    head: Head | None
+    residual: float
+    normalize: Normalize | None
+    drop_sink: bool
+
 
 LIMIT = 60.0
 """Seconds on one core that are begun upon without being told to."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack, overload
 
 import torch
 from torch import Tensor
@@ -11,8 +11,16 @@ from torch import Tensor
 from attnx.arguments import checked
 from attnx.graph.asked import Asked, Head
 from attnx.graph.graph import Graph
-from attnx.methods.method import Method, call
+from attnx.methods.method import Array, Brought, Choices, Method, call
 from attnx.methods.receptive_field import Normalize, rolled_everywhere
+
+
+@overload
+def raw(attention: Array, **choices: Unpack[Choices]) -> Array: ...
+
+
+@overload
+def raw(attention: Brought, **choices: Unpack[Choices]) -> Tensor: ...
 
 
 @checked

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack, overload
 
 import torch
 from torch import Tensor
@@ -14,8 +14,24 @@ from torch import Tensor
 from attnx.arguments import checked
 from attnx.graph.asked import Asked, Head
 from attnx.graph.graph import Graph
-from attnx.methods.method import Method, call
+from attnx.methods.method import Array, Brought, Choices, Method, call
 from attnx.methods.receptive_field import Normalize, rolled_everywhere
+
+
+class RolloutChoices(Choices, total=False):
+    """Those of rollout."""
+
+    down_to: int
+    discard: float
+    spare: int | None
+
+
+@overload
+def rollout(attention: Array, **choices: Unpack[RolloutChoices]) -> Array: ...
+
+
+@overload
+def rollout(attention: Brought, **choices: Unpack[RolloutChoices]) -> Tensor: ...
 
 
 @checked

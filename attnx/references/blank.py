@@ -35,6 +35,10 @@ _NO_WORD = "\ua66e\U0002a6a5"
 """Two letters that nobody writes: a Slavonic eye with seven pupils, and the Chinese character of most strokes."""
 
 
+MEAN_NAME = "mean embedding"
+"""As results say it, and as it may be asked for again."""
+
+
 @dataclass(frozen=True)
 class Blank:
     """What stands for nothing."""
@@ -63,9 +67,9 @@ def choose_blank(model: nn.Module, adapter: Adapter, processor: Any, prepared: P
         return Blank(fill, partial(painted, fill=FILLS[fill], processor=processor))
     if named is None:
         return _by_rule(model, adapter, processor, prepared)
-    if named == DELETE:
+    if named in (DELETE, _deletion().name):
         return _deletion()
-    if named == MEAN:
+    if named in (MEAN, MEAN_NAME):
         if not _has_mean(model, adapter, processor, prepared):
             raise InputError(
                 f"blank='mean' needs a model that answers to inputs_embeds as to input_ids, and {type(model).__name__} "
@@ -123,7 +127,7 @@ def _mean(model: nn.Module, adapter: Adapter) -> Blank:
         values[list(places)] = mean_embedding(adapter.embedding_module(model)).to(values)
         return replace(entered, inputs={**entered.inputs, "inputs_embeds": values})
 
-    return Blank("mean embedding", apply, entry="inputs_embeds")
+    return Blank(MEAN_NAME, apply, entry="inputs_embeds")
 
 
 def _deletion() -> Blank:

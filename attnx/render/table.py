@@ -18,7 +18,7 @@ PARTS = ("subject", "attractors", "other", "subject_first")
 
 def table_blocks(table: Table) -> Iterator[Block]:
     """One for each protocol."""
-    right = "" if table.accuracy is None else f" (model right in {table.accuracy:.1%})"
+    right = "" if table.accuracy is None else f" (model right in {table.accuracy:.1%}{_chance(table)})"
     for one in table.measured:
         about = f"{table.title}, {table.reference}, protocol {one.protocol.name}"
         undefined = max(cell.undefined for cells in one.cells.values() for cell in cells)
@@ -29,6 +29,15 @@ def table_blocks(table: Table) -> Iterator[Block]:
             lines=list(_table_lines(table.published, one)),
             foot=(f"{described[0].upper()}{described[1:]} ({found}).",),
         )
+
+
+def _chance(table: Table) -> str:
+    """Whether the model knows the task at all, which its numbers rest on."""
+    if table.majority is None or table.accuracy is None or table.accuracy > table.majority:
+        return ""
+    if table.majority == 1:
+        return ", but all sentences have the same answer"
+    return f", NO BETTER THAN ALWAYS THE MOST FREQUENT ANSWER: {table.majority:.1%}"
 
 
 def table_rows(table: Table) -> list[dict[str, Any]]:

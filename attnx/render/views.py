@@ -93,6 +93,13 @@ def subject_table() -> View:
     return _view(subject_blocks, subject_rows, plot_subject)
 
 
+@cache
+def side_by_side() -> View:
+    from attnx.render.side_by_side import blocks, plot, rich, rows, text
+
+    return _view(blocks, rows, plot, text=text, rich=rich)
+
+
 def _view(
     blocks: Callable[[Any], Iterable[Any]],
     rows: Callable[[Any], list[dict[str, Any]]],
@@ -136,5 +143,6 @@ for _kind, _load in {
     "pronoun report": pronoun_report,
     "table": table,
     "subject table": subject_table,
+    "side by side": side_by_side,
 }.items():
     VIEWS.add(_kind, _load)

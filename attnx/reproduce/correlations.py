@@ -65,6 +65,7 @@ def agreement_table(
         source=sentences.source,
         accuracy=_accuracy(predicted, sentences.labels),
         provenance=provenance(model, adapter_for(model).name, seed=seed),
+        majority=_majority(sentences.labels),
     )
 
 
@@ -96,6 +97,11 @@ def correlate(
 def _accuracy(predicted: Sequence[int], labels: Sequence[int | None]) -> float | None:
     known = [(one, label) for one, label in zip(predicted, labels, strict=True) if label is not None]
     return sum(one == label for one, label in known) / len(known) if known else None
+
+
+def _majority(labels: Sequence[int | None]) -> float | None:
+    known = [label for label in labels if label is not None]
+    return max(map(known.count, set(known))) / len(known) if known else None
 
 
 def protocol_gradients(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from attnx.explaining.explain import explain
+from attnx.reproduce.captions import captioned
 from attnx.reproduce.pictures import layered_graphs
 from attnx.reproduce.sentences import KEY
 
@@ -22,8 +23,10 @@ def figure1(model: nn.Module, tokenizer: Any, text: str = KEY) -> Figure:
     """
     explanation = explain(model, tokenizer, text, methods=list(PANELS), normalize=None, maps=True)
     maps = explanation.maps or {}
-    return layered_graphs(
+    figure = layered_graphs(
         [one.token for one in explanation.positions],
         {title: maps[method] for method, title in PANELS.items()},
         position=explanation.position,
     )
+    captioned(figure, model, [text], width=figure.get_figwidth())
+    return figure

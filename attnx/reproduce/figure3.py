@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from attnx.explaining.explain import explain
+from attnx.reproduce.captions import captioned
 from attnx.reproduce.pictures import heat_maps
 from attnx.reproduce.sentences import PAPER_SENTENCES
 
@@ -18,4 +19,6 @@ if TYPE_CHECKING:
 def figure3(model: nn.Module, tokenizer: Any, texts: Sequence[str] = PAPER_SENTENCES) -> Figure:
     """Two rows of panels, rollout above flow, one column for each sentence."""
     methods = ["rollout", "flow"]
-    return heat_maps(explain(model, tokenizer, list(texts), methods=methods), methods)
+    figure = heat_maps(explain(model, tokenizer, list(texts), methods=methods), methods)
+    captioned(figure, model, texts, width=figure.get_figwidth())
+    return figure

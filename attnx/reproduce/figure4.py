@@ -10,12 +10,14 @@ from torch import nn
 from attnx.probes.pronouns.probe import probe_each
 from attnx.probes.pronouns.sentence import Sentence
 from attnx.render.pronouns import panels
+from attnx.reproduce.captions import captioned
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MODEL = "bert-large-uncased"
 """The paper's, on the hub."""
+NEEDED = "any masked language model, such as a BERT"
 
 AUTHOR = Sentence(
     "The author talked to Sara about [MASK] book",
@@ -33,4 +35,6 @@ MARY = Sentence(
 
 def figure4(model: nn.Module, tokenizer: Any, sentences: Sequence[Sentence] = (AUTHOR, MARY)) -> Figure:
     """A row for each sentence: bars of p(his) and p(her), and raw attention, rollout and flow to the two candidates."""
-    return panels(probe_each(model, tokenizer, sentences))
+    figure = panels(probe_each(model, tokenizer, sentences))
+    captioned(figure.subfigs[-1], model, width=figure.get_figwidth())  # the sentences stand above their rows
+    return figure

@@ -1,4 +1,4 @@
-"""A figure on disk: PNG to look at, SVG with real text in it to print and to search."""
+"""A figure on disk: PNG to look at, SVG and PDF with real text in them to print and to search."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnx.arguments import FIGURES, file_of
 from attnx.errors import InputError
 from attnx.methods.registry import title_of
 from attnx.render.axes import VERBATIM
@@ -20,23 +21,43 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-SUFFIXES = (".png", ".svg")
 RESOLUTION = 120
-"""Dots per inch of the PNG; the SVG has none."""
+"""Dots per inch of the PNG; SVG and PDF have none."""
 
 
-def save_picture(figure: Figure, path: Path) -> tuple[Path, Path]:
-    """Write `path`.png and `path`.svg (a suffix of either kind in `path` is taken off); no date is in the files."""
+def picture_paths(path: Path) -> tuple[Path, ...]:
+    """The files that a figure of this name is written to: what its end says, or without one a .png and a .svg."""
+    paths = (path,) if path.suffix else tuple(path.with_name(path.name + suffix) for suffix in (".png", ".svg"))
+    for one in paths:
+        file_of(one, FIGURES, "a figure")
+        if not one.parent.is_dir():
+            raise InputError(f"there is no directory {one.parent}; make it first")
+        if one.is_dir():
+            raise InputError(f"{one} is a directory; give the name of a file in it")
+    return paths
+
+
+def save_picture(figure: Figure, path: Path) -> tuple[Path, ...]:
+    """Write the figure in the format, or the formats, of `picture_paths`; no date is in the files."""
+    paths = picture_paths(path)
+    for one in paths:
+        _WRITERS[one.suffix.lower()](figure, one)
+    return paths
+
+
+def _save_svg(figure: Figure, path: Path) -> None:
     import matplotlib
 
-    stem = path.with_suffix("") if path.suffix in SUFFIXES else path
-    if not stem.parent.is_dir():
-        raise InputError(f"there is no directory {stem.parent}; make it first")
-    png, svg = stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg")
-    _save_png(figure, png)
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "attnx"}):
-        figure.savefig(svg, metadata={"Date": None})
-    return png, svg
+        figure.savefig(path, metadata={"Date": None})
+
+
+def _save_pdf(figure: Figure, path: Path) -> None:
+    """With whole fonts, in which the words can be searched."""
+    import matplotlib
+
+    with matplotlib.rc_context({"pdf.fonttype": 42}):
+        figure.savefig(path, metadata={"CreationDate": None})
 
 
 def _save_png(figure: Figure, path: Path) -> None:
@@ -46,8 +67,10 @@ def _save_png(figure: Figure, path: Path) -> None:
     drawn = BytesIO()
     figure.savefig(drawn, format="png", dpi=RESOLUTION)
     few = Image.open(drawn).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
-    few.save(path, optimize=True)
+    few.save(path, "PNG", optimize=True)
 
+
+_WRITERS = {".png": _save_png, ".svg": _save_svg, ".pdf": _save_pdf}
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 

@@ -13,6 +13,7 @@ from attnx.inputs.adapter import Prepared
 from attnx.inputs.families import adapter_for
 from attnx.inputs.files import LabelledText, read_texts
 from attnx.tasks.verb_number.beginning import Beginning
+from attnx.tasks.verb_number.config import LABELS
 from attnx.tasks.verb_number.evaluation import require_same_split, training_seed
 from attnx.tasks.verb_number.generator import generate
 from attnx.tasks.verb_number.linzen import read, split_files
@@ -47,6 +48,7 @@ class Sentences:
 
 def prepare(model: Any, tokenizer: Any, beginnings: Sequence[Beginning], source: str) -> Sentences:
     """Tokenise; a sentence that the model has no positions for is an error that shows the sentence."""
+    _check_labels(model)
     adapter = adapter_for(model)
     prepared = []
     for number, beginning in enumerate(beginnings, start=1):
@@ -58,6 +60,17 @@ def prepare(model: Any, tokenizer: Any, beginnings: Sequence[Beginning], source:
                 f"sentence {number} of {source} ({beginning.text[:40]}…): {reason}; leave it out of the data"
             ) from None
     return Sentences(beginnings, prepared, source)
+
+
+def _check_labels(model: Any) -> None:
+    """Singular and plural, in this order. A model that does not name its two classes is known by its accuracy."""
+    named = [str(name).lower() for _, name in sorted(model.config.id2label.items())]
+    if named not in (list(LABELS), [f"label_{index}" for index in range(len(LABELS))]):
+        raise InputError(
+            f"the task asks whether the verb to come is {' or '.join(LABELS)}, and the model's classes are "
+            f"{', '.join(map(str, named[:5]))}; give a verb-number model (attnx train verb-number makes one), or for a "
+            "sentiment model use attnx compare, or reproduce table3"
+        )
 
 
 def generated(samples: int, seed: int, attractors: int | None = None) -> tuple[list[Beginning], str]:
@@ -114,6 +127,7 @@ FEMALE = "here the NNS differ in that the female"
 
 PAPER_SENTENCES = (KEY, ARTICLE, FEMALE)
 
+_FILE = "--data FILE, a .tsv, .csv or .jsonl with the columns label (0 or 1) and sentence, such as SST-2's dev.tsv"
 _HIDDEN = -1
 """What GLUE gives as the label of a test sentence."""
 
@@ -150,12 +164,14 @@ def _glue(samples: int) -> list[LabelledText]:
     try:
         from datasets import load_dataset
     except ImportError as error:
-        raise AttnxError("GLUE is read with datasets: pip install 'attnx[glue]', or give a file: --data") from error
+        raise AttnxError(f"GLUE is read with datasets: pip install 'attnx[glue]', or give a file: {_FILE}") from error
     try:
         rows = load_dataset("nyu-mll/glue", "sst2", split="test")
     except Exception as error:  # whatever an unreachable hub can lead to
         reason = str(error).strip().split("\n")[0]
-        raise AttnxError(f"cannot read GLUE SST-2 from the hub: {reason}; give a local copy: --data") from error
+        raise AttnxError(
+            f"cannot read GLUE SST-2 from the hub: {reason} Without a hub, give a file: {_FILE}"
+        ) from error
     return [
         LabelledText(row["sentence"].strip(), str(row["label"])) for row in rows.select(range(min(samples, len(rows))))
     ]

@@ -14,6 +14,7 @@ from attnx.reproduce.sentences import Reviews
 from attnx.results.table import Protocol, Published, Table
 
 MODEL = "distilbert-base-uncased-finetuned-sst-2-english"
+NEEDED = "any classifier of two classes, negative and positive, such as a DistilBERT tuned on SST-2"
 
 PUBLISHED_TABLE: Published = {
     "raw": ((0.12, 0.21), None, (0.09, 0.21), None, (0.08, 0.20), (0.09, 0.21)),

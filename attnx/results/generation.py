@@ -10,7 +10,7 @@ import numpy as np
 
 from attnx.answer.prediction import Prediction
 from attnx.errors import AttentionError, ChoiceError
-from attnx.inputs.positions import Position, Word
+from attnx.inputs.positions import BROKEN, Position, Word, group_words
 from attnx.registry import unknown
 from attnx.results.explanation import Explanation
 from attnx.results.fit import ANSWER, PROVENANCE, TEXT, Between, Filled, Rules, Shape, check
@@ -127,15 +127,15 @@ class GenerationExplanation(Result):
             raise ChoiceError(f"step {number} asked, {len(self)} tokens were generated (0 to {len(self) - 1})")
         number %= len(self)
         seen = self.prompt_length + number
-        words = self._words_before(seen)
-        word_of = {place: word.index for word in words for place in word.positions}
+        text = self._text_before(seen)
+        positions, words = group_words(self.positions[:seen], None if text is None else [text])
         return Explanation(
-            positions=tuple(replace(one, word=word_of.get(one.index)) for one in self.positions[:seen]),
+            positions=positions,
             words=words,
             position=seen - 1,
             layers=(self.layer,),
             relevance={name: scores[number : number + 1, :seen].copy() for name, scores in self.relevance.items()},
-            text=self._text_before(seen),
+            text=text,
             prediction=self.predictions[number],
             causal=True,
             signed=self.signed,
@@ -147,22 +147,16 @@ class GenerationExplanation(Result):
         )
 
     def _text_before(self, end: int) -> str | None:
-        """The text as far as it was written before a position."""
-        ends = [one.end for one in self.positions[:end] if one.end is not None]
-        return self.text[: max(ends)] if self.text is not None and ends else self.text
-
-    def _words_before(self, end: int) -> tuple[Word, ...]:
-        """The words as far as they were written before a position."""
-        words: list[Word] = []
-        for word in self.words:
-            places = tuple(place for place in word.positions if place < end)
-            last = self.positions[places[-1]].end if places else None
-            start = self.positions[word.positions[0]].start
-            cut = len(places) < len(word.positions) and self.text is not None and last is not None
-            text = self.text[start:last].strip() if cut and self.text is not None else word.text
-            if places:
-                words.append(Word(len(words), text or word.text, places, word.segment))
-        return tuple(words)
+        """The text as far as it was written before a position. A character whose last bytes were still to come could
+        become any, and stands there as broken.
+        """
+        if self.text is None:
+            return None
+        written = max((one.end for one in self.positions[:end] if one.end is not None), default=0)
+        coming = next((one.start for one in self.positions[end:] if one.start is not None), written)
+        if self.text[coming:written].isascii():
+            return self.text[:written]
+        return self.text[:coming] + BROKEN * (written - coming)
 
     def plot(self, method: str | None = None, *, ax: Axes | None = None) -> Axes:
         """The matrix as a heat map: a row for each generated token, a column for each token before it."""

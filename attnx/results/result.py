@@ -97,7 +97,7 @@ class Result:
         return storage.from_json(cls, text)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write a safetensors file that `load` reads: the numbers, and a JSON header with all the rest."""
+        """Write a .safetensors file that `load` reads: the numbers, and a JSON header with all the rest."""
         storage.save(self, path)
 
     @classmethod

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 
-from attnx.arguments import path_of
+from attnx.arguments import SAVED, file_of, path_of
 from attnx.errors import AttnxError, FileFormatError
 from attnx.results.schema import one_line
 
@@ -68,7 +68,7 @@ def save(result: Stored, path: str | PathLike[str]) -> None:
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    place = path_of(path)
+    place = file_of(path, SAVED, "save")
     tensors: dict[str, Any] = {}
     try:
         header = {"kind": result.kind, "format": FORMAT, **plain(_taken_out(result._saved(), tensors))}

@@ -109,6 +109,8 @@ class Table(TableResult):
     accuracy: float | None
     """Of the model on these very sentences; None where their labels are not public."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    majority: float | None = None
+    """The share of the sentences that have the most frequent label: what a model that always says so is right in."""
 
 
 @dataclass(frozen=True)

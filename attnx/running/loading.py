@@ -1,38 +1,44 @@
-"""A saved model and its tokenizer or image processor, by directory or hub id, for the command line.
+"""A saved model and its tokenizer or image processor, by directory, file, package or hub id, for the command line.
 
-Weights are read from safetensors only and no code of the checkpoint is run.
+Weights are read from safetensors and gguf only, and no code of the checkpoint is run.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from attnx.errors import AttnxError, InputError
+from attnx.running.saved import WHAT_WOULD_DO, Saved, saved_model
 
 
-def load(name: str) -> tuple[Any, Any]:
-    """(model, tokenizer or image processor) in float32, with the head that the checkpoint was saved with."""
+def load(name: str, needed: str = "") -> tuple[Any, Any]:
+    """(model, tokenizer or image processor) in float32, with the head that the checkpoint was saved with.
+
+    `needed` is what would do instead, told where the hub cannot be reached.
+    """
     import torch
     import transformers
 
-    if name.startswith((".", "/", "~")) and not Path(name).is_dir():
-        raise InputError(f"cannot load {name!r}: there is no such directory")
+    saved = saved_model(name)
+    given: dict[str, Any] = {"trust_remote_code": False, **saved.options}
     hush()
     try:
-        config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False)
-        model, report = _architecture(config).from_pretrained(
-            name, use_safetensors=True, trust_remote_code=False, output_loading_info=True
+        model, report = _class(saved).from_pretrained(
+            saved.name, use_safetensors=not saved.options, output_loading_info=True, **given
         )
         vision = getattr(model, "main_input_name", "") == "pixel_values"
         auto = transformers.AutoImageProcessor if vision else transformers.AutoTokenizer
-        processor = auto.from_pretrained(name, trust_remote_code=False)
+        processor = auto.from_pretrained(saved.name, **given)
     except AttnxError:
         raise
     except Exception as error:  # whatever a broken checkpoint or an unreachable hub can lead to
         reason = str(error).strip().split("\n")[0]
-        where = "" if Path(name).exists() else "; there is no such directory here, so it was looked for on the hub"
-        raise InputError(f"cannot load {name!r}{where}: {reason}") from error
+        if not saved.on_hub:
+            raise InputError(f"cannot load {name!r}: {reason}") from error
+        raise InputError(
+            f"cannot load {name!r}; there is no such directory here, so it was looked for on the hub: {reason} "
+            f"Without a hub, give --model {WHAT_WOULD_DO}{f', of {needed}' * bool(needed)}"
+        ) from error
     if report["missing_keys"]:
         missing = ", ".join(sorted(report["missing_keys"])[:3])
         raise InputError(
@@ -42,12 +48,15 @@ def load(name: str) -> tuple[Any, Any]:
     return model.to(torch.float32).eval(), processor
 
 
-def _architecture(config: Any) -> Any:
-    """The model class that the checkpoint was saved with."""
+def _class(saved: Saved) -> Any:
+    """The model class that the checkpoint was saved with; a .gguf file names none, and holds a decoder."""
     import transformers
 
     from attnx.tasks.verb_number import model as verb_number
 
+    if saved.options:
+        return transformers.AutoModelForCausalLM
+    config = transformers.AutoConfig.from_pretrained(saved.name, trust_remote_code=False)
     name = str((config.architectures or [""])[0])
     for home in (transformers, verb_number):
         found = getattr(home, name, None)

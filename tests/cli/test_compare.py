@@ -87,7 +87,7 @@ def test_faithfulness_stands_beside_chance(compare):
         ((), "no text to look at: give one or more"),
         (("keys", "--data", "few.csv"), "give texts or --data, not both"),
         (("keys", "--column", "text"), "--column and --samples are for a file"),
-        (("keys", "--output", "result.pdf"), "--output takes a file that ends in .md, .json"),
+        (("keys", "--output", "result.pdf"), "--output takes a file that ends in .json, .md"),
         (("keys", "--output", "nowhere/result.md"), "there is no directory nowhere; make it first"),
         (("keys", "--reference", "saliency"), "reference 'saliency' is not known; there are: gradient, blankout"),
         (("keys", "--measure", "pearson"), "measure 'pearson' is not known"),

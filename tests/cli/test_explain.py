@@ -101,7 +101,7 @@ def fail(monkeypatch, capsys, *arguments):
 
 def test_a_model_that_is_not_there_is_one_line(monkeypatch, capsys):
     errors = fail(monkeypatch, capsys, "explain", "the key", "--model", "./no-such-model")
-    assert errors == "attnx: cannot load './no-such-model': there is no such directory\n"
+    assert errors == "attnx: cannot load './no-such-model': there is no such directory or file\n"
 
 
 def spoil_config(folder, **changes):

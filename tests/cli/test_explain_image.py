@@ -72,7 +72,7 @@ BAD = [
     ([], "give a text, or an image"),
     (["--image", "{photo}", "--pair", "x", "--model", "{saved}"], "an image has none"),
     (["--image", "missing.png", "--model", "{saved}"], "no image file 'missing.png'"),
-    (["--image", "{photo}", "--model", "{saved}", "--output", "x.pdf"], ".safetensors or .png"),
+    (["--image", "{photo}", "--model", "{saved}", "--output", "x.pdf"], ".safetensors, .png"),
     (["a text", "--output", "x.png"], "ends in .safetensors, found 'x.png'"),
     (["a text", "--model", "{saved}"], "not text"),
 ]

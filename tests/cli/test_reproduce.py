@@ -1,14 +1,17 @@
 """`attnx reproduce` and `attnx train` as a user types them."""
 
+import copy
 import json
 import sys
 
 import pytest
+import torch
 
 from attnx.cli.main import main
 from attnx.results.table import Table
 from attnx.tasks.verb_number.checkpoint import save
 from tests import verb_number_zoo as zoo
+from tests import zoo as small
 
 LINES = "VBZ\t1\tthe key to the cabinets\nVBP\t1\tthe keys in a box\nVBZ\t1\tthe boy near the girls\n"
 
@@ -74,7 +77,8 @@ def test_own_data_and_markdown(attnx, tmp_path):
 @pytest.mark.parametrize("figure", ["figure1", "figure2", "figure3"])
 def test_a_figure_of_any_sentence_is_two_files(attnx, tmp_path, figure):
     code, out, err = attnx("reproduce", figure, "--text", "the keys in a box")
-    assert (code, out, err) == (0, f"{figure}.png\n{figure}.svg\n", "")
+    assert (code, out) == (0, f"{figure}.png\n{figure}.svg\n")
+    assert err.startswith("attnx: the figure shows ")
     assert ">keys<" in (tmp_path / f"{figure}.svg").read_text(encoding="utf-8")
 
 
@@ -83,7 +87,7 @@ def test_unknown_words_are_told_of(attnx, tmp_path):
     _, _, errors = attnx("reproduce", "table2", "--data", "mine.tsv")
     assert errors == "attnx: 1 of 2 sentences have words that are not in the vocabulary, read as unknown\n"
     _, _, errors = attnx("reproduce", "figure1", "--text", "the zyzzyva")
-    assert errors == "attnx: not in the vocabulary, read as <unk>: zyzzyva\n"
+    assert errors.startswith("attnx: not in the vocabulary, read as <unk>: zyzzyva\n")
 
 
 MISTAKES = [
@@ -102,6 +106,9 @@ MISTAKES = [
     (["reproduce", "subject", "--attractors", "1", "--data", "good.tsv"], "--attractors is for generated sentences"),
     (["reproduce", "figure1", "--text", " "], "the text is empty"),
     (["reproduce", "figure1", "--output", "no/such/folder/x.png"], "there is no directory no/such/folder"),
+    (["reproduce", "figure1", "--model", "nowhere", "--output", "x.bmp"], "ends in .png, .svg or .pdf, found 'x.bmp'"),
+    (["reproduce", "figure4", "--model", "nowhere", "--output", "x.bmp"], "ends in .png, .svg or .pdf, found 'x.bmp'"),
+    (["reproduce", "table1", "--model", "nowhere", "--output", "x.pdf"], "ends in .json, .md, .csv, .html or .txt"),
 ]
 
 
@@ -139,7 +146,7 @@ def test_without_a_model_the_embedded_one_answers_in_words(attnx):
     assert code == 0
     assert out.startswith("prediction: singular (0.")
     assert out.endswith("note: not in the vocabulary, read as <unk>: zyzzyva\n")
-    assert errors == ""
+    assert "zyzzyva" not in errors
 
 
 def test_the_embedded_model_is_asked_for_a_class_by_its_word(attnx):
@@ -178,3 +185,48 @@ def test_control_c_stops_without_a_traceback(attnx, monkeypatch):
     assert (code, out) == (130, "")
     assert errors.endswith("attnx: stopped\n")
     assert "Traceback" not in errors
+
+
+@pytest.fixture
+def sentiment(tmp_path):
+    """A classifier of another task, saved with its labels."""
+    model = copy.deepcopy(small.classifier())
+    model.save_pretrained(tmp_path / "sentiment")
+    small.wordpiece_tokenizer().save_pretrained(tmp_path / "sentiment")
+    return model, tmp_path / "sentiment"
+
+
+@pytest.mark.parametrize("table", ["table1", "table2", "subject"])
+def test_a_model_of_another_task_is_refused(attnx, sentiment, table):
+    code, out, err = attnx("reproduce", table, "--samples", 4, model=sentiment[1])
+    assert (code, out) == (2, "")
+    assert "singular or plural, and the model's classes are negative, positive" in err
+
+
+def test_a_model_that_does_not_know_the_task_is_named_in_the_head(attnx, sentiment):
+    model, folder = sentiment
+    model.config.id2label = {0: "LABEL_0", 1: "LABEL_1"}
+    with torch.no_grad():
+        model.classifier.bias[:] = torch.tensor([100.0, 0.0])  # it always says the first
+    model.save_pretrained(folder)
+    code, out, _ = attnx("reproduce", "table2", "--samples", 8, "--protocol", "corrected", model=folder)
+    assert code == 0
+    assert "NO BETTER THAN ALWAYS THE MOST FREQUENT ANSWER" in out.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("command", "needed"), [("table3", "any classifier of two classes"), ("figure4", "any masked language model")]
+)
+def test_without_a_hub_it_is_said_what_would_do(attnx, command, needed):
+    code, _, err = attnx("reproduce", command, model=None)
+    assert code == 2
+    assert "Without a hub, give --model a directory that save_pretrained wrote" in err
+    assert needed in err
+    assert err.count("\n") == 1
+
+
+def test_figure_4_takes_a_file_of_a_saved_model(attnx, tmp_path):
+    small.masked_lm().save_pretrained(tmp_path / "masked")
+    small.wordpiece_tokenizer().save_pretrained(tmp_path / "masked")
+    code, out, _ = attnx("reproduce", "figure4", "--output", "x.svg", model=tmp_path / "masked" / "model.safetensors")
+    assert (code, out) == (0, "x.svg\n")

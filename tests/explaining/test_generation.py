@@ -97,6 +97,24 @@ def test_a_step_has_the_text_that_was_there(generation):
     assert given.step(2).text == "the key to the cab"
 
 
+@pytest.mark.parametrize("more", [" 2018-01", " 3.5", " well-known", " table\n\n is"])
+def test_a_step_knows_what_its_text_alone_would_tell(more):
+    given = attnx.explain_generation(MODEL, TOKENIZER, "the key is:", continuation=more, methods="raw")
+    for number in range(len(given)):
+        step = given.step(number)
+        alone = attnx.explain(MODEL, TOKENIZER, step.text, methods="raw")
+        if alone.tokens == step.tokens:  # a text that is cut within a word may be tokenised otherwise
+            assert (step.words, step.positions) == (alone.words, alone.positions)
+        assert all(word.text in step.text for word in step.words)
+
+
+def test_a_step_does_not_show_a_character_that_was_half_written():
+    given = attnx.explain_generation(MODEL, TOKENIZER, PROMPT, continuation=" 😀!", methods="raw")
+    shown = [given.step(number).text[len(PROMPT) :] for number in range(len(given))]
+    assert [text for text in shown if "😀" in text] == [" 😀"]
+    assert " \ufffd" in shown
+
+
 def test_a_wrong_choice_is_told_before_anything_is_written(monkeypatch):
     monkeypatch.setattr(MODEL, "generate", lambda **_: pytest.fail("the model wrote"), raising=False)
     with pytest.raises(ChoiceError, match="normalize 'colum' is not known"):

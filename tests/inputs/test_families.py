@@ -5,7 +5,7 @@ import torch
 import transformers as hf
 
 import attnx
-from attnx.errors import ChoiceError, RegistryError
+from attnx.errors import CaptureError, ChoiceError, RegistryError
 from attnx.inputs.adapter import Adapter
 from attnx.inputs.explained import cls_position
 from attnx.inputs.families import ADAPTERS, adapter_for
@@ -135,3 +135,16 @@ def test_a_third_party_cannot_override_a_built_in(list_adapters, tmp_path):
 def test_a_plug_in_that_fails_is_named(list_adapters, tmp_path):
     plugin(tmp_path, "alien = alien:missing")
     assert "plug-in 'alien:missing' for adapter 'alien' failed to load" in list_adapters().stderr
+
+
+def test_what_the_encoder_of_a_classifier_loses_is_said():
+    config = hf.BartConfig(vocab_size=40, d_model=16, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
+                           decoder_attention_heads=2, encoder_ffn_dim=16, decoder_ffn_dim=16)  # fmt: skip
+    with pytest.raises(
+        CaptureError, match=r"get_encoder\(\).*not the answer of BartForSequenceClassification"
+    ) as found:
+        adapter_for(hf.BartForSequenceClassification(config))
+    assert "prediction, target and references are lost" in str(found.value)
+    with pytest.raises(CaptureError) as found:
+        adapter_for(hf.BartModel(config))
+    assert "lost" not in str(found.value)

@@ -9,12 +9,14 @@ from matplotlib.collections import LineCollection
 import attnx
 from attnx.errors import InputError
 from attnx.render.layered_graph import FAINTEST, THICKEST
+from attnx.reproduce.captions import model_title
 from attnx.reproduce.figure1 import figure1
 from attnx.reproduce.figure2 import figure2
 from attnx.reproduce.figure3 import figure3
 from attnx.reproduce.pictures import heat_maps, layered_graphs, save_picture
 from attnx.reproduce.sentences import PAPER_SENTENCES
 from tests import verb_number_zoo as zoo
+from tests.results import examples
 
 
 @pytest.mark.parametrize(
@@ -25,11 +27,29 @@ from tests import verb_number_zoo as zoo
         (figure3, ["the boxes in it", "some key"], "<bos> the boxes in it <eos> some key"),
     ],
 )
-def test_both_files_are_written_and_the_svg_holds_the_tokens(tmp_path, draw, texts, words):
-    png, svg = save_picture(draw(zoo.model(), zoo.tokenizer(), texts), tmp_path / "figure.png")
+def test_both_files_are_written_and_the_svg_holds_the_tokens_and_a_caption(tmp_path, draw, texts, words):
+    png, svg = save_picture(draw(zoo.model(), zoo.tokenizer(), texts), tmp_path / "figure")
     assert png.read_bytes().startswith(b"\x89PNG")
     drawn = {"".join(one.itertext()).strip() for one in ElementTree.parse(svg).iter() if one.tag.endswith("text")}
     assert set(words.split()) <= drawn
+    caption = " ".join(" ".join(sorted(drawn, key=len)[-3:]).split())
+    assert "VerbNumberForSequenceClassification" in caption
+    assert "“the boxes in it”" in caption
+
+
+@pytest.mark.parametrize(("name", "begins"), [("x.png", b"\x89PNG"), ("x.svg", b"<?xml"), ("X.PDF", b"%PDF")])
+def test_the_end_of_its_name_says_the_format(tmp_path, name, begins):
+    (path,) = save_picture(heat_maps([examples.explanation()], ["flow"]), tmp_path / name)
+    assert path == tmp_path / name
+    assert path.read_bytes().startswith(begins)
+    assert [one.name for one in tmp_path.iterdir()] == [name]
+
+
+def test_a_caption_names_the_model_by_what_readers_know():
+    model, _ = attnx.load_demo()
+    assert model_title(model) == "the model embedded in attnx (VerbNumberForSequenceClassification)"
+    model.config.name_or_path = "/home/somebody/models/my-own"
+    assert model_title(model) == "my-own (VerbNumberForSequenceClassification)"
 
 
 @pytest.mark.slow

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from attnx.agreement.summary import Summary
 from attnx.answer.prediction import Prediction
 from attnx.inputs.positions import Position, Word
 from attnx.reproduce.protocols import CORRECTED, PUBLISHED
+from attnx.results.alignment import Change
 from attnx.results.atlas import HeadAtlas
 from attnx.results.comparison import Comparison
 from attnx.results.explanation import Explanation
@@ -16,6 +19,7 @@ from attnx.results.generation import GenerationExplanation
 from attnx.results.pronoun_report import Rates, Report
 from attnx.results.pronouns import Candidate, Probe
 from attnx.results.recommendation import Recommendation
+from attnx.results.side_by_side import SideBySide
 from attnx.results.table import Measured, Shares, SubjectTable, Table
 from attnx.results.truth import Truth
 
@@ -154,6 +158,13 @@ def truth() -> Truth:
     )
 
 
+def side_by_side() -> SideBySide:
+    after = replace(explanation(), text="a|bd", words=(Word(0, "a|bd", (1, 2)),))
+    rows = (((0,), (0,)), ((), (0,)))
+    both = (explanation(), after)
+    return SideBySide(both, ("before", "after"), rows, (Change(3, 4, "d"),), provenance=PROVENANCE)
+
+
 EXAMPLES = (
     explanation,
     generation,
@@ -166,4 +177,5 @@ EXAMPLES = (
     table,
     subject_table,
     truth,
+    side_by_side,
 )

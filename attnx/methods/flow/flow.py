@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, Unpack, overload
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from attnx.graph.asked import Asked, Head, check_layer, check_positions
 from attnx.graph.graph import Graph
 from attnx.methods.flow.saturation import saturation
 from attnx.methods.flow.uninformed import flows_everywhere, remembered
-from attnx.methods.method import LIMIT, Method, call, check_cost
+from attnx.methods.method import LIMIT, Array, Brought, Choices, Method, call, check_cost
 from attnx.methods.receptive_field import Normalize
 from attnx.registry import unknown
 
@@ -26,6 +26,22 @@ SECONDS_PER_EDGE = 2e-10
 """One start and one end through one layer of n × n edges cost about n² of these, by tests/benchmarks/long_inputs.py."""
 
 Solver = Literal["exact", "networkx"]
+
+
+class FlowChoices(Choices, total=False):
+    """Those of flow."""
+
+    solver: Solver
+    threads: int | None
+    limit: float | None
+
+
+@overload
+def flow(attention: Array, **choices: Unpack[FlowChoices]) -> Array: ...
+
+
+@overload
+def flow(attention: Brought, **choices: Unpack[FlowChoices]) -> Tensor: ...
 
 
 @checked

@@ -13,11 +13,11 @@ from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, overload
 
-from attnx.arguments import path_of
+from attnx.arguments import PAGES, file_of
 from attnx.errors import AttnxError
 from attnx.render.page.sections import (
     agreement,
@@ -25,8 +25,10 @@ from attnx.render.page.sections import (
     details,
     faithfulness,
     graph,
+    head_view,
     heads,
     layers,
+    side_by_side,
     summary,
     tables,
     text,
@@ -41,6 +43,7 @@ from attnx.results.explanation import Explanation
 from attnx.results.faithfulness import Faithfulness
 from attnx.results.generation import GenerationExplanation
 from attnx.results.result import Result
+from attnx.results.side_by_side import SideBySide
 from attnx.results.truth import Truth
 
 
@@ -57,6 +60,7 @@ class Section(NamedTuple):
 
 SECTIONS = (
     Section(tables),
+    Section(side_by_side, (SideBySide,)),
     Section(summary, (Comparison,)),
     Section(atlas, (HeadAtlas,)),
     Section(faithfulness, (Faithfulness,)),
@@ -66,6 +70,7 @@ SECTIONS = (
     Section(layers),
     Section(graph),
     Section(heads),
+    Section(head_view),
     Section(agreement),
     Section(details),
 )
@@ -91,6 +96,7 @@ def to_html(
 
     With `content_only` it opens without punctuation, whose share it still says.
     """
+    place = None if path is None else file_of(path, PAGES, "to_html")
     shown = Shown.of(results, tuple(kind for section in SECTIONS for kind in section.kinds), content_only)
     given = {section: section.module.data(shown) for section in SECTIONS}
     there = tuple(section for section, data in given.items() if data is not None)
@@ -107,12 +113,12 @@ def to_html(
         scripts=scripts(names),
         data=as_json(page),
     )
-    if path is None:
+    if place is None:
         return written
     try:
-        Path(path_of(path)).write_text(written, encoding="utf-8", newline="\n")
+        Path(place).write_text(written, encoding="utf-8", newline="\n")
     except OSError as error:
-        raise AttnxError(f"cannot write {fspath(path)}: {error}") from error
+        raise AttnxError(f"cannot write {place}: {error}") from error
     return None
 
 

@@ -14,6 +14,7 @@ from attnx.render.page.content import content
 from attnx.results.explanation import Explanation
 from attnx.results.generation import GenerationExplanation
 from attnx.results.result import Array, Result
+from attnx.results.side_by_side import SideBySide
 
 R = TypeVar("R", bound=Result)
 
@@ -42,9 +43,13 @@ class Shown:
                 "a page shows explanations, a comparison, a head atlas, faithfulness, or any other results of attnx; "
                 f"found {found}"
             )
-        explanations = tuple(explanation for one in several for explanation in _explanations(one))
+        named = [pair for one in several for pair in _explanations(one)]
+        explanations = tuple(explanation for _, explanation in named)
+        contents = content(explanations)
+        for own, (title, _) in zip(contents, named, strict=True):
+            own["title"] = f"{title}: {own['title']}" if title else own["title"]
         rest = tuple(one for one in several if not isinstance(one, kinds))
-        return cls(tuple(several), explanations, content(explanations), rest, content_only)
+        return cls(tuple(several), explanations, contents, rest, content_only)
 
     def only(self, kind: type[R]) -> R | None:
         """The one result of a kind; several would need a place each."""
@@ -54,10 +59,13 @@ class Shown:
         return found[0] if found else None
 
 
-def _explanations(result: Result) -> list[Explanation]:
+def _explanations(result: Result) -> list[tuple[str, Explanation]]:
+    """Those of a result, each with what it is called there; "" where its text tells."""
+    if isinstance(result, SideBySide):
+        return list(zip(result.titles, result.explanations, strict=True))
     if isinstance(result, GenerationExplanation):
-        return [result.step(number) for number in range(len(result))]
-    return [result] if isinstance(result, Explanation) else []
+        return [("", result.step(number)) for number in range(len(result))]
+    return [("", result)] if isinstance(result, Explanation) else []
 
 
 def rankable(explanation: Explanation, method: str, layers: Sequence[int]) -> Array:

@@ -22,6 +22,8 @@ from attnx.tasks.verb_number.config import VerbNumberConfig
 from attnx.tasks.verb_number.model import VerbNumberForSequenceClassification
 from attnx.tasks.word_tokenizer import BEGIN, END, PAD, UNKNOWN, save_tokenizer, wrap
 
+EMBEDDED = "the model embedded in attnx"
+
 TAG_EXAMPLES = {
     "NN": "thing", "NNS": "things", "NNP": "john", "NNPS": "americans",
     "JJ": "good", "JJR": "better", "JJS": "best", "RB": "often", "RBR": "more", "RBS": "most",
@@ -85,6 +87,7 @@ def load(directory: Path) -> tuple[VerbNumberForSequenceClassification, PreTrain
 
 def _load(directory: Path) -> tuple[VerbNumberForSequenceClassification, PreTrainedTokenizerFast]:
     config = VerbNumberConfig.from_pretrained(directory)
+    config.name_or_path = _name(directory)
     try:
         model = _with_weights(config, directory / "model.safetensors")
     except (SafetensorError, RuntimeError) as error:
@@ -92,6 +95,12 @@ def _load(directory: Path) -> tuple[VerbNumberForSequenceClassification, PreTrai
         raise FileFormatError(f"the weights in {directory} are not of a verb-number model: {reason}") from error
     tokenizer = wrap(Tokenizer.from_file(str(directory / "tokenizer.json")), config.max_position_embeddings)
     return model.eval(), tokenizer
+
+
+def _name(directory: Path) -> str:
+    """What results say whose they are."""
+    with demo_directory() as demo:
+        return EMBEDDED if directory == demo else str(directory)
 
 
 def _with_weights(config: VerbNumberConfig, path: Path) -> VerbNumberForSequenceClassification:

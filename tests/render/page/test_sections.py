@@ -50,6 +50,7 @@ SHOWN = {
     "table": {"tables"},
     "subject_table": {"tables"},
     "truth": {"truth"},
+    "side_by_side": {"side_by_side", "text", "trust", "layers", "graph", "agreement", "details"},
 }
 
 

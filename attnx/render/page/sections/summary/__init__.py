@@ -11,6 +11,7 @@ from attnx.render.page.reduction import number
 from attnx.render.page.shown import Shown
 from attnx.render.plain_text import blanked_name
 from attnx.results.comparison import Comparison
+from attnx.results.explanation import Explanation
 
 TEXTS = 500
 """So many texts can be picked; the means are over all."""
@@ -54,11 +55,15 @@ def plain(page: dict[str, Any]) -> list[PlainTable]:
 
 
 def _comparison_of(shown: Shown) -> Comparison | None:
-    """The comparison that several results make together; None where they carry nothing to compare with."""
-    if len(shown.explanations) < 2 or not all(one.references for one in shown.explanations):
+    """The comparison that several results make together; None where they carry nothing to compare with.
+
+    Parts of one result, as the two of a text that was changed, are no sample of texts.
+    """
+    given = [one for one in shown.results if isinstance(one, Explanation)]
+    if len(given) < 2 or not all(one.references for one in given):
         return None
     try:
-        return Comparison.of(shown.explanations)
+        return Comparison.of(given)
     except InputError:  # of different models: each has its own table
         return None
 

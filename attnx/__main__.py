@@ -1,0 +1,6 @@
+"""`python -m attnx`, which is `attnx` where no script is on the path."""
+
+from attnx.cli.main import main
+
+if __name__ == "__main__":
+    main()

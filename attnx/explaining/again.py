@@ -1,0 +1,52 @@
+"""An explanation's own settings, read back: to explain another text as it was explained."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attnx.methods.registry import asked_methods
+from attnx.results.explanation import Explanation
+
+
+def settings_of(explanation: Explanation) -> dict[str, Any]:
+    """The arguments of `explain` that made it, as they were used; position and target are the caller's to choose."""
+    used = explanation.provenance.get("settings", {})
+    return {
+        "methods": list(explanation.methods),
+        "references": _references(explanation),
+        "layer": explanation.layers[0] if len(explanation.layers) == 1 else None,
+        "head": used.get("head"),
+        "residual": _residual(used.get("residual", {})),
+        "normalize": _normalize(used.get("normalize")),
+        "drop_sink": used.get("drop_sink", False),
+        "discard": used.get("discard", 0.0),
+        "within": used.get("within", ""),
+        "maps": explanation.maps is not None,
+    }
+
+
+def _normalize(used: Any) -> Any:
+    """One for all; where some methods take none, that of the others."""
+    return next((one for one in used.values() if one is not None), None) if isinstance(used, dict) else used
+
+
+def _residual(used: dict[str, Any]) -> float | None:
+    """What the caller chose for all methods; None where each has its own."""
+    shares = {name: share for name, share in used.items() if isinstance(share, float)}
+    own = {method.name: method.residual for method in asked_methods(list(shares))} if shares else {}
+    chosen = {share for name, share in shares.items() if share != own[name]}
+    return chosen.pop() if len(chosen) == 1 else None
+
+
+def _references(explanation: Explanation) -> dict[str, dict[str, Any]]:
+    """With those options that the reference takes; what it found stands beside them in the record."""
+    if not explanation.references:
+        return {}
+    from attnx.references.registry import REFERENCES  # Captum's road is loaded only for those who take it
+
+    found = {}
+    for name in explanation.references:
+        takes = REFERENCES[name].options
+        record = explanation.provenance.get("references", {}).get(name, {})
+        found[name] = {option: value for option, value in record.items() if option in takes}
+    return found

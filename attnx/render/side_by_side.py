@@ -1,0 +1,197 @@
+"""Explanations side by side to look at: what the answers became, and each word with its scores in a row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import exp, isnan
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnx.answer.prediction import Prediction
+from attnx.render.axes import LOOKS, VERBATIM, given_or_new
+from attnx.render.columns import Block, as_text
+from attnx.render.printable import printable
+from attnx.render.terminal import Legend, shade
+from attnx.results.side_by_side import SideBySide
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from rich.console import RenderableType
+
+ARROW = " → "
+ABSENT = "–"
+_CLASSES = 5
+"""Of so many at most each class has a line."""
+
+
+def text(shown: SideBySide) -> str:
+    """The answers, and the words by what is shown first."""
+    return as_text(_blocks(shown, shown.names[:1]))
+
+
+def blocks(shown: SideBySide) -> list[Block]:
+    """The answers, and the words by each method and reference that all have."""
+    return _blocks(shown, shown.names)
+
+
+def rows(shown: SideBySide) -> list[dict[str, Any]]:
+    """A row for each method or reference, each row of words, and each explanation."""
+    return [
+        {"method": name, "row": row, "explanation": title, "word": words[number] or None, "score": float(score)}
+        for name in shown.names
+        for row, scores in enumerate(shown.scores(name))
+        for words in [shown.words(row)]
+        for number, (title, score) in enumerate(zip(shown.titles, scores, strict=True))
+    ]
+
+
+def answers(shown: SideBySide) -> list[list[str]]:
+    """A line for what each model answered, and for the probability of what is explained, or of each of few classes."""
+    said = [one.prediction for one in shown.explanations]
+    known = [one for one in said if one is not None]
+    if len(known) < len(said):
+        return []
+    lines = [["answer", *(best_label(one) for one in known)]]
+    shares = [class_shares(one) for one in known]
+    labels = known[0].labels
+    if all(share is not None for share in shares) and all(one.labels == labels for one in known):
+        lines += [
+            [f"p({label})", *(f"{share[index]:.3f}" for share in shares if share is not None)]
+            for index, label in enumerate(labels)
+        ]
+    elif len({one.label for one in known}) == 1:
+        lines.append([f"p({known[0].label.strip()})", *(_probability(one) for one in known)])
+    else:
+        lines.append(["explained", *(f"{one.label.strip()} {_probability(one)}" for one in known)])
+    return lines
+
+
+def best_label(prediction: Prediction) -> str:
+    """What the model answers, which need not be what is explained."""
+    if prediction.kind == "value":
+        return prediction.label
+    best: str = prediction.labels[int(np.argmax(prediction.logits))]
+    return best.strip() or repr(best)
+
+
+def class_shares(prediction: Prediction) -> list[float] | None:
+    """The probability of each of few classes, of which one is true; None where that is not what the logits say."""
+    if prediction.kind != "class" or len(prediction.logits) > _CLASSES or prediction.probability is None:
+        return None
+    most = max(prediction.logits)
+    weights = [exp(logit - most) for logit in prediction.logits]
+    shares = [weight / sum(weights) for weight in weights]
+    return shares if abs(shares[prediction.index] - prediction.probability) < 1e-4 else None
+
+
+def word_pair(words: Sequence[str]) -> str:
+    """One word where all texts have it, else what each has: wonderful → dull."""
+    same = all(word == words[0] for word in words)
+    return words[0] if same else ARROW.join(word or ABSENT for word in words)
+
+
+def heading(shown: SideBySide, name: str) -> str:
+    """What the scores are, and of which answer or layer."""
+    first = shown.explanations[0]
+    if name in first.references:
+        return f"{name}{_target(shown)}"
+    layers = list(dict.fromkeys(one.layers[-1] for one in shown.explanations))
+    return f"{name} at layer {' and '.join(map(str, layers))}"
+
+
+def rich(shown: SideBySide) -> RenderableType:
+    """The same in colours: each score on its background, all on one scale."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    name = shown.names[0]
+    scores = shown.scores(name)
+    most = float(np.nanmax(np.abs(scores), initial=0.0)) or 1.0
+    table = Table(box=None, pad_edge=False)
+    for number, title in enumerate(["word", *map(printable, shown.titles), "change"]):
+        table.add_column(Text(title), justify="left" if number == 0 else "right")
+    for row, (own, change) in enumerate(zip(scores, shown.changed(name), strict=True)):
+        cells = [Text(f" {_number(score)} ", style="dim" if isnan(score) else shade(score / most)) for score in own]
+        words = shown.words(row)
+        bold = "bold" if len(set(words)) > 1 else ""
+        table.add_row(Text(printable(word_pair(words)), style=bold), *cells, Text(_number(change, sign=True)))
+    told = Table(box=None, pad_edge=False, show_header=False)
+    for line in answers(shown):
+        told.add_row(*(Text(printable(cell)) for cell in line))
+    foot = [Text(note, style="dim") for note in _foot(shown, name)]
+    return Group(Text(), told, Text(), Text(heading(shown, name), style="dim"), table, Text(),
+                 Legend(f"{most:.3f}", signed=bool((scores < 0).any())), Text(), *foot)  # fmt: skip
+
+
+def plot(shown: SideBySide, name: str | None = None, *, ax: Axes | None = None) -> Axes:
+    """A row each, the first explanation's bar above."""
+    chosen = name or shown.names[0]
+    scores = shown.scores(chosen)
+    count = len(shown.titles)
+    axes = given_or_new(ax, 6.4, 1.0 + 0.16 * (count + 1) * len(scores))
+    high = 0.8 / count
+    for number, title in enumerate(shown.titles):
+        places = [row - 0.4 + (number + 0.5) * high for row in range(len(scores))]
+        values = np.nan_to_num(scores[:, number])
+        axes.barh(places, values, height=high, color=LOOKS[number % len(LOOKS)][0], label=title)
+    labels = [printable(word_pair(shown.words(row))) for row in range(len(scores))]
+    axes.set_yticks(range(len(scores)), labels, fontsize=9)
+    for label in axes.get_yticklabels():
+        label.set(**VERBATIM)
+    axes.invert_yaxis()
+    axes.axvline(0, color="0.3", linewidth=0.8)
+    axes.set_xlabel(heading(shown, chosen), fontsize=9)
+    axes.tick_params(length=0)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=8)
+    return axes
+
+
+def _blocks(shown: SideBySide, names: Sequence[str]) -> list[Block]:
+    said = answers(shown)
+    found = [Block(lines=[["", *shown.titles], *said])] if said else []
+    for name in names:
+        lines = [["word", *shown.titles, "change"]]
+        for row, (own, change) in enumerate(zip(shown.scores(name), shown.changed(name), strict=True)):
+            lines.append([word_pair(shown.words(row)), *map(_number, own), _number(change, sign=True)])
+        foot = tuple(_foot(shown, name) if len(names) == 1 else cautions(shown, name))
+        found.append(Block(heading(shown, name), lines=lines, foot=foot))
+    return found
+
+
+def _target(shown: SideBySide) -> str:
+    labels = list(dict.fromkeys(one.prediction.label.strip() for one in shown.explanations if one.prediction))
+    return f", for {' and '.join(labels)}" if labels else ""
+
+
+def cautions(shown: SideBySide, name: str) -> list[str]:
+    """What must be known to read the numbers, and what the explanations themselves note."""
+    first, notes = shown.explanations[0], []
+    labels = list(dict.fromkeys(one.prediction.label.strip() for one in shown.explanations if one.prediction))
+    models = {str(one.provenance.get("model")) for one in shown.explanations}
+    about_answer = name in {*first.signed, *first.references}
+    if about_answer and len(labels) > 1:
+        notes.append(f"They are about different answers ({', '.join(labels)}): their scores do not measure the same.")
+    elif about_answer and len(models) > 1:
+        notes.append("Each model has a scale of its own: compare the order of the words, not the size of scores.")
+    elif not about_answer:
+        notes.append("Of each text the scores are shares of a whole: a word also gains where another loses.")
+    everywhere = set.intersection(*(set(one.notes) for one in shown.explanations))
+    for title, one in zip(shown.titles, shown.explanations, strict=True):
+        notes += [f"{title}: {note}" for note in one.notes if note not in everywhere]
+    return [*notes, *(note for note in first.notes if note in everywhere)]
+
+
+def _foot(shown: SideBySide, name: str) -> list[str]:
+    more = ", ".join(one for one in shown.names if one != name)
+    return [*cautions(shown, name), *([f"Shown by {name}; there are also {more}."] if more else [])]
+
+
+def _number(score: float, *, sign: bool = False) -> str:
+    return ABSENT if isnan(score) else f"{score:+.3f}" if sign else f"{score:.3f}"
+
+
+def _probability(prediction: Prediction) -> str:
+    return ABSENT if prediction.probability is None else f"{prediction.probability:.3f}"

@@ -1,0 +1,136 @@
+"""A changed text is explained as the first was, and both stand side by side."""
+
+import numpy as np
+import pytest
+
+import attnx
+from attnx.errors import ArgumentError, AttnxError, ChoiceError, InputError
+from attnx.explaining.again import settings_of
+from tests import zoo
+
+MODEL, TOKENIZER = zoo.classifier(), zoo.wordpiece_tokenizer()
+TEXT = "the movie is witty, and the book is dull."
+
+
+def explained(text=TEXT, **options):
+    return attnx.explain(MODEL, TOKENIZER, text, **options)
+
+
+def after(changes, text=TEXT, **options):
+    return attnx.edit(MODEL, TOKENIZER, explained(text, methods="raw", **options), changes).explanations[1]
+
+
+def test_it_is_the_explanation_of_the_changed_text_for_the_same_target():
+    before = explained(references=["gradient"])
+    both = attnx.edit(MODEL, TOKENIZER, before, {3: "gorgeous"})
+    expected = explained(
+        "the movie is gorgeous, and the book is dull.", references=["gradient"], target=before.prediction.index
+    )
+    assert both.explanations[0] is before
+    np.testing.assert_allclose(both.explanations[1]["rollout"], expected["rollout"], atol=1e-6)
+    np.testing.assert_allclose(both.explanations[1].references["gradient"], expected.references["gradient"], atol=1e-6)
+    assert both.explanations[1].prediction.index == before.prediction.index
+    assert both.words(3) == ("witty", "gorgeous")
+    assert both.titles == ("before", "after")
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"witty": "plain bad"}, "the movie is plain bad, and the book is dull."),
+        ({3: ""}, "the movie is, and the book is dull."),
+        ({1: "", "dull": "witty"}, "the is witty, and the book is witty."),
+        ({"the book": "it"}, "the movie is witty, and it is dull."),
+        ({0: ""}, "movie is witty, and the book is dull."),
+        ({"is witty, and": "&"}, "the movie & the book is dull."),
+    ],
+)
+def test_words_are_replaced_where_they_stand(changes, text):
+    assert after(changes).text == text
+
+
+def test_as_many_words_are_changed_one_by_one():
+    both = attnx.edit(MODEL, TOKENIZER, explained(methods="raw"), {"the book is": "the film was"})
+    assert both.explanations[1].text == "the movie is witty, and the film was dull."
+    assert [both.words(row) for row in (6, 7, 8)] == [("the", "the"), ("book", "film"), ("is", "was")]
+
+
+def test_line_breaks_stay_side_by_side():
+    model, tokenizer = zoo.causal_lm(), zoo.bytelevel_tokenizer()
+    before = attnx.explain(model, tokenizer, "the key\n\nto the", methods="raw")
+    both = attnx.edit(model, tokenizer, before, {"key": "book"})
+    assert [row for row in range(len(both.rows)) if not all(both.rows[row])] == []
+    assert "⏎" in both.to_text()
+
+
+def test_of_a_pair_the_meant_text_is_changed():
+    assert after({"book": "film"}, ("the key", "the book")).text == ("the key", "the film")
+
+
+def test_what_shows_first_stays_first():
+    before = explained()
+    assert before.first is not None
+    assert attnx.edit(MODEL, TOKENIZER, before, {3: "bad"}).explanations[1].first == before.first
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"methods": ["rollout"], "layer": 2, "residual": 0.3, "head": "max"},
+        {"methods": ["raw", "rollout"], "discard": 0.2, "maps": True},
+        {"methods": "rollout", "references": {"integrated_gradients": {"steps": 7}}, "head": "each"},
+        {"methods": ["rollout", "alti"], "normalize": "column"},
+    ],
+)
+def test_the_settings_are_those_of_the_first(options):
+    before = explained(**options)
+    again = explained(**settings_of(before))
+    np.testing.assert_allclose(again["rollout"], before["rollout"])
+    assert again.provenance == before.provenance
+    assert (again.maps is None) == (before.maps is None)
+
+
+@pytest.mark.parametrize(("position", "expected"), [(1, 1), (0, None), (-1, -1), (9, 10)])
+def test_a_chosen_position_moves_with_the_text(position, expected):
+    count = len(explained(methods="raw").positions)
+    chosen = position % count
+    moved = after({3: "plain bad"}, position=chosen)
+    assert moved.position == (0 if expected is None else expected % (count + 1))
+    assert moved.tokens[moved.position] == explained(methods="raw").tokens[chosen]
+
+
+def test_a_decoder_is_explained_from_its_new_last_token():
+    model, tokenizer = zoo.causal_lm(), zoo.bytelevel_tokenizer()
+    before = attnx.explain(model, tokenizer, "the key to the", methods="raw")
+    both = attnx.edit(model, tokenizer, before, {"key": "cabinets"})
+    changed = both.explanations[1]
+    assert changed.position == len(changed.positions) - 1
+    assert changed.provenance["settings"] == before.provenance["settings"]
+    assert changed.prediction.index == before.prediction.index
+    assert both.words(1) == ("key", "cabinets")
+
+
+WRONG = [
+    ({}, ArgumentError, "a dictionary of words"),
+    ({3: 5}, ArgumentError, "replaced by a text, found 5"),
+    ({99: "x"}, ChoiceError, "word 99 asked, the text has 11: 0 'the', 1 'movie'"),
+    ({True: "x"}, ChoiceError, "word True asked"),
+    ({"is": "was"}, ChoiceError, "'is' stands 2 times in the text, as word 2, 8: say which by number"),
+    ({"cabinet": "x"}, ChoiceError, "'cabinet' is no word of the text"),
+    ({3: "a", "is witty": "b"}, ChoiceError, "'is witty' is no word|two changes meet"),
+]
+
+
+@pytest.mark.parametrize(("changes", "error", "told"), WRONG)
+def test_what_cannot_be_changed_is_told(changes, error, told):
+    with pytest.raises(error, match=told):
+        attnx.edit(MODEL, TOKENIZER, explained(methods="raw"), changes)
+
+
+def test_another_tokenizer_and_token_ids_are_refused():
+    with pytest.raises(InputError, match="read the text otherwise"):
+        attnx.edit(zoo.causal_lm(), zoo.bytelevel_tokenizer(), explained(methods="raw"), {3: "x"})
+    with pytest.raises(InputError, match="not of token ids"):
+        attnx.edit(MODEL, TOKENIZER, explained(dict(TOKENIZER(TEXT, return_tensors="pt")), methods="raw"), {3: "x"})
+    with pytest.raises(AttnxError, match="'layr' is not known"):
+        attnx.edit(MODEL, TOKENIZER, explained(methods="raw"), {3: "x"}, layr=3)

