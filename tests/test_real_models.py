@@ -74,7 +74,7 @@ def test_a_truncation_saved_in_the_tokenizer_cuts_nothing(sentiment):
     saved = tokenizer.backend_tokenizer.truncation
     assert saved is not None
     long = "a gorgeous , witty , seductive movie " * 40
-    explanation = attnx.explain(model, tokenizer, long)
+    explanation = attnx.explain(model, tokenizer, long, methods="rollout")
     assert len(explanation.positions) > saved["max_length"]
     assert len(explanation.words) == len(long.split())
     assert tokenizer.backend_tokenizer.truncation == saved

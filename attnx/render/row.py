@@ -15,7 +15,8 @@ from attnx.render.heat_map import CELL, draw_heat_map, label_room
 from attnx.render.plain_text import row_name
 from attnx.render.printable import printable
 from attnx.render.word_rows import reduction_note, strongest
-from attnx.results.explanation import Bars, Explanation, Unit
+from attnx.results.drawn import Bars, Unit
+from attnx.results.explanation import Explanation
 from attnx.results.result import Array
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -13,20 +13,15 @@ from attnx.answer.prediction import Prediction
 from attnx.errors import AttentionError, ChoiceError, InputError, how_many
 from attnx.inputs.positions import Position, Word
 from attnx.registry import unknown
+from attnx.results.drawn import Drawn
 from attnx.results.fit import ANSWER, PROVENANCE, TEXT, Below, Between, Filled, Rising, Rules, Shape, check
 from attnx.results.older_files import explanation_facts
 from attnx.results.remarks import Said, line, remarks
-from attnx.results.result import Array, Result
+from attnx.results.result import Array
 from attnx.results.row import Row, legible
 
 if TYPE_CHECKING:
-    from captum.attr._utils.visualization import VisualizationDataRecord
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
     from PIL.Image import Image
-
-Bars: TypeAlias = Literal["bars", "heat"]
-Unit: TypeAlias = Literal["word", "token"]
 
 OFFERED = ("blankout", "value_path")
 """The measurements that a verdict offers where there is none, or but one: the first that is not there."""
@@ -48,7 +43,7 @@ class WordScore:
 
 
 @dataclass(frozen=True, eq=False)
-class Explanation(Result):
+class Explanation(Drawn):
     """What the model looked at, keyed by position. `e["rollout"]` is layers × positions, the last layer last."""
 
     kind: ClassVar[str] = "explanation"
@@ -284,72 +279,6 @@ class Explanation(Result):
         if layer not in self.layers:
             raise ChoiceError(f"layer {layer} asked, the explanation has {', '.join(map(str, self.layers))}")
         return self.layers.index(layer)
-
-    def plot(
-        self,
-        method: str | None = None,
-        layer: int | None = None,
-        *,
-        kind: Bars = "bars",
-        by: Unit = "word",
-        content_only: bool = False,
-        head: int | None = None,
-        ax: Axes | None = None,
-        image: Any = None,
-    ) -> Axes | Figure:
-        """One row in matplotlib, as bars or as a strip of colours (`kind="heat"`), by word or by token.
-
-        `content_only` leaves punctuation and special tokens out, and says what share they hold. Of an image: its
-        overlay in the axes, or without a method the panels of all methods and references as a figure.
-        `image` is the picture where the explanation has none, because it was loaded from a file.
-        """
-        drawn: Axes | Figure = self._view.plot(
-            self, method, layer, kind=kind, by=by, content_only=content_only, head=head, ax=ax, image=image
-        )
-        return drawn
-
-    def plot_layers(
-        self,
-        method: str | None = None,
-        *,
-        special: bool = False,
-        content_only: bool = False,
-        head: int | None = None,
-        ax: Axes | None = None,
-        image: Any = None,
-    ) -> Axes | Figure:
-        """Layers × positions in matplotlib, the last layer on top (the paper's Figures 2 and 3).
-
-        Special tokens, which would take most of the colours, are drawn if you ask for them; `content_only` leaves
-        punctuation out, too. Of an image: a strip of overlays, one a layer, as a figure; `image` is as in `plot`.
-        """
-        drawn: Axes | Figure = self._view.more["plot_layers"](
-            self, method, special=special, content_only=content_only, head=head, ax=ax, image=image
-        )
-        return drawn
-
-    def plot_graph(self, method: str | None = None, *, head: int | None = None, ax: Axes | None = None) -> Axes:
-        """The layered graph of the paper's Figure 1 in matplotlib; needs `explain(..., maps=True)`."""
-        drawn: Axes = self._view.more["plot_graph"](self, method, head=head, ax=ax)
-        return drawn
-
-    def overlay(
-        self, method: str | None = None, layer: int | None = None, head: int | None = None, **options: Any
-    ) -> Image:
-        """The picture with the relevance of its patches in colour, as a PIL image (see `attnx.render.overlay`)."""
-        laid: Image = self._view.more["overlay"](self, method, layer, head, **options)
-        return laid
-
-    def to_bertviz(self, method: str | None = None) -> dict[str, Any]:
-        """For BertViz's `head_view` and `model_view`; needs `maps=True`. `head="each"` gives all heads, else one."""
-        given: dict[str, Any] = self._view.more["to_bertviz"](self, method)
-        return given
-
-    def to_captum(
-        self, method: str | None = None, layer: int | None = None, *, true_class: str = "–"
-    ) -> VisualizationDataRecord:
-        """A record for Captum's `visualize_text`."""
-        return self._view.more["to_captum"](self, method, layer, true_class=true_class)
 
     def _saved(self) -> dict[str, Any]:
         derived = {"saturation": self.saturation, "verdict": self.verdict, "remarks": self.remarks()}
