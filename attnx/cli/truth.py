@@ -63,9 +63,13 @@ def truth_command(
 
 
 def _measured(name: str | None, **options: Any) -> Truth:
+    import torch
+
     from attnx.running.loading import hush, load
     from attnx.truth.measure import measure_truth
 
     hush()
+    if name is None:
+        torch.set_num_threads(1)  # the embedded models are tiny: a second thread costs them more than it brings
     model, tokenizer = (None, None) if name is None else load(name)
     return measure_truth(model, tokenizer, **options)

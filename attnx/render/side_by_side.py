@@ -69,7 +69,7 @@ def answers(shown: SideBySide) -> list[list[str]]:
 
 def best_label(prediction: Prediction) -> str:
     """What the model answers, which need not be what is explained."""
-    if prediction.kind == "value":
+    if prediction.kind == "value" or not prediction.labels:
         return prediction.label
     best: str = prediction.labels[int(np.argmax(prediction.logits))]
     return best.strip() or repr(best)
