@@ -188,13 +188,18 @@ def _four_axes(weights: Tensor) -> Tensor:
     return weights.cpu() if weights.device.type == "mps" else weights
 
 
+_FEW = 2**20
+"""Numbers that may be looked through at once."""
+
+
 def _masks(weights: Tensor, visible: Any) -> list[Mask]:
     """A mask for each layer, the same object where it is the same mask."""
     layers, length, device = len(weights), weights.shape[-1], weights.device
     if visible is None:
         # The first row tells at once of most arrays; a causal one has to be looked through.
         told = weights.detach()
-        looks_ahead = bool(told[:, :, 0, 1:].any()) or any(bool(one.triu(1).any()) for one in told)
+        parts = [told] if told.numel() < _FEW else told  # a copy of all of a large one would be too much
+        looks_ahead = bool(told[:, :, 0, 1:].any()) or any(bool(one.triu(1).any()) for one in parts)
         return [Mask(length, device, triangular=length > 1 and not looks_ahead)] * layers
     visible = _tensor(visible).to(device)
     if visible.shape != (layers, length, length):

@@ -109,8 +109,14 @@ class Edges:
         if kind == "inside":
             return rows
         scaled = rows.clone() if kind == "added" else (1 - share) * rows
-        scaled[..., places[: len(asked)], asked] += self._added if kind == "added" else share
-        return scaled if kind == "added" else rows_to_one(scaled)
+        added = self._added if kind == "added" else share
+        if queries is None:
+            scaled.diagonal(dim1=-2, dim2=-1).add_(added)
+        else:
+            scaled[..., places[: len(asked)], asked] += added
+        if kind == "added":
+            return scaled
+        return scaled / scaled.sum(-1, keepdim=True) if share > 0 else rows_to_one(scaled)  # with a share none is 0
 
     def _adjusted(self, rows: Tensor, queries: Tensor, keys: slice) -> Tensor:
         """Rows of W over some keys, without the sink and with columns normalised, where that is asked for."""
