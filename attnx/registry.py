@@ -95,14 +95,18 @@ class Registry(Generic[T]):
         with self._lock:
             if self._plugins_loaded:
                 return
-            loaded = [(entry.name, self._load(entry)) for entry in entry_points(group=f"attnx.{self._noun}s")]
+            found: dict[str, T] = {}
+            for entry in entry_points(group=f"attnx.{self._noun}s"):
+                found[entry.name] = self._load(entry, (*self._things, *found))
+            self._things.update(found)  # all or, where one is bad, none: and the next lookup says so again
             self._plugins_loaded = True
-            for name, thing in loaded:
-                self.add(name, thing)
 
-    def _load(self, entry: EntryPoint) -> T:
+    def _load(self, entry: EntryPoint, taken: Iterable[str]) -> T:
         try:
             thing: T = entry.load()
+            self._check(entry.name, thing)
+            if entry.name in taken:
+                raise RegistryError(f"{self._noun} {entry.name!r} is registered already")
         except Exception as error:
             raise RegistryError(
                 f"plug-in {entry.value!r} for {self._noun} {entry.name!r} failed to load: {error}; "
