@@ -7,7 +7,11 @@ from dataclasses import dataclass
 import pytest
 
 from attnx.errors import RegistryError
+from attnx.graph.registry import WEIGHTINGS
+from attnx.methods.registry import METHODS
+from attnx.references.registry import REFERENCES
 from attnx.registry import Registry
+from attnx.truth.registry import SUITES
 
 
 @dataclass(frozen=True)
@@ -67,3 +71,16 @@ def test_two_plug_ins_of_one_name_are_told(registry_with):
     registry = registry_with(Entry("pear", Row("pear")), Entry("pear", Row("pear")))
     with pytest.raises(RegistryError, match="'pear' is registered already"):
         registry.names()
+
+
+@pytest.mark.parametrize("registry", [METHODS, WEIGHTINGS, REFERENCES, SUITES], ids=lambda one: one._noun)
+def test_a_bare_function_is_no_row(registry):
+    with pytest.raises(RegistryError, match=r"must be a row, [A-Z]\w+\('mine', …\), found <built-in function print>"):
+        registry.add("mine", print)
+
+
+@pytest.mark.parametrize("registry", [METHODS, WEIGHTINGS, REFERENCES, SUITES], ids=lambda one: one._noun)
+def test_a_row_is_added_by_its_own_name(registry):
+    row = registry[registry.names()[0]]
+    with pytest.raises(RegistryError, match=f"'mine' calls itself '{row.name}'"):
+        registry.add("mine", row)
