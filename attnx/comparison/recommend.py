@@ -18,7 +18,8 @@ from attnx.answer.score import Score, check_score
 from attnx.arguments import checked
 from attnx.capturing.watch import unwrapped
 from attnx.comparison.removal import Order, cases_of, orders_of, share_count, without
-from attnx.errors import AttnxError, InputError
+from attnx.errors import InputError
+from attnx.explaining.attempt import Refused, attempt
 from attnx.explaining.call import Call
 from attnx.inputs.families import adapter_for
 from attnx.methods.method import Method, duration
@@ -180,10 +181,9 @@ def _able(call: Call, any_method: bool, any_reference: bool) -> tuple[Call, dict
 
     def works(name: str, methods: tuple[Method, ...], references: Mapping[str, Mapping[str, Any]]) -> bool:
         one = replace(call, requests=[longest], settings=replace(call.settings, methods=methods), references=references)
-        try:
-            one.in_order()
-        except AttnxError as error:
-            left_out[name] = str(error).strip().split("\n")[0]
+        (found,) = attempt([one], lambda calls: [one.in_order() for one in calls])
+        if isinstance(found, Refused):
+            left_out[name] = found.reason
         return name not in left_out
 
     kept = tuple(row for row in rows if not any_method or works(row.name, (row,), {}))
