@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from attnx.answer.score import Score, answers_where_told, as_rows, check_score, first_answer, score
 from attnx.capturing.watch import undisturbed, unwrapped
-from attnx.errors import AttnxError, ChoiceError, InputError
+from attnx.errors import AttnxError, ChoiceError, InputError, in_a_line
 from attnx.inputs.adapter import Adapter, Prepared
 from attnx.inputs.families import adapter_for
 from attnx.references.case import Case, Scored
@@ -112,12 +112,11 @@ def attribute(
 def _explained(explainer: Explainer, batch: Batch, label: str, model: nn.Module) -> tuple[Tensor, list[Facts]]:
     try:
         return explainer(batch)
-    except AttnxError:
+    except (AttnxError, MemoryError):
         raise
     except Exception as error:  # whatever a model without slopes can lead to: quantised ones have integers for weights
-        reason = str(error).strip().split("\n")[0]
         raise InputError(
-            f"{label} cannot be measured on this {type(model).__name__} ({type(error).__name__}: {reason}); use "
+            f"{label} cannot be measured on this {type(model).__name__} ({in_a_line(error)}); use "
             "references=('blankout',), which needs no gradients"
         ) from error
 
