@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from attnx.answer.score import Score, answers_where_told, as_rows, check_score, first_answer, score
+from attnx.capturing.untouched import switched
 from attnx.capturing.watch import undisturbed, unwrapped
 from attnx.errors import AttnxError, ChoiceError, InputError, in_a_line
 from attnx.inputs.adapter import Adapter, Prepared
@@ -138,7 +139,7 @@ class _Entry:
             for name, value in collate(self.model, prepared, self.pad_id).items()
         }
         if self.embed is not None and "input_ids" in inputs:
-            with torch.no_grad():
+            with switched(gradients=False):
                 inputs["inputs_embeds"] = self.embed(inputs.pop("input_ids"))
         return inputs
 
@@ -160,9 +161,9 @@ def _entry(model: nn.Module, adapter: Adapter, processor: Any, example: Prepared
     return _Entry(model, "inputs_embeds", pad_id, embed or adapter.embedding_module(model))
 
 
-@torch.no_grad()
 def _first_answer(entry: _Entry, prepared: Sequence[Prepared]) -> list[Tensor]:
-    return first_answer(entry.model, entry.inputs(prepared), len(prepared[0].positions))
+    with switched(gradients=False):
+        return first_answer(entry.model, entry.inputs(prepared), len(prepared[0].positions))
 
 
 def _batch(entry: _Entry, inputs: dict[str, Tensor], cases: list[Case], kind: Score) -> Batch:
