@@ -55,6 +55,7 @@ class Weighting:
     check: Callable[[Tensor, int], None] = _no_check
     """Raises if head × query × key of a level is not what it must be."""
     paper: str = ""
+    """Where the edges are from."""
     costs: str = "one run"
     """Beside what a method does with the edges, in words."""
     forwards: Forwards | None = _one_run
