@@ -38,7 +38,7 @@ class Registry(Generic[T]):
     def __init__(self, noun: str, row: type[T] | None = None) -> None:
         self._noun, self._row = noun, row
         self._things: dict[str, T] = {}
-        self._plugins_loaded = False
+        self._plugins_loaded = self._loading = False
         self._lock = RLock()
         _registries.add(self)
 
@@ -93,11 +93,15 @@ class Registry(Generic[T]):
         if not self._plugins_loaded and self._noun in FILLERS:
             import_module(FILLERS[self._noun])  # without the lock: another thread may be importing it
         with self._lock:
-            if self._plugins_loaded:
+            if self._plugins_loaded or self._loading:  # a plug-in may be made of a built-in that it looks up
                 return
-            found: dict[str, T] = {}
-            for entry in entry_points(group=f"attnx.{self._noun}s"):
-                found[entry.name] = self._load(entry, (*self._things, *found))
+            self._loading = True
+            try:
+                found: dict[str, T] = {}
+                for entry in entry_points(group=f"attnx.{self._noun}s"):
+                    found[entry.name] = self._load(entry, (*self._things, *found))
+            finally:
+                self._loading = False
             self._things.update(found)  # all or, where one is bad, none: and the next lookup says so again
             self._plugins_loaded = True
 
@@ -137,7 +141,7 @@ def quoted(value: object) -> str:
 def _after_fork() -> None:
     """A thread that held a lock does not exist in a child process."""
     for registry in _registries:
-        registry._lock = RLock()
+        registry._lock, registry._loading = RLock(), False
 
 
 in_every_child(_after_fork)

@@ -73,6 +73,16 @@ def test_two_plug_ins_of_one_name_are_told(registry_with):
         registry.names()
 
 
+def test_a_plug_in_may_be_made_of_a_built_in(registry_with):
+    class Made(Entry):
+        def load(self):
+            assert registry["apple"] == Row("apple")
+            return Row(self.name)
+
+    registry = registry_with(Made("pear", None))
+    assert registry.names() == ("apple", "pear")
+
+
 @pytest.mark.parametrize("registry", [METHODS, WEIGHTINGS, REFERENCES, SUITES], ids=lambda one: one._noun)
 def test_a_bare_function_is_no_row(registry):
     with pytest.raises(RegistryError, match=r"must be a row, [A-Z]\w+\('mine', …\), found <built-in function print>"):
