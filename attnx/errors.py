@@ -50,6 +50,17 @@ class FileFormatError(AttnxError, ValueError):
     """A file is not what attnx wrote, or is of a version that this attnx does not read."""
 
 
+def first_line(error: BaseException) -> str:
+    """What an error says, in a line; of one that says nothing its kind."""
+    return str(error).strip().split("\n")[0] or type(error).__name__
+
+
+def in_a_line(error: BaseException) -> str:
+    """What attnx says stands by itself; of what others raise the kind is half of the message."""
+    line, kind = first_line(error), type(error).__name__
+    return line if isinstance(error, AttnxError) or line == kind else f"{kind}: {line}"
+
+
 def whole_number(name: str, value: Any) -> int:
     """A plain int of any whole number, numpy's too."""
     try:

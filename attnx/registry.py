@@ -38,7 +38,7 @@ class Registry(Generic[T]):
     def __init__(self, noun: str, row: type[T] | None = None) -> None:
         self._noun, self._row = noun, row
         self._things: dict[str, T] = {}
-        self._plugins_loaded = False
+        self._plugins_loaded = self._loading = False
         self._lock = RLock()
         _registries.add(self)
 
@@ -93,16 +93,24 @@ class Registry(Generic[T]):
         if not self._plugins_loaded and self._noun in FILLERS:
             import_module(FILLERS[self._noun])  # without the lock: another thread may be importing it
         with self._lock:
-            if self._plugins_loaded:
+            if self._plugins_loaded or self._loading:  # a plug-in may be made of a built-in that it looks up
                 return
-            loaded = [(entry.name, self._load(entry)) for entry in entry_points(group=f"attnx.{self._noun}s")]
+            self._loading = True
+            try:
+                found: dict[str, T] = {}
+                for entry in entry_points(group=f"attnx.{self._noun}s"):
+                    found[entry.name] = self._load(entry, (*self._things, *found))
+            finally:
+                self._loading = False
+            self._things.update(found)  # all or, where one is bad, none: and the next lookup says so again
             self._plugins_loaded = True
-            for name, thing in loaded:
-                self.add(name, thing)
 
-    def _load(self, entry: EntryPoint) -> T:
+    def _load(self, entry: EntryPoint, taken: Iterable[str]) -> T:
         try:
             thing: T = entry.load()
+            self._check(entry.name, thing)
+            if entry.name in taken:
+                raise RegistryError(f"{self._noun} {entry.name!r} is registered already")
         except Exception as error:
             raise RegistryError(
                 f"plug-in {entry.value!r} for {self._noun} {entry.name!r} failed to load: {error}; "
@@ -133,7 +141,7 @@ def quoted(value: object) -> str:
 def _after_fork() -> None:
     """A thread that held a lock does not exist in a child process."""
     for registry in _registries:
-        registry._lock = RLock()
+        registry._lock, registry._loading = RLock(), False
 
 
 in_every_child(_after_fork)

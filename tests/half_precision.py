@@ -30,12 +30,11 @@ def settle() -> None:
     child, half_precision = _load("child"), _load("half_precision")
     program = os.environ.get(STAND_IN, half_precision.PROGRAM)
     found = half_precision.try_half_precision(child.troubles, program)
-    if found.limit_helps:
-        os.environ.update(half_precision.LIMIT)
-    left = found.limited if found.limit_helps else found.troubles
-    os.environ[FOUND] = json.dumps(
-        {"died": found.troubles, "left": left, "limit": half_precision.LIMIT if found.limit_helps else {}}
-    )
+    helps = len(found.limited) < len(found.troubles)
+    limit = half_precision.LIMIT if helps else {}
+    os.environ.update(limit)
+    left = found.limited if helps else found.troubles
+    os.environ[FOUND] = json.dumps({"died": found.troubles, "left": left, "limit": limit})
 
 
 def runs() -> bool:

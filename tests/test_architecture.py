@@ -37,3 +37,13 @@ def test_a_rooms_init_is_its_docstring():
         lines = path.read_text(encoding="utf-8")
         assert lines.startswith('"""'), path
         assert "import " not in lines.split('"""', 2)[2], path
+
+
+def test_gradients_are_switched_where_no_signal_can_cut_the_switch_in_two():
+    root = Path(attnx.__path__[0])
+    own = {"tasks", "doctor"}  # models of attnx itself
+    within = {root / "capturing/frozen/rules.py"}  # inside a run that gives all switches back
+    for path in set(root.rglob("*.py")) - within:
+        if path.relative_to(root).parts[0] not in own:
+            assert "with torch.no_grad" not in path.read_text(encoding="utf-8"), path
+            assert "@torch.no_grad" not in path.read_text(encoding="utf-8"), path

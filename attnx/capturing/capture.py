@@ -18,7 +18,7 @@ from attnx.capturing.mixers import beside
 from attnx.capturing.proof import check_output
 from attnx.capturing.record import Extra, Merging
 from attnx.capturing.watch import Backend, choose_backend, undisturbed, unwrapped, watch
-from attnx.errors import ArgumentError, AttnxError, CaptureError, ChoiceError, InputError
+from attnx.errors import ArgumentError, AttnxError, CaptureError, ChoiceError, InputError, in_a_line
 from attnx.inputs.model_facts import without_cache
 from attnx.registry import unknown
 
@@ -145,12 +145,11 @@ def _answer(model: nn.Module, inputs: Mapping[str, Any]) -> Any:
     """What the model makes of the inputs; what it has to say against them is told in its own words."""
     try:
         return model(**without_cache(model, inputs))
-    except AttnxError:
+    except (AttnxError, MemoryError):
         raise
     except Exception as error:
-        words = str(error).strip().split("\n")[0]
         raise CaptureError(
-            f"{type(model).__name__} refused the input ({type(error).__name__}: {words}); check that tokenizer and "
+            f"{type(model).__name__} refused the input ({in_a_line(error)}); check that tokenizer and "
             "model belong together, and that the model runs on it by itself"
         ) from error
 

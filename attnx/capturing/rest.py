@@ -23,7 +23,7 @@ from attnx.capturing.blocks import tensors
 from attnx.capturing.joined import BlockCall, Joined
 from attnx.capturing.proof import TOLERANCE
 from attnx.capturing.residual import miss
-from attnx.capturing.untouched import looking_on
+from attnx.capturing.untouched import looking_on, switched
 from attnx.capturing.watch import undisturbed
 from attnx.errors import CaptureError
 from attnx.forks import cached_property
@@ -52,20 +52,22 @@ class Rest:
 
     def without(self, taken: Tensor, places: Tensor) -> Tensor:
         """The same, positions counted through the batch."""
+        with switched(gradients=False):
+            return self._without(taken.to(self._left), places)
+
+    def _without(self, taken: Tensor, places: Tensor) -> Tensor:
         made, behind = self._made
-        taken = taken.to(self._left)
-        with torch.no_grad():
-            if self.joined.on_branch is not None:
-                norm = self.joined.on_branch
-                with undisturbed(self.model):
-                    branch = norm.module(_flat(norm.entered)[places] - taken)
-                states = _flat(self.joined.states)[places] + branch
-            else:
-                gain = 1 if self.joined.branch is None else self.joined.branch.gain.to(taken)
-                if made is None:
-                    return self._left[places] - gain * taken
-                states = made[places] - gain * taken
-            return self._left[places] + states - self._sum[places] if behind is None else behind(states)
+        if self.joined.on_branch is not None:
+            norm = self.joined.on_branch
+            with undisturbed(self.model):
+                branch = norm.module(_flat(norm.entered)[places] - taken)
+            states = _flat(self.joined.states)[places] + branch
+        else:
+            gain = 1 if self.joined.branch is None else self.joined.branch.gain.to(taken)
+            if made is None:
+                return self._left[places] - gain * taken
+            states = made[places] - gain * taken
+        return self._left[places] + states - self._sum[places] if behind is None else behind(states)
 
     @cached_property
     def _left(self) -> Tensor:
@@ -84,8 +86,7 @@ class Rest:
     def _made(self) -> tuple[Tensor | None, Callable[[Tensor], Tensor] | None]:
         """The sum as the block made it, if it did, and the function from it to what leaves; None where that adds."""
         rehearsal = _Rehearsal(self.joined.met, self.joined.rows, self.call.states.shape, _slack(self._left))
-        with torch.no_grad():
-            self._run(rehearsal)
+        self._run(rehearsal)
         if rehearsal.made is None:
             return None, None
         made, before = _flat(rehearsal.made), rehearsal.before
@@ -94,8 +95,7 @@ class Rest:
             if behind.gives(made, self._left):
                 return made, behind
         moved = made + torch.linspace(-1, 1, made.shape[-1], dtype=made.dtype, device=made.device)
-        with torch.no_grad():
-            given = self._run(_Replaced(len(before), moved.reshape(rehearsal.made.shape)))
+        given = self._run(_Replaced(len(before), moved.reshape(rehearsal.made.shape)))
         if _near(_flat(given), self._left + moved - made):
             return None, None
         raise CaptureError(
@@ -140,9 +140,10 @@ class _Behind:
         """Whether vectors in another order, and one of them twice, give what the block gave of each."""
         order = torch.arange(-1, len(made), device=made.device).roll(1) % len(made)
         try:
-            with torch.no_grad():
-                return _near(self(made[order]), left[order])
-        except (RuntimeError, ValueError, IndexError, TypeError):  # shapes that were fixed before the sum
+            return _near(self(made[order]), left[order])
+        except (RuntimeError, ValueError, IndexError, TypeError) as error:  # shapes that were fixed before the sum
+            if _is_of_memory(error):
+                raise
             return False
 
 
@@ -213,6 +214,11 @@ def _filled(kept: Any) -> Any:
     if type(kept) in (tuple, list):
         return type(kept)(_filled(one) for one in kept)
     return kept
+
+
+def _is_of_memory(error: Exception) -> bool:
+    """Torch has no kind of its own for a processor's memory that is used up."""
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 def _flat(tensor: Tensor) -> Tensor:

@@ -39,8 +39,8 @@ def text(rows: Sequence[Listed]) -> str:
             for row in rows
             if row.kind == kind
         ]
-    edges = f"rollout:NAME and flow:NAME run on other edges; NAME is one of {', '.join(WEIGHTINGS.names())}."
-    return f"{aligned(lines)}\n\n{edges}"
+    edges = aligned([[f"  {name}", WEIGHTINGS[name].paper] for name in WEIGHTINGS.names()])
+    return f"{aligned(lines)}\n\nrollout:NAME and flow:NAME run on other edges; NAME is one of\n{edges}"
 
 
 def _yes(one: bool) -> str:

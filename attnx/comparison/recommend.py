@@ -18,9 +18,9 @@ from attnx.answer.score import Score, check_score
 from attnx.arguments import checked
 from attnx.capturing.watch import unwrapped
 from attnx.comparison.removal import Order, cases_of, orders_of, share_count, without
-from attnx.errors import AttnxError, InputError
+from attnx.errors import InputError
+from attnx.explaining.attempt import Refused, attempt
 from attnx.explaining.call import Call
-from attnx.graph.registry import WEIGHTINGS
 from attnx.inputs.families import adapter_for
 from attnx.methods.method import Method, duration
 from attnx.methods.registry import METHODS
@@ -37,7 +37,7 @@ SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
 """Of the positions, as DeYoung et al. take them; what is measured is comprehensiveness, the mean over these."""
 
 FORWARDS = 50
-"""A reference that takes more plain forwards for a text of middle length is left out, unless it is asked for: what
+"""What takes more plain forwards for a text of middle length is left out, unless it is asked for: what
 holds must also be worth its price on every text that is explained later."""
 
 
@@ -73,7 +73,7 @@ def recommend(
     call = Call.of(
         model, tokenizer, texts, methods=asked, references=measured, layer=LAST if layer is None else layer, **options
     )
-    call, dear = _widened(call) if references is None else (call, {})
+    call, dear = _bearable(call, methods is None, references is None)
     call, unable = _able(call, methods is None, references is None)
     chosen = choose_blank(model, adapter_for(model), tokenizer, call.requests[0].prepared, blank)
     removal = _Removal(kind, chosen, random, np.random.default_rng(seed))
@@ -158,16 +158,19 @@ def _counts(case: Case) -> list[int]:
     return [share_count(share, len(case.content)) for share in SHARES]
 
 
-def _widened(call: Call) -> tuple[Call, dict[str, str]]:
-    """With all references that cost a bearable number of runs, where the caller named none; and the others with why."""
-    middle, every = _middle_length(call), REFERENCES.names()
+def _bearable(call: Call, any_method: bool, any_reference: bool) -> tuple[Call, dict[str, str]]:
+    """With all that costs a bearable number of runs, where the caller named none; and the others with why."""
+    middle, every = _middle_length(call), REFERENCES.names() if any_reference else ()
     kept = cheap_references(every, middle, FORWARDS)
-    dear = {
-        name: f"it takes more than {FORWARDS} forwards for {middle} positions; references=({name!r}, …) insists"
-        for name in every
-        if name not in kept
+    rows = call.settings.methods or ()
+    quick = tuple(row for row in rows if not any_method or (row.forwards(middle) or 0) <= FORWARDS)
+    dear = {name: "references" for name in every if name not in kept}
+    dear |= {row.name: "methods" for row in rows if row not in quick}
+    call = replace(call, settings=replace(call.settings, methods=quick))
+    return replace(call, references={name: {} for name in kept} if any_reference else call.references), {
+        name: f"it takes more than {FORWARDS} forwards for {middle} positions; {argument}=({name!r}, …) insists"
+        for name, argument in dear.items()
     }
-    return replace(call, references={name: {} for name in kept}), dear
 
 
 def _able(call: Call, any_method: bool, any_reference: bool) -> tuple[Call, dict[str, str]]:
@@ -178,10 +181,9 @@ def _able(call: Call, any_method: bool, any_reference: bool) -> tuple[Call, dict
 
     def works(name: str, methods: tuple[Method, ...], references: Mapping[str, Mapping[str, Any]]) -> bool:
         one = replace(call, requests=[longest], settings=replace(call.settings, methods=methods), references=references)
-        try:
-            one.in_order()
-        except AttnxError as error:
-            left_out[name] = str(error).strip().split("\n")[0]
+        (found,) = attempt([one], lambda calls: [one.in_order() for one in calls])
+        if isinstance(found, Refused):
+            left_out[name] = found.reason
         return name not in left_out
 
     kept = tuple(row for row in rows if not any_method or works(row.name, (row,), {}))
@@ -216,13 +218,12 @@ def _foresight(call: Call, removal: _Removal) -> str:
 
 
 def _forwards(call: Call, positions: int) -> dict[str, float]:
-    """Explainer → plain forwards, where its row says so. A method reads one run, or one there and back."""
-    found = {row.name: 3.0 if WEIGHTINGS[row.weighting].about_answer else 1.0 for row in call.settings.methods or ()}
+    """Explainer → plain forwards, where its row says so."""
+    found = {row.name: row.forwards(positions) for row in call.settings.methods or ()}
     for name, options in call.references.items():
         cost = REFERENCES[name].forwards
-        if cost is not None:
-            found[name] = float(cost(positions, **options))
-    return found
+        found[name] = None if cost is None else float(cost(positions, **options))
+    return {name: cost for name, cost in found.items() if cost is not None}
 
 
 def _middle_length(call: Call) -> int:

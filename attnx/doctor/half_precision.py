@@ -43,11 +43,6 @@ class HalfPrecision:
     troubles: dict[str, str]
     limited: dict[str, str]
 
-    @property
-    def limit_helps(self) -> bool:
-        """Whether more runs under `LIMIT` than without it."""
-        return len(self.limited) < len(self.troubles)
-
 
 def try_half_precision(troubles: Troubles, program: str = PROGRAM) -> HalfPrecision:
     """One child where all is well; more only where something died."""

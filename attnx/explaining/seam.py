@@ -6,20 +6,21 @@ which position is explained when nobody says.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from torch import nn
 
 from attnx.answer.prediction import predict
-from attnx.answer.target import Target, piece_notes
+from attnx.answer.target import piece_notes
 from attnx.attention.tensor import AttentionTensor
 from attnx.capturing.watch import unwrapped
 from attnx.errors import CaptureError, ChoiceError, InputError, whole_number
 from attnx.explaining.about_answer import AnswerEdges, by_kind
+from attnx.explaining.measured import Measuring, Unmeasured
 from attnx.explaining.relevance import Reading, Relevance
-from attnx.explaining.settings import MEASURED_UP_TO, Settings
+from attnx.explaining.settings import Settings
 from attnx.graph.asked import Asked, check_position
 from attnx.inputs.adapter import Adapter, Prepared
 from attnx.inputs.families import adapter_for
@@ -28,9 +29,6 @@ from attnx.results.explanation import Explanation
 from attnx.results.provenance import provenance
 from attnx.running.observe import Observation, observe
 from attnx.running.plan import Plan, plan
-
-if TYPE_CHECKING:
-    from attnx.references.case import Scored
 
 _MEASURED_AT_ONCE = 16
 """Explanations whose references are measured together: enough of them to fill batches."""
@@ -65,18 +63,18 @@ def explain_prepared(
     if batch_size < 1:
         raise InputError(f"batch_size must be a whole number of at least 1, found {batch_size!r}")
     run = _Run(unwrapped(model), processor, requests, settings, batch_size)
-    measure = run.measured if chosen else run.measured_if_possible
-    waiting: list[tuple[int, Explanation]] = []
+    if not references:
+        yield from run.explanations()
+        return
+    measuring = Measuring(run.model, processor, references, chosen)
+    waiting: list[Unmeasured] = []
     for number, explanation in run.explanations():
-        if not references:
-            yield number, explanation
-            continue
-        waiting.append((number, explanation))
+        waiting.append(Unmeasured(number, explanation, requests[number].prepared, requests[number].target))
         if len(waiting) >= _MEASURED_AT_ONCE:
-            yield from measure(waiting, references)
+            yield from measuring.explanations(waiting)
             waiting = []
-    if waiting and references:
-        yield from measure(waiting, references)
+    if waiting:
+        yield from measuring.explanations(waiting)
 
 
 class _Run:
@@ -108,41 +106,6 @@ class _Run:
             answer_at=lambda index: [place for one in self.groups[index] for place in self._possible(one)],
         ):
             yield from self._explained(self.groups[index], seen, plans[index])
-
-    def measured(
-        self, several: Sequence[tuple[int, Explanation]], asked: Mapping[str, Mapping[str, Any]]
-    ) -> Iterator[tuple[int, Explanation]]:
-        """The same explanations, each with what was measured on the model for its prediction."""
-        from attnx.references.case import Case
-        from attnx.references.registry import measure_references  # Captum's road is loaded only for those who take it
-
-        cases = []
-        for number, one in several:
-            request = self.requests[number]
-            target = Target.of(self.model, self.processor, one.prediction, one.position, request.target)
-            cases.append(Case(request.prepared, target))
-        found = measure_references(self.model, self.processor, cases, asked)
-        for place, (number, one) in enumerate(several):
-            yield number, _with_references(one, {name: scored[place] for name, scored in found.items()}, asked)
-
-    def measured_if_possible(
-        self, several: Sequence[tuple[int, Explanation]], asked: Mapping[str, Mapping[str, Any]]
-    ) -> Iterator[tuple[int, Explanation]]:
-        """The same, shown first; what cannot be measured is left out, and the note says why."""
-        reasons = {number: _why_not(one, asked) for number, one in several}
-        able = [(number, one) for number, one in several if not reasons[number]]
-        yield from ((number, _without(one, asked, reasons[number])) for number, one in several if reasons[number])
-        try:
-            found = list(self.measured(able, asked)) if able else []
-        except Exception as error:  # what a model may raise that is run in another way than its own
-            if len(able) == 1:
-                reason = str(error).strip().split("\n")[0]
-                yield able[0][0], _without(able[0][1], asked, reason)
-                return
-            for pair in able:  # one of them is to blame, and the others are not
-                yield from self.measured_if_possible([pair], asked)
-            return
-        yield from ((number, replace(one, first=next(iter(asked)))) for number, one in found)
 
     def _plan(self, prepared: Prepared, requests: int) -> Plan:
         length, settings = len(prepared.positions), self.settings
@@ -231,52 +194,11 @@ class _Run:
             )
 
 
-def _with_references(
-    explanation: Explanation, scored: Mapping[str, Scored], asked: Mapping[str, Mapping[str, Any]]
-) -> Explanation:
-    """Options and facts go into the provenance."""
-    return replace(
-        explanation,
-        references={name: one.scores for name, one in scored.items()},
-        about_answer=explanation.about_answer | scored.keys(),
-        signed=explanation.signed | {name for name, one in scored.items() if one.signed},
-        notes=(*explanation.notes, *(note for one in scored.values() for note in one.notes)),
-        provenance={
-            **explanation.provenance,
-            "references": {name: {**_saveable(asked[name]), **one.facts} for name, one in scored.items()},
-        },
-    )
-
-
-def _without(explanation: Explanation, asked: Iterable[str], reason: str) -> Explanation:
-    return replace(explanation, notes=(*explanation.notes, f"{', '.join(asked)} was left out: {reason}"))
-
-
-def _why_not(explanation: Explanation, asked: Iterable[str]) -> str:
-    """Why nothing about the answer is measured that nobody asked for; "" where it is."""
-    if explanation.prediction is None:
-        return (
-            "the model has no head that predicts, so nothing can tell what decided; raw attention, rollout and flow "
-            "tell what was mixed"
-        )
-    if len(explanation.positions) > MEASURED_UP_TO:
-        return f"the input has more than {MEASURED_UP_TO} positions; references={next(iter(asked))!r} insists"
-    return ""
-
-
 def _input_record(model: nn.Module, processor: Any, prepared: Prepared, settings: Settings) -> dict[str, Any]:
     """How the input was read, where there is anything to say of it."""
     averaged = {"averaged": True} if settings.averaged else {}
     found = {**prepared.facts, **answer_facts(model, processor, prepared), **averaged}
     return {"input": found} if found else {}
-
-
-def _saveable(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options as they can be saved: a function by its name."""
-    return {
-        name: value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
-        for name, value in options.items()
-    }
 
 
 def _unseen_layers(model: nn.Module, attention: AttentionTensor) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from attnx.capturing.watch import undisturbed
-from attnx.errors import CaptureError, InputError, whole_number
+from attnx.errors import CaptureError, InputError, in_a_line, whole_number
 from attnx.inputs.adapter import Adapter, Prepared
 from attnx.inputs.model_facts import max_positions
 from attnx.inputs.positions import BROKEN, Position, group_words
@@ -80,9 +80,8 @@ def _generated(model: nn.Module, tokenizer: Any, inputs: Mapping[str, Any], conf
         with undisturbed(model):
             return model.generate(**inputs, generation_config=config, **searched)  # type: ignore[operator]
     except Exception as error:
-        reason = str(error).strip().split("\n")[0]
         raise InputError(
-            f"model.generate refused ({type(error).__name__}: {reason}); check the settings that you pass on, and that "
+            f"model.generate refused ({in_a_line(error)}); check the settings that you pass on, and that "
             "the model generates by itself"
         ) from error
 

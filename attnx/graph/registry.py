@@ -16,6 +16,6 @@ from attnx.registry import Registry
 
 _ABOUT_THE_ANSWER = (GRADIENT, GRADIENT_SHARE, GRADIENT_SIGNED)
 
-WEIGHTINGS: Registry[Weighting] = Registry("weighting")
+WEIGHTINGS: Registry[Weighting] = Registry("weighting", row=Weighting)
 for _row in (ATTENTION, EFFECTIVE, NORM, NORM_RESIDUAL, GLOBENC, ALTI, VALUE_ZEROING, *_ABOUT_THE_ANSWER):
     WEIGHTINGS.add(_row.name, _row)

@@ -19,6 +19,14 @@ Residual: TypeAlias = Literal["share", "inside", "added"]
 residual is contained in W already; or the identity is added and rows are left as they are."""
 
 
+Forwards: TypeAlias = Callable[[int], float]
+"""positions → how many plain forwards of such an input it takes. A way back counts as one."""
+
+
+def _one_run(positions: int) -> float:
+    return 1.0
+
+
 def _no_check(weights: Tensor, level: int) -> None:
     """Weights that may be anything."""
 
@@ -47,8 +55,13 @@ class Weighting:
     check: Callable[[Tensor, int], None] = _no_check
     """Raises if head × query × key of a level is not what it must be."""
     paper: str = ""
+    """Where the edges are from."""
     costs: str = "one run"
     """Beside what a method does with the edges, in words."""
+    forwards: Forwards | None = _one_run
+    """The same as a number; None where the row does not say."""
+    seconds: Callable[[int], float] | None = None
+    """width of the stream → what an edge takes on one core, where all of them may take more than a moment."""
 
     @property
     def about(self) -> str:

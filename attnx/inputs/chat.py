@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from attnx.errors import InputError
+from attnx.errors import InputError, first_line
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,7 @@ def rendered(tokenizer: Any, chat: Chat) -> str:
     try:
         text: str = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=asks)
     except Exception as error:
-        reason = str(error).strip().split("\n")[0]
-        raise InputError(f"the chat template refused the messages ({reason}); see the model's card") from error
+        raise InputError(
+            f"the chat template refused the messages ({first_line(error)}); see the model's card"
+        ) from error
     return text

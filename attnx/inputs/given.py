@@ -31,20 +31,6 @@ def prepare_all(
     return list(_prepare(adapter, model, processor, items, truncate, interpolate)), single
 
 
-def check_all(
-    adapter: Adapter,
-    model: nn.Module,
-    processor: Any,
-    given: Any,
-    *,
-    truncate: bool = False,
-    interpolate: bool = False,
-) -> None:
-    """Raise what `prepare_all` would, before anything runs; nothing is kept."""
-    for _ in _prepare(adapter, model, processor, _items(given)[0], truncate, interpolate):
-        pass
-
-
 def _prepare(
     adapter: Adapter, model: nn.Module, processor: Any, items: list[Any], truncate: bool, interpolate: bool
 ) -> Iterator[Prepared]:

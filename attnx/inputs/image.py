@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attnx.errors import InputError
+from attnx.errors import InputError, in_a_line
 from attnx.inputs.adapter import Box, Prepared
 from attnx.inputs.geometry import Geometry, measured_geometry
 from attnx.inputs.model_facts import has_head
@@ -91,9 +91,8 @@ def _process(processor: Any, picture: Any) -> Tensor:
     try:
         pixels = torch.as_tensor(processor(images=picture, return_tensors="pt")["pixel_values"])
     except Exception as error:  # whatever a processor of any making does with a picture that it cannot read
-        reason = str(error).strip().split("\n")[0]
         raise InputError(
-            f"{type(processor).__name__} cannot process the image ({type(error).__name__}: {reason}); is it the image "
+            f"{type(processor).__name__} cannot process the image ({in_a_line(error)}); is it the image "
             "processor of this model?"
         ) from error
     return pixels[0] if pixels.ndim == 4 else pixels

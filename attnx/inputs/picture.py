@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from attnx.arguments import path_of
-from attnx.errors import InputError
+from attnx.errors import InputError, first_line
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -71,8 +71,9 @@ def _open(path: str | PathLike[str]) -> Image:
             opened.load()
             return ImageOps.exif_transpose(opened)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        reason = str(error).strip().split("\n")[0]
-        raise InputError(f"{fspath(path)} is no image that can be read ({reason}); save it as PNG or JPEG") from error
+        raise InputError(
+            f"{fspath(path)} is no image that can be read ({first_line(error)}); save it as PNG or JPEG"
+        ) from error
 
 
 def _is_file(text: str | PathLike[str]) -> bool:

@@ -108,6 +108,11 @@ class Method:
         """Whether the residual is a share that can be chosen, as in the even model of the receptive field."""
         return self.edges.residual == "share"
 
+    def forwards(self, positions: int) -> float | None:
+        """Plain forwards that it takes of such an input, where its edges say so; a share of a score takes one more."""
+        cost = self.edges.forwards
+        return None if cost is None else cost(positions) + (self.reading == "share")
+
     def takes(self, normalize: Normalize | None) -> bool:
         """Whether a normalisation for decoders means something: U and B are of a model with the same share of the
         residual, and columns are divided where all weights are at least 0."""
@@ -175,10 +180,23 @@ def call(
 
 
 def check_cost(
-    method: Method, layers: Sequence[int], length: int, starts: int, limit: float | None = LIMIT, *, hint: str = ""
+    method: Method,
+    layers: Sequence[int],
+    length: int,
+    starts: int,
+    limit: float | None = LIMIT,
+    *,
+    width: int = 0,
+    hint: str = "",
 ) -> None:
-    """Refuse what would take longer than `limit` seconds: one line is better than an hour without a word."""
+    """Refuse what would take longer than `limit` seconds: one line is better than an hour without a word.
+
+    `width` is that of the stream, where edges must be made of it.
+    """
     seconds = method.seconds(layers, length, starts) if method.seconds is not None else 0.0
+    if method.edges.seconds is not None:
+        read = len(layers) * starts if method.local else max(layers) * length
+        seconds += method.edges.seconds(width) * float(read) * length
     if limit is not None and seconds > limit:
         raise CostError(
             f"{method.name} over {length} positions would take about {duration(seconds)} on one core; use rollout, a "

@@ -19,7 +19,7 @@ from attnx.methods.raw import RAW
 from attnx.methods.rollout import ROLLOUT
 from attnx.registry import Registry
 
-METHODS: Registry[Method] = Registry("method")
+METHODS: Registry[Method] = Registry("method", row=Method)
 for _row in (RAW, ROLLOUT, FLOW, *BEYOND_ATTENTION, ALTI_LOGIT):
     METHODS.add(_row.name, _row)
 

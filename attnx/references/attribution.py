@@ -15,8 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from attnx.answer.score import Score, answers_where_told, as_rows, check_score, first_answer, score
+from attnx.capturing.untouched import switched
 from attnx.capturing.watch import undisturbed, unwrapped
-from attnx.errors import AttnxError, ChoiceError, InputError
+from attnx.errors import AttnxError, ChoiceError, InputError, in_a_line
 from attnx.inputs.adapter import Adapter, Prepared
 from attnx.inputs.families import adapter_for
 from attnx.references.case import Case, Scored
@@ -112,12 +113,11 @@ def attribute(
 def _explained(explainer: Explainer, batch: Batch, label: str, model: nn.Module) -> tuple[Tensor, list[Facts]]:
     try:
         return explainer(batch)
-    except AttnxError:
+    except (AttnxError, MemoryError):
         raise
     except Exception as error:  # whatever a model without slopes can lead to: quantised ones have integers for weights
-        reason = str(error).strip().split("\n")[0]
         raise InputError(
-            f"{label} cannot be measured on this {type(model).__name__} ({type(error).__name__}: {reason}); use "
+            f"{label} cannot be measured on this {type(model).__name__} ({in_a_line(error)}); use "
             "references=('blankout',), which needs no gradients"
         ) from error
 
@@ -139,7 +139,7 @@ class _Entry:
             for name, value in collate(self.model, prepared, self.pad_id).items()
         }
         if self.embed is not None and "input_ids" in inputs:
-            with torch.no_grad():
+            with switched(gradients=False):
                 inputs["inputs_embeds"] = self.embed(inputs.pop("input_ids"))
         return inputs
 
@@ -161,9 +161,9 @@ def _entry(model: nn.Module, adapter: Adapter, processor: Any, example: Prepared
     return _Entry(model, "inputs_embeds", pad_id, embed or adapter.embedding_module(model))
 
 
-@torch.no_grad()
 def _first_answer(entry: _Entry, prepared: Sequence[Prepared]) -> list[Tensor]:
-    return first_answer(entry.model, entry.inputs(prepared), len(prepared[0].positions))
+    with switched(gradients=False):
+        return first_answer(entry.model, entry.inputs(prepared), len(prepared[0].positions))
 
 
 def _batch(entry: _Entry, inputs: dict[str, Tensor], cases: list[Case], kind: Score) -> Batch:

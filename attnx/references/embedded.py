@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from attnx.answer.prediction import logits_of
 from attnx.capturing.frozen.sink_values import Check, weights_check
+from attnx.capturing.untouched import switched
 from attnx.capturing.watch import undisturbed
 from attnx.errors import InputError
 from attnx.inputs.adapter import Adapter, Prepared
@@ -51,16 +52,16 @@ def has_mean(model: nn.Module, adapter: Adapter) -> bool:
     return isinstance(getattr(module, "num_embeddings", None), int) and _device(module).type != "meta"
 
 
-@torch.no_grad()
 def embedded(model: nn.Module, adapter: Adapter, prepared: Prepared) -> Prepared:
     """The same input by its embeddings."""
     inputs = dict(prepared.inputs)
     module = adapter.embedding_module(model)
     ids = inputs.pop("input_ids")
-    return replace(prepared, inputs={**inputs, "inputs_embeds": module(ids[None].to(_device(module)))[0]})
+    with switched(gradients=False):
+        values = module(ids[None].to(_device(module)))[0]
+    return replace(prepared, inputs={**inputs, "inputs_embeds": values})
 
 
-@torch.no_grad()
 def mean_embedding(module: nn.Module) -> Tensor:
     """What a token's embedding is on average over the vocabulary; computed anew when its weights have changed."""
     check = weights_check(module)
@@ -73,7 +74,8 @@ def mean_embedding(module: nn.Module) -> Tensor:
 
 def _mean(module: nn.Module) -> Tensor:
     ids = torch.arange(int(module.num_embeddings), device=_device(module))  # type: ignore[arg-type]
-    sums = [module(some[None])[0].sum(0, dtype=torch.float64) for some in torch.split(ids, _AT_ONCE)]
+    with switched(gradients=False):
+        sums = [module(some[None])[0].sum(0, dtype=torch.float64) for some in torch.split(ids, _AT_ONCE)]
     return torch.stack(sums).sum(0) / len(ids)
 
 

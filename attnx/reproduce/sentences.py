@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnx.errors import AttnxError, InputError
+from attnx.errors import AttnxError, InputError, first_line
 from attnx.inputs.adapter import Prepared
 from attnx.inputs.families import adapter_for
 from attnx.inputs.files import LabelledText, read_texts
@@ -168,7 +168,7 @@ def _glue(samples: int) -> list[LabelledText]:
     try:
         rows = load_dataset("nyu-mll/glue", "sst2", split="test")
     except Exception as error:  # whatever an unreachable hub can lead to
-        reason = str(error).strip().split("\n")[0]
+        reason = first_line(error)
         raise AttnxError(
             f"cannot read GLUE SST-2 from the hub: {reason} Without a hub, give a file: {_FILE}"
         ) from error

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from attnx.errors import AttnxError, InputError
+from attnx.errors import AttnxError, InputError, first_line
 from attnx.running.saved import WHAT_WOULD_DO, Saved, saved_model
 
 
@@ -32,7 +32,7 @@ def load(name: str, needed: str = "") -> tuple[Any, Any]:
     except AttnxError:
         raise
     except Exception as error:  # whatever a broken checkpoint or an unreachable hub can lead to
-        reason = str(error).strip().split("\n")[0]
+        reason = first_line(error)
         if not saved.on_hub:
             raise InputError(f"cannot load {name!r}: {reason}") from error
         raise InputError(

@@ -46,13 +46,15 @@ def plan(
     """
     layers = getattr(config, "num_hidden_layers", None)
     heads = getattr(config, "num_attention_heads", None)
+    hidden = getattr(config, "hidden_size", None)
     top = layers if isinstance(layers, int) else 12
+    width = hidden if isinstance(hidden, int) else 768
     heights = range(1, top + 1) if layer is None else (top if layer == LAST else layer,)
     starts = positions * (heads if head == "each" and isinstance(heads, int) else 1)
     kept, notes = [], []
     for method in asked_methods(DEFAULT_METHODS) if methods is None else methods:
         try:
-            check_cost(method, heights, length, starts)
+            check_cost(method, heights, length, starts, width=width)
             kept.append(method)
         except CostError as error:
             if methods is not None:

@@ -11,6 +11,6 @@ from attnx.truth.suites.patch import PATCH
 from attnx.truth.suites.recall import RECALL
 from attnx.truth.suites.subject import SUBJECT
 
-SUITES: Registry[Suite] = Registry("suite")
+SUITES: Registry[Suite] = Registry("suite", row=Suite)
 for _row in (RECALL, SUBJECT, PATCH, CUES, NAMES, FAITHFULNESS):
     SUITES.add(_row.name, _row)

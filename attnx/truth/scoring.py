@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,13 @@ from attnx.agreement.ties import DIGITS
 from attnx.answer.named import split
 from attnx.answer.target import Target
 from attnx.capturing.watch import unwrapped
+from attnx.errors import ChoiceError, InputError
+from attnx.explaining.attempt import Refused, attempt
+from attnx.explaining.measured import reference_record
 from attnx.explaining.seam import Request, explain_prepared
 from attnx.explaining.settings import Settings
 from attnx.inputs.families import adapter_for
-from attnx.references.case import Case
+from attnx.references.case import Case, Scored
 from attnx.references.case import cases as predicted
 from attnx.references.registry import measure_references
 from attnx.results.explanation import Explanation
@@ -45,25 +49,8 @@ def scores_of(
     model = unwrapped(model)
     found = Scores(provenance=provenance(model, adapter_for(model).name))
     ask = _Asking(model, processor, requests, explainers, label, progress)
-    try:
-        explained = ask.explanations(explainers.methods) if explainers.methods else []
-    except Exception:  # one of them is to blame, and the others are not
-        _one_by_one(found, ask)
-    else:
-        for name in explainers.methods:
-            _add_method(found, name, explained)
-    cases = [_case(model, processor, one) for one in requests]
-    for name, options in explainers.references.items():
-        try:
-            measured = measure_references(model, processor, cases, {name: options}, progress=progress)[name]
-        except Exception as error:
-            found.refused[name] = reason(error)
-            continue
-        if not all(np.isfinite(one.scores).all() for one in measured):
-            found.refused[name] = "it gives numbers that are not finite"
-            continue
-        found.rows[name] = [_scaled(one.scores) for one in measured]
-        found.signed += [name] if any(one.signed for one in measured) else []
+    _add_methods(found, ask)
+    _add_references(found, ask)
     return found
 
 
@@ -76,36 +63,68 @@ class _Asking:
     label: str
     progress: bool
 
-    def explanations(self, methods: Sequence[str]) -> list[Explanation]:
+    def of_each(self, methods: Sequence[str]) -> list[list[Explanation]]:
+        """For each method the explanations of all inputs, which the methods share."""
+        explained = self.explanations(methods, self.requests)
+        if any(name not in one.relevance for name in methods for one in explained):
+            raise ChoiceError("it was left out")  # asked by itself, it says why
+        return [explained] * len(methods)
+
+    def explanations(self, methods: Sequence[str], requests: Sequence[Request]) -> list[Explanation]:
         settings = Settings.of(methods, layer=LAST, normalize=self.explainers.normalize)
         found: dict[int, Explanation] = {}
-        with bar(f"{self.label}: methods", len(self.requests), self.progress, " inputs") as shown:
-            for number, one in explain_prepared(self.model, self.processor, self.requests, settings):
+        with bar(f"{self.label}: methods", len(requests), self.progress, " inputs") as shown:
+            for number, one in explain_prepared(self.model, self.processor, requests, settings):
                 found[number] = one
                 shown.update(1)
-        return [found[number] for number in range(len(self.requests))]
+        return [found[number] for number in range(len(requests))]
+
+    def measured(self, cases: Sequence[Case], references: Sequence[str]) -> list[list[Scored]]:
+        """For each reference the scores of all inputs."""
+        asked = {name: self.explainers.references[name] for name in references}
+        found = measure_references(self.model, self.processor, cases, asked, progress=self.progress)
+        if not all(np.isfinite(one.scores).all() for scored in found.values() for one in scored):
+            raise InputError("it gives numbers that are not finite")
+        return list(found.values())
 
 
-def _one_by_one(found: Scores, ask: _Asking) -> None:
-    """Each method by itself; those that refuse are noted."""
-    for name in ask.explainers.methods:
-        try:
-            explained = ask.explanations([name])
-        except Exception as error:
-            found.refused[name] = reason(error)
-        else:
-            _add_method(found, name, explained)
+def _add_methods(found: Scores, ask: _Asking) -> None:
+    tried = dict(zip(ask.explainers.methods, attempt(ask.explainers.methods, ask.of_each), strict=True))
+    found.refused |= {name: one.reason for name, one in tried.items() if isinstance(one, Refused)}
+    explained = {name: one for name, one in tried.items() if not isinstance(one, Refused)}
+    for name, several in explained.items():
+        found.rows[name] = [one.scores(name) for one in several]
+        found.digits[name] = several[0].digits.get(name, DIGITS)
+        found.signed += [name] if name in several[0].signed else []
+    if found.refused and explained:  # they were asked one by one, and one record speaks of all
+        found.provenance = ask.explanations(list(explained), ask.requests[:1])[0].provenance
+    elif explained:
+        found.provenance = next(iter(explained.values()))[0].provenance
 
 
-def _add_method(found: Scores, name: str, explained: Sequence[Explanation]) -> None:
-    without = next((one for one in explained if name not in one.relevance), None)
-    if without is not None:
-        found.refused[name] = next((note for note in without.notes if name in note), "it was left out")
+def _add_references(found: Scores, ask: _Asking) -> None:
+    if not ask.explainers.references:
         return
-    found.rows[name] = [one.scores(name) for one in explained]
-    found.digits[name] = explained[0].digits.get(name, DIGITS)
-    found.signed += [name] if name in explained[0].signed else []
-    found.provenance = explained[0].provenance
+    cases = [_case(ask.model, ask.processor, one) for one in ask.requests]
+    records: dict[str, dict[str, Any]] = {}
+    for name, options in ask.explainers.references.items():
+        (measured,) = attempt([name], partial(ask.measured, cases))
+        if isinstance(measured, Refused):
+            found.refused[name] = measured.reason
+            continue
+        found.rows[name] = [_scaled(one.scores) for one in measured]
+        found.signed += [name] if any(one.signed for one in measured) else []
+        records[name] = reference_record(options, _shared_facts(measured))
+    found.provenance = {**found.provenance, "references": records}
+
+
+def _shared_facts(measured: Sequence[Scored]) -> dict[str, Any]:
+    """What was so for all inputs: a blank, a score, a number of steps; not what was measured of one."""
+    return {
+        name: value
+        for name, value in measured[0].facts.items()
+        if all(one.facts.get(name) == value for one in measured)
+    }
 
 
 def _case(model: nn.Module, processor: Any, request: Request) -> Case:
@@ -116,11 +135,6 @@ def _case(model: nn.Module, processor: Any, request: Request) -> Case:
     where = request.position
     where = adapter_for(model).explained(model, processor, request.prepared) if where is None else where
     return Case(request.prepared, Target(int(wanted), where, None if rival is None else int(rival)))
-
-
-def reason(error: Exception) -> str:
-    """Why something refuses, in a line."""
-    return str(error).strip().split("\n")[0] or type(error).__name__
 
 
 def _scaled(scores: Array) -> Array:

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from attnx.capturing import rest
 from attnx.capturing.capture import capture, capture_batch
 from attnx.errors import CaptureError
 from tests import zoo
@@ -141,3 +142,28 @@ def test_what_cannot_be_run_by_itself_is_refused_by_name_with_what_to_use(block)
     levels = capture(Stack(block).eval(), extras=("rest",), states=torch.randn(1, 5, 8)).levels
     with pytest.raises(CaptureError, match=r"rest of the block around layers\.0 cannot.*use alti, or references"):
         nothing(levels[0])
+
+
+@pytest.mark.parametrize(
+    "error", [torch.OutOfMemoryError("full"), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried")]
+)
+def test_memory_that_is_used_up_is_not_taken_for_a_block_that_cannot_be_run(monkeypatch, error):
+    (level, *_) = capture(zoo.model("bert"), extras=("rest",), **zoo.inputs("bert")).levels
+
+    def full(*_):
+        raise error
+
+    monkeypatch.setattr(rest._Behind, "__call__", full)
+    with pytest.raises(RuntimeError, match=r"full|allocate"):
+        nothing(level)
+
+
+def test_a_shape_that_was_fixed_is_a_block_that_cannot_be_run(monkeypatch):
+    (level, *_) = capture(zoo.model("bert"), extras=("rest",), **zoo.inputs("bert")).levels
+
+    def fixed(*_):
+        raise RuntimeError("shape '[1, 7]' is invalid for input of size 8")
+
+    monkeypatch.setattr(rest._Behind, "__call__", fixed)
+    with pytest.raises(CaptureError, match="cannot be run by itself"):
+        nothing(level)

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from attnx.cli.main import main
+from attnx.graph.registry import WEIGHTINGS
 from attnx.methods.registry import METHODS
 from attnx.references.registry import REFERENCES
 
@@ -23,8 +24,15 @@ def listed(monkeypatch, capsys):
 
 
 def test_every_method_and_reference_has_a_line(listed):
-    names = [line.split()[0] for line in listed("methods").splitlines()[1:] if line.startswith("  ")]
+    table = listed("methods").split("rollout:NAME")[0]
+    names = [line.split()[0] for line in table.splitlines()[1:] if line.startswith("  ")]
     assert names == [*METHODS.names(), *REFERENCES.names()]
+
+
+def test_every_weighting_is_named_with_its_paper(listed):
+    edges = listed("methods").split("NAME is one of\n")[1].splitlines()
+    assert [line.split()[0] for line in edges] == list(WEIGHTINGS.names())
+    assert next(line for line in edges if line.split()[0] == "alti").endswith("Ferrando et al. 2022")
 
 
 def test_json_says_what_each_is_about_needs_and_costs(listed):

@@ -141,6 +141,9 @@ def test_by_default_all_are_asked_and_what_the_model_cannot_have_is_left_out(mon
     assert {"raw", "rollout", "flow", "gradient", "value_path"} <= set(one.explainers)
     assert "blankout" not in one.explainers
     assert one.left_out["blankout"].startswith("it takes more than 3 forwards for ")
+    assert one.left_out["value_zeroing"].startswith("it takes more than 3 forwards for ")
+    assert one.left_out["value_zeroing"].endswith("methods=('value_zeroing', …) insists")
+    assert (one.forwards["alti"], one.forwards["alti_logit"], one.forwards["gradient_rollout"]) == (1, 2, 2)
     assert one.left_out["refusing"] == "not on this model; use another"
     assert "Left out: refusing (not on this model; use another); blankout (it takes" in one.to_text()
     said = capsys.readouterr().err

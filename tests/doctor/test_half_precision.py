@@ -43,20 +43,18 @@ def test_where_all_runs_there_is_one_child():
         return Ended(DTYPES, "")
 
     found = try_half_precision(partial(troubles, run=run))
-    assert (found.troubles, found.limit_helps, runs) == ({}, False, [(PROGRAM, *DTYPES)])
+    assert (found.troubles, found.limited, runs) == ({}, {}, [(PROGRAM, *DTYPES)])
 
 
 def test_a_limit_that_helps_is_found():
     found = try_half_precision(troubles, DIES_UNLIMITED)
     assert found.troubles == {"bfloat16": KILLED, "float16": KILLED}
     assert found.limited == {}
-    assert found.limit_helps
 
 
 def test_what_dies_under_the_limit_as_well_is_left():
     found = try_half_precision(troubles, DIES)
     assert found.troubles == found.limited == {"bfloat16": KILLED, "float16": KILLED}
-    assert not found.limit_helps
 
 
 def test_one_dtype_that_dies_says_nothing_about_the_other():

@@ -11,7 +11,7 @@ from attnx.errors import CostError
 from attnx.explaining import seam
 from attnx.methods.flow import flow as flow_module
 from attnx.methods.flow.flow import estimated_seconds
-from attnx.methods.registry import METHODS
+from attnx.methods.registry import METHODS, asked_methods
 from attnx.running import plan
 from tests import zoo
 from tests.benchmarks.capture import NoTokenizer
@@ -124,3 +124,36 @@ def test_two_thousand_positions_take_no_map():
     attention = attnx.capture(model, head="mean", input_ids=ids)
     expected = attnx.rollout(attention, position=-1, normalize="receptive_field")
     np.testing.assert_allclose(rows["rollout"], expected, atol=1e-5)
+
+
+BASE = hf.BertConfig()
+
+
+def planned(name, length, config=BASE, **options):
+    return plan.plan(asked_methods(name), length, config, **{"layer": None, "head": None, **options})
+
+
+@pytest.mark.parametrize("name", ["value_zeroing", "flow:value_zeroing"])
+def test_edges_that_run_each_block_again_are_refused_where_they_are_thousands_of_runs(name):
+    with pytest.raises(CostError, match=f"{name} over 2000 positions would take about \\d+ (hours|days) on one core"):
+        planned(name, 2000)
+
+
+def test_their_cost_grows_with_the_width_the_layers_and_the_positions_that_are_read():
+    assert planned("value_zeroing", 128)
+    assert planned("value_zeroing", 2000, layer=1, config=hf.BertConfig(hidden_size=64))
+    assert planned("raw:value_zeroing", 2000, layer=12), "one row of one layer"
+    assert planned(("rollout", "alti", "gradient_rollout"), 2000)
+    with pytest.raises(CostError):
+        planned("value_zeroing", 2000, layer=1)
+
+
+def test_what_is_refused_is_not_begun(monkeypatch):
+    monkeypatch.setattr("attnx.graph.weightings.value_zeroing._OPERATIONS_A_SECOND", 1.0)
+    model = zoo.model("bert")
+    handle = model.register_forward_pre_hook(lambda *given: pytest.fail("the model was run"))
+    try:
+        with pytest.raises(CostError, match="value_zeroing over 13 positions would take about"):
+            attnx.explain(model, NoTokenizer(), zoo.inputs("bert", 13), methods="value_zeroing")
+    finally:
+        handle.remove()

@@ -5,11 +5,14 @@ import pytest
 
 import attnx
 from attnx.errors import ArgumentError, ChoiceError, InputError
+from attnx.explaining.seam import Request
+from attnx.inputs.families import adapter_for
 from attnx.references.case import Scored
 from attnx.references.reference import Reference
 from attnx.references.registry import REFERENCES
 from attnx.truth.registry import SUITES
-from attnx.truth.suite import Measured, Suite
+from attnx.truth.scoring import scores_of
+from attnx.truth.suite import Explainers, Measured, Suite
 from tests import verb_number_zoo, zoo
 
 
@@ -79,6 +82,45 @@ def test_a_method_that_refuses_does_not_take_the_others_with_it(monkeypatch):
         METHODS.remove("lazy")
     assert found.refused["recall"] == {"lazy": "not today"}
     assert set(found.values["recall"]) == {"raw"}
+
+
+def test_the_record_speaks_of_all_that_was_measured():
+    from dataclasses import replace
+
+    from attnx.errors import CostError
+    from attnx.methods.registry import METHODS
+
+    def refuse(graph, asked):
+        raise CostError("not today")
+
+    METHODS.add("lazy", replace(METHODS["raw"], name="lazy", relevance=refuse))
+    try:
+        found = attnx.measure_truth(
+            suites="recall",
+            methods=["raw", "lazy", "rollout"],
+            references={"blankout": {"unit": "word"}, "gradient": {}},
+            rows=2,
+            progress=False,
+        )
+    finally:
+        METHODS.remove("lazy")
+    kept = found.provenance["recall"]
+    assert set(kept["settings"]["residual"]) == {"raw", "rollout"}, "asked one by one, they are on record together"
+    assert kept["references"]["blankout"]["unit"] == "word"
+    assert kept["references"]["blankout"]["blank"]
+    assert "before" not in kept["references"]["blankout"], "a number of one input is not one of the suite"
+    assert set(kept["references"]["gradient"]) >= {"score"}
+    assert attnx.Truth.from_json(found.to_json()) == found
+
+
+def test_a_reason_is_that_of_the_method_and_not_of_one_with_a_longer_name():
+    model, tokenizer = zoo.masked_lm().base_model, zoo.wordpiece_tokenizer()
+    request = Request(adapter_for(model).prepare(model, tokenizer, "the author talked"))
+    asked = Explainers(("raw", "alti", "alti_logit"), {})
+    found = scores_of(model, tokenizer, [request], asked, label="", progress=False)
+    assert set(found.rows) == {"raw", "alti"}
+    assert list(found.refused) == ["alti_logit"]
+    assert "has no head that predicts, and alti_logit explains an answer; load the model" in found.refused["alti_logit"]
 
 
 def test_inputs_that_the_model_gets_wrong_are_left_out_and_counted():

@@ -51,6 +51,10 @@ def shares(level: Level, start: int, stop: int) -> Block:
     return Block(block.first_key, rows_to_one(torch.mean(block.weights, 0, keepdim=True)))
 
 
+def _there_and_back(positions: int) -> float:
+    return 2.0
+
+
 GRADIENT = Weighting(
     "gradient",
     positive_gains,
@@ -58,7 +62,8 @@ GRADIENT = Weighting(
     residual="added",
     about_answer=True,
     paper="Chefer et al. 2021",
-    costs="one run, and a way back for each answer",
+    costs="one run, and a way back through it for each answer",
+    forwards=_there_and_back,
 )
 GRADIENT_SIGNED = Weighting(
     "gradient_signed",
@@ -68,7 +73,8 @@ GRADIENT_SIGNED = Weighting(
     signed=True,
     about_answer=True,
     paper="Chefer et al. 2021, with signs",
-    costs="a run, and one there and back for each answer",
+    costs="one run, and a way back through it for each answer",
+    forwards=_there_and_back,
 )
 GRADIENT_SHARE = Weighting(
     "gradient_share",
@@ -77,5 +83,6 @@ GRADIENT_SHARE = Weighting(
     needs=frozenset({"values"}),
     about_answer=True,
     paper="Chefer et al. 2021",
-    costs="one run, and a way back for each answer",
+    costs="one run, and a way back through it for each answer",
+    forwards=_there_and_back,
 )

@@ -14,6 +14,8 @@ import numpy as np
 from torch import nn
 
 from attnx.answer.target import Target
+from attnx.explaining.attempt import Refused, attempt
+from attnx.explaining.measured import left_out
 from attnx.explaining.settings import DEFAULT_REFERENCES
 from attnx.probes.pronouns.mask import Masked
 from attnx.references.case import Case, Scored
@@ -44,17 +46,19 @@ class Decided:
         if not self.asked or not rows:
             return found
         cases = [Case(masked[row].prepared, _contrast(masked[row], probes[row])) for row in rows]
-        try:
-            scored = measure_references(self.model, self.tokenizer, cases, self.asked)
-        except Exception as error:  # what a model may raise that is run in another way than its own
-            if self.chosen:
-                raise
-            reason = str(error).strip().split("\n")[0]
-            note = f"{', '.join(self.asked)} was left out: {reason}"
-            return [replace(one, notes=(*one.notes, note)) for one in found]
-        for place, row in enumerate(rows):
-            found[row] = _with({name: several[place] for name, several in scored.items()}, probes[row], merge)
+        measured = self._measured(cases) if self.chosen else attempt(cases, self._measured)
+        for row, scored in zip(rows, measured, strict=True):
+            found[row] = (
+                replace(probes[row], notes=(*probes[row].notes, left_out(self.asked, scored.reason)))
+                if isinstance(scored, Refused)
+                else _with(scored, probes[row], merge)
+            )
         return found
+
+    def _measured(self, cases: Sequence[Case]) -> list[dict[str, Scored]]:
+        """Reference → what it says, for each case."""
+        found = measure_references(self.model, self.tokenizer, cases, self.asked)
+        return [{name: several[place] for name, several in found.items()} for place in range(len(cases))]
 
 
 def _contrast(masked: Masked, probe: Probe) -> Target:

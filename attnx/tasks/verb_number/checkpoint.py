@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from attnx.errors import FileFormatError
+from attnx.errors import FileFormatError, first_line
 from attnx.interrupts import uninterrupted
 from attnx.tasks.verb_number.config import VerbNumberConfig
 from attnx.tasks.verb_number.model import VerbNumberForSequenceClassification
@@ -91,8 +91,9 @@ def _load(directory: Path) -> tuple[VerbNumberForSequenceClassification, PreTrai
     try:
         model = _with_weights(config, directory / "model.safetensors")
     except (SafetensorError, RuntimeError) as error:
-        reason = str(error).split("\n")[0]
-        raise FileFormatError(f"the weights in {directory} are not of a verb-number model: {reason}") from error
+        raise FileFormatError(
+            f"the weights in {directory} are not of a verb-number model: {first_line(error)}"
+        ) from error
     tokenizer = wrap(Tokenizer.from_file(str(directory / "tokenizer.json")), config.max_position_embeddings)
     return model.eval(), tokenizer
 

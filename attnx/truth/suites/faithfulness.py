@@ -47,7 +47,7 @@ def measure(suite: Suite, given: Given, explainers: Explainers) -> Measured:
         orders={CHANCE: found.values[RANDOM][:, columns]},
         refused=tried.refused,
         signed=tuple(tried.signed),
-        provenance=found.provenance,
+        provenance={**found.provenance, "removal": {"blank": found.blank, "score": found.score}},
     )
 
 

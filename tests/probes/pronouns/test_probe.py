@@ -15,6 +15,7 @@ from attnx.inputs.text import prepare_text
 from attnx.methods.method import Method
 from attnx.methods.raw import RAW
 from attnx.methods.registry import METHODS
+from attnx.probes.pronouns import decided
 from attnx.probes.pronouns.probe import probe, probe_each
 from attnx.probes.pronouns.sentence import Sentence, written_out
 from attnx.results.pronouns import Candidate, Probe
@@ -329,6 +330,23 @@ def test_the_value_path_is_that_of_the_likelier_pronoun_against_the_other():
 
 def test_a_written_pronoun_has_no_prediction_that_something_could_decide():
     assert ask(written="her").references == {}
+
+
+def test_only_the_sentence_to_blame_is_without_references(monkeypatch):
+    measure, bad = decided.measure_references, TEXT.replace("book", "book was bad")
+
+    def fail_on_one(model, tokenizer, cases, asked):
+        if any(case.prepared.text == bad for case in cases):
+            raise RuntimeError("no kernel")
+        return measure(model, tokenizer, cases, asked)
+
+    monkeypatch.setattr(decided, "measure_references", fail_on_one)
+    sentences = [Sentence(text, ("author", "Sara"), ("his", "her")) for text in (TEXT, bad)]
+    good, blamed = probe_each(zoo.masked_lm(), zoo.wordpiece_tokenizer(), sentences)
+    assert set(good.references) == {"value_path"}
+    assert not any("left out" in note for note in good.notes)
+    assert blamed.references == {}
+    assert blamed.notes[-1] == "value_path was left out: RuntimeError: no kernel"
 
 
 def test_references_that_nobody_asked_for_are_left_out_with_a_note_where_they_fail(monkeypatch):

@@ -1,0 +1,75 @@
+"""What nobody insists on is left out with its reason, and by one rule wherever it is tried."""
+
+from __future__ import annotations
+
+import pytest
+
+import attnx
+from attnx.errors import InputError
+from attnx.explaining.attempt import Refused, attempt
+from attnx.references.reference import Reference
+from attnx.references.registry import REFERENCES
+from tests import verb_number_zoo as zoo
+
+
+def doubled(numbers):
+    if 3 in numbers:
+        raise ValueError("three is not doubled\nand more of it")
+    return [2 * one for one in numbers]
+
+
+def test_what_works_together_is_run_once():
+    runs = []
+    assert attempt([1, 2], lambda some: runs.append(some) or doubled(some)) == [2, 4]
+    assert runs == [[1, 2]]
+    assert attempt([], doubled) == []
+
+
+def test_one_is_to_blame_and_the_others_are_not():
+    assert attempt([1, 3, 4], doubled) == [2, Refused("ValueError: three is not doubled"), 8]
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (InputError("not on this model; use another"), "not on this model; use another"),
+        (RuntimeError(), "RuntimeError"),
+        (KeyError("weight"), "KeyError: 'weight'"),
+    ],
+)
+def test_a_reason_is_never_empty_and_names_what_is_not_of_attnx(error, reason):
+    def fail(some):
+        raise error
+
+    assert attempt([1], fail) == [Refused(reason)]
+
+
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
+def test_nobody_is_to_blame_for_memory_or_an_interruption(error):
+    def fail(some):
+        raise error
+
+    with pytest.raises(error):
+        attempt([1, 2], fail)
+
+
+def failing(error):
+    def measure(*_, **__):
+        raise error
+
+    return measure
+
+
+@pytest.mark.parametrize("error", [RuntimeError(), RuntimeError("\n")])
+def test_explain_says_the_kind_of_an_error_without_words(monkeypatch, error):
+    monkeypatch.setattr("attnx.references.registry.measure_references", failing(error))
+    assert attnx.explain(zoo.model(), zoo.tokenizer(), "the key").notes[-1] == "value_path was left out: RuntimeError"
+
+
+def test_recommend_leaves_out_what_fails_in_any_way():
+    REFERENCES.add("broken", Reference("broken", failing(RuntimeError("no kernel for this"))))
+    try:
+        one = attnx.recommend(zoo.model(), zoo.tokenizer(), ["the key", "keys"], methods="raw", random=1)
+    finally:
+        REFERENCES.remove("broken")
+    assert one.left_out["broken"] == "RuntimeError: no kernel for this"
