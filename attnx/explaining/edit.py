@@ -54,7 +54,8 @@ def edit(
         )
     text = changed_text(explanation.text, spliced)
     if explanation.prediction is not None and explanation.prediction.kind != "value":
-        given["target"] = explanation.prediction.index
+        index, rival = explanation.prediction.index, explanation.prediction.against_index
+        given["target"] = index if rival is None else (index, rival)
     if adapter.explained(model, tokenizer, before) != explanation.position:
         after = adapter.prepare(model, tokenizer, text)
         given["position"] = _moved(explanation, spliced, after)

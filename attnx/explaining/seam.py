@@ -119,7 +119,7 @@ class _Run:
         cases = []
         for number, one in several:
             request = self.requests[number]
-            target = Target.of(self.model, self.processor, one.prediction, one.position, request.target)
+            target = Target.of(self.model, one.prediction, one.position)
             cases.append(Case(request.prepared, target))
         found = measure_references(self.model, self.processor, cases, asked)
         for place, (number, one) in enumerate(several):
@@ -198,9 +198,7 @@ class _Run:
         for place, number in zip(places, numbers, strict=True):
             row, target = unique.index(place), self.requests[number].target
             prediction = predict(self.model, self.processor, seen.output, seen.row, seen.seat(place), target)
-            own = Reading.of(answers, row, maps, settings).joined(
-                edges.reading(place, prediction, target), plan.methods
-            )
+            own = Reading.of(answers, row, maps, settings).joined(edges.reading(place, prediction), plan.methods)
             yield (
                 number,
                 Explanation(

@@ -6,6 +6,7 @@ import pytest
 import attnx
 from attnx.errors import ArgumentError, AttnxError, ChoiceError, InputError
 from attnx.explaining.again import settings_of
+from attnx.render.side_by_side import heading
 from tests import zoo
 
 MODEL, TOKENIZER = zoo.classifier(), zoo.wordpiece_tokenizer()
@@ -32,6 +33,30 @@ def test_it_is_the_explanation_of_the_changed_text_for_the_same_target():
     assert both.explanations[1].prediction.index == before.prediction.index
     assert both.words(3) == ("witty", "gorgeous")
     assert both.titles == ("before", "after")
+
+
+def test_a_pair_stays_a_pair_and_is_told():
+    model, tokenizer = zoo.causal_lm(), zoo.bytelevel_tokenizer()
+    before = attnx.explain(model, tokenizer, "the key to the", references="gradient", target=(11, 17))
+    assert (before.prediction.index, before.prediction.against_index) == (11, 17)
+    assert before.prediction.against == tokenizer.decode([17])
+    both = attnx.edit(model, tokenizer, before, {"key": "book"})
+    changed = attnx.explain(model, tokenizer, "the book to the", references="gradient", target=(11, 17))
+    np.testing.assert_allclose(both.explanations[1].references["gradient"], changed.references["gradient"], atol=1e-6)
+    told = f"{tokenizer.decode([11]).strip()} against {tokenizer.decode([17]).strip()}"
+    assert heading(both, "gradient") == f"gradient, for {told}"
+
+
+def test_a_pair_and_its_first_alone_are_told_apart():
+    alone, pair = (explained(methods="gradient_rollout", target=one) for one in (0, (0, 1)))
+    first, second = pair.prediction.labels[:2]
+    assert pair.verdict.startswith(f"{first} ({pair.prediction.probability:.3f}) against {second} from ")
+    assert str(pair.prediction).endswith(f" against {second}")
+    both = attnx.side_by_side([alone, pair], titles=["alone", "pair"])
+    assert f"They are about different answers ({first}, {first} against {second})" in both.to_text()
+    assert heading(both, "gradient_rollout").endswith(f", for {first} and {first} against {second}")
+    again = attnx.Explanation.from_dict(pair.to_dict())
+    assert again.prediction == pair.prediction
 
 
 @pytest.mark.parametrize(
