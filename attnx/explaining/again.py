@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from attnx.inputs.pooling import MEAN
 from attnx.methods.registry import asked_methods
 from attnx.results.explanation import Explanation
 
 
 def settings_of(explanation: Explanation) -> dict[str, Any]:
-    """The arguments of `explain` that made it, as they were used; position and target are the caller's to choose."""
-    used = explanation.provenance.get("settings", {})
+    """The arguments of `explain` that made it, as they were used.
+
+    The target is the caller's to choose, and so is a position: only that it was the mean of all is told.
+    """
+    used, read = (explanation.provenance.get(part, {}) for part in ("settings", "input"))
     return {
         "methods": list(explanation.methods),
         "references": _references(explanation),
@@ -22,6 +26,9 @@ def settings_of(explanation: Explanation) -> dict[str, Any]:
         "discard": used.get("discard", 0.0),
         "within": used.get("within", ""),
         "maps": explanation.maps is not None,
+        "position": MEAN if read.get("averaged", False) else None,
+        "first_token": read.get("first_token"),
+        "truncate": "cut" in read,
     }
 
 

@@ -135,6 +135,39 @@ def test_a_decoder_is_explained_from_its_new_last_token():
     assert both.words(1) == ("key", "cabinets")
 
 
+def test_the_mean_of_all_positions_stays_the_mean():
+    before = explained(methods="rollout", position="mean")
+    changed = attnx.edit(MODEL, TOKENIZER, before, {3: "bad"}).explanations[1]
+    expected = explained("the movie is bad, and the book is dull.", methods="rollout", position="mean")
+    np.testing.assert_allclose(changed["rollout"], expected["rollout"], atol=1e-6)
+    assert changed.explained == before.explained == "the mean of all positions"
+
+
+@pytest.mark.parametrize("position", [None, 2])
+def test_a_first_token_stays_in_front(position):
+    model, tokenizer = zoo.causal_lm(), zoo.bytelevel_tokenizer()
+    before = attnx.explain(model, tokenizer, "the key to the", methods="raw", first_token="begin", position=position)
+    changed = attnx.edit(model, tokenizer, before, {3: "a"}).explanations[1]
+    assert changed.tokens[0] == before.tokens[0] == before.provenance["input"]["first_token"]
+    assert changed.position == (len(changed.positions) - 1 if position is None else position)
+
+
+def test_a_position_that_is_said_is_taken_where_the_explained_word_was_changed():
+    before = explained(methods="raw", position=4)
+    with pytest.raises(ChoiceError, match="stands in or between the changed words"):
+        attnx.edit(MODEL, TOKENIZER, before, {3: "dull"})
+    assert attnx.edit(MODEL, TOKENIZER, before, {3: "dull"}, position=5).explanations[1].position == 5
+
+
+def test_a_text_that_was_cut_is_cut_again():
+    long = " ".join(["the movie is witty"] * 40)
+    before = explained(long, methods="raw", truncate=True)
+    assert "cut" in before.provenance["input"]
+    changed = attnx.edit(MODEL, TOKENIZER, before, {3: "dull"}).explanations[1]
+    assert "cut" in changed.provenance["input"]
+    assert changed.words[3].text == "dull"
+
+
 WRONG = [
     ({}, ArgumentError, "a dictionary of words"),
     ({3: 5}, ArgumentError, "replaced by a text, found 5"),
