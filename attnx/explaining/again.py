@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from attnx.errors import InputError
 from attnx.inputs.pooling import MEAN
 from attnx.methods.registry import asked_methods
 from attnx.results.explanation import Explanation
+from attnx.results.provenance import NOT_KEPT
 
 
-def settings_of(explanation: Explanation) -> dict[str, Any]:
-    """The arguments of `explain` that made it, as they were used.
+def settings_of(explanation: Explanation, *, references: bool = True) -> dict[str, Any]:
+    """The arguments of `explain` that made it, as they were used; without `references` the caller brings those.
 
     The target is the caller's to choose, and so is a position: only that it was the mean of all is told.
     """
     used, read = (explanation.provenance.get(part, {}) for part in ("settings", "input"))
     return {
         "methods": list(explanation.methods),
-        "references": _references(explanation),
+        "references": _references(explanation) if references else None,
         "layer": explanation.layers[0] if len(explanation.layers) == 1 else None,
         "head": used.get("head"),
         "residual": _residual(used.get("residual", {})),
@@ -56,4 +59,10 @@ def _references(explanation: Explanation) -> dict[str, dict[str, Any]]:
         takes = REFERENCES[name].options
         record = explanation.provenance.get("references", {}).get(name, {})
         found[name] = {option: value for option, value in record.items() if option in takes}
+        for option, value in found[name].items():
+            if isinstance(value, Mapping):
+                raise InputError(
+                    f"{name} was measured with {option}={value.get(NOT_KEPT)}, which no record keeps: give it again, "
+                    f"references={{{name!r}: {{{option!r}: …}}}}"
+                )
     return found

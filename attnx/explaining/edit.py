@@ -45,7 +45,7 @@ def edit(
         raise InputError("edit changes words of a text: give an explanation of one, not of token ids or of an image")
     spliced = changes_of(explanation, changes)
     model = unwrapped(model)
-    given: dict[str, Any] = settings_of(explanation)
+    given: dict[str, Any] = settings_of(explanation, references="references" not in options)
     adapter = adapter_for(model, given["within"])
     before = _prepared(model, tokenizer, explanation.text, given)
     if [one.token for one in before.positions] != list(explanation.tokens):

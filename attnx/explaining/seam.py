@@ -25,7 +25,7 @@ from attnx.inputs.adapter import Adapter, Prepared
 from attnx.inputs.families import adapter_for
 from attnx.inputs.pooling import answer_facts
 from attnx.results.explanation import Explanation
-from attnx.results.provenance import provenance
+from attnx.results.provenance import NOT_KEPT, provenance
 from attnx.running.observe import Observation, observe
 from attnx.running.plan import Plan, plan
 
@@ -270,9 +270,9 @@ def _input_record(model: nn.Module, processor: Any, prepared: Prepared, settings
 
 
 def _saveable(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options as they can be saved: a function by its name."""
+    """Options as they can be saved: what cannot, such as a function, as an object that says what it was."""
     return {
-        name: value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
+        name: value if isinstance(value, (str, int, float, bool, type(None))) else {NOT_KEPT: repr(value)}
         for name, value in options.items()
     }
 

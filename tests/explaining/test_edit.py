@@ -159,6 +159,17 @@ def test_a_position_that_is_said_is_taken_where_the_explained_word_was_changed()
     assert attnx.edit(MODEL, TOKENIZER, before, {3: "dull"}, position=5).explanations[1].position == 5
 
 
+def test_what_no_record_keeps_is_asked_for_again():
+    chosen = {"gradient": {"embed": MODEL.get_input_embeddings().forward}}
+    before = explained(methods="raw", references=chosen)
+    with pytest.raises(
+        InputError, match=r"gradient was measured with embed=<bound method .*: give it again, references="
+    ):
+        attnx.edit(MODEL, TOKENIZER, before, {3: "dull"})
+    changed = attnx.edit(MODEL, TOKENIZER, before, {3: "dull"}, references=chosen).explanations[1]
+    assert changed.references.keys() == {"gradient"}
+
+
 def test_a_text_that_was_cut_is_cut_again():
     long = " ".join(["the movie is witty"] * 40)
     before = explained(long, methods="raw", truncate=True)
