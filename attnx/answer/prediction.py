@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
@@ -13,6 +14,9 @@ from attnx.errors import CaptureError, ChoiceError
 from attnx.inputs.model_facts import has_head
 
 _LANGUAGE_MODELS = ("ForMaskedLM", "ForCausalLM", "LMHeadModel")
+
+_LATER = {"later": True}
+"""Files that were written before these fields came lack them; `results.schema` reads it."""
 
 _TOKENS_KEPT = 20
 """Of a vocabulary only the best are kept: all logits of a language model would outweigh the whole explanation."""
@@ -31,6 +35,9 @@ class Prediction:
     labels: tuple[str, ...]
     logits: tuple[float, ...]
     """One for each of `labels`: all classes, or the best tokens of the vocabulary."""
+    against: str | None = field(default=None, metadata=_LATER)
+    """Of a pair, what `label` is set against: the scores of what knows the answer are about the margin."""
+    against_index: int | None = field(default=None, metadata=_LATER)
 
     @property
     def noun(self) -> str:
@@ -38,9 +45,16 @@ class Prediction:
         several = f"one of {len(self.labels)} labels that may all hold"
         return {"label": several, "value": "value"}.get(self.kind, "prediction")
 
+    @property
+    def contrast(self) -> str:
+        """What is explained, in a heading: a class or a token, of a pair with what it is set against."""
+        own = (self.labels[self.index] if self.kind == "value" else self.label).strip()
+        return own if self.against is None else f"{own} against {self.against.strip()}"
+
     def __str__(self) -> str:
-        label = self.label if self.label.isprintable() else repr(self.label)[1:-1]  # it may steer a terminal
-        return label if self.probability is None else f"{label} ({self.probability:.3f})"
+        sure = "" if self.probability is None else f" ({self.probability:.3f})"
+        rival = "" if self.against is None else f" against {_inert(self.against).strip()}"
+        return f"{_inert(self.label)}{sure}{rival}"
 
 
 def predict(
@@ -48,9 +62,9 @@ def predict(
 ) -> Prediction | None:
     """Read the prediction for input `row` of a batch off the model's output; None when the model has no such head.
 
-    With a `target` the prediction speaks of that class or token instead of the best one; of a pair, of the first.
+    With a `target` the prediction speaks of that class or token instead of the best one; of a pair, of the first
+    against the second.
     """
-    target, _ = split(target)
     logits = logits_of(model, output)
     if logits is None:
         if target is not None:
@@ -97,18 +111,37 @@ def exclusive(model: nn.Module, logits: Tensor) -> bool:
 def _class(model: nn.Module, logits: Tensor, target: Any) -> Prediction:
     names = getattr(model.config, "id2label", None) or {}
     labels = tuple(str(names.get(index, f"LABEL_{index}")) for index in range(len(logits)))
-    index = int(logits.argmax()) if target is None else class_index(target, labels)
+    index, rival = _chosen(target, logits, lambda asked: class_index(asked, labels))
+    against = None if rival is None else labels[rival]
     values = tuple(logits.tolist())
     if getattr(model.config, "problem_type", None) == "regression":
-        return Prediction("value", f"{labels[index]} = {values[index]:.4g}", index, None, labels, values)
+        told = f"{labels[index]} = {values[index]:.4g}"
+        return Prediction("value", told, index, None, labels, values, against, rival)
     probability = probabilities(model, logits)[index].item()
     kind: Literal["class", "label"] = "class" if len(labels) == 1 or exclusive(model, logits) else "label"
-    return Prediction(kind, labels[index], index, probability, labels, values)
+    return Prediction(kind, labels[index], index, probability, labels, values, against, rival)
 
 
 def _token(tokenizer: Any, logits: Tensor, target: Any) -> Prediction:
-    index = int(logits.argmax()) if target is None else token_index(target, tokenizer, len(logits))
+    index, rival = _chosen(target, logits, lambda asked: token_index(asked, tokenizer, len(logits)))
+    against = None if rival is None else tokenizer.decode([rival])
     best = logits.topk(min(_TOKENS_KEPT, len(logits)))
     labels = tuple(tokenizer.decode([int(one)]) for one in best.indices)
     probability = torch.softmax(logits, -1)[index].item()
-    return Prediction("token", tokenizer.decode([index]), index, probability, labels, tuple(best.values.tolist()))
+    values = tuple(best.values.tolist())
+    return Prediction("token", tokenizer.decode([index]), index, probability, labels, values, against, rival)
+
+
+def _chosen(target: Any, logits: Tensor, index_of: Callable[[Any], int]) -> tuple[int, int | None]:
+    """What is explained, by default the best, and what it is set against."""
+    asked, other = split(target)
+    index = int(logits.argmax()) if asked is None else index_of(asked)
+    rival = None if other is None else index_of(other)
+    if rival == index:
+        raise ChoiceError(f"target {target!r} sets one answer against itself; give two different ones")
+    return index, rival
+
+
+def _inert(label: str) -> str:
+    """As it is, unless it may steer a terminal."""
+    return label if label.isprintable() else repr(label)[1:-1]

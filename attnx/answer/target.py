@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from attnx.answer.named import class_index, pieces_of, split, token_index
+from attnx.answer.named import pieces_of, split
 from attnx.errors import ChoiceError
-from attnx.inputs.model_facts import vocabulary_size
 
 if TYPE_CHECKING:
     from torch import nn
@@ -25,23 +24,14 @@ class Target:
     against: int | None = None
 
     @classmethod
-    def of(cls, model: nn.Module, processor: Any, prediction: Prediction | None, position: int, asked: Any) -> Target:
-        """What the user `asked` for, in numbers: the prediction itself, or for a pair also what stands against it."""
+    def of(cls, model: nn.Module, prediction: Prediction | None, position: int) -> Target:
+        """What the prediction speaks of, in numbers; of a pair also what stands against it."""
         if prediction is None:
             raise ChoiceError(
                 f"{type(model).__name__} predicts nothing, so there is nothing to hold attention against; "
                 "load the model with its head (ForSequenceClassification, ForMaskedLM, …)"
             )
-        _, other = split(asked)
-        if other is None:
-            return cls(prediction.index, position)
-        if prediction.kind == "token":
-            against = token_index(other, processor, vocabulary_size(model) or 0)
-        else:
-            against = class_index(other, prediction.labels)
-        if against == prediction.index:
-            raise ChoiceError(f"target {asked!r} sets {prediction.label!r} against itself; give two different ones")
-        return cls(prediction.index, position, against)
+        return cls(prediction.index, position, prediction.against_index)
 
 
 def piece_notes(asked: Any, prediction: Prediction | None, tokenizer: Any) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,14 +19,18 @@ class Counterpart:
     model: str | None = None
 
     @classmethod
-    def of(cls, replaced: list[str] | None, beside: str | None, image: Path | None) -> Counterpart | None:
-        """As it is asked for on the command line; None where it is not."""
+    def of(
+        cls, replaced: list[str] | None, beside: str | None, image: Path | None, alone: Mapping[str, bool]
+    ) -> Counterpart | None:
+        """As it is asked for on the command line; None where it is not. What one `alone` can have is refused."""
         if not replaced and beside is None:
             return None
         if image is not None:
             raise InputError("--replace and --beside are for texts: words stand side by side, an image has none")
         if replaced and beside is not None:
             raise InputError("--replace changes the text and --beside the model: give one of them")
+        for option in (name for name, given in alone.items() if given):
+            raise InputError(f"{option} is for one explanation; --replace and --beside show two: leave it out")
         return cls(tuple(_change(one) for one in replaced or ()), beside)
 
     def beside(self, model: Any, tokenizer: Any, explanation: Any, text: Any, options: dict[str, Any]) -> Any:

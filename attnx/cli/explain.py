@@ -62,7 +62,9 @@ def quick_methods(explanation: Any) -> list[str]:
     return quick or list(explanation.methods)
 
 
-def write_page(path: Path, model: Any, tokenizer: Any, text: Any, explanation: Any, options: dict[str, Any]) -> None:
+def write_page(
+    path: Path, model: Any, tokenizer: Any, text: Any, explanation: Any, options: dict[str, Any], *, content_only: bool
+) -> None:
     """Explain once more with references, and with the rows of all words that may be clicked on.
 
     What was shown first stays first.
@@ -84,7 +86,7 @@ def write_page(path: Path, model: Any, tokenizer: Any, text: Any, explanation: A
             raise
         say([f"the page has only {', '.join(first) or 'no references'}: {error}"])
         shown = explain(model, tokenizer, text, **options | {"references": first, "maps": maps})
-    replace(shown, first=explanation.first).to_html(path)
+    replace(shown, first=explanation.first).to_html(path, content_only=content_only)
 
 
 def explain_command(
@@ -153,7 +155,7 @@ def explain_command(
 ) -> None:
     """Show what a model looked at in a text or in an image."""
     check_arguments(text, pair, image, model, output)
-    counterpart = Counterpart.of(replaced, beside, image)
+    counterpart = Counterpart.of(replaced, beside, image, {"--content-only": content_only, "--layers": layers})
     check_output(html, PAGES, "--html")
     typed = text or ""
     text = read_input() if text == "-" else text
@@ -171,7 +173,7 @@ def explain_command(
         "discard": discard,
         "interpolate": interpolate,
         "within": within,
-    })  # fmt: skip
+    }, content_only=content_only)  # fmt: skip
     if explanation.image_size is None:  # a vision model reads the picture of that name
         say(file_notes([typed], "explain"))
     if both is not None:
@@ -194,6 +196,8 @@ def _explain(
     html: Path | None,
     counterpart: Counterpart | None,
     options: dict[str, Any],
+    *,
+    content_only: bool,
 ) -> tuple[Any, Any]:
     """The explanation, and where one was asked for, that with its counterpart beside it."""
     # Loaded here, so that --help and mistakes in the arguments answer at once.
@@ -211,7 +215,7 @@ def _explain(
                 both.to_html(html)
             return explanation, both
         if html is not None:
-            write_page(html, loaded, tokenizer, text, explanation, options)
+            write_page(html, loaded, tokenizer, text, explanation, options, content_only=content_only)
         return explanation, None
 
 

@@ -36,6 +36,7 @@ from attnx.references.registry import Asked, asked_references
 from attnx.references.variants import measure
 from attnx.results.explanation import Explanation
 from attnx.results.faithfulness import RANDOM, Faithfulness
+from attnx.results.noted import counted
 from attnx.running.plan import LAST
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -102,6 +103,7 @@ def faithfulness(
         signed=tuple(name for name in explainers if name in explanations[0].signed),
         blank=chosen.name,
         provenance=explanations[0].provenance,
+        notes=counted(explanations),
     )
 
 

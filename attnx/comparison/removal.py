@@ -79,7 +79,7 @@ def orders_of(
 def cases_of(call: Call, explanations: Sequence[Explanation]) -> list[Case]:
     """The inputs of a call with what was explained of them."""
     return [
-        Case(request.prepared, Target.of(call.model, call.tokenizer, one.prediction, one.position, request.target))
+        Case(request.prepared, Target.of(call.model, one.prediction, one.position))
         for request, one in zip(call.requests, explanations, strict=True)
     ]
 

@@ -39,11 +39,11 @@ class AnswerEdges:
     seen: Observation
     spare: int | None
 
-    def reading(self, place: int, prediction: Prediction | None, asked: Any) -> Reading:
+    def reading(self, place: int, prediction: Prediction | None) -> Reading:
         """What they say of the answer at `place`: the prediction, or what was asked for."""
         if not self.methods or prediction is None:
             return Reading({}, {}, None)
-        target = Target.of(self.model, self.processor, prediction, place, asked)
+        target = Target.of(self.model, prediction, place)
         relevance = Relevance(self._known(target), self.methods, self.settings, self.spare)
         maps = relevance.maps() if self.settings.maps else None
         return Reading.of(relevance.of_positions([place]), 0, maps, self.settings)

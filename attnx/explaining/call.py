@@ -74,14 +74,15 @@ class Call:
         for name in chosen:
             if name not in Options.__annotations__:
                 raise ArgumentError(unknown("argument of explain", name, Options.__annotations__))
+        methods, recommended = chosen.pop("methods", None), None
+        if isinstance(methods, Recommendation):
+            recommended = Recommended.of(methods, unwrapped(model).config, chosen)
+            chosen |= recommended.options
+            methods = chosen.pop("methods")
         reading = {name: chosen.pop(name, False) for name in ("truncate", "interpolate")}
         position, target = chosen.pop("position", None), chosen.pop("target", None)
         first_token = chosen.pop("first_token", None)
         references, batch_size = chosen.pop("references", None), chosen.pop("batch_size", 8)
-        methods = chosen.pop("methods", None)
-        recommended = Recommended.of(methods) if isinstance(methods, Recommendation) else None
-        if recommended is not None:
-            methods, references = recommended.methods, recommended.references if references is None else references
         settings = Settings.of(methods, **chosen)
         nobody_chose = references is None and settings.methods is None
         asked = _asked_references(DEFAULT_REFERENCES if nobody_chose else references)

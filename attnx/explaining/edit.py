@@ -17,6 +17,7 @@ from attnx.explaining.call import Options
 from attnx.explaining.explain import explain
 from attnx.inputs.adapter import Prepared
 from attnx.inputs.families import adapter_for
+from attnx.inputs.first_token import with_first_token
 from attnx.inputs.positions import word_spans
 from attnx.results.alignment import Change, aligned, span_of
 from attnx.results.explanation import Explanation
@@ -44,21 +45,22 @@ def edit(
         raise InputError("edit changes words of a text: give an explanation of one, not of token ids or of an image")
     spliced = changes_of(explanation, changes)
     model = unwrapped(model)
-    given: dict[str, Any] = settings_of(explanation)
+    given: dict[str, Any] = settings_of(explanation, references="references" not in options)
     adapter = adapter_for(model, given["within"])
-    before = adapter.prepare(model, tokenizer, explanation.text)
+    before = _prepared(model, tokenizer, explanation.text, given)
     if [one.token for one in before.positions] != list(explanation.tokens):
         raise InputError(
-            "this model and tokenizer read the text otherwise than it was explained (another tokenizer, a chat, or a "
-            "text that was cut); explain the changed text yourself, and use attnx.side_by_side([e, changed])"
+            "this model and tokenizer read the text otherwise than it was explained (another tokenizer, or a chat); "
+            "explain the changed text yourself, and use attnx.side_by_side([e, changed])"
         )
     text = changed_text(explanation.text, spliced)
     if explanation.prediction is not None and explanation.prediction.kind != "value":
-        given["target"] = explanation.prediction.index
-    if adapter.explained(model, tokenizer, before) != explanation.position:
-        after = adapter.prepare(model, tokenizer, text)
-        given["position"] = _moved(explanation, spliced, after)
-    changed = replace(explain(model, tokenizer, text, **given | dict(options)), first=explanation.first)
+        index, rival = explanation.prediction.index, explanation.prediction.against_index
+        given["target"] = index if rival is None else (index, rival)
+    given |= dict(options)
+    if given["position"] is None and adapter.explained(model, tokenizer, before) != explanation.position:
+        given["position"] = _moved(explanation, spliced, _prepared(model, tokenizer, text, given))
+    changed = replace(explain(model, tokenizer, text, **given), first=explanation.first)
     both = (explanation, changed)
     return SideBySide(both, TITLES, aligned(both, spliced), spliced)
 
@@ -94,6 +96,13 @@ def changed_text(text: str | tuple[str, str], changes: tuple[Change, ...]) -> An
         whole = texts[change.segment]
         texts[change.segment] = whole[: change.start] + change.text + whole[change.end :]
     return texts[0] if isinstance(text, str) else (texts[0], texts[1])
+
+
+def _prepared(model: nn.Module, tokenizer: Any, text: Any, given: Mapping[str, Any]) -> Prepared:
+    """The text as it is read with these settings."""
+    prepared = adapter_for(model, given["within"]).prepare(model, tokenizer, text, truncate=given["truncate"])
+    first = given["first_token"]
+    return prepared if first is None else with_first_token(model, tokenizer, prepared, first)
 
 
 def _spliced(explanation: Explanation, first: int, last: int, new: str) -> list[Change]:

@@ -1,7 +1,7 @@
 """References beside what methods say: measured on the model for the answer that each explanation speaks of.
 
-What the caller chose is measured, or an error. What nobody asked for is shown first where it can be measured, and else
-left out with a note.
+What the caller chose is measured, or an error. What nobody asked for is left out with a note where it cannot be. Where
+no method was named either, the first of them is shown first: what decided, before what was mixed.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from attnx.explaining.attempt import Refused, attempt
 from attnx.explaining.settings import MEASURED_UP_TO
 from attnx.inputs.adapter import Prepared
 from attnx.results.explanation import Explanation
+from attnx.results.provenance import NOT_KEPT
 
 if TYPE_CHECKING:
     from attnx.references.case import Scored
@@ -29,8 +30,6 @@ class Unmeasured:
     number: int
     explanation: Explanation
     prepared: Prepared
-    target: Any
-    """As it was asked for; None for the prediction."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +41,8 @@ class Measuring:
     asked: Mapping[str, Mapping[str, Any]]
     chosen: bool
     """Whether the caller chose them."""
+    lead: bool
+    """Whether the first of them is shown first: so where the caller named no method."""
 
     def explanations(self, several: Sequence[Unmeasured]) -> Iterator[tuple[int, Explanation]]:
         """The number of each and its explanation with references, or with a note that there are none."""
@@ -52,16 +53,20 @@ class Measuring:
         from attnx.references.case import Case
         from attnx.references.registry import measure_references  # Captum's road is loaded only for those who take it
 
-        cases = [Case(one.prepared, self._target(one)) for one in several]
+        cases = [Case(one.prepared, self._target(one.explanation)) for one in several]
         found = measure_references(self.model, self.processor, cases, self.asked)
         return [
-            _with_references(one.explanation, {name: scored[place] for name, scored in found.items()}, self.asked)
+            self._led(
+                _with_references(one.explanation, {name: scored[place] for name, scored in found.items()}, self.asked)
+            )
             for place, one in enumerate(several)
         ]
 
-    def _target(self, one: Unmeasured) -> Target:
-        explanation = one.explanation
-        return Target.of(self.model, self.processor, explanation.prediction, explanation.position, one.target)
+    def _led(self, explanation: Explanation) -> Explanation:
+        return replace(explanation, first=next(iter(self.asked))) if self.lead else explanation
+
+    def _target(self, explanation: Explanation) -> Target:
+        return Target.of(self.model, explanation.prediction, explanation.position)
 
     def _if_possible(self, several: Sequence[Unmeasured]) -> list[Explanation]:
         reasons = [_why_not(one.explanation, self.asked) for one in several]
@@ -69,17 +74,15 @@ class Measuring:
         measured = iter(attempt(able, self._measured))
         found = (Refused(reason) if reason else next(measured) for reason in reasons)
         return [
-            _without(one.explanation, self.asked, result.reason)
-            if isinstance(result, Refused)
-            else replace(result, first=next(iter(self.asked)))
+            _without(one.explanation, self.asked, result.reason) if isinstance(result, Refused) else result
             for one, result in zip(several, found, strict=True)
         ]
 
 
 def reference_record(options: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
-    """What is kept of a reference: options as they can be saved, a function by its name, and what it tells itself."""
+    """What is kept of a reference: options as they can be saved, of others what they were, and what it tells itself."""
     saved = {
-        name: value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
+        name: value if isinstance(value, (str, int, float, bool, type(None))) else {NOT_KEPT: repr(value)}
         for name, value in options.items()
     }
     return {**saved, **facts}

@@ -57,7 +57,7 @@ def explain_prepared(
 ) -> Iterator[tuple[int, Explanation]]:
     """The number of each request and its explanation, as batches finish: not in the order of the requests.
 
-    References that nobody has `chosen` are shown first where they can be measured, and else left out with a note.
+    References that nobody has `chosen` are left out with a note where they cannot be measured.
     """
     batch_size = whole_number("batch_size", batch_size)
     if batch_size < 1:
@@ -66,10 +66,10 @@ def explain_prepared(
     if not references:
         yield from run.explanations()
         return
-    measuring = Measuring(run.model, processor, references, chosen)
+    measuring = Measuring(run.model, processor, references, chosen, lead=settings.methods is None)
     waiting: list[Unmeasured] = []
     for number, explanation in run.explanations():
-        waiting.append(Unmeasured(number, explanation, requests[number].prepared, requests[number].target))
+        waiting.append(Unmeasured(number, explanation, requests[number].prepared))
         if len(waiting) >= _MEASURED_AT_ONCE:
             yield from measuring.explanations(waiting)
             waiting = []
@@ -161,9 +161,7 @@ class _Run:
         for place, number in zip(places, numbers, strict=True):
             row, target = unique.index(place), self.requests[number].target
             prediction = predict(self.model, self.processor, seen.output, seen.row, seen.seat(place), target)
-            own = Reading.of(answers, row, maps, settings).joined(
-                edges.reading(place, prediction, target), plan.methods
-            )
+            own = Reading.of(answers, row, maps, settings).joined(edges.reading(place, prediction), plan.methods)
             yield (
                 number,
                 Explanation(

@@ -70,7 +70,7 @@ def cases(
             for place, row in enumerate(rows):
                 where = adapter.explained(model, processor, prepared[row]) if position is None else position
                 prediction = predict(model, processor, output, place, where, target)
-                found[row] = Case(prepared[row], Target.of(model, processor, prediction, where, target))
+                found[row] = Case(prepared[row], Target.of(model, prediction, where))
     return [found[row] for row in range(len(prepared))]
 
 

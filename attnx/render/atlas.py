@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnx.render.columns import Block, decimals
+from attnx.render.columns import Block, decimals, noted
 from attnx.render.heat_map import COLOURS, COLOURS_BOTH_WAYS
 from attnx.results.atlas import CARRIED, HeadAtlas
 
@@ -43,6 +43,7 @@ def blocks(atlas: HeadAtlas) -> Iterator[Block]:
                 *([f"Undefined and left out: {missing} of {values.size}."] if missing else []),
             ),
         )
+    yield from noted(atlas.notes, count)
 
 
 def rows(atlas: HeadAtlas) -> list[dict[str, Any]]:

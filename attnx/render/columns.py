@@ -24,6 +24,17 @@ class Block:
     foot: tuple[str, ...] = ()
 
 
+_NOTES = 5
+"""So many are told; of a large file every text may have one of its own."""
+
+
+def noted(notes: Mapping[str, int], texts: int) -> list[Block]:
+    """What explanations of many texts note, the commonest first, with how many do; nothing where nothing is noted."""
+    told = [f"{note} (in {count:,} of {texts:,})" for note, count in list(notes.items())[:_NOTES]]
+    more = [f"… and {len(notes) - _NOTES:,} other notes"] if len(notes) > _NOTES else []
+    return [Block(foot=(*told, *more))] if told else []
+
+
 def as_text(blocks: Iterable[Block]) -> str:
     """For the terminal: a paragraph for each part of a block."""
     return _written(blocks, aligned, printable, lambda heading: heading)

@@ -11,7 +11,7 @@ from attnx.agreement.summary import Summary
 from attnx.errors import ChoiceError
 from attnx.registry import unknown
 from attnx.render.axes import LOOKS, given_or_new
-from attnx.render.columns import Block, decimals
+from attnx.render.columns import Block, decimals, noted
 from attnx.render.plain_text import blanked_name
 from attnx.results.comparison import Comparison
 
@@ -32,6 +32,7 @@ def blocks(comparison: Comparison) -> Iterator[Block]:
             lines=list(_lines(comparison, reference)),
             foot=tuple(_among(comparison, reference)),
         )
+    yield from noted(comparison.notes, count)
 
 
 def rows(comparison: Comparison) -> list[dict[str, Any]]:

@@ -94,10 +94,9 @@ def word_pair(words: Sequence[str]) -> str:
 def heading(shown: SideBySide, name: str) -> str:
     """What the scores are, and of which answer or layer."""
     first = shown.explanations[0]
-    if name in first.references:
-        return f"{name}{_target(shown)}"
     layers = list(dict.fromkeys(one.layers[-1] for one in shown.explanations))
-    return f"{name} at layer {' and '.join(map(str, layers))}"
+    where = "" if name in first.references else f" at layer {' and '.join(map(str, layers))}"
+    return f"{name}{where}{_target(shown) if name in first.about_answer else ''}"
 
 
 def rich(shown: SideBySide) -> RenderableType:
@@ -162,16 +161,16 @@ def _blocks(shown: SideBySide, names: Sequence[str]) -> list[Block]:
 
 
 def _target(shown: SideBySide) -> str:
-    labels = list(dict.fromkeys(one.prediction.label.strip() for one in shown.explanations if one.prediction))
+    labels = list(dict.fromkeys(one.prediction.contrast for one in shown.explanations if one.prediction))
     return f", for {' and '.join(labels)}" if labels else ""
 
 
 def cautions(shown: SideBySide, name: str) -> list[str]:
     """What must be known to read the numbers, and what the explanations themselves note."""
     first, notes = shown.explanations[0], []
-    labels = list(dict.fromkeys(one.prediction.label.strip() for one in shown.explanations if one.prediction))
+    labels = list(dict.fromkeys(one.prediction.contrast for one in shown.explanations if one.prediction))
     models = {str(one.provenance.get("model")) for one in shown.explanations}
-    about_answer = name in {*first.signed, *first.references}
+    about_answer = name in first.about_answer
     if about_answer and len(labels) > 1:
         notes.append(f"They are about different answers ({', '.join(labels)}): their scores do not measure the same.")
     elif about_answer and len(models) > 1:

@@ -16,7 +16,9 @@ from attnx.forks import cached_property
 from attnx.registry import unknown
 from attnx.results.explanation import Explanation
 from attnx.results.fit import PROVENANCE, Between, Filled, Rising, Rules, Shape
+from attnx.results.noted import counted
 from attnx.results.result import Array, TableResult
+from attnx.results.schema import LATER
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,6 +46,7 @@ class HeadAtlas(TableResult):
         "values": Filled(named=[CARRIED]),
         "values.*": Shape("texts layers heads", undefined=True),
         "seed": Between(0),
+        "notes.*": Between(1),
         **PROVENANCE,
     }
 
@@ -56,6 +59,8 @@ class HeadAtlas(TableResult):
     texts: tuple[str, ...]
     seed: int = 0
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    notes: Mapping[str, int] = field(default_factory=dict, metadata=LATER)
+    """What should be known of how texts were read and explained, such as that they were cut, and of how many."""
 
     @classmethod
     def of(cls, explanations: Sequence[Explanation], *, measure: str = "spearman", seed: int = 0) -> HeadAtlas:
@@ -79,6 +84,7 @@ class HeadAtlas(TableResult):
             texts=tuple(one.title for one in explanations),
             seed=seed,
             provenance=first.provenance,
+            notes=counted(explanations),
         )
 
     @property

@@ -168,7 +168,8 @@ class Explanation(Drawn):
         row = self.row()
         answer = self.prediction
         sure = "" if answer is None or answer.probability is None else f" ({answer.probability:.3f})"
-        subject = f"{legible(answer.label)}{sure} from" if answer else "what reaches"
+        rival = "" if answer is None or answer.against is None else f" against {legible(answer.against)}"
+        subject = f"{legible(answer.label)}{sure}{rival} from" if answer else "what reaches"
         return f"{subject} {legible(self.explained)} by {legible(row.what)}: {line(remarks(row))}"
 
     def remarks(self, method: str | None = None, layer: int | None = None) -> tuple[Said, ...]:

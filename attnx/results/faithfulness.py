@@ -11,6 +11,7 @@ from attnx.errors import ChoiceError
 from attnx.registry import unknown
 from attnx.results.fit import PROVENANCE, Between, Filled, NamedAs, Rules, Shape
 from attnx.results.result import Array, TableResult
+from attnx.results.schema import LATER
 
 RANDOM = "random"
 METRICS = ("comprehensiveness", "sufficiency", "deletion", "insertion")
@@ -49,6 +50,7 @@ class Faithfulness(TableResult):
         "insertion.*": Shape("steps", undefined=True),
         "orders": Between(1),
         "seed": Between(0),
+        "notes.*": Between(1),
         **PROVENANCE,
     }
 
@@ -68,6 +70,8 @@ class Faithfulness(TableResult):
     blank: str = ""
     """What stood for nothing where positions were removed; "" where the file does not say."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    notes: Mapping[str, int] = field(default_factory=dict, metadata=LATER)
+    """What should be known of how texts were read and explained, such as that they were cut, and of how many."""
 
     @property
     def explainers(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from attnx.agreement.summary import Summary
 from attnx.results.fit import PROVENANCE, SUMMARY, Between, Filled, Rising, Rules
+from attnx.results.noted import counted
 from attnx.results.pronouns import Probe
 from attnx.results.result import TableResult
 from attnx.results.schema import LATER
@@ -137,7 +138,7 @@ class Report(TableResult):
             prediction=Summary.of(np.array(agrees, dtype=np.float64), seed=seed),
             predicted=dict(counts.most_common()),
             mass=float(np.mean([sum(one.probabilities.values()) for one in probes])),
-            notes=dict(Counter(note for one in probes for note in one.notes).most_common()),
+            notes=counted(probes),
             provenance=provenance or {},
         )
 

@@ -8,6 +8,9 @@ from typing import Any
 
 from torch import nn
 
+NOT_KEPT = "not kept"
+"""The name under which a record says what an option was that no file can hold, such as a function."""
+
 
 def provenance(model: nn.Module, adapter: str, **settings: Any) -> dict[str, Any]:
     """What another person needs to get the same numbers again; plain values, ready for JSON."""

@@ -142,6 +142,8 @@ class Recommendation(TableResult):
             "sentence": self.sentence(),
             "holds": list(self.holds),
             "texts": self.texts,
+            "layer": self.layer,
+            "settings": self.provenance.get("settings", {}),
             "score": self.score,
             "blank": self.blank,
             "seed": self.seed,

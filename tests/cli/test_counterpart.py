@@ -55,6 +55,8 @@ def test_a_second_model_stands_beside_the_first(run, saved):  # noqa: F811
         (["--replace", "witty"], "--replace takes a word and what replaces it"),
         (["--replace", "a=b", "--beside", "x"], "give one of them"),
         (["--replace", "cabinet=x"], "'cabinet' is no word of the text"),
+        (["--replace", "witty=dull", "--content-only"], "--content-only is for one explanation"),
+        (["--beside", "x", "--layers"], "--layers is for one explanation; --replace and --beside show two"),
         (["--replace", "9=x"], "word 9 asked, the text has 4"),
     ],
 )

@@ -164,6 +164,12 @@ def printed(capsys, monkeypatch, *arguments):
     return capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("option", "view"), [([], "words"), (["--content-only"], "content")])
+def test_the_page_opens_as_it_was_asked_for(option, view, saved, monkeypatch, capsys, tmp_path):
+    printed(capsys, monkeypatch, "the key, dull", "--model", saved, "--html", str(tmp_path / "x.html"), *option)
+    assert f'"view":"{view}"' in (tmp_path / "x.html").read_text(encoding="utf-8").replace('": "', '":"')
+
+
 def test_the_verdict_is_the_second_line_and_content_leaves_punctuation_out(saved, monkeypatch, capsys):
     lines = printed(capsys, monkeypatch, "the key, dull", "--model", saved, "--content-only").splitlines()
     assert lines[1].startswith("value_path: measured by value_path alone")

@@ -1,6 +1,7 @@
 """`recommend`: the right order is told from chance, the wrong one is not, and explain follows."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ def made(**shifts):
     return Recommendation(
         values={**values, RANDOM: chance},
         references={"gradient": {}, "blankout": {"unit": "word"}},
-        layer=6,
+        layer=3,
         score="probability",
         blank="[MASK]",
     )
@@ -119,6 +120,38 @@ def test_explain_follows_the_best_first_and_keeps_the_record():
     assert kept["holds"] == ["gradient", "blankout", "rollout"]
     again = attnx.Explanation.from_json(explanation.to_json())
     assert again.provenance["recommendation"] == kept
+
+
+def measured_otherwise():
+    settings = {"head": "max", "residual": {"rollout": 0.9, "raw": 0.9, "alti": "model"}, "normalize": None}
+    return replace(made(rollout=0.2, raw=0.0), layer=1, provenance={"settings": settings})
+
+
+def test_it_is_followed_at_the_layer_and_with_the_settings_of_the_measurement():
+    one, text = measured_otherwise(), "the key to the cabinets"
+    followed = attnx.explain(zoo.model(), zoo.tokenizer(), text, methods=one)
+    expected = attnx.explain(zoo.model(), zoo.tokenizer(), text, methods="rollout", layer=1, residual=0.9, head="max")
+    assert followed.layers == (1,)
+    np.testing.assert_allclose(followed["rollout"], expected["rollout"])
+    kept = followed.provenance["recommendation"]
+    assert (kept["layer"], kept["settings"]) == (1, one.provenance["settings"])
+
+
+def test_the_callers_own_choice_wins_with_a_note():
+    one = measured_otherwise()
+    followed = attnx.explain(zoo.model(), zoo.tokenizer(), "the key", methods=one, layer=2, residual=0.5, head="max")
+    assert followed.layers == (2,)
+    assert followed.provenance["settings"]["residual"] == {"rollout": 0.5}
+    assert [note for note in followed.notes if "recommendation" in note] == [
+        "the recommendation was measured with layer=1, residual=0.9; here it is layer=2, residual=0.5"
+    ]
+
+
+def test_the_record_names_the_layer_and_the_settings():
+    chosen = {"methods": "rollout", "references": "gradient", "layer": 1, "residual": 0.9}
+    one = attnx.recommend(zoo.model(), zoo.tokenizer(), TEXTS[:2], **chosen, random=1, progress=False)
+    record = one.on_record()
+    assert (record["layer"], record["settings"]["residual"]) == (1, {"rollout": 0.9})
 
 
 def test_where_only_references_hold_a_method_is_there_with_a_note():

@@ -6,6 +6,7 @@ import pytest
 import attnx
 from attnx.errors import ArgumentError, AttnxError, ChoiceError, InputError
 from attnx.explaining.again import settings_of
+from attnx.render.side_by_side import heading
 from tests import zoo
 
 MODEL, TOKENIZER = zoo.classifier(), zoo.wordpiece_tokenizer()
@@ -32,6 +33,30 @@ def test_it_is_the_explanation_of_the_changed_text_for_the_same_target():
     assert both.explanations[1].prediction.index == before.prediction.index
     assert both.words(3) == ("witty", "gorgeous")
     assert both.titles == ("before", "after")
+
+
+def test_a_pair_stays_a_pair_and_is_told():
+    model, tokenizer = zoo.causal_lm(), zoo.bytelevel_tokenizer()
+    before = attnx.explain(model, tokenizer, "the key to the", references="gradient", target=(11, 17))
+    assert (before.prediction.index, before.prediction.against_index) == (11, 17)
+    assert before.prediction.against == tokenizer.decode([17])
+    both = attnx.edit(model, tokenizer, before, {"key": "book"})
+    changed = attnx.explain(model, tokenizer, "the book to the", references="gradient", target=(11, 17))
+    np.testing.assert_allclose(both.explanations[1].references["gradient"], changed.references["gradient"], atol=1e-6)
+    told = f"{tokenizer.decode([11]).strip()} against {tokenizer.decode([17]).strip()}"
+    assert heading(both, "gradient") == f"gradient, for {told}"
+
+
+def test_a_pair_and_its_first_alone_are_told_apart():
+    alone, pair = (explained(methods="gradient_rollout", target=one) for one in (0, (0, 1)))
+    first, second = pair.prediction.labels[:2]
+    assert pair.verdict.startswith(f"{first} ({pair.prediction.probability:.3f}) against {second} from ")
+    assert str(pair.prediction).endswith(f" against {second}")
+    both = attnx.side_by_side([alone, pair], titles=["alone", "pair"])
+    assert f"They are about different answers ({first}, {first} against {second})" in both.to_text()
+    assert heading(both, "gradient_rollout").endswith(f", for {first} and {first} against {second}")
+    again = attnx.Explanation.from_dict(pair.to_dict())
+    assert again.prediction == pair.prediction
 
 
 @pytest.mark.parametrize(
@@ -108,6 +133,50 @@ def test_a_decoder_is_explained_from_its_new_last_token():
     assert changed.provenance["settings"] == before.provenance["settings"]
     assert changed.prediction.index == before.prediction.index
     assert both.words(1) == ("key", "cabinets")
+
+
+def test_the_mean_of_all_positions_stays_the_mean():
+    before = explained(methods="rollout", position="mean")
+    changed = attnx.edit(MODEL, TOKENIZER, before, {3: "bad"}).explanations[1]
+    expected = explained("the movie is bad, and the book is dull.", methods="rollout", position="mean")
+    np.testing.assert_allclose(changed["rollout"], expected["rollout"], atol=1e-6)
+    assert changed.explained == before.explained == "the mean of all positions"
+
+
+@pytest.mark.parametrize("position", [None, 2])
+def test_a_first_token_stays_in_front(position):
+    model, tokenizer = zoo.causal_lm(), zoo.bytelevel_tokenizer()
+    before = attnx.explain(model, tokenizer, "the key to the", methods="raw", first_token="begin", position=position)
+    changed = attnx.edit(model, tokenizer, before, {3: "a"}).explanations[1]
+    assert changed.tokens[0] == before.tokens[0] == before.provenance["input"]["first_token"]
+    assert changed.position == (len(changed.positions) - 1 if position is None else position)
+
+
+def test_a_position_that_is_said_is_taken_where_the_explained_word_was_changed():
+    before = explained(methods="raw", position=4)
+    with pytest.raises(ChoiceError, match="stands in or between the changed words"):
+        attnx.edit(MODEL, TOKENIZER, before, {3: "dull"})
+    assert attnx.edit(MODEL, TOKENIZER, before, {3: "dull"}, position=5).explanations[1].position == 5
+
+
+def test_what_no_record_keeps_is_asked_for_again():
+    chosen = {"gradient": {"embed": MODEL.get_input_embeddings().forward}}
+    before = explained(methods="raw", references=chosen)
+    with pytest.raises(
+        InputError, match=r"gradient was measured with embed=<bound method .*: give it again, references="
+    ):
+        attnx.edit(MODEL, TOKENIZER, before, {3: "dull"})
+    changed = attnx.edit(MODEL, TOKENIZER, before, {3: "dull"}, references=chosen).explanations[1]
+    assert changed.references.keys() == {"gradient"}
+
+
+def test_a_text_that_was_cut_is_cut_again():
+    long = " ".join(["the movie is witty"] * 40)
+    before = explained(long, methods="raw", truncate=True)
+    assert "cut" in before.provenance["input"]
+    changed = attnx.edit(MODEL, TOKENIZER, before, {3: "dull"}).explanations[1]
+    assert "cut" in changed.provenance["input"]
+    assert changed.words[3].text == "dull"
 
 
 WRONG = [

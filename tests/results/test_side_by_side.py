@@ -119,6 +119,14 @@ def test_different_answers_are_not_compared_without_a_word():
     assert "a scale of its own" in attnx.side_by_side(models).to_markdown()
 
 
+def test_another_value_of_a_regression_is_no_other_answer():
+    one = examples.explanation()
+    values = [replace(one.prediction, kind="value", label=f"good = {value}", probability=None) for value in (0.6, 0.7)]
+    told = attnx.side_by_side([replace(one, prediction=value) for value in values]).to_markdown()
+    assert "different answers" not in told
+    assert "gradient, for good**" in told
+
+
 def test_what_is_shown_first_is_kept_in_files(tmp_path):
     one = replace(examples.explanation(), first="gradient")
     one.save(tmp_path / "x.safetensors")

@@ -132,7 +132,8 @@ def _prediction(explanation: Explanation) -> dict[str, Any] | None:
     answer = explanation.prediction
     if answer is None:
         return None
-    return {"kind": answer.kind, "noun": answer.noun, "label": answer.label, "probability": answer.probability}
+    told = ("kind", "noun", "label", "probability", "against")
+    return {name: getattr(answer, name) for name in told}
 
 
 def _rounded(scores: Array) -> list[float]:

@@ -18,6 +18,7 @@ attnx.answer = (() => {
       if (prediction.probability !== null) {
         said.append(" ", make("span", { class: "sure", text: `${(prediction.probability * 100).toFixed(1)} %` }));
       }
+      if (prediction.against !== null) said.append(` against ${prediction.against}`);
       answer.append(make("p", { class: "eyebrow", text: kind }), said);
     } else {
       answer.append(make("p", { class: "eyebrow alone", id: "said", text: "What reached the explained position" }));
