@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from attnx.agreement.by_sign import agree
 from attnx.agreement.spearman import spearman
 from attnx.agreement.ties import DIGITS, rounded
 from attnx.answer.prediction import Prediction
@@ -134,10 +135,8 @@ class Row:
         return tuple(self._agreement(name, scores) for name, scores in self.others.items())
 
     def _agreement(self, name: str, scores: Array) -> Agreement:
-        by_sign = {self.name, name} <= self.signed
         own = rounded(self.scores[self.content], self.digits)
-        other = scores[self.content]
-        ranks = spearman(own, other) if by_sign else spearman(np.abs(own), np.abs(other))
+        ranks = agree(spearman, own, scores[self.content], both_signed={self.name, name} <= self.signed)
         return Agreement(name, self._first(scores, by_sign=name in self.signed), float(ranks))
 
     def _first(self, scores: Array, *, by_sign: bool) -> int | None:
