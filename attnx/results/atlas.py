@@ -11,7 +11,7 @@ import numpy as np
 from attnx.agreement.by_sign import agree
 from attnx.agreement.measures import MEASURES
 from attnx.agreement.summary import Summary
-from attnx.agreement.ties import rounded
+from attnx.agreement.ties import told_apart
 from attnx.errors import ChoiceError, InputError, how_many
 from attnx.forks import cached_property
 from attnx.registry import unknown
@@ -67,11 +67,11 @@ class HeadAtlas(TableResult):
         found: dict[str, list[Array]] = {CARRIED: [], **{name: [] for name in first.references}}
         for one in explanations:
             content = one.content
-            scores = rounded(one[method][..., content], one.digits.get(method))
+            scores = told_apart(one[method][..., content], one.digits.get(method))
             found[CARRIED].append(one["raw"][..., _others(one)].sum(-1))
             for name, reference in one.references.items():
                 both = {method, name} <= one.signed
-                found[name].append(agree(by, scores, reference[content], both_signed=both))
+                found[name].append(agree(by, scores, told_apart(reference[content]), both_signed=both))
         return cls(
             method=method,
             measure=measure,

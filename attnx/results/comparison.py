@@ -11,7 +11,7 @@ import numpy as np
 from attnx.agreement.by_sign import agree
 from attnx.agreement.measures import MEASURES
 from attnx.agreement.summary import Summary
-from attnx.agreement.ties import rounded
+from attnx.agreement.ties import told_apart
 from attnx.errors import ChoiceError, InputError
 from attnx.forks import cached_property
 from attnx.registry import unknown
@@ -64,11 +64,11 @@ class Comparison(TableResult):
         }
         for one in explanations:
             content = one.content
-            measured = {name: scores[content] for name, scores in one.references.items()}
+            measured = {name: told_apart(scores[content]) for name, scores in one.references.items()}
             for reference, by_method in found.items():
                 for method, rows in by_method.items():
                     layers = np.stack([one.scores(method, layer)[content] for layer in one.layers])
-                    own, both = rounded(layers, one.digits.get(method)), {method, reference} <= one.signed
+                    own, both = told_apart(layers, one.digits.get(method)), {method, reference} <= one.signed
                     rows.append(agree(by, own, measured[reference], both_signed=both))
                 for other, values in among[reference].items():
                     values.append(agree(by, measured[other], measured[reference], both_signed=False))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
-from attnx.agreement.ties import DIGITS, tied_share
+from attnx.agreement.ties import DIGITS, tied_share, told_apart
 from attnx.answer.prediction import Prediction
 from attnx.errors import AttentionError, ChoiceError, InputError, how_many
 from attnx.inputs.positions import Position, Word
@@ -263,7 +263,9 @@ class Explanation(Drawn):
         Where scores have a sign, those that speak most *for* the answer come first; `speaks` tells which do.
         """
         words = self.by_word(method, layer, content_only=content_only)
-        return sorted(words, key=lambda word: -round(word.score, 9))[: how_many(count)]
+        digits = self.digits.get(self.row_name(method, layer))
+        order = np.argsort(-told_apart([word.score for word in words], digits), kind="stable")
+        return [words[place] for place in order[: how_many(count)]]
 
     def tied(self, method: str | None = None, layer: int | None = None) -> float:
         """The share of positions whose score another has, too, to 1e-9 or its own digits: their order means nothing."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from attnx.agreement.by_sign import agree
 from attnx.agreement.spearman import spearman
+from attnx.agreement.ties import told_apart
 from attnx.render.page.plain import Plain
 from attnx.render.page.reduction import number
 from attnx.render.page.shown import Shown, rankable
@@ -27,7 +28,7 @@ def plain(page: dict[str, Any]) -> list[Plain]:
 
 def _with_references(explanation: Explanation, layers: list[int]) -> dict[str, Any]:
     rows = {method: rankable(explanation, method, layers) for method in explanation.methods}
-    measured = {name: scores[explanation.content] for name, scores in explanation.references.items()}
+    measured = {name: told_apart(scores[explanation.content]) for name, scores in explanation.references.items()}
     return {
         name: {
             method: [
