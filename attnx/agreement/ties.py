@@ -29,7 +29,8 @@ def told_apart(scores: Any, digits: int | None = None) -> Array:
     if digits is not None:
         return values
     most = np.abs(values).max(axis=-1, keepdims=True, initial=0.0)
-    return np.divide(values, most, out=np.zeros_like(values), where=most > 0).round(DIGITS)
+    shares: Array = np.divide(values, most, out=np.zeros_like(values), where=most > 0)
+    return shares.round(DIGITS)
 
 
 def tied_share(scores: Any, digits: int | None = DIGITS) -> Any:

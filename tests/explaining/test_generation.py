@@ -271,3 +271,9 @@ def test_a_note_of_a_later_step_is_kept(monkeypatch):
     monkeypatch.setattr(module, "explain_prepared", noted)
     written = attnx.explain_generation(MODEL, TOKENIZER, PROMPT, methods="raw", max_new_tokens=2, min_new_tokens=2)
     assert written.notes == ("of all", "of step 0", "of step 1")
+
+
+def test_a_signed_method_is_drawn_on_both_sides_though_nothing_speaks_against(generation):
+    signed = replace(generation, signed=frozenset({"rollout"}))
+    lows = [one.plot("rollout").images[0].get_clim()[0] for one in (generation, signed)]
+    assert lows == [0, -generation["rollout"].max()]
