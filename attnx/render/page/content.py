@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from attnx.inputs.positions import Position
-from attnx.render.page.reduction import kept_edges, kept_layers, packed, strongest
+from attnx.render.page.reduction import MAP_BYTES, kept_edges, kept_layers, packed, share_of_strongest, strongest
 from attnx.results.explanation import Explanation
 from attnx.results.result import Array
 
@@ -110,22 +110,18 @@ def _maps(explanation: Explanation, kept: list[int], results: int, notes: list[s
         return None
     # Where every head was kept, a row that is clicked on is their mean.
     maps = {name: (one.mean(1) if one.ndim == 4 else one)[kept] for name, one in explanation.maps.items()}
-    edges, length = kept_edges(maps, results), len(explanation.positions)
+    length = len(explanation.positions)
+    edges = kept_edges(len(maps) * len(kept) * length, length, MAP_BYTES / results)
     if edges == 0:
         notes.append("the page has no room for the rows of all positions; give a page to fewer results")
         return None
     if edges < length:
-        share = np.mean([_share(scores, edges) for scores in maps.values()])
+        share = np.mean([share_of_strongest(scores, edges) for scores in maps.values()])
         notes.append(
             f"of each row but the explained one the {edges} strongest of {length} weights are in this page: "
             f"{share:.0%} of the whole"
         )
     return {"edges": edges, "relevance": {name: strongest(scores, edges) for name, scores in maps.items()}}
-
-
-def _share(scores: Array, edges: int) -> float:
-    best = np.partition(scores, scores.shape[-1] - edges, axis=-1)[..., -edges:]
-    return float(best.sum() / max(scores.sum(), 1e-12))
 
 
 def _prediction(explanation: Explanation) -> dict[str, Any] | None:
