@@ -38,7 +38,7 @@ def _facts(explanation: Explanation, layers: list[int]) -> dict[str, Any]:
             method: {name: [numbers[one] for one in kept] for name, numbers in found.items()}
             for method, found in explanation.diagnostics.items()
         },
-        "accounts": dict(accounts(explanation, tuple(explanation.references))),
+        "accounts": dict(accounts(explanation, explanation.names)),
         "named": {name: blanked_name(explanation.provenance, name) for name in explanation.references},
         "sink": None if explanation.sink is None else [explanation.sink[one] for one in kept],
     }

@@ -34,7 +34,9 @@ attnx.sections.push((() => {
         references: own ? references(state) : [],
       };
       const { level, verdict: sentence, rest } = verdict(state, own);
-      const account = result.trust.accounts[state.method];
+      // A method's account is of its last layer.
+      const last = isReference(state) || state.layer === result.layers.length - 1;
+      const account = own && last ? result.trust.accounts[state.method] : null;
       const between = own ? agreements(state) : [];
       byId("trust-body").replaceChildren(
         make("p", { class: `verdict ${level}`, text: raised(sentence) }),
