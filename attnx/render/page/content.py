@@ -9,6 +9,7 @@ import numpy as np
 
 from attnx.inputs.positions import Position
 from attnx.render.page.reduction import MAP_BYTES, kept_edges, kept_layers, packed, share_of_strongest, strongest
+from attnx.results.alignment import span_of
 from attnx.results.explanation import Explanation
 from attnx.results.result import Array
 
@@ -66,9 +67,8 @@ def _title(explanation: Explanation) -> str:
 
 
 def _positions(explanation: Explanation) -> list[dict[str, Any]]:
-    texts = (explanation.text,) if isinstance(explanation.text, str) else explanation.text or ()
     return [
-        {"token": one.token, "label": _label(one, texts), "special": one.special, "word": one.word}
+        {"token": one.token, "label": _label(one, explanation.texts), "special": one.special, "word": one.word}
         for one in explanation.positions
     ]
 
@@ -83,18 +83,16 @@ def _label(position: Position, texts: Sequence[str]) -> str:
 
 def _words(explanation: Explanation) -> list[dict[str, Any]]:
     """Each word with what stands between it and the word before, so that the text reads as it was written."""
-    texts = (explanation.text,) if isinstance(explanation.text, str) else explanation.text or ()
     words: list[dict[str, Any]] = []
     segment, end = 0, 0
     for word in explanation.words:
         gap = " " if words else ""
         if word.segment != segment:
             segment, end, gap = word.segment, 0, "\n\n"
-        if word.segment < len(texts):
-            start = texts[word.segment].find(word.text, end)
-            if start >= 0:
-                gap = gap if gap == "\n\n" else texts[word.segment][end:start]
-                end = start + len(word.text)
+        span = span_of(explanation, word)
+        if span is not None:
+            gap = gap if gap == "\n\n" else explanation.texts[word.segment][end : span.start]
+            end = max(end, span.end)
         mark = {"punctuation": True} if word.is_punctuation else {}
         words.append({"text": word.text, "gap": gap, "positions": list(word.positions), **mark})
     return words
