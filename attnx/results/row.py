@@ -50,7 +50,7 @@ class Row:
     positions: Sequence[Position]
     words: Sequence[Word]
     explained: str
-    """Whose view of the input it is, as the tokenizer calls it."""
+    """Whose view of the input it is, as it stands in the text; or the mean of all positions."""
     prediction: Prediction | None = None
     others: Mapping[str, Array] = field(default_factory=dict)
     """The references that were measured on this very input, without the row itself."""

@@ -61,7 +61,7 @@ CASES = {
         replace(made(), relevance={"rollout": np.array([[0.9, *SPREAD]] * 2) / 1.9 + [0.3, *[0.0] * 6]}),
         made(),
     ),
-    "attention alone": (made(), made(about_answer=frozenset({"rollout"}))),
+    "without the answer": (made(), made(about_answer=frozenset({"rollout"}))),
     "one layer": (made(local=frozenset({"rollout"})), made()),
     "punctuation": (made(), made(words=(*WORDS[:5], "now"))),
     "some special tokens": (
