@@ -15,6 +15,7 @@ from matplotlib import pyplot as plt
 from matplotlib.patches import Rectangle
 
 import attnx
+from attnx.render.colours import colour_map
 from attnx.tasks.planted_patch.generator import GRID, generate, load_demo
 
 PICTURE = Path(__file__).parent / "images" / "alti-logit.png"
@@ -33,7 +34,7 @@ def main() -> None:
         patches = np.array([e.scores(name)[one.index] for one in e.positions if one.box is not None])
         grid = patches.reshape(GRID, GRID)
         most, signed = float(abs(grid).max()), name in e.signed
-        image = axis.imshow(grid, cmap="PuOr_r" if signed else "YlGnBu", vmin=-most if signed else 0, vmax=most)
+        image = axis.imshow(grid, cmap=colour_map(signed=signed), vmin=-most if signed else 0, vmax=most)
         axis.set_title(f"{name}{', for and against' if signed else ''}", fontsize=9)
         figure.colorbar(image, ax=axis, shrink=0.8)
         corner = (planted.column - 0.5, planted.row - 0.5)

@@ -17,10 +17,10 @@ import attnx
 from attnx.inputs.families import adapter_for
 from attnx.references.case import cases
 from attnx.references.paths import value_path, value_path_levels
+from attnx.render.colours import AGAINST, FOR, colour_map
 
 PICTURE = Path(__file__).parent / "images" / "value-path.png"
 TEXTS = ["the key to the cabinets", "the keys to the cabinet"]
-FOR, AGAINST = "#0072b2", "#d55e00"
 
 
 def main() -> None:
@@ -39,7 +39,7 @@ def main() -> None:
         bars.axhline(0, color="#888888", linewidth=0.8)
         bars.spines[["top", "right"]].set_visible(False)
         most = float(np.abs(held).max())
-        image = rows.imshow(held, cmap="PuOr_r", vmin=-most, vmax=most, aspect="auto", origin="lower")
+        image = rows.imshow(held, cmap=colour_map(signed=True), vmin=-most, vmax=most, aspect="auto", origin="lower")
         rows.set_xticks(range(len(tokens)), tokens, rotation=30)
         rows.set_yticks(range(len(held)), range(1, len(held) + 1))
         rows.set_ylabel("entering layer")

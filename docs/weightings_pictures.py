@@ -70,7 +70,7 @@ def effective() -> Figure:
     curve.set(xlabel="positions", ylabel="‖A − E‖ / ‖A‖, mean of layer 1", ylim=(-0.01, None))
     curve.spines[["top", "right"]].set_visible(False)
     both = torch.stack([found[0, 0], level.weights[0, 0].double()])
-    draw_heat_map(rows, both.numpy(), tokens_of(LONG), ["E", "A"])
+    draw_heat_map(rows, both.numpy(), tokens_of(LONG), ["E", "A"], signed=bool((both < 0).any()))
     rows.set_title("head 1 of layer 1, from <bos>", fontsize=10)
     return figure
 
@@ -121,7 +121,7 @@ def gradient() -> Figure:
     known = with_answer_gradient(model, adapter, tokenizer, prepared, captured(), Target(answer, 0))
     gained = gains(known.levels[0], 0, known.length).weights
     figure, panels = row_of(3)
-    square(panels[0], gained.mean(0), "A · ∂s/∂A, mean of heads, layer 1\n(orange for the answer, purple against)")
+    square(panels[0], gained.mean(0), "A · ∂s/∂A, mean of heads, layer 1\n(orange for the answer, blue against)")
     square(panels[1], gained.clamp(min=0).mean(0), "Ā: each head clipped at 0,\nthen their mean, layer 1")
     e = explained("gradient_rollout")
     others = [place for place in range(len(e.tokens)) if place != e.position]
@@ -155,7 +155,7 @@ def edges(axes: Axes, known: AttentionTensor, weighting: str, layer: int, title:
 
 
 def square(axes: Axes, matrix: torch.Tensor, title: str) -> None:
-    draw_heat_map(axes, matrix.numpy(), tokens_of(), tokens_of())
+    draw_heat_map(axes, matrix.numpy(), tokens_of(), tokens_of(), signed=bool((matrix < 0).any()))
     axes.invert_yaxis()
     axes.set(xlabel="key", ylabel="query")
     axes.set_title(title, fontsize=10)
@@ -166,7 +166,8 @@ def layers(
 ) -> None:
     """What reaches the explained position from all others or some, layer by layer."""
     shown = list(range(len(e.tokens)) if places is None else places)
-    draw_heat_map(axes, e[method][:, shown], [e.tokens[one] for one in shown], [str(layer) for layer in e.layers])
+    tokens, rows = [e.tokens[one] for one in shown], [str(layer) for layer in e.layers]
+    draw_heat_map(axes, e[method][:, shown], tokens, rows, signed=method in e.signed)
     axes.set_ylabel("layer")
     axes.set_title(title or f"{method}, from {e.tokens[e.position]}", fontsize=10)
 

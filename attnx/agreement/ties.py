@@ -18,6 +18,21 @@ def rounded(scores: Any, digits: int | None = DIGITS) -> Array:
     return values if digits is None else values.round(digits)
 
 
+def told_apart(scores: Any, digits: int | None = None) -> Array:
+    """Scores in which ties are equal, for ranking alone: to the digits to which a method is exact, and without any to
+    9 digits of the largest in the row, for what is measured on a model has no scale of its own.
+
+    >>> told_apart([2e-12, 1e-12, 1e-12 + 1e-24]).tolist()
+    [1.0, 0.5, 0.5]
+    """
+    values = rounded(scores, digits)
+    if digits is not None:
+        return values
+    most = np.abs(values).max(axis=-1, keepdims=True, initial=0.0)
+    shares: Array = np.divide(values, most, out=np.zeros_like(values), where=most > 0)
+    return shares.round(DIGITS)
+
+
 def tied_share(scores: Any, digits: int | None = DIGITS) -> Any:
     """The share of positions with the same score as another, of those that have any: a number for a row, an array for
     scores with more axes. What cannot be reached at all, as later tokens in a decoder, ties with nothing.

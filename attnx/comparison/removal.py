@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from attnx.agreement.ties import rounded
+from attnx.agreement.ties import told_apart
 from attnx.answer.target import Target
 from attnx.errors import InputError
 from attnx.explaining.call import Call
@@ -45,7 +45,7 @@ def order_of(explanation: Explanation, explainer: str, layer: int | None, random
     Of a signed explainer what speaks against the answer comes last: it did not make it.
     """
     content = np.array([one.index for one in explanation.positions if not one.special])
-    scores = rounded(explanation.scores(explainer, layer)[content], explanation.digits.get(explainer))
+    scores = told_apart(explanation.scores(explainer, layer)[content], explanation.digits.get(explainer))
     return tuple(int(one) for one in content[np.lexsort((random.random(len(content)), -scores))])
 
 

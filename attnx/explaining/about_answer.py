@@ -22,7 +22,7 @@ from attnx.running.readout import with_readout
 
 
 def by_kind(methods: Sequence[Method]) -> tuple[list[Method], list[Method]]:
-    """Those that know the attention alone, and those that know the answer as well."""
+    """Those that know nothing of the answer, and those that do."""
     about = [method for method in methods if method.about_answer]
     return [method for method in methods if method not in about], about
 

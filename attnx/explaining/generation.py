@@ -90,8 +90,8 @@ def explain_generation(
         digits=steps[0].digits,
         local=steps[0].local,
         about_answer=steps[0].about_answer,
-        notes=steps[0].notes,
-        provenance=_with_generation(steps[0].provenance, generation),
+        notes=tuple(dict.fromkeys(note for step in steps for note in step.notes)),
+        provenance=_with_generation(_of_all(steps), generation),
     )
 
 
@@ -101,6 +101,14 @@ def _behind(model: nn.Module, tokenizer: Any, written: Written, first_token: str
         return written
     prepared = with_first_token(model, tokenizer, written.prepared, first_token)
     return Written(prepared, written.prompt_length + len(prepared.positions) - len(written.prepared.positions))
+
+
+def _of_all(steps: Sequence[Explanation]) -> dict[str, Any]:
+    """What made all of them; what a method tells of its rows is of one step each."""
+    first = steps[0].provenance
+    told = [step.provenance.get("methods", {}) for step in steps]
+    shared = {name: value for name, value in first.items() if name != "methods"}
+    return {**shared, "steps": told} if any(told) else shared
 
 
 def _with_generation(provenance: Mapping[str, Any], generation: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnx.render.colours import colour_map
 from attnx.render.columns import Block, decimals, noted
-from attnx.render.heat_map import COLOURS, COLOURS_BOTH_WAYS
 from attnx.results.atlas import CARRIED, HeadAtlas
 
 if TYPE_CHECKING:
@@ -78,11 +78,11 @@ def plot(atlas: HeadAtlas, ax: Axes | None = None, by: str | None = None) -> Any
 def _panel(atlas: HeadAtlas, by: str, ax: Axes) -> Axes:
     grid = atlas.grid(by)
     if by in atlas.references and atlas.measure != "top_k":
-        # Agreement has a sign: white is none, and the two ends are told apart by the colour-blind, too.
+        # Agreement has a sign: grey is none, and the two ends are told apart by the colour-blind, too.
         most = max(float(np.nanmax(np.abs(grid), initial=0.0)), 1e-9)
-        look = {"cmap": COLOURS_BOTH_WAYS, "vmin": -most, "vmax": most}
+        look = {"cmap": colour_map(signed=True), "vmin": -most, "vmax": most}
     else:
-        look = {"cmap": COLOURS, "vmin": 0.0}
+        look = {"cmap": colour_map(signed=False), "vmin": 0.0}
     image = ax.imshow(grid, origin="lower", aspect="equal", **look)  # type: ignore[arg-type]
     ax.set_facecolor("#dddddd")  # undefined
     if atlas.heads <= _WRITTEN:

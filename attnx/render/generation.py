@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnx.render.axes import VERBATIM, given_or_new
+from attnx.render.colours import colour_map
 from attnx.render.columns import Block
 from attnx.render.digits import places, written
-from attnx.render.heat_map import COLOURS, COLOURS_BOTH_WAYS
 from attnx.render.printable import printable
 from attnx.results.generation import GenerationExplanation
 from attnx.results.remarks import line
@@ -69,20 +69,20 @@ def rows(generation: GenerationExplanation) -> list[dict[str, Any]]:
 
 def heat_map(generation: GenerationExplanation, method: str | None = None, *, ax: Axes | None = None) -> Axes:
     """Rows from the first generated token down; the line is where the prompt ends."""
-    scores = np.ma.masked_array(generation[method or generation.default_method])
+    name = method or generation.default_method
+    scores = np.ma.masked_array(generation[name])
     for step in range(len(generation)):
         scores[step, generation.prompt_length + step :] = np.ma.masked
     rows, columns = scores.shape
     axes = given_or_new(ax, 2.2 + _CELL * columns, 1.6 + _CELL * rows)
-    most, signed = max(float(abs(scores).max()), 1e-9), bool((scores < 0).any())
-    colours = COLOURS_BOTH_WAYS if signed else COLOURS
-    image = axes.imshow(scores, aspect="auto", cmap=colours, vmin=-most if signed else 0, vmax=most)
+    most, signed = max(float(abs(scores).max()), 1e-9), name in generation.signed
+    image = axes.imshow(scores, aspect="auto", cmap=colour_map(signed=signed), vmin=-most if signed else 0, vmax=most)
     sources = [_source(generation, place) for place in range(scores.shape[1])]
     axes.set_xticks(range(len(sources)), sources, rotation=90, fontsize=8)
     axes.set_yticks(range(len(generation)), [_quoted(label) for label in generation.generated], fontsize=8)
     axes.axvline(generation.prompt_length - 0.5, color="0.3", linewidth=1)
     axes.tick_params(length=0)
-    said = fill(_judgement(generation, method or generation.default_method), 15 * round(2.2 + _CELL * columns))
+    said = fill(_judgement(generation, name), 15 * round(2.2 + _CELL * columns))
     axes.set_xlabel(f"prompt │ earlier output\n{said}", fontsize=9, **VERBATIM)
     axes.set_ylabel("generated", fontsize=9)
     if axes.figure is not None:

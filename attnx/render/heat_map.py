@@ -9,6 +9,7 @@ import numpy as np
 
 from attnx.render.axes import VERBATIM, given_or_new, without_frame
 from attnx.render.caption import caption
+from attnx.render.colours import colour_map
 from attnx.render.plain_text import seen_from
 from attnx.render.printable import printable
 from attnx.results.explanation import Explanation
@@ -18,10 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.image import AxesImage
 
-COLOURS = "YlGnBu"
-"""Light to dark in one order for every reader, colour-blind or not, and in print."""
-COLOURS_BOTH_WAYS = "PuOr_r"
-"""For scores on both sides of 0: purple against, orange for."""
 CELL = 0.42
 """Inches for one token or layer."""
 
@@ -61,7 +58,8 @@ def draw_layers(
     places = list(range(len(explanation.positions))) if kept is None else list(kept)
     scores = np.stack([explanation.scores(method, layer, head)[places] for layer in explanation.layers])
     tokens = [explanation.tokens[index] for index in places]
-    draw_heat_map(axes, scores, tokens, [str(layer) for layer in explanation.layers])
+    rows = [str(layer) for layer in explanation.layers]
+    draw_heat_map(axes, scores, tokens, rows, signed=method in explanation.signed)
 
 
 def _kept(explanation: Explanation, *, special: bool, content_only: bool) -> list[int]:
@@ -74,16 +72,17 @@ def _kept(explanation: Explanation, *, special: bool, content_only: bool) -> lis
     return found or every
 
 
-def draw_heat_map(axes: Axes, scores: Array, columns: Sequence[str], rows: Sequence[str]) -> AxesImage:
-    """rows × columns, the first row at the bottom, with a scale of its own from 0, or on both sides of it."""
+def draw_heat_map(
+    axes: Axes, scores: Array, columns: Sequence[str], rows: Sequence[str], *, signed: bool = False
+) -> AxesImage:
+    """rows × columns, the first row at the bottom, with a scale of its own from 0; signed on both sides of it."""
     most = max(float(abs(scores).max(initial=0)), 1e-9)
-    signed = bool((scores < 0).any())
     image = axes.imshow(
         scores,
         origin="lower",
         aspect="auto",
         interpolation="nearest",  # a cell of a long text keeps its own colour
-        cmap=COLOURS_BOTH_WAYS if signed else COLOURS,
+        cmap=colour_map(signed=signed),
         vmin=-most if signed else 0,
         vmax=most,
     )

@@ -42,7 +42,10 @@ def image_panels(
     at = explanation.layers[-1] if layer is None else layer
     titles = [name if name in explanation.references else f"{name}, layer {at}" for name in names]
     highest = [highest_score(explanation, one) for one in scores]
-    captions = [f"{title}\nhighest {most:.2g}" for title, most in zip(titles, highest, strict=True)]
+    captions = [
+        f"{title}\n{'largest size' if name in explanation.signed else 'highest'} {most:.2g}"
+        for name, title, most in zip(names, titles, highest, strict=True)
+    ]
     picture = _small(picture_of(explanation, image))
     pictures = [
         lit(explanation, one, picture, colours, most, smooth=smooth) for one, most in zip(scores, highest, strict=True)

@@ -9,6 +9,7 @@ import numpy as np
 
 from attnx.errors import ChoiceError
 from attnx.render.axes import VERBATIM, given_or_new, without_frame
+from attnx.render.colours import FOR
 from attnx.render.printable import printable
 from attnx.render.word_rows import reduction_note, strongest
 from attnx.results.explanation import Explanation
@@ -17,7 +18,7 @@ from attnx.results.result import Array
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-LINE, HIGHLIGHT, NODE = "#5b7aa6", "#c85200", "#30333a"
+LINE, HIGHLIGHT, NODE = "#5b7aa6", FOR, "#30333a"
 """Blue and orange, which are told apart by everyone."""
 THICKEST = 5.0
 FAINTEST = 0.02

@@ -43,8 +43,9 @@ def overlay(
     """The picture in gray under the scores in colour; what the processor cropped away stays plain gray.
 
     `method` is a method or a reference. `image` is the picture where the explanation has none, because it was loaded
-    from a file. Colours go from 0 to the `highest` score of a patch. A picture too small to be looked at is enlarged a
-    whole number of times; without its `bar`, or with `enlarge=False`, the result has the picture's own size.
+    from a file. Colours go from 0 to the `highest` score of a patch; of signed scores they tell the size.
+    A picture too small to be looked at is enlarged a whole number of times; without its `bar`, or with `enlarge=False`,
+    the result has the picture's own size.
     """
     scores = explanation.scores(method, layer, head)
     if highest is not None and not highest > 0:
@@ -53,7 +54,8 @@ def overlay(
     picture = picture_of(explanation, image)
     picture = _readable(picture) if (bar if enlarge is None else enlarge) else picture
     laid = lit(explanation, scores, picture, colours, most, smooth=smooth)
-    return _with_bar(laid, colour_map(colours), most) if bar else laid
+    what = "size " if explanation.row_name(method, layer, head) in explanation.signed else ""
+    return _with_bar(laid, colour_map(colours), f"{what}{most:.2g}") if bar else laid
 
 
 def lit(
@@ -152,14 +154,13 @@ def _blended(picture: Image, heated: Array, most: float, colours: str) -> Image:
     return Image.composite(mixed, gray.point(lambda shade: 0.6 * shade), seen)
 
 
-def _with_bar(picture: Image, shades: Array, most: float) -> Image:
-    """A white margin at the right with the colours from 0 to the highest score."""
+def _with_bar(picture: Image, shades: Array, label: str) -> Image:
+    """A white margin at the right with the colours from 0 to the highest score, as the label says it."""
     from PIL import Image, ImageDraw, ImageFont
 
     width, height = picture.size
     size = max(10, min(36, height // 24))
     font = ImageFont.load_default(size)
-    label = f"{most:.2g}"
     text_width = int(max(font.getlength(label), font.getlength("0"))) + 1
     thick = max(6, size)
     margin = size // 2

@@ -10,6 +10,7 @@ from attnx.errors import ChoiceError, InputError
 from attnx.registry import unknown
 from attnx.render.axes import VERBATIM, given_or_new, without_frame
 from attnx.render.caption import caption
+from attnx.render.colours import AGAINST, FOR
 from attnx.render.digits import places, written
 from attnx.render.heat_map import CELL, draw_heat_map, label_room
 from attnx.render.plain_text import row_name
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 MOST_BARS = 60
 """More words than this are not read one by one; the strongest are drawn, and the plot says so."""
-BAR, AGAINST, WEAK = "#c85200", "#1660a0", "#e7e2dc"
+WEAK = "#e7e2dc"
 _BAR_HEIGHT = 0.26
 """Inches for one bar with its word."""
 
@@ -40,7 +41,7 @@ def plot_row(
     head: int | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """The row of `method` at `layer`: by default rollout at the last one, as in `Explanation.scores`.
+    """The row of `method` at `layer`: by default what is shown first, as in `Explanation.scores`.
 
     Words leave special tokens out; `by="token"` shows every position. `content_only` leaves punctuation out, too.
     """
@@ -51,12 +52,14 @@ def plot_row(
         raise InputError('there is no word to draw, only special tokens; by="token" draws those')
     kept = strongest(abs(scores), MOST_BARS)
     labels, shown = [labels[index] for index in kept], scores[kept]
+    name = explanation.row_name(method, layer, head)
+    signed = name in explanation.signed
     if kind == "bars":
         axes = given_or_new(ax, 5.2, 0.75 + _BAR_HEIGHT * len(kept))
-        _bars(axes, labels, shown, explanation.digits.get(explanation.row_name(method, layer, head)))
+        _bars(axes, labels, shown, explanation.digits.get(name), signed=signed)
     else:
         axes = given_or_new(ax, CELL * len(kept) + 1.2, CELL + label_room(labels) + 0.5)
-        draw_heat_map(axes, shown[None], labels, [""])
+        draw_heat_map(axes, shown[None], labels, [""], signed=signed)
     what = row_name(explanation, method, layer, head)
     notes = [
         reduction_note(len(kept), len(scores), f"{by}s"),
@@ -89,15 +92,15 @@ def _left_out(
     return f"not drawn: punctuation {row.punctuation_share:.0%}, special tokens {row.special_share:.0%}" * content_only
 
 
-def _bars(axes: Axes, labels: list[str], scores: Array, exact: int | None) -> None:
-    """A bar each; where something speaks against, in two colours with a legend."""
+def _bars(axes: Axes, labels: list[str], scores: Array, exact: int | None, *, signed: bool) -> None:
+    """A bar each; of scores with a sign in two colours with a legend."""
     rows, decimals = range(len(labels)), places(scores, exact)
-    drawn = axes.barh(rows, scores, height=0.72, color=[BAR if score >= 0 else AGAINST for score in scores])
+    drawn = axes.barh(rows, scores, height=0.72, color=[FOR if score >= 0 else AGAINST for score in scores])
     axes.bar_label(drawn, [written(score, decimals) for score in scores], padding=3, fontsize=8, color="#55585f")
-    if (scores < 0).any():
+    if signed:
         from matplotlib.patches import Patch
 
-        sides = [Patch(color=BAR, label="for"), Patch(color=AGAINST, label="against")]
+        sides = [Patch(color=FOR, label="for"), Patch(color=AGAINST, label="against")]
         axes.legend(handles=sides, loc="lower right", fontsize=8, frameon=False)
     axes.set_yticks(rows, labels, fontsize=10, **VERBATIM)
     axes.set_ylim(len(labels) - 0.4, -0.6)

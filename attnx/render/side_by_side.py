@@ -120,8 +120,9 @@ def rich(shown: SideBySide) -> RenderableType:
     for line in answers(shown):
         told.add_row(*(Text(printable(cell)) for cell in line))
     foot = [Text(note, style="dim") for note in _foot(shown, name)]
+    signed = any(name in one.signed for one in shown.explanations)
     return Group(Text(), told, Text(), Text(heading(shown, name), style="dim"), table, Text(),
-                 Legend(f"{most:.3f}", signed=bool((scores < 0).any())), Text(), *foot)  # fmt: skip
+                 Legend(f"{most:.3f}", signed=signed), Text(), *foot)  # fmt: skip
 
 
 def plot(shown: SideBySide, name: str | None = None, *, ax: Axes | None = None) -> Axes:

@@ -9,6 +9,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.text import Text
 
+from attnx.render.colours import AGAINST, FOR, STOPS_AGAINST, STOPS_FOR, Colour, Stops
 from attnx.render.digits import places, written
 from attnx.render.plain_text import (
     SECOND_TEXT,
@@ -26,19 +27,10 @@ from attnx.render.printable import isolated, printable
 from attnx.render.word_rows import GAP, WordRows, layer_rows, named_rows
 from attnx.results.explanation import Explanation, WordScore
 
-Colour = tuple[int, int, int]
-Stops = tuple[tuple[float, Colour], ...]
-
 MOST_WORDS, MOST_WORDS_BY_LAYER = 240, 60
 """Longer texts are shortened to their strongest words, and the view says so."""
 
 _BAR, _WIDEST_WORD = 24, 30
-_BAR_COLOUR, _AGAINST_COLOUR = "#dd6b10", "#1660a0"
-
-_FOR: Stops = ((0.0, (238, 232, 225)), (0.5, (246, 178, 107)), (1.0, (190, 72, 0)))
-_AGAINST: Stops = ((0.0, (238, 232, 225)), (0.5, (150, 190, 226)), (1.0, (22, 96, 160)))
-"""From warm grey through apricot to burnt orange, or to blue for what speaks against: dull to vivid on a dark terminal
-as on a light one, and told apart by lightness alone, so that it reads the same to the colour-blind."""
 
 _FEW_FOR = ("black on white", "black on bright_yellow", "black on yellow", "bright_white on red")
 _FEW_AGAINST = ("black on white", "black on bright_cyan", "black on cyan", "bright_white on blue")
@@ -95,7 +87,7 @@ def coloured(
         *_headline(explanation, what, judgement(explanation, main, layer)),
         HeatText(rows),
         Text(),
-        Legend(scale, signed=bool((rows.scores < 0).any())),
+        Legend(scale, signed=not explanation.signed.isdisjoint(chosen)),
         Text(),
         ScoreTable(main, _best(explanation, main, layer, content_only=content_only), explanation.digits.get(main)),
         Text(),
@@ -116,7 +108,7 @@ def coloured_layers(
         *_headline(explanation, f"{name}, {seen_from(explanation)}", judgement(explanation, name)),
         HeatText(short),
         Text(),
-        Legend(written(most, places(most)), signed=bool((rows.scores < 0).any())),
+        Legend(written(most, places(most)), signed=name in explanation.signed),
         *([Text(), Text(short.note, style="dim")] if short.note else []),
         *(Text(note) for note in notes(explanation)),
     )
@@ -185,7 +177,7 @@ class ScoreTable:
             yield Text.assemble(
                 (f"{word.positions[0]:>8}", "dim"),
                 f"  {isolated(text)}{' ' * (width - cell_len(text))}  {written(word.score, decimals):>{column}}  ",
-                ("━" * round(bar * share), _BAR_COLOUR if word.score >= 0 else _AGAINST_COLOUR),
+                ("━" * round(bar * share), FOR if word.score >= 0 else AGAINST),
                 (f" {word.speaks}" if word.speaks else "", "dim"),
             )
 
@@ -218,7 +210,7 @@ def shade(share: float, colours: str | None = None) -> str:
     if colours in ("standard", "windows"):
         few = _FEW_FOR if share >= 0 else _FEW_AGAINST
         return few[min(int(strength * len(few)), len(few) - 1)]
-    background = _between(strength, _FOR if share >= 0 else _AGAINST)
+    background = _between(strength, STOPS_FOR if share >= 0 else STOPS_AGAINST)
     bright = _luminance(background)
     # The contrast ratio of WCAG 2: white on it against black on it.
     ink = "#ffffff" if 1.05 / (bright + 0.05) > (bright + 0.05) / 0.05 else "#000000"

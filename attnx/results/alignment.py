@@ -69,12 +69,11 @@ def aligned(explanations: Sequence[Explanation], changes: Sequence[Change] | Non
 def span_of(explanation: Explanation, word: Word) -> Span | None:
     """Where a word stands in its text; None where that is not known."""
     pieces = [explanation.positions[place] for place in word.positions]
-    texts = (explanation.text,) if isinstance(explanation.text, str) else explanation.text
-    if texts is None or any(one.start is None or one.end is None for one in pieces):
+    if word.segment >= len(explanation.texts) or any(one.start is None or one.end is None for one in pieces):
         return None
     start = min(one.start for one in pieces if one.start is not None)
     end = max(one.end for one in pieces if one.end is not None)
-    piece = texts[word.segment][start:end]
+    piece = explanation.texts[word.segment][start:end]
     if not piece.strip():  # a line break is a word by itself
         return Span(word.segment, start, end)
     return Span(word.segment, start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip()))

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from attnx.agreement.by_sign import agree
 from attnx.agreement.measures import MEASURES
 from attnx.agreement.summary import Summary
-from attnx.agreement.ties import rounded
+from attnx.agreement.ties import told_apart
 from attnx.errors import ChoiceError, InputError, how_many
 from attnx.forks import cached_property
 from attnx.registry import unknown
@@ -65,17 +66,17 @@ class HeadAtlas(TableResult):
     @classmethod
     def of(cls, explanations: Sequence[Explanation], *, measure: str = "spearman", seed: int = 0) -> HeadAtlas:
         """Of explanations by raw attention and one method with `head="each"`, and whatever references they carry."""
-        agree = MEASURES[measure]
+        by = MEASURES[measure]
         method = _check(explanations)
         first = explanations[0]
         found: dict[str, list[Array]] = {CARRIED: [], **{name: [] for name in first.references}}
         for one in explanations:
             content = one.content
-            scores = rounded(one[method][..., content], one.digits.get(method))
+            scores = told_apart(one[method][..., content], one.digits.get(method))
             found[CARRIED].append(one["raw"][..., _others(one)].sum(-1))
             for name, reference in one.references.items():
-                # A reference with a sign says for or against; attention knows only how much.
-                found[name].append(agree(scores, np.abs(reference[content])))
+                both = {method, name} <= one.signed
+                found[name].append(agree(by, scores, told_apart(reference[content]), both_signed=both))
         return cls(
             method=method,
             measure=measure,

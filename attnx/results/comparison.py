@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from attnx.agreement.by_sign import agree
 from attnx.agreement.measures import MEASURES
 from attnx.agreement.summary import Summary
-from attnx.agreement.ties import rounded
+from attnx.agreement.ties import told_apart
 from attnx.errors import ChoiceError, InputError
 from attnx.forks import cached_property
 from attnx.registry import unknown
@@ -46,7 +47,8 @@ class Comparison(TableResult):
     values: Mapping[str, Mapping[str, Array]]
     """Reference → method → text × layer, NaN where agreement is undefined: one of the two is constant."""
     ceiling: Mapping[str, Mapping[str, Array]]
-    """Reference → other reference → text: how far references agree among themselves."""
+    """Reference → other reference → text: how far references agree among themselves, by size,
+    as methods without a sign do with them."""
     texts: tuple[str, ...]
     seed: int = 0
     provenance: Mapping[str, Any] = field(default_factory=dict)
@@ -56,7 +58,7 @@ class Comparison(TableResult):
     @classmethod
     def of(cls, explanations: Sequence[Explanation], *, measure: str = "spearman", seed: int = 0) -> Comparison:
         """Compare what explanations carry: all their methods with all their references."""
-        agree = MEASURES[measure]
+        by = MEASURES[measure]
         _check(explanations)
         first = explanations[0]
         found: dict[str, dict[str, list[Array]]] = {
@@ -67,14 +69,14 @@ class Comparison(TableResult):
         }
         for one in explanations:
             content = one.content
-            # A reference with a sign says for or against; attention knows only how much.
-            sizes = {name: np.abs(scores[content]) for name, scores in one.references.items()}
+            measured = {name: told_apart(scores[content]) for name, scores in one.references.items()}
             for reference, by_method in found.items():
                 for method, rows in by_method.items():
                     layers = np.stack([one.scores(method, layer)[content] for layer in one.layers])
-                    rows.append(agree(rounded(layers, one.digits.get(method)), sizes[reference]))
+                    own, both = told_apart(layers, one.digits.get(method)), {method, reference} <= one.signed
+                    rows.append(agree(by, own, measured[reference], both_signed=both))
                 for other, values in among[reference].items():
-                    values.append(agree(sizes[other], sizes[reference]))
+                    values.append(agree(by, measured[other], measured[reference], both_signed=False))
         return cls(
             measure=measure,
             layers=first.layers,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
-from attnx.agreement.ties import DIGITS, tied_share
+from attnx.agreement.ties import DIGITS, tied_share, told_apart
 from attnx.answer.prediction import Prediction
 from attnx.errors import AttentionError, ChoiceError, InputError, how_many
 from attnx.inputs.positions import Position, Word
@@ -86,7 +86,7 @@ class Explanation(Drawn):
     local: frozenset[str] = frozenset()
     """Methods whose scores are of one layer alone, and lead to the layer below and not to the input."""
     about_answer: frozenset[str] = frozenset()
-    """Methods and references that know the answer; all others know the attention alone, and tell what was mixed."""
+    """Methods and references that know the answer; all others tell what was mixed, whatever would be answered."""
     first: str | None = None
     """The method or reference that views show first; None for rollout, or what else was asked for."""
     sink: tuple[float, ...] | None = None
@@ -135,9 +135,14 @@ class Explanation(Drawn):
         return tuple(one.token for one in self.positions)
 
     @property
+    def texts(self) -> tuple[str, ...]:
+        """Its text, or the two of a pair; none where it came tokenised. `segment` counts them."""
+        return (self.text,) if isinstance(self.text, str) else self.text or ()
+
+    @property
     def title(self) -> str:
         """Its text, of a pair both with a stroke between; empty where there is none."""
-        return " / ".join(self.text) if isinstance(self.text, tuple) else self.text or ""
+        return " / ".join(self.texts)
 
     @property
     def content(self) -> list[int]:
@@ -157,10 +162,9 @@ class Explanation(Drawn):
 
     def _as_written(self, position: Position) -> str:
         """The slice of the text; the tokenizer's name where there is none, or nothing that can be seen."""
-        texts = (self.text,) if isinstance(self.text, str) else self.text or ()
-        if position.special or position.start is None or position.segment >= len(texts):
+        if position.special or position.start is None or position.segment >= len(self.texts):
             return position.token
-        return texts[position.segment][position.start : position.end].strip() or position.token
+        return self.texts[position.segment][position.start : position.end].strip() or position.token
 
     @property
     def verdict(self) -> str:
@@ -264,7 +268,9 @@ class Explanation(Drawn):
         Where scores have a sign, those that speak most *for* the answer come first; `speaks` tells which do.
         """
         words = self.by_word(method, layer, content_only=content_only)
-        return sorted(words, key=lambda word: -round(word.score, 9))[: how_many(count)]
+        digits = self.digits.get(self.row_name(method, layer))
+        order = np.argsort(-told_apart([word.score for word in words], digits), kind="stable")
+        return [words[place] for place in order[: how_many(count)]]
 
     def tied(self, method: str | None = None, layer: int | None = None) -> float:
         """The share of positions whose score another has, too, to 1e-9 or its own digits: their order means nothing."""

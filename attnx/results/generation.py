@@ -65,7 +65,9 @@ class GenerationExplanation(Result):
     about_answer: frozenset[str] = frozenset()
     """Methods that know the answer, as in `Explanation`."""
     notes: tuple[str, ...] = ()
+    """Those of all steps."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    """As in `Explanation`; under `steps` what methods tell of each row."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -143,8 +145,14 @@ class GenerationExplanation(Result):
             local=self.local,
             about_answer=self.about_answer,
             notes=self.notes,
-            provenance=self.provenance,
+            provenance=self._provenance(number),
         )
+
+    def _provenance(self, number: int) -> dict[str, Any]:
+        """What made a step: what a method tells of its row, as the account of what it adds up to, is its own."""
+        shared = {name: value for name, value in self.provenance.items() if name != "steps"}
+        told = self.provenance.get("steps")
+        return {**shared, "methods": told[number]} if told else shared
 
     def _text_before(self, end: int) -> str | None:
         """The text as far as it was written before a position. A character whose last bytes were still to come could

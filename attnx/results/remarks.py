@@ -222,7 +222,7 @@ REMARKS: tuple[Remark, ...] = (
         lambda row: f"special tokens hold {row.special_share:.0%}",
     ),
     Remark(
-        "attention alone",
+        "without the answer",
         45,
         lambda row: not row.about_answer and not row.measured and row.prediction is not None,
         lambda row: f"{row.name} does not know the answer: it tells what was mixed, not what decided",

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from attnx.agreement.by_sign import agree
 from attnx.agreement.spearman import spearman
-from attnx.agreement.ties import DIGITS, rounded
+from attnx.agreement.ties import told_apart
 from attnx.answer.prediction import Prediction
 from attnx.inputs.positions import Position, Word
 from attnx.results.result import Array
@@ -49,7 +50,7 @@ class Row:
     positions: Sequence[Position]
     words: Sequence[Word]
     explained: str
-    """Whose view of the input it is, as the tokenizer calls it."""
+    """Whose view of the input it is, as it stands in the text; or the mean of all positions."""
     prediction: Prediction | None = None
     others: Mapping[str, Array] = field(default_factory=dict)
     """The references that were measured on this very input, without the row itself."""
@@ -103,7 +104,7 @@ class Row:
     @cached_property
     def first(self) -> int | None:
         """The number of the unit that comes first; None where several tie."""
-        return self._first(self.scores, by_sign=self.name in self.signed)
+        return self._first(self.scores, self.digits, by_sign=self.name in self.signed)
 
     @cached_property
     def strongest_to_mean(self) -> float:
@@ -134,16 +135,14 @@ class Row:
         return tuple(self._agreement(name, scores) for name, scores in self.others.items())
 
     def _agreement(self, name: str, scores: Array) -> Agreement:
-        by_sign = {self.name, name} <= self.signed
-        own = rounded(self.scores[self.content], self.digits)
-        other = scores[self.content]
-        ranks = spearman(own, other) if by_sign else spearman(np.abs(own), np.abs(other))
-        return Agreement(name, self._first(scores, by_sign=name in self.signed), float(ranks))
+        own, other = told_apart(self.scores[self.content], self.digits), told_apart(scores[self.content])
+        ranks = agree(spearman, own, other, both_signed={self.name, name} <= self.signed)
+        return Agreement(name, self._first(scores, None, by_sign=name in self.signed), float(ranks))
 
-    def _first(self, scores: Array, *, by_sign: bool) -> int | None:
+    def _first(self, scores: Array, digits: int | None, *, by_sign: bool) -> int | None:
         member = self._unit_of >= 0
         found = np.bincount(self._unit_of[member], scores[member], minlength=len(self.units))
-        sums = rounded(found, self.digits or DIGITS)
+        sums = told_apart(found, digits)
         sums = sums if by_sign else np.abs(sums)
         best = np.flatnonzero(sums == sums.max(initial=0)) if sums.any() else np.arange(0)
         return int(best[0]) if len(best) == 1 else None

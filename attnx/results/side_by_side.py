@@ -154,8 +154,7 @@ def _written(explanation: Explanation, places: Sequence[int]) -> str:
     if not places:
         return ""
     spans = [span_of(explanation, explanation.words[place]) for place in places]
-    texts = (explanation.text,) if isinstance(explanation.text, str) else explanation.text or ()
     known = [span for span in spans if span is not None]
     if len(known) < len(spans) or len({span.segment for span in known}) > 1:
         return " ".join(explanation.words[place].text for place in places)
-    return texts[known[0].segment][min(one.start for one in known) : max(one.end for one in known)]
+    return explanation.texts[known[0].segment][min(one.start for one in known) : max(one.end for one in known)]

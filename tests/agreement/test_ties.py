@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from attnx.agreement.ties import rounded, tied_share
+from attnx.agreement.ties import rounded, tied_share, told_apart
 
 
 def test_beyond_its_digits_a_score_has_no_order():
@@ -15,3 +15,11 @@ def test_ties_are_counted_after_rounding_and_zeros_are_none():
     assert tied_share(np.array([0.1, 0.1 + 1e-12, 0.2, 0.0, 0.0])) == 2 / 3
     assert tied_share(np.array([0.1, 0.1 + 1e-12, 0.2]), None) == 0
     np.testing.assert_array_equal(tied_share(np.array([[1.0, 1.0], [1.0, 2.0], [0.0, 0.0]])), [1, 0, 0])
+
+
+def test_what_has_no_digits_is_told_apart_by_the_largest_of_its_row():
+    tiny = np.array([[3e-11, 1e-11, 2e-11], [3e11, 1e11, 1e11 + 1]])
+    assert [len(set(row)) for row in told_apart(tiny)] == [3, 2]
+    assert len(set(told_apart(tiny[0], 9))) == 1
+    assert not told_apart(np.zeros((2, 3))).any()
+    assert told_apart(np.zeros(0)).shape == (0,)

@@ -2,6 +2,7 @@
 
 import copy
 import json
+from dataclasses import replace
 
 import matplotlib
 import numpy as np
@@ -242,3 +243,37 @@ def test_what_was_saved_is_loaded(generation, tmp_path):
         attnx.GenerationExplanation.load(other)
     with pytest.raises(FileFormatError, match="is no explained generation"):
         attnx.GenerationExplanation.load(tmp_path / "missing")
+
+
+def test_each_step_has_the_account_of_its_own_row():
+    written = attnx.explain_generation(
+        MODEL, TOKENIZER, PROMPT, methods="alti_logit", max_new_tokens=3, min_new_tokens=3
+    )
+    read = attnx.GenerationExplanation.from_json(written.to_json())
+    told = [read.step(number).provenance["methods"]["alti_logit"] for number in range(3)]
+    assert len({one["account"] for one in told}) == 3
+    ids = whole_ids(written)
+    for number, one in enumerate(told):
+        seen, after = ids[:, : written.prompt_length + number], int(ids[0, written.prompt_length + number])
+        alone = attnx.explain(MODEL, TOKENIZER, {"input_ids": seen}, methods="alti_logit", target=after)
+        expected = alone.provenance["methods"]["alti_logit"]
+        assert one["biases"] == pytest.approx(expected["biases"], abs=1e-4)
+
+
+def test_a_note_of_a_later_step_is_kept(monkeypatch):
+    from attnx.explaining import generation as module
+
+    def noted(*given):
+        for number, one in explain_prepared(*given):
+            yield number, replace(one, notes=("of all", f"of step {number}"))
+
+    explain_prepared = module.explain_prepared
+    monkeypatch.setattr(module, "explain_prepared", noted)
+    written = attnx.explain_generation(MODEL, TOKENIZER, PROMPT, methods="raw", max_new_tokens=2, min_new_tokens=2)
+    assert written.notes == ("of all", "of step 0", "of step 1")
+
+
+def test_a_signed_method_is_drawn_on_both_sides_though_nothing_speaks_against(generation):
+    signed = replace(generation, signed=frozenset({"rollout"}))
+    lows = [one.plot("rollout").images[0].get_clim()[0] for one in (generation, signed)]
+    assert lows == [0, -generation["rollout"].max()]

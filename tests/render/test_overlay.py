@@ -1,5 +1,7 @@
 """Relevance over the picture: at its size, in its place, in colours that everybody can read."""
 
+from dataclasses import replace
+
 import matplotlib
 import numpy as np
 import pytest
@@ -185,3 +187,11 @@ def test_plot_of_an_image_is_its_panels_or_one_overlay(explanation):
 
 def test_rich_prints_the_best_patches(explanation):
     assert explanation.__rich__().plain == str(explanation)
+
+
+def test_of_signed_scores_the_bar_says_that_colours_are_sizes(explanation):
+    signed = replace(explanation, signed=frozenset({"rollout"}))
+    told, plain = signed.overlay("rollout", enlarge=False), explanation.overlay("rollout", enlarge=False)
+    assert told.width > plain.width  # "size 0.1" is longer than "0.1"
+    titles = [ax.get_title() for ax in image_panels(signed, ["rollout", "raw"]).axes]
+    assert [("largest size" in title, "highest" in title) for title in titles[1:3]] == [(True, False), (False, True)]

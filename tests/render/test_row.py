@@ -7,8 +7,11 @@ import pytest
 from matplotlib.colors import to_hex
 
 from attnx.errors import ChoiceError, InputError
-from attnx.render.row import AGAINST, BAR, MOST_BARS
+from attnx.render.colours import AGAINST, FOR, colour_map
+from attnx.render.row import MOST_BARS
 from tests.render.rows import explanation
+
+SIGNED = frozenset({"occlusion"})
 
 
 def labels(ticks):
@@ -40,7 +43,9 @@ def test_a_strip_has_the_same_numbers(explained):
 
 
 def test_a_reference_has_its_bars_and_colours_on_both_sides_of_zero():
-    signed = dataclasses.replace(explanation("key", "to"), references={"occlusion": np.array([0.0, -0.3, 0.1])})
+    signed = dataclasses.replace(
+        explanation("key", "to"), references={"occlusion": np.array([0.0, -0.3, 0.1])}, signed=SIGNED
+    )
     axes = signed.plot("occlusion")
     assert [bar.get_width() for bar in axes.patches] == [-0.3, 0.1]
     assert axes.get_title(loc="left") == "occlusion, measured on the model"
@@ -73,10 +78,12 @@ def test_what_is_not_known_is_named(explained):
 
 
 def test_what_speaks_against_has_a_colour_of_its_own_and_a_legend():
-    one = dataclasses.replace(explanation("key", "to"), references={"occlusion": np.array([0.0, -0.3, 0.1])})
+    one = dataclasses.replace(
+        explanation("key", "to"), references={"occlusion": np.array([0.0, -0.3, 0.1])}, signed=SIGNED
+    )
     axes = one.plot("occlusion")
     colours = [to_hex(bar.get_facecolor()) for bar in axes.patches]
-    assert colours == [AGAINST, BAR]
+    assert colours == [AGAINST, FOR]
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["for", "against"]
     assert explanation("key", "to").plot().get_legend() is None
 
@@ -90,3 +97,14 @@ def test_without_punctuation_the_title_says_what_it_holds():
 def test_the_verdict_stands_beneath():
     assert "unchecked" in explanation("key", "to").plot().get_xlabel()
     assert "unchecked" in explanation("key", "to").plot_layers().get_xlabel()
+
+
+def test_a_signed_row_without_anything_against_is_drawn_as_signed():
+    scores = np.array([0.0, 0.3, 0.1])
+    one = dataclasses.replace(explanation("key", "to"), references={"occlusion": scores}, signed=SIGNED)
+    assert one.plot("occlusion").get_legend() is not None
+    (strip,) = one.plot("occlusion", kind="heat").images
+    assert strip.get_clim() == (-0.3, 0.3)
+    assert strip.get_cmap() == colour_map(signed=True)
+    (unsigned,) = one.plot("rollout", kind="heat").images
+    assert unsigned.get_clim()[0] == 0

@@ -64,10 +64,14 @@ def test_a_reference_is_a_row_beside_the_methods():
 
 
 def test_what_speaks_against_is_blue():
-    text = shown(coloured(with_reference(-0.3, 0.1)))
+    text = shown(coloured(signed(-0.3, 0.1)))
     assert "48;2;22;96;160m word0 " in text
     assert "against" in text
     assert "against" not in shown(coloured(with_reference(0.3, 0.1)))
+
+
+def test_the_legend_of_a_signed_row_has_both_sides_though_nothing_speaks_against():
+    assert "against" in shown(coloured(signed(0.3, 0.1)))
 
 
 def signed(*scores):

@@ -7,6 +7,7 @@ import pytest
 
 from attnx.answer.prediction import Prediction
 from attnx.inputs.positions import Position, group_words
+from attnx.results.comparison import Comparison
 from attnx.results.explanation import Explanation
 from attnx.results.remarks import REMARKS
 
@@ -60,7 +61,7 @@ CASES = {
         replace(made(), relevance={"rollout": np.array([[0.9, *SPREAD]] * 2) / 1.9 + [0.3, *[0.0] * 6]}),
         made(),
     ),
-    "attention alone": (made(), made(about_answer=frozenset({"rollout"}))),
+    "without the answer": (made(), made(about_answer=frozenset({"rollout"}))),
     "one layer": (made(local=frozenset({"rollout"})), made()),
     "punctuation": (made(), made(words=(*WORDS[:5], "now"))),
     "some special tokens": (
@@ -174,3 +175,21 @@ def test_json_has_it():
     assert told["verdict"] == made().verdict
     assert told["remarks"][0]["name"] == "unchecked"
     assert Explanation.from_json(made().to_json()) == made()
+
+
+def test_small_numbers_are_ranked_as_large_ones_are():
+    """A gradient may be of any size; that it is small makes no tie."""
+    small = measured(tuple(1e-11 * score for score in SPREAD))
+    (agreement,) = small.row().agreements
+    assert small.row().unit(agreement.first) == "'story'"
+    assert agreement.ranks == pytest.approx(1)
+    assert [one.text for one in small.top(2, "blankout")] == ["story", "a"]
+
+
+def test_what_differs_by_rounding_alone_ties_for_the_verdict_and_for_the_comparison():
+    exact = (0.4, 0.4, 0.1, 0.1, 0.3, 0.2)
+    nearly = tuple(score + 1e-13 * place for place, score in enumerate(exact))
+    ranks = measured(exact, scores=exact).row().agreements[0].ranks
+    for one in (measured(nearly, scores=exact), measured(exact, scores=nearly)):
+        assert one.row().agreements[0] == ("blankout", None, pytest.approx(ranks))
+        assert Comparison.of([one]).values["blankout"]["rollout"][0, -1] == pytest.approx(ranks)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from attnx.inputs.positions import Position
-from attnx.render.page.reduction import kept_edges, kept_layers, packed, strongest
+from attnx.render.page.reduction import MAP_BYTES, kept_edges, kept_layers, packed, share_of_strongest, strongest
+from attnx.results.alignment import span_of
 from attnx.results.explanation import Explanation
 from attnx.results.result import Array
 
@@ -66,9 +67,8 @@ def _title(explanation: Explanation) -> str:
 
 
 def _positions(explanation: Explanation) -> list[dict[str, Any]]:
-    texts = (explanation.text,) if isinstance(explanation.text, str) else explanation.text or ()
     return [
-        {"token": one.token, "label": _label(one, texts), "special": one.special, "word": one.word}
+        {"token": one.token, "label": _label(one, explanation.texts), "special": one.special, "word": one.word}
         for one in explanation.positions
     ]
 
@@ -83,18 +83,16 @@ def _label(position: Position, texts: Sequence[str]) -> str:
 
 def _words(explanation: Explanation) -> list[dict[str, Any]]:
     """Each word with what stands between it and the word before, so that the text reads as it was written."""
-    texts = (explanation.text,) if isinstance(explanation.text, str) else explanation.text or ()
     words: list[dict[str, Any]] = []
     segment, end = 0, 0
     for word in explanation.words:
         gap = " " if words else ""
         if word.segment != segment:
             segment, end, gap = word.segment, 0, "\n\n"
-        if word.segment < len(texts):
-            start = texts[word.segment].find(word.text, end)
-            if start >= 0:
-                gap = gap if gap == "\n\n" else texts[word.segment][end:start]
-                end = start + len(word.text)
+        span = span_of(explanation, word)
+        if span is not None:
+            gap = gap if gap == "\n\n" else explanation.texts[word.segment][end : span.start]
+            end = max(end, span.end)
         mark = {"punctuation": True} if word.is_punctuation else {}
         words.append({"text": word.text, "gap": gap, "positions": list(word.positions), **mark})
     return words
@@ -110,22 +108,18 @@ def _maps(explanation: Explanation, kept: list[int], results: int, notes: list[s
         return None
     # Where every head was kept, a row that is clicked on is their mean.
     maps = {name: (one.mean(1) if one.ndim == 4 else one)[kept] for name, one in explanation.maps.items()}
-    edges, length = kept_edges(maps, results), len(explanation.positions)
+    length = len(explanation.positions)
+    edges = kept_edges(len(maps) * len(kept) * length, length, MAP_BYTES / results)
     if edges == 0:
         notes.append("the page has no room for the rows of all positions; give a page to fewer results")
         return None
     if edges < length:
-        share = np.mean([_share(scores, edges) for scores in maps.values()])
+        share = np.mean([share_of_strongest(scores, edges) for scores in maps.values()])
         notes.append(
             f"of each row but the explained one the {edges} strongest of {length} weights are in this page: "
             f"{share:.0%} of the whole"
         )
     return {"edges": edges, "relevance": {name: strongest(scores, edges) for name, scores in maps.items()}}
-
-
-def _share(scores: Array, edges: int) -> float:
-    best = np.partition(scores, scores.shape[-1] - edges, axis=-1)[..., -edges:]
-    return float(best.sum() / max(scores.sum(), 1e-12))
 
 
 def _prediction(explanation: Explanation) -> dict[str, Any] | None:

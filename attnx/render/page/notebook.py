@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from attnx.render.colours import BEHIND_AGAINST, BEHIND_FOR
 from attnx.render.page.content import content
 from attnx.render.page.page import template, to_html
 from attnx.render.page.sections.text import plain_words
@@ -19,7 +20,7 @@ HEIGHT = 680
 
 def notebook_html(shown: Result) -> str:
     """HTML for `_repr_html_` of whatever a page shows, needing nothing outside itself."""
-    beneath: dict[str, Any] = {"result": None, "text": ""}
+    beneath: dict[str, Any] = {"result": None, "text": "", "behind": BEHIND_FOR, "against": BEHIND_AGAINST}
     if isinstance(shown, Explanation):
         beneath["result"] = plain_words(*harmless(content([shown])))
     else:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from attnx.agreement.ties import rounded
+from attnx.agreement.ties import told_apart
 from attnx.errors import InputError
 from attnx.render.page.content import content
 from attnx.results.explanation import Explanation
@@ -69,6 +69,6 @@ def _explanations(result: Result) -> list[tuple[str, Explanation]]:
 
 
 def rankable(explanation: Explanation, method: str, layers: Sequence[int]) -> Array:
-    """layer × position of no special token, to the digits to which the method is exact."""
+    """layer × position of no special token, what ties made equal."""
     rows = np.stack([explanation.scores(method, layer)[explanation.content] for layer in layers])
-    return rounded(rows, explanation.digits.get(method))
+    return told_apart(rows, explanation.digits.get(method))

@@ -430,3 +430,21 @@ def test_a_table_of_the_paper_is_a_table_in_the_page(opened):
     assert tab.locator("#tables h2").count() == 3
     assert tab.locator("#tables td", has_text=".57±.25").count() == 4
     assert tab.locator("#tables .note").first.inner_text().startswith("Content positions blanked")
+
+
+def test_the_account_of_a_method_stands_at_its_last_layer_alone(opened):
+    told = {"methods": {"rollout": {"account": "1.5 = words 1.2, biases 0.3"}}}
+    tab = opened(replace(made("key", "to", layers=2), provenance=told))
+    assert "1.5 = words 1.2" in tab.locator("#trust-body").inner_text()
+    tab.locator("#layer").press("ArrowLeft")
+    tab.locator("#readout", has_text="at layer 1").wait_for()
+    assert "1.5 = words 1.2" not in tab.locator("#trust-body").inner_text()
+
+
+def test_a_signed_row_without_anything_against_has_no_meter_of_special_tokens(opened):
+    def meters(one):
+        return opened(one).locator("#trust-body .meter .label").all_inner_texts()
+
+    one = made("key", "to")
+    assert "special tokens hold" in meters(one)
+    assert "special tokens hold" not in meters(replace(one, signed=frozenset({"rollout"})))

@@ -12,6 +12,7 @@ import pytest
 import attnx
 from attnx.answer.prediction import Prediction
 from attnx.errors import AttnxError, InputError
+from attnx.inputs.positions import Position, group_words
 from attnx.render.page.content import content
 from attnx.render.page.page import SECTIONS, scripts
 from tests import zoo
@@ -25,6 +26,17 @@ EVIL = ("<img src=x onerror=alert(1)>", "</script><script>alert(2)</script>", "<
 def data_in(page):
     (text,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
     return json.loads(text)
+
+
+def test_words_stand_where_their_offsets_say_not_where_their_letters_are_found_first():
+    text = "[MASK] is a MASK"
+    named = [("[MASK]", 0, 6), ("is", 7, 9), ("a", 10, 11), ("MASK", 12, 16)]
+    for skipped in ((0,), (0, 1, 2)):
+        given = [Position(i, name, i in skipped, start, end) for i, (name, start, end) in enumerate(named)]
+        positions, words = group_words(given, [text])
+        one = attnx.Explanation(positions, words, 0, (1,), {"rollout": np.full((1, 4), 0.25)}, text=text)
+        (result,) = data_in(one.to_html())["results"]
+        assert "".join(word["gap"] + word["text"] for word in result["words"]) == text
 
 
 def test_the_numbers_in_the_page_are_those_of_the_explanation(explanation):

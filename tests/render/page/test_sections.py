@@ -1,5 +1,6 @@
 """A section is a folder and a row: nothing else knows of it."""
 
+import dataclasses
 import re
 from pathlib import Path
 
@@ -86,6 +87,13 @@ def test_trust_has_the_diagnostics_of_the_layers_that_are_in_the_page():
     kept = [shares[layer - 1] for layer in page["results"][0]["layers"]]
     assert page["trust"]["results"][0]["diagnostics"]["flow"]["saturation"] == kept
     assert page["trust"]["results"][0]["sink"] == kept
+
+
+def test_trust_has_the_accounts_of_methods_and_references():
+    told = {"methods": {"rollout": {"account": "1 = a"}}, "references": {"gradient": {"account": "2 = b"}}}
+    one = dataclasses.replace(made("key"), references={"gradient": np.array([0.0, 1.0])}, provenance=told)
+    found = data_in(to_html(one))["trust"]["results"][0]["accounts"]
+    assert found == {"rollout": "1 = a", "gradient": "2 = b"}
 
 
 def test_tables_stand_in_the_page_where_no_script_runs():

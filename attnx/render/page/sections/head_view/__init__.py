@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from attnx.render.page.plain import Plain
-from attnx.render.page.reduction import FEWEST_EDGES, strongest
+from attnx.render.page.reduction import kept_layers_and_edges, share_of_strongest, strongest
 from attnx.render.page.shown import Shown
 from attnx.results.explanation import Explanation
 from attnx.results.result import Array
@@ -37,7 +37,7 @@ def _heads(explanation: Explanation, room: float) -> dict[str, Any] | None:
     if not maps:
         return None
     count, heads, length, _ = next(iter(maps.values())).shape
-    layers, edges = _kept(room, len(maps) * heads * length, length, count)
+    layers, edges = kept_layers_and_edges(count, len(maps) * heads * length, length, room)
     if not layers:
         return {"left_out": "the page has no room for the rows of each head; give it a shorter text, or fewer results"}
     chosen = {name: np.asarray(one)[layers] for name, one in maps.items()}
@@ -50,24 +50,11 @@ def _heads(explanation: Explanation, room: float) -> dict[str, Any] | None:
     }
 
 
-def _kept(room: float, rows: int, length: int, layers: int) -> tuple[list[int], int]:
-    """The layers that fit, and how many weights of each row: all, the strongest, or the strongest in few layers."""
-    bytes_left = room / (4 / 3)
-    if layers * rows * length * 4 <= bytes_left:
-        return list(range(layers)), length
-    edges = int(bytes_left / (layers * rows) / 6)
-    if edges >= FEWEST_EDGES:
-        return list(range(layers)), min(edges, length)
-    fewest = min(FEWEST_EDGES, length)
-    few = int(bytes_left / (rows * fewest * 6))
-    return sorted({round(one) for one in np.linspace(layers - 1, 0, few)}) if few else [], fewest
-
-
 def _left_out(maps: dict[str, Array], layers: list[int], count: int, edges: int, length: int) -> str:
     told = []
     if len(layers) < count:
         told.append(f"{len(layers)} of {count} layers are in this page")
     if edges < length:
-        shares = [np.partition(one, length - edges, -1)[..., -edges:].sum() / one.sum() for one in maps.values()]
+        shares = [share_of_strongest(one, edges) for one in maps.values()]
         told.append(f"of each row its {edges} strongest of {length} weights, {np.mean(shares):.0%} of the whole")
     return "; ".join(told)

@@ -44,7 +44,7 @@ def plain_words(result: dict[str, Any]) -> PlainWords:
             word["gap"],
             round(LEVELS * abs(score) / most) if most > 0 else 0,
             f"{score:.6f}",
-            against=score < 0,
+            against=first in result["signed"] and score < 0,
         )
         for word, score in zip(result["words"], sums, strict=True)
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import Any
 
+from attnx.agreement.by_sign import agree
 from attnx.agreement.spearman import spearman
 from attnx.render.page.plain import Plain
 from attnx.render.page.reduction import number
@@ -37,7 +38,7 @@ def _facts(explanation: Explanation, layers: list[int]) -> dict[str, Any]:
             method: {name: [numbers[one] for one in kept] for name, numbers in found.items()}
             for method, found in explanation.diagnostics.items()
         },
-        "accounts": dict(accounts(explanation, tuple(explanation.references))),
+        "accounts": dict(accounts(explanation, explanation.names)),
         "named": {name: blanked_name(explanation.provenance, name) for name in explanation.references},
         "sink": None if explanation.sink is None else [explanation.sink[one] for one in kept],
     }
@@ -61,7 +62,10 @@ def _between_methods(explanation: Explanation, layers: list[int]) -> list[dict[s
     return [
         {
             "between": [one, other],
-            "layers": [number(spearman(row, beside)) for row, beside in zip(ranked[one], ranked[other], strict=True)],
+            "layers": [
+                number(agree(spearman, row, beside, both_signed={one, other} <= explanation.signed))
+                for row, beside in zip(ranked[one], ranked[other], strict=True)
+            ],
         }
         for one, other in combinations(explanation.methods, 2)
     ]

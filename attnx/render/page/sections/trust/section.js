@@ -2,7 +2,7 @@
 // How far to trust what is shown: the verdict on the chosen method and layer, and the numbers that it is made of.
 attnx.sections.push((() => {
   const { make, byId, meter } = attnx.elements;
-  const { row, rounding, tied, sum, percent, signed, isReference } = attnx.numbers;
+  const { row, rounding, tied, sum, percent, signed, isReference, isSigned } = attnx.numbers;
   const agreements = ({ result, method, layer }) =>
     result.trust.between
       .filter(({ between }) => between.includes(method))
@@ -34,7 +34,9 @@ attnx.sections.push((() => {
         references: own ? references(state) : [],
       };
       const { level, verdict: sentence, rest } = verdict(state, own);
-      const account = result.trust.accounts[state.method];
+      // A method's account is of its last layer.
+      const last = isReference(state) || state.layer === result.layers.length - 1;
+      const account = own && last ? result.trust.accounts[state.method] : null;
       const between = own ? agreements(state) : [];
       byId("trust-body").replaceChildren(
         make("p", { class: `verdict ${level}`, text: raised(sentence) }),
@@ -42,7 +44,7 @@ attnx.sections.push((() => {
         ...group("Agrees with measurements on the model", facts.references.map(({ other, value }) => correlation(other, value))),
         ...group("Agrees with other methods", between.map(({ other, value }) => correlation(other, value))),
         ...group("Limits", [
-          ...(scores.some((one) => one < 0) ? [] : [meter("special tokens hold", facts.special, percent(facts.special))]),
+          ...(isSigned(state) ? [] : [meter("special tokens hold", facts.special, percent(facts.special))]),
           ...(marks.length ? [meter("punctuation holds", facts.punctuation, percent(facts.punctuation))] : []),
           meter("positions that tie", facts.tied, percent(facts.tied)),
           ...(saturation ? [meter("inputs saturated", facts.saturated, percent(facts.saturated))] : []),
