@@ -182,7 +182,7 @@ def explain_command(
     if as_json:  # every other view has them
         say(explanation.notes)
     if output is not None:
-        save_output(explanation, output, _names(explanation, method))
+        save_output(explanation, output, _names(explanation, method, layers))
     if as_json:
         print_inert(json.dumps(explanation.to_dict(), ensure_ascii=False, allow_nan=False))
     else:
@@ -238,7 +238,8 @@ def _show(explanation: Any, method: list[str] | None, layers: bool, content_only
     show(explanation, Console(highlight=False), method or (), layers=layers, content_only=content_only)
 
 
-def _names(explanation: Any, method: list[str] | None) -> list[str]:
-    if explanation.first is not None:  # nobody chose
+def _names(explanation: Any, method: list[str] | None, layers: bool) -> list[str]:
+    """What is drawn of a picture: what is shown first, or with layers what has them, and what was measured."""
+    if explanation.first is not None and not layers:
         return [explanation.row_name()]
     return [*(method or [explanation.default_method]), *explanation.references]

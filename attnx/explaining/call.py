@@ -19,6 +19,7 @@ from attnx.inputs.families import adapter_for
 from attnx.inputs.first_token import with_first_token
 from attnx.inputs.given import prepare_all
 from attnx.inputs.pooling import MEAN, check_mean
+from attnx.methods.registry import METHODS
 from attnx.registry import unknown
 from attnx.results.explanation import Explanation
 from attnx.results.recommendation import Recommendation
@@ -79,6 +80,7 @@ class Call:
             recommended = Recommended.of(methods, unwrapped(model).config, chosen)
             chosen |= recommended.options
             methods = chosen.pop("methods")
+        _check_no_reference(methods)
         reading = {name: chosen.pop(name, False) for name in ("truncate", "interpolate")}
         position, target = chosen.pop("position", None), chosen.pop("target", None)
         first_token = chosen.pop("first_token", None)
@@ -138,6 +140,20 @@ def _averaged(model: nn.Module, position: str, settings: Settings) -> Settings:
         raise ChoiceError(f"position must be a whole number, or {MEAN!r} for the mean of all, found {position!r}")
     check_mean(model)
     return replace(settings, over_rows=mean_row)
+
+
+def _check_no_reference(methods: Any) -> None:
+    """References are asked for by another word; who takes one for a method is told which."""
+    names = (methods,) if isinstance(methods, str) else methods if isinstance(methods, (list, tuple)) else ()
+    strange = [name for name in names if isinstance(name, str) and ":" not in name and name not in METHODS]
+    if strange:
+        from attnx.references.registry import REFERENCES  # Captum's road is loaded only for those who take it
+
+        if strange[0] in REFERENCES:
+            raise ChoiceError(
+                f"{strange[0]} is a reference, measured on the model itself, and no method: references={strange[0]!r}, "
+                f"or --reference {strange[0]} on the command line"
+            )
 
 
 def _requests(prepared: Sequence[Prepared], position: Any, target: Any, *, single: bool) -> list[Request]:

@@ -63,7 +63,7 @@ def value_path(
             if shares is not None:
                 parts[0] -= shares[place]
                 facts["sink"] = float(shares[place])
-            facts["account"] = _account(facts, float(parts.sum()))
+            facts["account"] = _account(facts, float(parts.sum()), alone=cases[row].target.against is None)
             found[row] = Scored(parts.numpy(), facts, run.notes, signed=True)
 
     _each_run(model, processor, cases, how, read)
@@ -191,9 +191,11 @@ def _inside(pixels: Tensor, box: Box) -> Tensor:
     return pixels[:, top:bottom, left:right]
 
 
-def _account(facts: dict[str, float | str], positions: float) -> str:
+def _account(facts: dict[str, float | str], positions: float, *, alone: bool) -> str:
     sink = f", sink {facts['sink']:+.4g}" if "sink" in facts else ""
-    return f"{facts['score']} {facts['value']:+.4g} = positions {positions:+.4g}{sink}, biases {facts['biases']:+.4g}"
+    over = " over the mean of all others" if facts["score"] == "margin" and alone else ""
+    whole = f"{facts['score']}{over} {facts['value']:+.4g}"
+    return f"{whole} = positions {positions:+.4g}{sink}, biases {facts['biases']:+.4g}"
 
 
 VALUE_PATH_REFERENCE = Reference(

@@ -18,7 +18,7 @@ from attnx.results.fit import ANSWER, PROVENANCE, TEXT, Below, Between, Filled, 
 from attnx.results.older_files import explanation_facts
 from attnx.results.remarks import Said, line, remarks
 from attnx.results.result import Array
-from attnx.results.row import Row, legible
+from attnx.results.row import Row, legible, quoted
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -157,8 +157,11 @@ class Explanation(Drawn):
     @property
     def explained(self) -> str:
         """Whose view of the input this is: the explained position's token, or the mean of all."""
-        averaged = self.provenance.get("input", {}).get("averaged", False)
-        return "the mean of all positions" if averaged else self._as_written(self.positions[self.position])
+        return "the mean of all positions" if self._averaged else self._as_written(self.positions[self.position])
+
+    @property
+    def _averaged(self) -> bool:
+        return bool(self.provenance.get("input", {}).get("averaged", False))
 
     def _as_written(self, position: Position) -> str:
         """The slice of the text; the tokenizer's name where there is none, or nothing that can be seen."""
@@ -172,9 +175,12 @@ class Explanation(Drawn):
         row = self.row()
         answer = self.prediction
         sure = "" if answer is None or answer.probability is None else f" ({answer.probability:.3f})"
-        rival = "" if answer is None or answer.against is None else f" against {legible(answer.against)}"
-        subject = f"{legible(answer.label)}{sure}{rival} from" if answer else "what reaches"
-        return f"{subject} {legible(self.explained)} by {legible(row.what)}: {line(remarks(row))}"
+        named = quoted if answer is not None and answer.kind == "token" else legible  # a token is no word of ours
+        rival = "" if answer is None or answer.against is None else f" against {named(answer.against)}"
+        subject = f"{named(answer.label)}{sure}{rival} from" if answer else "what reaches"
+        is_word = not self._averaged and not self.positions[self.position].special
+        place = (quoted if is_word else legible)(self.explained)
+        return f"{subject} {place} by {legible(row.what)}: {line(remarks(row))}"
 
     def remarks(self, method: str | None = None, layer: int | None = None) -> tuple[Said, ...]:
         """All that is to be said of how far to trust a row, the weightiest first; by default of what is shown first."""
@@ -225,6 +231,7 @@ class Explanation(Drawn):
             causal=self.causal,
             diagnostics={kind: numbers[at] for kind, numbers in self.diagnostics.get(name, {}).items() if head is None},
             tied=self.tied(name, layer),
+            facts={**self.provenance.get("methods", {}), **self.provenance.get("references", {})}.get(name, {}),
             input=self.provenance.get("input", {}),
             offer=self._offer(),
         )

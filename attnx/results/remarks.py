@@ -94,7 +94,8 @@ def _checked(row: Row) -> str:
     else:
         own = f"first here is {row.unit(row.first)}" if row.first is not None else "nothing alone comes first here"
         firsts = f"{own}, but {', '.join(differing)}"
-    return f"checked: {firsts} ({_ranks(row)})"
+    found = "agrees" if same and not differing else "agrees in part" if same else "differs"
+    return f"checked, {found}: {firsts} ({_ranks(row)})"
 
 
 def _ranks(row: Row) -> str:
@@ -172,6 +173,15 @@ REMARKS: tuple[Remark, ...] = (
         90,
         lambda row: row.causal and not row.positions[0].special and len(row.content) > 2 and row.first_share > HALF,
         _first_word,
+    ),
+    Remark(
+        "biases",
+        88,
+        lambda row: row.biases is not None and abs(row.biases) > abs(row.from_positions),
+        lambda row: (
+            f"biases, which belong to no word, have {row.biases:+.3g} of the score {row.facts['value']:+.3g}, "
+            f"positions {row.from_positions:+.3g}"
+        ),
     ),
     Remark(
         "cut",

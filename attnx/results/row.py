@@ -62,6 +62,8 @@ class Row:
     diagnostics: Mapping[str, float] = field(default_factory=dict)
     """What the method says of itself at this layer."""
     tied: float = 0.0
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What a reference or a method told of its own numbers, such as what biases have of a score."""
     input: Mapping[str, Any] = field(default_factory=dict)
     """How the input was read: cut, unknown words, a token in front, how the model pools (`provenance["input"]`)."""
     offer: str = ""
@@ -108,9 +110,25 @@ class Row:
 
     @cached_property
     def strongest_to_mean(self) -> float:
-        """How much the strongest position has of the mean one; NaN where nothing has anything, or few are there."""
-        sizes = np.abs(self.scores[self.content])
+        """How much the strongest position has of the mean one; NaN where nothing has anything, or few are there.
+
+        Nor is a row even that has something for the answer and something against it.
+        """
+        scores = self.scores[self.content]
+        sizes = np.abs(scores)
+        if (scores > 0).any() and (scores < 0).any():
+            return float("nan")
         return float(sizes.max() / sizes.mean()) if len(sizes) > 2 and sizes.any() else float("nan")
+
+    @property
+    def biases(self) -> float | None:
+        """What biases have of the score, where that is told; they belong to no position."""
+        return self.facts.get("biases")
+
+    @property
+    def from_positions(self) -> float:
+        """What positions have of it, a sink's place included."""
+        return float(self.facts.get("value", 0.0)) - (self.biases or 0.0)
 
     @cached_property
     def first_share(self) -> float:

@@ -392,3 +392,17 @@ def test_the_settings_are_on_record():
     settings = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), TEXT).provenance["settings"]
     residuals = {"raw": 0.0, "rollout": 0.5, "flow": 0.5}
     assert settings == {"head": "mean", "residual": residuals, "normalize": None, "drop_sink": False}
+
+
+def test_a_reference_that_is_asked_for_as_a_method_is_told_apart():
+    with pytest.raises(ChoiceError, match=r"value_path is a reference.*references='value_path'"):
+        attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key", methods=["rollout", "value_path"])
+
+
+def test_where_no_method_was_named_the_first_reference_leads():
+    both = attnx.explain(
+        zoo.classifier(), zoo.wordpiece_tokenizer(), "the key to it", references=("value_path", "blankout")
+    )
+    assert both.first == both.row_name() == "value_path"
+    named = {"methods": "rollout", "references": "value_path"}
+    assert attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key to it", **named).row_name() == "rollout"

@@ -157,5 +157,5 @@ def test_a_comparison_says_with_what_its_reference_blanks():
 def test_a_reference_that_blanks_nothing_says_nothing_of_it():
     found = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "a witty film", references="gradient")
     assert "blank" not in found.provenance["references"]["gradient"]
-    assert "blank" not in found.to_text()
+    assert "blanked" not in found.to_text()
     assert not REFERENCES["gradient"].signed

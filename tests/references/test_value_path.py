@@ -139,7 +139,7 @@ def test_the_account_is_told_below_the_scores_and_on_record():
     model, tokenizer = attnx.load_demo()
     e = attnx.explain(model, tokenizer, "the keys to the cabinet", references=PATHS)
     told = e.to_markdown()
-    assert "value_path: margin +6.303 = positions +6.499, biases -0.195" in told
+    assert "value_path: margin over the mean of all others +6.303 = positions +6.499, biases -0.195" in told
     assert "no sum is promised" in told
     assert e.top(1, "value_path")[0].text == "keys"
     record = e.provenance["references"]

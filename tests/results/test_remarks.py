@@ -37,6 +37,12 @@ def read(**facts):
     return made(provenance={"input": facts})
 
 
+def told(**facts):
+    """The value path's row, with what it tells of its score."""
+    row = {"references": {"value_path": np.array([0.0, *SPREAD])}, "first": "value_path"}
+    return made(**row, signed=frozenset({"value_path"}), provenance={"references": {"value_path": facts}})
+
+
 def said(explanation, *which):
     return {one.name: one.sentence for one in explanation.remarks(*which)}
 
@@ -48,6 +54,7 @@ CASES = {
     "no mask": (read(mask=False), made()),
     "pooled": (read(pooling="mean"), read(pooling="mean", averaged=True)),
     "first word": (made((0.7, 0.1, 0.1, 0.1), **DECODER), made((0.1, 0.7, 0.1, 0.1), **DECODER)),
+    "biases": (told(value=1.2, biases=2.4), told(value=1.2, biases=0.1)),
     "cut": (read(cut=[4, 9]), made()),
     "uniform": (made((0.16, 0.17, 0.15, 0.17, 0.18, 0.17)), made()),
     "tied": (made((0.2, 0.2, 0.2, 0.3, 0.3, 0.1)), made((0.2, 0.2, 0.21, 0.3, 0.31, 0.1))),
@@ -94,6 +101,13 @@ def test_the_sentences_have_the_numbers():
     assert said(read(cut=[4, 9]))["cut"] == "the model read 4 of 9 tokens"
     assert said(read(unknown=["zyzzyva"]))["unknown"] == "not in the vocabulary: 'zyzzyva'"
     assert said(made())["punctuation"] == "punctuation holds 10%"
+    assert said(CASES["biases"][0])["biases"] == (
+        "biases, which belong to no word, have +2.4 of the score +1.2, positions -1.2"
+    )
+
+
+def test_what_speaks_for_and_against_is_not_uniform():
+    assert "uniform" not in said(measured((0.2, -0.2, 0.2, -0.21, 0.2, 0.2), signed=["blankout"]), "blankout")
 
 
 def test_a_special_first_token_is_no_word():
@@ -110,10 +124,10 @@ def test_saturation_is_that_of_the_layer():
 def test_a_check_names_what_each_measurement_puts_first():
     mess = (0.0, 0.1, 0.0, 0.05, 0.9, 0.2)
     assert said(measured(SPREAD, mess))["checked"].startswith(
-        "checked: 'story' comes first by blankout, too, but 'mess' by gradient (ranks of 6 positions: 1.00, "
+        "checked, agrees in part: 'story' comes first by blankout, too, but 'mess' by gradient (ranks of 6 positions: "
     )
     assert said(measured(mess, mess))["checked"].startswith(
-        "checked: first here is 'story', but 'mess' by blankout and gradient ("
+        "checked, differs: first here is 'story', but 'mess' by blankout and gradient ("
     )
 
 
