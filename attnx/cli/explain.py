@@ -182,7 +182,7 @@ def explain_command(
     if as_json:  # every other view has them
         say(explanation.notes)
     if output is not None:
-        save_output(explanation, output, _names(explanation, method, layers))
+        save_output(explanation, output, _names(explanation, method))
     if as_json:
         print_inert(json.dumps(explanation.to_dict(), ensure_ascii=False, allow_nan=False))
     else:
@@ -228,7 +228,7 @@ def _show(explanation: Any, method: list[str] | None, layers: bool, content_only
         every = explanation.layers[::-1] if layers else (None,)
         rows = [
             (name, at)
-            for name in _names(explanation, method)
+            for name in _names(explanation, method, layers)
             for at in ((None,) if name in explanation.references else every)
         ]
         print_text("\n\n".join(patch_table(explanation, name, at) for name, at in rows))
@@ -238,7 +238,7 @@ def _show(explanation: Any, method: list[str] | None, layers: bool, content_only
     show(explanation, Console(highlight=False), method or (), layers=layers, content_only=content_only)
 
 
-def _names(explanation: Any, method: list[str] | None, layers: bool) -> list[str]:
+def _names(explanation: Any, method: list[str] | None, layers: bool = False) -> list[str]:
     """What is drawn of a picture: what is shown first, or with layers what has them, and what was measured."""
     if explanation.first is not None and not layers:
         return [explanation.row_name()]
