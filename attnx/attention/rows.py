@@ -29,13 +29,18 @@ def merge_heads(weights: Tensor, how: Merger, dim: int = 0) -> Tensor:
     return rows_to_one(weights.amax(dim) if how == "max" else weights.amin(dim))
 
 
+def is_attention(weights: Tensor) -> bool:
+    """Whether all of … × query × key is attention: two numbers tell."""
+    weights = weights.detach()
+    return bool(_sums(weights).max() <= 1 + _slack(weights)) and bool(weights.min() >= 0)
+
+
 def check_attention(heads: Tensor, level: int) -> None:
     """That head × query × key is attention: an error names the level and the row that is not."""
-    slack = max(ROW_SUM_SLACK, torch.finfo(heads.dtype).eps) if heads.is_floating_point() else 0.0
-    heads = heads.detach()
-    sums = heads.sum(-1, dtype=torch.promote_types(heads.dtype, torch.float32))
-    if sums.max() <= 1 + slack and heads.min() >= 0:  # two numbers tell of most levels
+    if is_attention(heads):
         return
+    heads = heads.detach()
+    sums, slack = _sums(heads), _slack(heads)
     bad = ~(sums <= 1 + slack) | (heads.amin(-1) < 0)
     if bool(bad.any()):
         head, row = cast(list[int], bad.nonzero()[0].tolist())
@@ -43,3 +48,11 @@ def check_attention(heads: Tensor, level: int) -> None:
             f"layer {level}, head {head}, row {row} is not attention: weights must be ≥ 0 and sum to at most 1, "
             f"found minimum {heads[head, row].min().item():.6g} and sum {sums[head, row].item():.6g}"
         )
+
+
+def _sums(weights: Tensor) -> Tensor:
+    return weights.sum(-1, dtype=torch.promote_types(weights.dtype, torch.float32))
+
+
+def _slack(weights: Tensor) -> float:
+    return max(ROW_SUM_SLACK, torch.finfo(weights.dtype).eps) if weights.is_floating_point() else 0.0

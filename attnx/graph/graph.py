@@ -61,7 +61,8 @@ class Graph:
             raise ChoiceError(f"the weighting {row.name!r} is of all heads together; head={head!r} has no edges of it")
         if row.signed and head in ("max", "min"):
             raise ChoiceError(f"the weighting {row.name!r} is signed; head={head!r} would mix signs, use head='mean'")
-        weights = [Weights(level, number, row, head) for number, level in enumerate(attention.levels, start=1)]
+        fits = row.fits is not None and attention.stacked is not None and row.fits(attention.stacked)
+        weights = [Weights(level, number, row, head, fits) for number, level in enumerate(attention.levels, start=1)]
         spare = None if spare is None else check_position(spare, attention.length)
         rules = Rules(check_residual(residual), None, column, check_share(discard), spare)
         graph = cls(_edges(weights, rules, attention.device), rules, head, row)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from attnx.attention.levels import Block, Level, all_keys, blocks
-from attnx.attention.rows import Merger, check_attention, merge_heads
+from attnx.attention.rows import Merger, check_attention, is_attention, merge_heads
 from attnx.forks import cached_property
 from attnx.graph.asked import Head
 
@@ -54,6 +54,8 @@ class Weighting:
     """Whether the weights depend on what is explained of the answer: such a graph is made for each target."""
     check: Callable[[Tensor, int], None] = _no_check
     """Raises if head × query × key of a level is not what it must be."""
+    fits: Callable[[Tensor], bool] | None = None
+    """Whether layer × head × query × key is what it must be, where that can be told of all levels at once."""
     paper: str = ""
     """Where the edges are from."""
     costs: str = "one run"
@@ -74,6 +76,7 @@ ATTENTION = Weighting(
     lambda level, start, stop: level.rows(start, stop),
     merges_first=True,
     check=check_attention,
+    fits=is_attention,
     paper="Abnar & Zuidema 2020",
 )
 
@@ -86,6 +89,8 @@ class Weights:
     number: int
     weighting: Weighting
     head: Head
+    checked: bool = False
+    """Whether all levels were looked at together, and fit."""
 
     @property
     def length(self) -> int:
@@ -154,5 +159,6 @@ class Weights:
     def _heads(self) -> Tensor:
         """head × query × key of a level that is held, checked."""
         heads = self.weighting.function(self.level, 0, self.length).weights
-        self.weighting.check(heads, self.number)
+        if not self.checked:
+            self.weighting.check(heads, self.number)
         return heads
