@@ -120,7 +120,7 @@ def explain_command(
         str | None, typer.Option("--target", help="The class or token that the prediction is of.")
     ] = None,
     normalize: Annotated[
-        str, typer.Option("--normalize", help="For decoders: auto, receptive_field, column or none.")
+        str, typer.Option("--normalize", help="For decoders: auto, prefix, receptive_field, column or none.")
     ] = "auto",
     drop_sink: Annotated[
         bool, typer.Option("--drop-sink", help="Leave out what goes to a decoder's first token.")
