@@ -17,12 +17,13 @@ from matplotlib.figure import Figure
 import attnx
 from attnx.answer.target import Target
 from attnx.attention.tensor import AttentionTensor
+from attnx.capturing.capture import capture_batch
 from attnx.graph.graph import Graph
 from attnx.graph.weightings.effective import effective_attention
 from attnx.graph.weightings.gradient import gains
-from attnx.inputs.families import adapter_for
 from attnx.render.heat_map import draw_heat_map
 from attnx.running.answer_gradient import with_answer_gradient
+from attnx.running.observe import Observation
 
 IMAGES = Path(__file__).parent / "images"
 TEXT, OTHER = "the key to the cabinets", "the keys to the cabinet"
@@ -115,10 +116,10 @@ def alti() -> Figure:
 
 
 def gradient() -> Figure:
-    adapter = adapter_for(model)
-    prepared = adapter.prepare(model, tokenizer, TEXT)
-    answer = int(model(**tokenizer(TEXT, return_tensors="pt")).logits.argmax())
-    known = with_answer_gradient(model, adapter, tokenizer, prepared, captured(), Target(answer, 0))
+    inputs = dict(tokenizer(TEXT, return_tensors="pt"))
+    watched = capture_batch(model, inputs, extras=("values",), entry=model.get_input_embeddings())
+    seen = Observation(watched.attention[0], watched.output, 0)
+    known = with_answer_gradient(model, seen, Target(int(watched.output.logits.argmax()), 0))
     gained = gains(known.levels[0], 0, known.length).weights
     figure, panels = row_of(3)
     square(panels[0], gained.mean(0), "A · ∂s/∂A, mean of heads, layer 1\n(orange for the answer, blue against)")

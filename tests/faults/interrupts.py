@@ -72,7 +72,7 @@ def calls() -> dict[str, Callable[[], Any]]:
     found: dict[str, Callable[[], Any]] = {
         "capture": lambda: attnx.capture(llama, **zoo.inputs("llama")),
         "capture, interface": lambda: attnx.capture(llama, backend="interface", **zoo.inputs("llama")),
-        "capture, graph": lambda: attnx.capture(vit, graph=True, **zoo.inputs("vit")),
+        "capture, graph": lambda: attnx.capture(vit, gradients=True, **zoo.inputs("vit")),
         "explain": lambda: attnx.explain(encoder, words, TEXT),
         "explain, texts": lambda: attnx.explain(encoder, words, [TEXT, OTHER], truncate=True),
         "explain, decoder": lambda: attnx.explain(decoder, pieces, TEXT),

@@ -111,14 +111,14 @@ def judge(kind, changed, *, also_plot=False):
 def test_whatever_a_document_says_is_refused_or_can_be_looked_at(made):
     """A sample; `slow` has others, and draws them."""
     several = list(mutations(json.loads(made.to_json())))
-    chosen = random.Random(0).sample(several, 150)
-    assert sum(judge(type(made), changed) for _, changed in chosen) > 50
+    chosen = random.Random(0).sample(several, 60)
+    assert sum(judge(type(made), changed) for _, changed in chosen) > 20
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_what_is_not_refused_can_be_looked_at_and_drawn(made):
-    for _, changed in random.Random(1).sample(list(mutations(json.loads(made.to_json()))), 250):
+    for _, changed in random.Random(1).sample(list(mutations(json.loads(made.to_json()))), 120):
         judge(type(made), changed, also_plot=True)
 
 
