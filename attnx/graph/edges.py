@@ -161,16 +161,22 @@ class Edges:
 
     def _pulled_evenly(self, vectors: Tensor) -> Tensor:
         """The product with an even triangle: row i gives 1/(i + 1) to each of its first i + 1 keys."""
+        each, stay = (one.to(vectors.device) for one in self._even_shares)
+        given = (vectors * each).flip(-1).cumsum(-1).flip(-1)  # of all queries that see the key
+        if self.rules.sink is not None:
+            given[:, self.rules.sink] = 0
+        return given + vectors * stay
+
+    @cached_property
+    def _even_shares(self) -> tuple[Tensor, Tensor]:
+        """What each query of an even triangle takes from every key that it sees, and what stays where it is."""
         share, sink = self.rules.residual, self.rules.sink
-        places = torch.arange(self.weights.length, dtype=torch.float64, device=vectors.device)
+        places = torch.arange(self.weights.length, dtype=torch.float64, device=self.device)
         even = (1 - share) / (places + 1)
         attended = even * (places + 1 if sink is None else places + 1 - (places >= sink).double())
         sums = attended + share
         scale = torch.where(sums > 0, 1 / sums, 0)
-        given = (vectors * even * scale).flip(-1).cumsum(-1).flip(-1)  # of all queries that see the key
-        if sink is not None:
-            given[:, sink] = 0
-        return given + vectors * share * scale
+        return even * scale, share * scale
 
 
 def by_column(rows: Tensor, queries: Tensor) -> Tensor:
