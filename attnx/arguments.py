@@ -133,7 +133,7 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     **dict.fromkeys(("method", "measure", "normalize", "score", "backend"), (_text, "a name")),
     **dict.fromkeys(("batch_size", "seed", "steps", "random"), (_whole, "a whole number")),
     **dict.fromkeys(
-        ("drop_sink", "truncate", "maps", "interpolate", "progress", "graph", "gradients", "held"),
+        ("drop_sink", "truncate", "maps", "do_sample", "interpolate", "progress", "graph", "gradients", "held"),
         (_flag, "True or False"),
     ),
     **dict.fromkeys(("layer", "head", "target", "discard", "residual"), (_one, "one value, and no array of several")),

@@ -51,6 +51,10 @@ REFUSED = {
     "sparse attention": (lambda: attnx.flow(torch.tensor(UNIFORM).to_sparse()), "not sparse"),
     "attention of no device": (lambda: attnx.raw(torch.empty(1, 1, 2, 2, device="meta")), "meta device"),
     "objects for attention": (lambda: attnx.raw(np.array([[None]])), "numbers of type object"),
+    "a tensor for a switch": (
+        lambda: attnx.explain_generation(zoo.causal_lm(), zoo.bytelevel_tokenizer(), "the", do_sample=torch.ones(2)),
+        "do_sample must be True or False",
+    ),
     "several shares to discard": (lambda: attnx.rollout(UNIFORM, discard=torch.ones(2)), "discard must be one value"),
     "several residuals": (lambda: attnx.rollout(UNIFORM, residual=np.ones(2)), "residual must be one value"),
     "words for attention": (lambda: attnx.raw("x"), "attention must be"),
