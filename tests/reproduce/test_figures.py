@@ -48,7 +48,7 @@ def test_the_end_of_its_name_says_the_format(tmp_path, name, begins):
 def test_a_caption_names_the_model_by_what_readers_know():
     model, _ = attnx.load_demo()
     assert model_title(model) == "the model embedded in attnx (VerbNumberForSequenceClassification)"
-    model.config.name_or_path = "/home/somebody/models/my-own"
+    model.config.name_or_path = "/srv/models/my-own"
     assert model_title(model) == "my-own (VerbNumberForSequenceClassification)"
 
 
