@@ -20,6 +20,8 @@ PARTS = {
     "the image model": "attnx/tasks/planted_patch/demo/model.safetensors",
     "the decoder": "attnx/tasks/recall/demo/model.safetensors",
     "the decoder's tokenizer": "attnx/tasks/recall/demo/tokenizer.json",
+    "the encoder–decoder": "attnx/tasks/dates/demo/model.safetensors",
+    "the encoder–decoder's tokenizer": "attnx/tasks/dates/demo/tokenizer.json",
     "templates": "attnx/*.jinja",
     "scripts": "attnx/*.js",
     "styles": "attnx/*.css",

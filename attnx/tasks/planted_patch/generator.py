@@ -6,7 +6,6 @@ import copy
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from transformers import ViTForImageClassification
 from attnx.errors import InputError
 from attnx.interrupts import uninterrupted
 from attnx.tasks.quiet import quiet
+from attnx.tasks.shipped import shipped_directory
 
 GRID, PATCH = 8, 8
 """Patches on a side, and pixels on a side of a patch."""
@@ -117,8 +117,8 @@ def _load_demo() -> tuple[Any, Any]:
 
 
 def demo_directory() -> AbstractContextManager[Path]:
-    """Where the shipped model lies; a temporary copy when the package is imported from an archive."""
-    return as_file(files("attnx.tasks.planted_patch") / "demo")
+    """Where the shipped model lies."""
+    return shipped_directory("planted-patch")
 
 
 def save(model: Any, directory: Path) -> None:

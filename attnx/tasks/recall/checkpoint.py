@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import copy
 from contextlib import AbstractContextManager
-from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import AutoTokenizer, LlamaForCausalLM
+from transformers import LlamaForCausalLM
 
-from attnx.interrupts import uninterrupted
-from attnx.tasks.quiet import quiet
 from attnx.tasks.recall.generator import KEYS, MOST, VALUES
-from attnx.tasks.word_tokenizer import BEGIN, END, PAD, UNKNOWN, save_tokenizer, wrap
+from attnx.tasks.shipped import load_halves, save_halves, shipped_directory
+from attnx.tasks.word_tokenizer import BEGIN, END, PAD, UNKNOWN, wrap
 
 ENTRIES = (PAD, UNKNOWN, BEGIN, END, *KEYS, *VALUES)
 """What the model knows, in the order of its ids."""
@@ -46,24 +43,14 @@ def load_demo() -> tuple[Any, Any]:
     >>> tokenizer.decode(logits[0, -1].argmax())
     'v2'
     """
-    # In one piece: a Ctrl-C in the middle would leave the libraries' log as it is set here.
-    return uninterrupted(_load_demo)
-
-
-def _load_demo() -> tuple[Any, Any]:
-    with demo_directory() as directory, quiet():
-        model = LlamaForCausalLM.from_pretrained(directory).float().eval()
-        return model, AutoTokenizer.from_pretrained(directory)
+    return load_halves("recall", LlamaForCausalLM)
 
 
 def demo_directory() -> AbstractContextManager[Path]:
-    """Where the shipped model lies; a temporary copy when the package is imported from an archive."""
-    return as_file(files("attnx.tasks.recall") / "demo")
+    """Where the shipped model lies."""
+    return shipped_directory("recall")
 
 
 def save(model: Any, directory: Path) -> None:
     """Write a model and its tokenizer so that `attnx generate --model` takes them. The model is left as it is."""
-    directory.mkdir(parents=True, exist_ok=True)
-    with quiet():
-        copy.deepcopy(model).half().save_pretrained(directory)
-        save_tokenizer(build_tokenizer(), directory)
+    save_halves(model, build_tokenizer(), directory)

@@ -6,7 +6,6 @@ import copy
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from transformers import PreTrainedTokenizerFast
 
 from attnx.errors import FileFormatError, first_line
 from attnx.interrupts import uninterrupted
+from attnx.tasks.shipped import shipped_directory
 from attnx.tasks.verb_number.config import VerbNumberConfig
 from attnx.tasks.verb_number.model import VerbNumberForSequenceClassification
 from attnx.tasks.word_tokenizer import BEGIN, END, PAD, UNKNOWN, save_tokenizer, wrap
@@ -75,8 +75,8 @@ def load_demo() -> tuple[VerbNumberForSequenceClassification, PreTrainedTokenize
 
 
 def demo_directory() -> AbstractContextManager[Path]:
-    """Where the shipped model lies; a temporary copy when the package is imported from an archive."""
-    return as_file(files("attnx.tasks.verb_number") / "demo")
+    """Where the shipped model lies."""
+    return shipped_directory("verb-number")
 
 
 def load(directory: Path) -> tuple[VerbNumberForSequenceClassification, PreTrainedTokenizerFast]:
