@@ -21,17 +21,20 @@ SCORES: tuple[Score, ...] = ("logit", "margin", "probability", "log_odds")
 _NOTHING = -1
 
 
-def score(model: nn.Module, inputs: dict[str, Tensor], targets: Tensor, kind: Score) -> Tensor:
-    """Run a batch and read one number for each input: logit, margin, probability or log-odds of its target.
+def score(
+    model: nn.Module, inputs: dict[str, Tensor], targets: Tensor, kind: Score, rows: Tensor | None = None
+) -> Tensor:
+    """Run a batch and read one number for each target: its logit, margin, probability or log-odds.
 
-    `targets` is what `as_rows` made of them. A target against another is the difference of the two. The margin is the
-    logit above the mean of all others, or above the one that it stands against.
+    `targets` is what `as_rows` made of them: one for each input, or as many as `rows` names the inputs of. A target
+    against another is the difference of the two. The margin is the logit above the mean of all others, or above the
+    one that it stands against.
     """
     position = targets[:, 1]
     kept: Tensor = position.unique()  # type: ignore[no-untyped-call]
     few = {"logits_to_keep": kept} if answers_where_told(model) else {}
     output = model(**{**without_cache(model, inputs), **few})
-    return _of_kind(model, _answer(model, output, kept if few else None, position), targets, kind)
+    return _of_kind(model, _answer(model, output, kept if few else None, position, rows), targets, kind)
 
 
 def score_of(model: nn.Module, output: Any, row: int, seat: int, target: Target, kind: Score) -> Tensor:
@@ -82,15 +85,16 @@ def first_answer(model: nn.Module, inputs: dict[str, Tensor], length: int) -> li
     return [] if logits is None else [logits[0] if logits.ndim == 2 else logits[0, :length]]
 
 
-def _answer(model: nn.Module, output: Any, kept: Tensor | None, position: Tensor) -> Tensor:
-    """batch × class: of models that answer at every position, the answer at the target's."""
+def _answer(model: nn.Module, output: Any, kept: Tensor | None, position: Tensor, rows: Tensor | None) -> Tensor:
+    """target × class: of models that answer at every position, the answer at the target's."""
     logits = logits_of(model, output)
     if logits is None:
         raise InputError(f"{type(model).__name__} predicts nothing; load it with a head")
+    of = torch.arange(len(logits), device=logits.device) if rows is None else rows
     if logits.ndim == 2:
-        return logits
+        return logits if rows is None else logits[of]
     column = position if kept is None else torch.searchsorted(kept, position.contiguous())
-    return logits[torch.arange(len(logits), device=logits.device), column]
+    return logits[of, column]
 
 
 def _margin(model: nn.Module, logits: Tensor, index: Tensor, against: Tensor) -> Tensor:

@@ -41,8 +41,8 @@ class Readout:
     score: float
 
 
-def readout(model: nn.Module, scores: Scores, *, block: nn.Module) -> Readout:
-    """Run `scores` on one input; the answer is read off what `block` gives when it is last called."""
+def readouts(model: nn.Module, scores: Scores, *, block: nn.Module) -> list[Readout]:
+    """Run `scores` on one input; each answer is read off what `block` gives when it is last called."""
     check_can_be_frozen(model)
     mode = freezing(model, VALUE_PATH, torch.empty(0))
     left: list[Tensor] = []
@@ -65,9 +65,13 @@ def readout(model: nn.Module, scores: Scores, *, block: nn.Module) -> Readout:
                 f"{type(model).__name__} gives no gradient of its answer by what leaves its last block: its head is "
                 f"quantised, or reads something else; {_INSTEAD}, or rollout"
             )
-        (gradient,) = torch.autograd.grad(reached.double().sum(), left)
-    found = Readout(left[0].detach()[0], gradient[0], float(reached.detach().double().sum()))
-    _check_sum(found, mode.constants.total, mode.constants.size, type(model).__name__)
+        found = []
+        for way in torch.split(reached, 1):
+            mode.begin_way_back()
+            (gradient,) = torch.autograd.grad(way.double().sum(), left, retain_graph=True)
+            one = Readout(left[0].detach()[0], gradient[0], float(way.detach()))
+            _check_sum(one, mode.constants.total, mode.constants.size, type(model).__name__)
+            found.append(one)
     return found
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 from torch import nn
@@ -18,7 +19,7 @@ from attnx.inputs.adapter import Prepared
 from attnx.methods.method import Method
 from attnx.running.answer_gradient import with_answer_gradient
 from attnx.running.observe import Observation
-from attnx.running.readout import with_readout
+from attnx.running.readout import readouts_of, with_brought
 
 
 def by_kind(methods: Sequence[Method]) -> tuple[list[Method], list[Method]]:
@@ -39,24 +40,29 @@ class AnswerEdges:
     seen: Observation
     spare: int | None
 
-    def reading(self, place: int, prediction: Prediction | None) -> Reading:
-        """What they say of the answer at `place`: the prediction, or what was asked for."""
-        if not self.methods or prediction is None:
-            return Reading({}, {}, None)
-        target = Target.of(self.model, prediction, place)
-        relevance = Relevance(self._known(target), self.methods, self.settings, self.spare)
-        maps = relevance.maps() if self.settings.maps else None
-        return Reading.of(relevance.of_positions([place]), 0, maps, self.settings)
+    def readings(self, places: Sequence[int], predictions: Sequence[Prediction | None]) -> Iterator[Reading]:
+        """What they say of the answer at each place: the prediction, or what was asked for. All share one run."""
+        if not self.methods or predictions[0] is None:  # a head that answers does so everywhere
+            yield from (Reading({}, {}, None) for _ in places)
+            return
+        targets = [Target.of(self.model, *pair) for pair in zip(predictions, places, strict=True)]
+        for target, attention in zip(targets, self._known(targets), strict=True):
+            relevance = Relevance(attention, self.methods, self.settings, self.spare)
+            maps = relevance.maps() if self.settings.maps else None
+            yield Reading.of(relevance.of_positions([target.position]), 0, maps, self.settings)
 
-    def _known(self, target: Target) -> AttentionTensor:
-        """The attention with what the methods must know of the answer."""
-        attention = self.seen.attention
-        if any(method.edges.about_answer for method in self.methods):
-            attention = with_answer_gradient(self.model, self.seen, target)
+    def _known(self, targets: Sequence[Target]) -> Iterator[AttentionTensor]:
+        """The attention with what the methods must know of each answer."""
         reading = [method.name for method in self.methods if method.reading == "share"]
-        if not reading:
-            return attention
-        return with_readout(self.model, self.processor, self.prepared, attention, target, ", ".join(reading))
+        gone_back = any(method.edges.about_answer for method in self.methods)
+        read = (
+            readouts_of(self.model, self.processor, self.prepared, self.seen.attention, targets, ", ".join(reading))
+            if reading
+            else repeat({})
+        )
+        for target, brought in zip(targets, read, strict=False):
+            known = with_answer_gradient(self.model, self.seen, target) if gone_back else self.seen.attention
+            yield with_brought(known, brought)
 
     def notes(self, prediction: Prediction | None, others: Sequence[Method]) -> tuple[str, ...]:
         """That they were left out, where there is no answer; an error if no other method is left."""

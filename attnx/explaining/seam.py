@@ -31,7 +31,7 @@ from attnx.running.observe import Observation, observe
 from attnx.running.plan import Plan, plan
 
 _MEASURED_AT_ONCE = 16
-"""Explanations whose references are measured together: enough of them to fill batches."""
+"""Explanations whose references are measured together: enough of them to fill batches, and all of one input."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,10 +69,10 @@ def explain_prepared(
     measuring = Measuring(run.model, processor, references, chosen, lead=settings.methods is None)
     waiting: list[Unmeasured] = []
     for number, explanation in run.explanations():
-        waiting.append(Unmeasured(number, explanation, requests[number].prepared))
-        if len(waiting) >= _MEASURED_AT_ONCE:
+        if len(waiting) >= _MEASURED_AT_ONCE and requests[number].prepared is not waiting[-1].prepared:
             yield from measuring.explanations(waiting)
             waiting = []
+        waiting.append(Unmeasured(number, explanation, requests[number].prepared))
     if waiting:
         yield from measuring.explanations(waiting)
 
@@ -158,10 +158,14 @@ class _Run:
             **provenance(self.model, self.adapter.name, **settings.on_record(attention, plan.methods)),
             **_input_record(self.model, self.processor, prepared, settings),
         }
-        for place, number in zip(places, numbers, strict=True):
+        predictions = [
+            predict(self.model, self.processor, seen.output, seen.row, seen.seat(place), self.requests[number].target)
+            for place, number in zip(places, numbers, strict=True)
+        ]
+        known = edges.readings(places, predictions)
+        for place, number, prediction, answered in zip(places, numbers, predictions, known, strict=True):
             row, target = unique.index(place), self.requests[number].target
-            prediction = predict(self.model, self.processor, seen.output, seen.row, seen.seat(place), target)
-            own = Reading.of(answers, row, maps, settings).joined(edges.reading(place, prediction), plan.methods)
+            own = Reading.of(answers, row, maps, settings).joined(answered, plan.methods)
             yield (
                 number,
                 Explanation(

@@ -20,7 +20,7 @@ from attnx.capturing.watch import undisturbed, unwrapped
 from attnx.errors import AttnxError, ChoiceError, InputError, in_a_line
 from attnx.inputs.adapter import Adapter, Prepared
 from attnx.inputs.families import adapter_for
-from attnx.references.case import Case, Scored
+from attnx.references.case import Case, Scored, by_input
 from attnx.references.embedded import same_by_embeddings, takes_embeddings
 from attnx.registry import unknown
 from attnx.running.batches import (
@@ -59,6 +59,11 @@ class Batch:
     enter: Callable[[Sequence[Prepared]], Tensor]
     """Other inputs of the same shape as values, for baselines."""
 
+    @property
+    def shared(self) -> bool:
+        """Whether all cases are of one input, which stands in `values` once; scores are still one for each case."""
+        return len(self.cases) > len(self.values)
+
 
 Facts: TypeAlias = dict[str, float | str]
 Explainer: TypeAlias = Callable[[Batch], tuple[Tensor, list[Facts]]]
@@ -76,20 +81,36 @@ def attribute(
     at_once: int = POSITIONS_AT_ONCE,
     embed: Embed | None = None,
     gradients: bool = True,
+    shares: bool = False,
     label: str,
     progress: bool,
 ) -> list[Scored]:
-    """Run an explainer over all cases, at most `at_once` positions together; without `gradients` it has no slopes."""
+    """Run an explainer over all cases, at most `at_once` positions together; without `gradients` it has no slopes.
+
+    One that `shares` takes all cases of one input at once (see `Batch.shared`).
+    """
     model = unwrapped(model)
     if not isinstance(reduction, str) or reduction not in REDUCTIONS:
         raise ChoiceError(unknown("reduction", reduction, REDUCTIONS))
     chosen_kind = check_score(kind, model, "logit")
     adapter, pad_id = adapter_for(model), padding_id(model, processor)
-    prepared = [case.prepared for case in cases]
+    alone, shared = by_input(cases) if shares else (list(range(len(cases))), [])
+    prepared = [cases[row].prepared for row in alone]
     found: dict[int, Scored] = {}
+
+    def explain(rows: Sequence[int], inputs: dict[str, Tensor]) -> None:
+        batch = _batch(entry, inputs, [cases[row] for row in rows], chosen_kind)
+        attributions, facts = _explained(explainer, batch, label, model)
+        for row, one, fact in zip(rows, attributions.detach().double(), facts, strict=True):
+            vectors = _vectors(one, cases[row].prepared)
+            scores = REDUCTIONS[reduction](vectors).cpu().numpy()
+            notes = _rounding_note(vectors, reduction, label)
+            found[row] = Scored(scores, {"score": chosen_kind, **fact}, notes, signed=reduction in ("sum", "mean"))
+        shown.update(len(rows))
+
     with undisturbed(model, gradients=gradients), bar(label, len(cases), progress) as shown:
-        entry = _entry(model, adapter, processor, prepared[0], embed)
-        for rows, inputs in in_batches(
+        entry = _entry(model, adapter, processor, cases[0].prepared, embed)
+        for places, inputs in in_batches(
             model,
             prepared,
             entry.inputs,
@@ -99,14 +120,9 @@ def attribute(
             together=not answers_where_told(model),
             at_most=min(at_once, positions_at_once(model)),
         ):
-            batch = _batch(entry, inputs, [cases[row] for row in rows], chosen_kind)
-            attributions, facts = _explained(explainer, batch, label, model)
-            for row, one, fact in zip(rows, attributions.detach().double(), facts, strict=True):
-                vectors = _vectors(one, prepared[row])
-                scores = REDUCTIONS[reduction](vectors).cpu().numpy()
-                notes = _rounding_note(vectors, reduction, label)
-                found[row] = Scored(scores, {"score": chosen_kind, **fact}, notes, signed=reduction in ("sum", "mean"))
-            shown.update(len(rows))
+            explain([alone[place] for place in places], inputs)
+        for rows in shared:
+            explain(rows, entry.inputs([cases[rows[0]].prepared]))
     return [found[row] for row in range(len(cases))]
 
 
@@ -172,7 +188,9 @@ def _batch(entry: _Entry, inputs: dict[str, Tensor], cases: list[Case], kind: Sc
 
     def forward(values: Tensor, targets: Tensor, *others: Tensor) -> Tensor:
         named = dict(zip(names, others, strict=True))
-        return score(entry.model, {entry.name: values, **named}, targets, kind)
+        one = len(values) == 1 < len(targets)
+        of = torch.zeros(len(targets), dtype=torch.long, device=targets.device) if one else None
+        return score(entry.model, {entry.name: values, **named}, targets, kind, of)
 
     return Batch(
         cases=tuple(cases),

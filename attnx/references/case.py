@@ -20,6 +20,9 @@ from attnx.running.batches import collate, in_batches, padding_id, positions_at_
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
+_SHARED_POSITIONS = 2**15
+"""Positions times cases that share a run: vectors of 4,096 numbers for each are half a gigabyte."""
+
 
 @dataclass(frozen=True, eq=False)
 class Case:
@@ -72,6 +75,21 @@ def cases(
                 prediction = predict(model, processor, output, place, where, target)
                 found[row] = Case(prepared[row], Target.of(model, prediction, where))
     return [found[row] for row in range(len(prepared))]
+
+
+def by_input(cases: Sequence[Case]) -> tuple[list[int], list[list[int]]]:
+    """The numbers of cases that have their input for themselves, and of those that share one.
+
+    No more of these are together than fit in memory when each has numbers of its own for every position.
+    """
+    groups: dict[int, list[int]] = {}
+    for number, case in enumerate(cases):
+        groups.setdefault(id(case.prepared), []).append(number)
+    shared = []
+    for group in groups.values():
+        size = max(2, _SHARED_POSITIONS // len(cases[group[0]].prepared.positions))
+        shared += [group[start : start + size] for start in range(0, len(group), size)]
+    return [one[0] for one in shared if len(one) == 1], [one for one in shared if len(one) > 1]
 
 
 def first_answers(model: nn.Module, pad_id: int | None, prepared: Sequence[Prepared]) -> list[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from attnx.answer.score import Score
@@ -30,12 +31,9 @@ def gradient(
     """
 
     def explainer(batch: Batch) -> tuple[Tensor, list[Facts]]:
-        from captum.attr import Saliency
+        return slopes(batch), [{}] * len(batch.cases)
 
-        slopes = Saliency(batch.forward).attribute(batch.values, abs=False, additional_forward_args=batch.extra)
-        return slopes, [{}] * len(batch.cases)
-
-    options: dict[str, Any] = {"kind": score, "reduction": reduction, "embed": embed}
+    options: dict[str, Any] = {"kind": score, "reduction": reduction, "embed": embed, "shares": True}
     return attribute(model, processor, cases, explainer, **options, label="gradients", progress=progress)
 
 
@@ -51,13 +49,22 @@ def input_x_gradient(
     """The gradient times the embedding: to first order, what each position adds to the target's score."""
 
     def explainer(batch: Batch) -> tuple[Tensor, list[Facts]]:
-        from captum.attr import InputXGradient
+        return slopes(batch) * batch.values.detach(), [{}] * len(batch.cases)
 
-        products = InputXGradient(batch.forward).attribute(batch.values, additional_forward_args=batch.extra)
-        return products, [{}] * len(batch.cases)
-
-    options: dict[str, Any] = {"kind": score, "reduction": reduction}
+    options: dict[str, Any] = {"kind": score, "reduction": reduction, "shares": True}
     return attribute(model, processor, cases, explainer, **options, label="input × gradient", progress=progress)
+
+
+def slopes(batch: Batch) -> Tensor:
+    """case × …: the derivative of each case's score by its values; those of one input go back through one run."""
+    if batch.shared:
+        scores = batch.forward(batch.values, *batch.extra)
+        ways = [torch.autograd.grad(one, batch.values, retain_graph=True)[0] for one in scores.unbind()]
+        return torch.cat(ways)
+    from captum.attr import Saliency
+
+    found: Tensor = Saliency(batch.forward).attribute(batch.values, abs=False, additional_forward_args=batch.extra)
+    return found
 
 
 GRADIENT = Reference(

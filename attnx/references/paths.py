@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,14 +18,14 @@ from torch import Tensor, nn
 
 from attnx.answer.score import Score, answers_where_told, as_rows, check_score, score
 from attnx.capturing.frozen.path import VALUE_PATH, WHOLE_PATH, Path
-from attnx.capturing.frozen.run import FrozenRun, check_can_be_frozen, frozen_run
+from attnx.capturing.frozen.run import FrozenRun, check_can_be_frozen, frozen_run, frozen_runs
 from attnx.capturing.frozen.sink_values import sink_shares
 from attnx.capturing.untouched import switched
 from attnx.capturing.watch import undisturbed, unwrapped
 from attnx.errors import CaptureError, ChoiceError
-from attnx.inputs.adapter import Box, Prepared
+from attnx.inputs.adapter import Adapter, Box, Prepared
 from attnx.inputs.families import adapter_for
-from attnx.references.case import Array, Case, Scored, first_answers
+from attnx.references.case import Array, Case, Scored, by_input, first_answers
 from attnx.references.reference import ANSWER, SLOPES, Reference
 from attnx.running.batches import bar, collate, in_batches, padding_id, positions_at_once
 
@@ -142,26 +143,41 @@ def _each_run(
         with undisturbed(model):
             return first_answers(model, pad_id, several)
 
+    def score_all(inputs: dict[str, Any], rows: Sequence[int], of: Tensor | None = None) -> Tensor:
+        targets = as_rows([cases[row].target for row in rows], next(iter(inputs.values())).device)
+        return score(model, inputs, targets, kind, of)
+
+    alone, shared = by_input(cases)
     with switched(gradients=True), bar(how.label, len(cases), how.progress) as shown:
-        for rows, inputs in in_batches(
+        for places, inputs in in_batches(
             model,
-            [case.prepared for case in cases],
+            [cases[row].prepared for row in alone],
             lambda several: _inputs(model, several, pad_id),
             first=first,
             pad_id=pad_id,
             together=not answers_where_told(model),
             at_most=min(POSITIONS_AT_ONCE, positions_at_once(model)),
         ):
-            pixels = inputs.get("pixel_values")
-            entry = adapter.embedding_module(model) if pixels is None else pixels
-            targets = as_rows([cases[row].target for row in rows], next(iter(inputs.values())).device)
-
-            def scores(inputs: dict[str, Any] = inputs, targets: Tensor = targets) -> Tensor:
-                return score(model, inputs, targets, kind)
-
+            rows, entry = [alone[place] for place in places], _entry(adapter, model, inputs)
+            scores = partial(score_all, inputs, rows)
             run = frozen_run(model, scores, how.path, entry=entry, ends=how.ends, levels=how.levels)
             read(rows, run, entry if isinstance(entry, nn.Module) else None)
             shown.update(len(rows))
+        for rows in shared:
+            inputs = _inputs(model, [cases[rows[0]].prepared], pad_id)
+            entry = _entry(adapter, model, inputs)
+            of = torch.zeros(len(rows), dtype=torch.long, device=next(iter(inputs.values())).device)
+            run = frozen_runs(
+                model, partial(score_all, inputs, rows, of), how.path, entry=entry, ends=how.ends, levels=how.levels
+            )
+            read(rows, run, entry if isinstance(entry, nn.Module) else None)
+            shown.update(len(rows))
+
+
+def _entry(adapter: Adapter, model: nn.Module, inputs: dict[str, Any]) -> nn.Module | Tensor:
+    """Where the way back ends: at the module that embeds tokens, or at pixels."""
+    pixels = inputs.get("pixel_values")
+    return adapter.embedding_module(model) if pixels is None else pixels
 
 
 def _inputs(model: nn.Module, prepared: Sequence[Any], pad_id: int | None) -> dict[str, Any]:

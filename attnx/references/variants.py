@@ -43,8 +43,9 @@ def measure(
     label: str = "blank-out",
     progress: bool = False,
 ) -> Array:
-    """The score of each variant's target. The same variant twice is run once."""
-    different = list(dict.fromkeys(variants))
+    """The score of each variant's target. The same variant twice is run once, and for all cases of one input."""
+    wanted = _targets(cases, variants)
+    different = list(wanted)
     made = _Made(cases, different, blank)
     pad_id = padding_id(model, processor)
 
@@ -52,7 +53,7 @@ def measure(
         inputs = collate(model, several, pad_id)
         return inputs, next(iter(inputs.values())).device
 
-    found: dict[Variant, float] = {}
+    found: dict[tuple[Variant, Target], float] = {}
     with undisturbed(model), bar(label, len(different), progress, " runs") as shown:
         for rows, (inputs, device) in in_batches(
             model,
@@ -66,11 +67,35 @@ def measure(
             lengths=[_length(cases[one.case], one, blank) for one in different],
             shapes=[cases[one.case].prepared.shape for one in different],
         ):
-            targets = as_rows([made.target(row) for row in rows], device)
-            values = score(model, inputs, targets, kind).tolist()
-            found |= {different[row]: value for row, value in zip(rows, values, strict=True)}
+            asked = [
+                (place, different[row], target) for place, row in enumerate(rows) for target in wanted[different[row]]
+            ]
+            targets = as_rows([_read_at(target, variant, blank) for _, variant, target in asked], device)
+            of = torch.tensor([place for place, _, _ in asked], device=device)
+            values = score(model, inputs, targets, kind, of).tolist()
+            found |= {(variant, target): value for (_, variant, target), value in zip(asked, values, strict=True)}
             shown.update(len(rows))
-    return np.array([found[one] for one in variants], dtype=np.float64)
+    first = _first_of_input(cases)
+    return np.array([found[_own(one, first), cases[one.case].target] for one in variants], dtype=np.float64)
+
+
+def _targets(cases: Sequence[Case], variants: Sequence[Variant]) -> dict[Variant, tuple[Target, ...]]:
+    """What is read of each different variant; those of cases that share an input are the same."""
+    first = _first_of_input(cases)
+    found: dict[Variant, dict[Target, None]] = {}
+    for one in variants:
+        found.setdefault(_own(one, first), {})[cases[one.case].target] = None
+    return {variant: tuple(targets) for variant, targets in found.items()}
+
+
+def _first_of_input(cases: Sequence[Case]) -> list[int]:
+    """For each case the first that has its input."""
+    numbers: dict[int, int] = {}
+    return [numbers.setdefault(id(case.prepared), number) for number, case in enumerate(cases)]
+
+
+def _own(variant: Variant, first: Sequence[int]) -> Variant:
+    return Variant(first[variant.case], variant.places)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,22 +110,17 @@ class _Made(Sequence[Prepared]):
         return len(self.variants)
 
     def __getitem__(self, row: Any) -> Any:
-        return _made(self.cases[self.variants[row].case], self.variants[row], self.blank).prepared
-
-    def target(self, row: int) -> Target:
-        """Where the answer is read of a variant, and what of it."""
-        case, variant = self.cases[self.variants[row].case], self.variants[row]
-        return case.target if not self.blank.shortens else _made(case, variant, self.blank).target
+        variant = self.variants[row]
+        return self.blank.apply(self.cases[variant.case].prepared, variant.places)
 
 
 def _length(case: Case, variant: Variant, blank: Blank) -> int:
     return len(case.prepared.positions) - (len(variant.places) if blank.shortens else 0)
 
 
-def _made(case: Case, variant: Variant, blank: Blank) -> Case:
-    prepared = blank.apply(case.prepared, variant.places)
+def _read_at(target: Target, variant: Variant, blank: Blank) -> Target:
+    """The target where its position has moved to; if that is gone itself, at the one before."""
     if not blank.shortens:
-        return Case(prepared, case.target)
-    # The answer is read where its position has moved to; if it is gone itself, at the one before.
-    position = case.target.position - sum(place <= case.target.position for place in variant.places)
-    return Case(prepared, replace(case.target, position=max(0, position)))
+        return target
+    position = target.position - sum(place <= target.position for place in variant.places)
+    return replace(target, position=max(0, position))

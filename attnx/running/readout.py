@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from attnx.answer.score import as_rows, check_score, score
 from attnx.answer.target import Target
 from attnx.attention.computed import Computed
 from attnx.attention.levels import Held, Level
 from attnx.attention.tensor import AttentionTensor
-from attnx.capturing.readout import readout
+from attnx.capturing.readout import readouts
 from attnx.capturing.untouched import switched
 from attnx.errors import CaptureError, ChoiceError
 from attnx.inputs.adapter import Prepared
 from attnx.running.batches import collate, padding_id
 
 
-def with_readout(
+def readouts_of(
     model: nn.Module,
     processor: Any,
     prepared: Prepared,
     attention: AttentionTensor,
-    target: Target,
+    targets: Sequence[Target],
     asking: str,
-) -> AttentionTensor:
-    """The same attention, each level of which brings `readout` and `read`, position × width, and the `score`.
+) -> list[dict[str, Tensor]]:
+    """For each target `readout` and `read`, position × width, and the `score`, for all levels to bring.
 
-    They are the target's margin, what leaves the last block, and the margin's gradient there. Blocks must have been
-    brought. `asking` names the methods that want it.
+    They are the target's margin, what leaves the last block, and the margin's gradient there: one run for all targets.
+    Blocks must have been brought. `asking` names the methods that want it.
     """
     if any("norm.gain" in level.brought for level in attention.levels):
         raise ChoiceError(
@@ -42,19 +42,27 @@ def with_readout(
     with switched(gradients=True):
         inputs = collate(model, [prepared], padding_id(model, processor))
         kind = check_score(None, model, "margin")
-        targets = as_rows([target], next(iter(inputs.values())).device)
+        device = next(iter(inputs.values())).device
+        rows, of = as_rows(targets, device), torch.zeros(len(targets), dtype=torch.long, device=device)
         block = _last_block(model, attention.modules)
-        found = readout(model, lambda: score(model, inputs, targets, kind), block=block)
-    if found.states.shape != attention.levels[-1].brought["states"].shape:
+        found = readouts(model, lambda: score(model, inputs, rows, kind, of), block=block)
+    if found[0].states.shape != attention.levels[-1].brought["states"].shape:
         raise CaptureError(
-            f"{type(model).__name__} goes on with {len(found.states)} positions of {attention.length}, so its answer "
-            f"is not read off the stream that was seen; {asking} cannot tell. Use references=('value_path',)"
+            f"{type(model).__name__} goes on with {len(found[0].states)} positions of {attention.length}, so its "
+            f"answer is not read off the stream that was seen; {asking} cannot tell. Use references=('value_path',)"
         )
-    brought = {"readout": found.gradient, "read": found.states, "score": torch.tensor(found.score, dtype=torch.float64)}
+    return [
+        {"readout": one.gradient, "read": one.states, "score": torch.tensor(one.score, dtype=torch.float64)}
+        for one in found
+    ]
+
+
+def with_brought(attention: AttentionTensor, brought: Mapping[str, Tensor]) -> AttentionTensor:
+    """The same attention, each level of which brings these as well."""
     return replace(attention, levels=tuple(_with(level, brought) for level in attention.levels))
 
 
-def _with(level: Level, brought: dict[str, Any]) -> Level:
+def _with(level: Level, brought: Mapping[str, Tensor]) -> Level:
     assert isinstance(level, Held | Computed)
     return replace(level, brought={**level.brought, **brought})
 

@@ -121,6 +121,12 @@ class Freezing(TorchFunctionMode):
         """Let go of what was followed, when the run is over."""
         self._marks.clear()
 
+    def begin_way_back(self) -> None:
+        """Forget what another way back has left."""
+        self.constants = Constants()
+        for one in self.kernels:
+            one.values_gradient = one.outputs_gradient = None
+
     @property
     def replaying(self) -> bool:
         """Whether a block is being run again."""

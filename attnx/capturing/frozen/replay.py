@@ -44,16 +44,16 @@ class Replaying(Hooked):
     """Run blocks again on the way back, inside the block; in this thread, and where there is more to keep than allowed.
 
     `whole` decides it by itself: False keeps everything, True nothing. With `levels` what enters each block is asked
-    for, so that none may be inside another.
+    for, so that none may be inside another. Where the way back is gone `often`, a block is run again each time.
     """
 
-    def __init__(self, model: nn.Module, mode: Freezing, whole: bool | None, *, levels: bool) -> None:
+    def __init__(self, model: nn.Module, mode: Freezing, whole: bool | None, *, levels: bool, often: bool) -> None:
         lists = [each for each in model.modules() if isinstance(each, nn.ModuleList)]
         told = getattr(getattr(model, "config", None), "num_hidden_layers", None)
         self.blocks = {id(one): one for each in lists for one in each}
         self.calls = 0
         """Blocks that were called so, and are run again."""
-        self._mode, self._replays, self._levels = mode, whole, levels
+        self._mode, self._replays, self._levels, self._often = mode, whole, levels, often
         self._layers = max([told if isinstance(told, int) else 1, *map(len, lists)])
         self._thread = threading.get_ident()
         self._running: _Call | None = None
@@ -74,7 +74,7 @@ class Replaying(Hooked):
         inputs = [given[place] for place in moving]
         for place in moving:
             given[place] = given[place].detach()
-        known = Switches.now(), self._versions(inputs), len(self._mode.kernels)
+        known = Switches.now(), self._versions(inputs), len(self._mode.kernels), self._often
         self._running = _Call(module, given, layout, moving, inputs, *known)
         torch.set_grad_enabled(False)  # until it leaves; after an error the run puts it back
         return tree_unflatten(given, layout)
@@ -133,6 +133,8 @@ class _Call:
     """Of torch, as they were: the mode among those that look on, and casts that the caller asked for."""
     versions: list[int]
     first_kernel: int
+    often: bool
+    """Whether the block is gone back through more than once."""
     kernels: Sequence[Kernel] = ()
     carried: Sequence[int] = ()
     """The places of the tensors among its results."""
@@ -175,7 +177,8 @@ class _Block(Straight):
             for one, gradient in zip(found, gradients, strict=True)
             if gradient is not None and one.requires_grad
         ]
-        ctx.call = None  # gone back through once, and let go of
+        if not call.often:
+            ctx.call = None  # gone back through once, and let go of
         if not pairs:
             return (None, None, None, *[None] * len(leaves))
         ends, slopes = zip(*pairs, strict=True)

@@ -8,9 +8,8 @@ at the ends of attention share this run.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -37,7 +36,7 @@ _NOTHING = 1e-6
 """A score that is 0 but for rounding has no size beside which to see it."""
 
 Scores = Callable[[], Tensor]
-"""Runs the model on a batch and gives one score for each input."""
+"""Runs the model on a batch and gives one score for each input, or of one input several."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,43 +89,68 @@ def frozen_run(
     say so of any input. The model is left as it was; its answer is checked against a plain run, and the sum against the
     score.
     """
-    check_can_be_frozen(model)
-    with switched(gradients=True):
-        with undisturbed(model):
-            plain = scores()
-        ask = partial(_there_and_back, model, scores, path, entry, ends, levels)
-        try:
-            run, constants = ask(again)
-        except NotAgainError as error:
-            run, constants = ask(False)
-            run = replace(run, notes=(f"{error}, {KEPT}",))
-    _check_answer(model, run.scores, plain)
-    if path.conserves and not _adds_up(run, constants):
-        raise CaptureError(
-            f"{type(model).__name__}: positions and biases do not add up to the score "
-            f"({float(run.entry.relevance.sum()) + constants.total:.6g} of {float(run.scores.sum()):.6g}), for "
-            f"{first_uncovered(model, scores, path, entry)}; use references=('integrated_gradients',)"
-        )
-    return run
+    return _run(_Asked(model, scores, path, entry, ends, levels), again)
 
 
-def _there_and_back(
+def frozen_runs(
     model: nn.Module,
     scores: Scores,
     path: Path,
+    *,
     entry: nn.Module | Tensor,
-    ends: slice | None,
-    levels: bool,
-    again: bool | None,
-) -> tuple[FrozenRun, Constants]:
+    ends: slice | None = None,
+    levels: bool = False,
+    again: bool | None = None,
+) -> FrozenRun:
+    """The same for several scores of one input: once there, and back for each score in turn.
+
+    What comes out is that of a batch in which the input stands as often as it has scores.
+    """
+    return _run(_Asked(model, scores, path, entry, ends, levels, each=True), again)
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """What is asked of a run."""
+
+    model: nn.Module
+    scores: Scores
+    path: Path
+    entry: nn.Module | Tensor
+    ends: slice | None
+    levels: bool = False
+    each: bool = False
+    """Whether the way back is gone for each score, and not for all together."""
+
+
+def _run(asked: _Asked, again: bool | None) -> FrozenRun:
+    check_can_be_frozen(asked.model)
+    with switched(gradients=True):
+        with undisturbed(asked.model):
+            plain = asked.scores()
+        try:
+            ways = _there_and_back(asked, again)
+        except NotAgainError as error:
+            notes = (f"{error}, {KEPT}",)
+            ways = [(replace(run, notes=notes), constants) for run, constants in _there_and_back(asked, False)]
+    for run, constants in ways:
+        _check_sum(asked, run, constants)
+    whole = _joined([run for run, _ in ways])
+    _check_answer(asked.model, whole.scores, plain)
+    return whole
+
+
+def _there_and_back(asked: _Asked, again: bool | None) -> list[tuple[FrozenRun, Constants]]:
+    """Each way back, and what biases have of its score."""
+    model, path, entry = asked.model, asked.path, asked.entry
     entered: dict[int, Tensor] = {}
-    mode = freezing(model, path, entry, entered=entered, ends=ends)
-    noted = _blocks(model) if levels or isinstance(entry, Tensor) else []
-    replaying = Replaying(model, mode, again, levels=levels)
+    mode = freezing(model, path, entry, entered=entered, ends=asked.ends)
+    noted = _blocks(model) if asked.levels or isinstance(entry, Tensor) else []
+    replaying = Replaying(model, mode, again, levels=asked.levels, often=asked.each)
     # What enters a block is noted before it is taken out of the graph to be run again.
     with undisturbed(model, gradients=True), Hooked(noted, _note(entered)), replaying:
         with looking_on(mode):
-            reached = scores()
+            reached = asked.scores()
         mode.forget()
         blocks = mode.levels
         inputs = [] if isinstance(entry, Tensor) and blocks else [("", one) for one in mode.leaves]
@@ -137,16 +161,60 @@ def _there_and_back(
                 "input in a way that is not seen; use references=('blankout',)"
             )
         mode.take_whole(seen[0][1])
-        gradients = torch.autograd.grad(reached.double().sum(), [states for _, states in seen], allow_unused=True)
-    made = [
-        Entered(name, states.detach(), torch.zeros_like(states) if gradient is None else gradient)
-        for (name, states), gradient in zip(seen, gradients, strict=True)
-    ]
-    total = mode.constants.total if path.conserves else None
-    above = tuple(made[len(inputs) :])
-    notes = replaying.notes(made[0].states)
-    run = FrozenRun(reached.detach(), made[0], tuple(mode.kernels), above, total, replaying.calls, notes)
-    return run, mode.constants
+        notes, found = replaying.notes(seen[0][1]), []
+        ways = torch.split(reached, 1) if asked.each else (reached,)
+        for number, way in enumerate(ways):
+            mode.begin_way_back()
+            gradients = torch.autograd.grad(
+                way.double().sum(), [one for _, one in seen], allow_unused=True, retain_graph=number + 1 < len(ways)
+            )
+            made = [
+                Entered(name, states.detach(), torch.zeros_like(states) if gradient is None else gradient)
+                for (name, states), gradient in zip(seen, gradients, strict=True)
+            ]
+            total = mode.constants.total if path.conserves else None
+            kernels, above = tuple(map(replace, mode.kernels)), tuple(made[len(inputs) :])
+            run = FrozenRun(way.detach(), made[0], kernels, above, total, replaying.calls, notes)
+            found.append((run, mode.constants))
+    return found
+
+
+def _joined(ways: list[FrozenRun]) -> FrozenRun:
+    """Several ways back as those of one batch."""
+    first = ways[0]
+    if len(ways) == 1:
+        return first
+    return replace(
+        first,
+        scores=torch.cat([one.scores for one in ways]),
+        entry=_joined_states([one.entry for one in ways]),
+        kernels=tuple(map(_joined_kernel, zip(*(one.kernels for one in ways), strict=True))),
+        levels=tuple(map(_joined_states, zip(*(one.levels for one in ways), strict=True))),
+        constants=None if first.constants is None else sum(one.constants or 0.0 for one in ways),
+    )
+
+
+def _joined_states(several: Sequence[Entered]) -> Entered:
+    gradient = torch.cat([one.gradient for one in several])
+    return Entered(several[0].module, several[0].states.expand_as(gradient), gradient)
+
+
+def _joined_kernel(several: Sequence[Kernel]) -> Kernel:
+    first = several[0]
+    return Kernel(
+        first.module,
+        torch.cat([one.values for one in several]),
+        torch.cat([one.outputs for one in several]),
+        _stacked([one.values_gradient for one in several], first.values),
+        _stacked([one.outputs_gradient for one in several], first.outputs),
+    )
+
+
+def _stacked(gradients: Sequence[Tensor | None], like: Tensor) -> Tensor | None:
+    """Those that came; 0 where none did, unless none did at all."""
+    if all(one is None for one in gradients):
+        return None
+    return torch.cat([torch.zeros_like(like) if one is None else one for one in gradients])
 
 
 def _blocks(model: nn.Module) -> list[nn.Module]:
@@ -194,6 +262,17 @@ def _check_answer(model: nn.Module, frozen: Tensor, plain: Tensor) -> None:
             f"(difference {float((frozen - plain).abs().amax()):.2g}): it is not deterministic in evaluation mode, or "
             "attnx does not fit it; please report the model"
         )
+
+
+def _check_sum(asked: _Asked, run: FrozenRun, constants: Constants) -> None:
+    if not asked.path.conserves or _adds_up(run, constants):
+        return
+    raise CaptureError(
+        f"{type(asked.model).__name__}: positions and biases do not add up to the score "
+        f"({float(run.entry.relevance.sum()) + constants.total:.6g} of {float(run.scores.sum()):.6g}), for "
+        f"{first_uncovered(asked.model, asked.scores, asked.path, asked.entry)}; use "
+        "references=('integrated_gradients',)"
+    )
 
 
 def _adds_up(run: FrozenRun, constants: Constants) -> bool:
