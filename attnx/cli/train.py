@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from attnx.errors import InputError
+
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Train the models of the tasks.")
+
+
+class RecipeName(StrEnum):
+    """The names of `RECIPES`, which are not imported for their help alone."""
+
+    ours = "ours"
+    plain = "plain"
+    paper = "paper"
+    authors = "authors"
 
 
 @app.callback()
@@ -20,6 +32,14 @@ def tasks() -> None:
 def verb_number_command(
     data: Annotated[list[Path], typer.Option("--data", help="A file in Linzen's format; may be repeated.")],
     out: Annotated[Path, typer.Option("--out", help="A new directory for the model.")],
+    recipe: Annotated[
+        RecipeName | None,
+        typer.Option(
+            "--recipe",
+            help="A whole recipe by name: ours (as the embedded model; needs --body), plain (labels, small dropout), "
+            "paper (plain, with the paper's dropouts), authors (as paper, taught by an LSTM, padding not masked).",
+        ),
+    ] = None,
     epochs: Annotated[int | None, typer.Option("--epochs", min=0, help="By default what the recipe says.")] = None,
     seed: Annotated[
         int, typer.Option("--seed", min=0, max=2**31 - 1, help="The same seed gives the same weights.")
@@ -37,20 +57,18 @@ def verb_number_command(
 ) -> None:
     """Train on sentence beginnings; print the accuracy on what was held out of each file."""
     from attnx.running.loading import hush
+    from attnx.tasks.verb_number.recipes import train_recipe
     from attnx.tasks.verb_number.training import train
 
+    if recipe is not None and not (epochs is None and teacher is None and start is None):
+        raise InputError("--recipe says all that --epochs, --teacher and --start would; leave them away")
     hush()
+    how: dict[str, Any] = {"seed": seed, "body": body, "resume": resume, "progress": sys.stderr.isatty()}
     try:
-        found = train(
-            data,
-            out,
-            seed=seed,
-            epochs=epochs,
-            body=body,
-            teacher=teacher,
-            start=start,
-            resume=resume,
-            progress=sys.stderr.isatty(),
+        found = (
+            train(data, out, epochs=epochs, teacher=teacher, start=start, **how)
+            if recipe is None
+            else train_recipe(recipe.value, data, out, **how)
         )
     except KeyboardInterrupt:
         print(f"attnx: what was learned is in {out}; go on with the same command and --resume", file=sys.stderr)
@@ -85,8 +103,6 @@ def dates_command(out: NewDirectory, seed: Seed = 0, steps: Steps = None) -> Non
 def _train_small(training: Any, checkpoint: Any, out: Path, seed: int, steps: int | None) -> None:
     """By the recipe of a task's `training`, written by its `checkpoint`."""
     from tqdm import tqdm
-
-    from attnx.errors import InputError
 
     if out.exists():
         raise InputError(f"{out} exists; choose another directory")

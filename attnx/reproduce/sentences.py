@@ -14,7 +14,7 @@ from attnx.inputs.families import adapter_for
 from attnx.inputs.files import LabelledText, read_texts
 from attnx.tasks.verb_number.beginning import Beginning
 from attnx.tasks.verb_number.config import LABELS
-from attnx.tasks.verb_number.evaluation import require_same_split, training_seed
+from attnx.tasks.verb_number.evaluation import require_same_split, split_seed
 from attnx.tasks.verb_number.generator import generate
 from attnx.tasks.verb_number.linzen import read, split_files
 
@@ -94,7 +94,7 @@ def never_trained_on(
     other files, or in another order, is an error: what it has seen of these is not known.
     """
     _check_samples(samples)
-    split = split_files(data, seed=training_seed(model_directory))
+    split = split_files(data, seed=split_seed(model_directory))
     require_same_split(model_directory, split)
     lines: list[Beginning] = []
     used: list[str] = []

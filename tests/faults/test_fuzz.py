@@ -95,11 +95,11 @@ def test_a_gzip_bomb_is_read_up_to_the_limit_that_was_asked_for(tmp_path, monkey
 
 @pytest.mark.parametrize("content", ["", "{", '{"recipe": 1}', "[1]", '{"recipe": {"seed": 0}', "[" * 100_000])
 def test_a_damaged_note_of_a_training_is_refused(tmp_path, content):
-    from attnx.tasks.verb_number.evaluation import training_seed
+    from attnx.tasks.verb_number.evaluation import split_seed
 
     (tmp_path / "training.json").write_text(content)
     with pytest.raises(FileFormatError, match=r"training\.json"):
-        training_seed(tmp_path)
+        split_seed(tmp_path)
 
 
 def test_the_note_of_a_training_is_written_in_one_step(tmp_path, monkeypatch):

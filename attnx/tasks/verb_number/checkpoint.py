@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError
@@ -18,9 +18,11 @@ from transformers import PreTrainedTokenizerFast
 from attnx.errors import FileFormatError, first_line
 from attnx.interrupts import uninterrupted
 from attnx.tasks.shipped import shipped_directory
-from attnx.tasks.verb_number.config import VerbNumberConfig
+from attnx.tasks.verb_number.lstm import LstmForSequenceClassification
 from attnx.tasks.verb_number.model import VerbNumberForSequenceClassification
 from attnx.tasks.word_tokenizer import BEGIN, END, PAD, UNKNOWN, save_tokenizer, wrap
+
+Classifier = TypeVar("Classifier", VerbNumberForSequenceClassification, LstmForSequenceClassification)
 
 EMBEDDED = "the model embedded in attnx"
 
@@ -82,14 +84,19 @@ def demo_directory() -> AbstractContextManager[Path]:
 def load(directory: Path) -> tuple[VerbNumberForSequenceClassification, PreTrainedTokenizerFast]:
     """A verb-number model that `save` wrote, in float32 and in evaluation mode, and its tokenizer."""
     # In one piece: safetensors makes a ValueError of a Ctrl-C, and torch's default device must not stay changed.
-    return uninterrupted(lambda: _load(saved_model(directory)))
+    return uninterrupted(lambda: _load(saved_model(directory), VerbNumberForSequenceClassification))
 
 
-def _load(directory: Path) -> tuple[VerbNumberForSequenceClassification, PreTrainedTokenizerFast]:
-    config = VerbNumberConfig.from_pretrained(directory)
+def load_lstm(directory: Path) -> tuple[LstmForSequenceClassification, PreTrainedTokenizerFast]:
+    """The same for an LSTM."""
+    return uninterrupted(lambda: _load(saved_model(directory), LstmForSequenceClassification))
+
+
+def _load(directory: Path, kind: type[Classifier]) -> tuple[Classifier, PreTrainedTokenizerFast]:
+    config = kind.config_class.from_pretrained(directory)
     config.name_or_path = _name(directory)
     try:
-        model = _with_weights(config, directory / "model.safetensors")
+        model = _with_weights(kind, config, directory / "model.safetensors")
     except (SafetensorError, RuntimeError) as error:
         raise FileFormatError(
             f"the weights in {directory} are not of a verb-number model: {first_line(error)}"
@@ -104,9 +111,9 @@ def _name(directory: Path) -> str:
         return EMBEDDED if directory == demo else str(directory)
 
 
-def _with_weights(config: VerbNumberConfig, path: Path) -> VerbNumberForSequenceClassification:
+def _with_weights(kind: type[Classifier], config: Any, path: Path) -> Classifier:
     with torch.device("meta"):  # no weights, so none are drawn from the caller's random numbers
-        model = VerbNumberForSequenceClassification(config)
+        model = kind(config)
     model.load_state_dict({name: tensor.float() for name, tensor in load_file(path).items()}, assign=True)
     return model
 

@@ -69,7 +69,15 @@ class Recipe:
     word_dropout: float = 0.05
     """Share of words that are replaced by `<unk>`, newly drawn in each step."""
     dropout: float = 0.1
-    """On the embeddings, the attention weights and the residual stream of a new model."""
+    """On what each block adds to the residual stream; on the embeddings and the attention weights too, unless they
+    have their own."""
+    embedding_dropout: float | None = None
+    attention_dropout: float | None = None
+    masks_padding: bool = True
+    """False: padding is attended to like words while the model learns."""
+    sorted_batches: int = 50
+    """So many batches are sorted by length together, so that little is padded; 1: sentences stay where chance put
+    them."""
     attractor_lines: int = 12_000
     """Lines per epoch from files of which every line has attractors: few, because nature has few."""
     generated: int = 4_000
@@ -80,6 +88,22 @@ class Recipe:
     """Shorter beginnings per epoch, cut from those in the data and labelled by the teacher."""
     noun_phrases: int = 0
     """Single words per epoch, each after "the" and labelled by the teacher."""
+    teachers_vectors: bool = True
+    """Word vectors start as the teacher's, where there is a teacher."""
+    soft_labels: bool = False
+    """The teacher's probabilities stand in the place of all labels."""
+
+    @property
+    def dropouts(self) -> dict[str, float]:
+        """By their names in the model's config."""
+        embedding, attention = (
+            self.dropout if own is None else own for own in (self.embedding_dropout, self.attention_dropout)
+        )
+        return {
+            "embedding_dropout": embedding,
+            "attention_dropout": attention,
+            "residual_dropout": self.dropout,
+        }
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -19,6 +19,7 @@ from attnx.tasks.verb_number.beginning import Beginning
 from attnx.tasks.verb_number.config import LABELS, VerbNumberConfig
 from attnx.tasks.verb_number.examples import padded, tokenize
 from attnx.tasks.verb_number.linzen import Split, split_files
+from attnx.tasks.verb_number.lstm import LstmConfig
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,10 @@ def evaluate(
     return accuracies(model, tokenizer, files, [path.name for path in data])
 
 
-def training_seed(directory: Path) -> int:
-    """The seed that the model was trained with, which also made its split; 0 where that is not on record."""
-    return int(read_note(directory).get("recipe", {}).get("seed", 0))
+def split_seed(directory: Path) -> int:
+    """The seed that made the split of the model's training; where it has no record of its own, that of the training."""
+    note = read_note(directory)
+    return int(note.get("split_seed", note.get("recipe", {}).get("seed", 0)))
 
 
 def read_note(directory: Path) -> dict[str, Any]:
@@ -102,8 +104,9 @@ def require_same_split(directory: Path, split: Split) -> None:
 def load_any(directory: Path) -> tuple[Any, Any]:
     """A verb-number model, or any other classifier that was trained on the task."""
     settings, _ = VerbNumberConfig.get_config_dict(checkpoint.saved_model(directory))
-    if settings.get("model_type") == VerbNumberConfig.model_type:
-        return checkpoint.load(directory)
+    ours = {VerbNumberConfig.model_type: checkpoint.load, LstmConfig.model_type: checkpoint.load_lstm}
+    if settings.get("model_type") in ours:
+        return ours[settings["model_type"]](directory)
     model = AutoModelForSequenceClassification.from_pretrained(directory).float().eval()
     if model.config.num_labels != len(LABELS):
         raise InputError(

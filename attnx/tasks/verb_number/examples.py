@@ -135,9 +135,6 @@ def _examples(beginnings: Iterable[Beginning]) -> list[Example]:
     return [Example(beginning.text, float(beginning.label)) for beginning in beginnings]
 
 
-_BATCHES_PER_BUCKET = 50
-
-
 @dataclass(frozen=True)
 class Batch:
     """Token ids and mask, batch × position, and each sentence's probability of a plural verb."""
@@ -150,11 +147,11 @@ class Batch:
 def epoch_batches(
     sources: Sequence[Source], token_ids: Mapping[str, Sequence[int]], recipe: Recipe, epoch: int, pad: int
 ) -> list[Batch]:
-    """One epoch. Sentences are sorted by length within buckets, so that little is padded; then batches are shuffled."""
+    """One epoch. Sentences are sorted by length within buckets, then batches are shuffled."""
     rng = random.Random(f"epoch {recipe.seed} {epoch}")
     examples = [example for source in sources for example in source.draw(rng)]
     rng.shuffle(examples)
-    bucket = recipe.batch * _BATCHES_PER_BUCKET
+    bucket = recipe.batch * recipe.sorted_batches
     batches = [
         chunk
         for start in range(0, len(examples), bucket)

@@ -70,7 +70,7 @@ class TrainingState:
         vectors = [parameter for parameter in parameters.values() if parameter.dim() <= 1]
         groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
         average = {name: parameter.detach().clone() for name, parameter in parameters.items()}
-        return cls(parameters, average, torch.optim.AdamW(groups, lr=0.0, betas=(0.9, 0.98)))
+        return cls(parameters, average, torch.optim.AdamW(groups, lr=0.0, betas=(0.9, 0.98), fused=True))
 
     def save(self, path: Path) -> None:
         tensors = {f"average.{name}": tensor for name, tensor in self.average.items()}
@@ -171,7 +171,8 @@ def _step(
         special = torch.isin(ids, torch.tensor(tokenizer.all_special_ids))
         dropped = (torch.rand(ids.shape) < recipe.word_dropout) & ~special
         ids = ids.masked_fill(dropped, tokenizer.unk_token_id)
-    logits = model(input_ids=ids, attention_mask=batch.mask).logits
+    mask = batch.mask if recipe.masks_padding else torch.ones_like(batch.mask)
+    logits = model(input_ids=ids, attention_mask=mask).logits
     loss = F.cross_entropy(logits, torch.stack([1 - batch.plural, batch.plural], dim=-1))
     state.optimizer.zero_grad(set_to_none=False)
     loss.backward()

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from attnx.errors import FileFormatError, InputError
-from attnx.tasks.verb_number.training import from_body, word_vectors
+from attnx.tasks.verb_number.teacher import from_body, word_vectors
 
 
 def test_a_tag_is_one_token_and_begins_as_its_example(body):
