@@ -1,6 +1,7 @@
 """Nothing may reach a hub; assets are used where they are pointed to, and a test that skips says why.
 
-No instruction may kill the suite, and no test leaves a child behind: see half_precision.py and children.py.
+No instruction may kill the suite, no test leaves a child behind, and all cores work: see half_precision.py, children.py
+and workers.py.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
@@ -21,6 +23,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
+from tests import workers
 from tests.children import Children
 
 # The models here are tiny: a second thread costs them more than it brings.
@@ -34,9 +37,20 @@ settings.register_profile("ci", derandomize=True, **untimed)
 settings.load_profile("ci" if os.environ.get("CI") else "developer")
 
 
-def pytest_configure() -> None:
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    return workers.number(config)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(workers.Workers())
     # By default SIGTERM ends Python at once, and nobody would end the children.
-    signal.signal(signal.SIGTERM, lambda *_: pytest.exit("told to end by SIGTERM", returncode=143))
+    signal.signal(signal.SIGTERM, _told_to_end)
+
+
+def _told_to_end(*_: object) -> NoReturn:
+    for one in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(one, signal.SIG_IGN)  # a second one would break into the ending
+    pytest.exit("told to end by SIGTERM", returncode=143)
 
 
 def pytest_report_header() -> str:

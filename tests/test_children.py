@@ -10,7 +10,7 @@ from tests.children import PATIENCE, Children, python
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and process groups as on POSIX systems")
 
-WAITS = "print('waiting', flush=True); signal.alarm(600); signal.pause()"
+WAITS = "import os; os.write(1, b'waiting\\n'); signal.alarm(600); signal.pause()"
 
 
 @pytest.fixture
@@ -46,20 +46,25 @@ def test_a_child_that_ends_too_early_is_not_waited_for(children):
 
 
 @pytest.mark.slow
-def test_a_suite_that_is_told_to_end_ends_its_children(children, pytestconfig, tmp_path):
-    """The inner suite's child holds the writing end of a pipe: when the child is gone, the pipe has an end."""
-    near, far = os.pipe()
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(("told", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, pytest.ExitCode.INTERRUPTED)])
+def test_a_suite_that_is_told_to_end_ends_its_children(children, pytestconfig, tmp_path, told, code, workers):
+    """The inner suite's children hold the writing end of a pipe: when all are gone, the pipe has an end."""
+    os.mkfifo(tmp_path / "pipe")
     (tmp_path / "test_waiting.py").write_text(
+        "import pytest\n"
         "from tests.children import python\n"
-        "def test_waiting(children):\n"
-        f"    children.start(python({WAITS!r}), stdout={far}).wait()\n"
+        "@pytest.mark.parametrize('number', [1, 2])\n"
+        "def test_waiting(children, number):\n"
+        f"    with open({str(tmp_path / 'pipe')!r}, 'w') as pipe:\n"
+        f"        children.start(python({WAITS!r}), stdout=pipe).wait()\n"
     )
-    options = ["--no-cov", "-p", "no:cacheprovider", "-p", "tests.conftest", str(tmp_path)]
+    options = ["--no-cov", "-p", "no:cacheprovider", "-p", "tests.conftest", f"-n{workers}", str(tmp_path)]
     command = python("import sys, pytest; sys.exit(pytest.main())", *options)
-    process = children.start(command, cwd=pytestconfig.rootpath, pass_fds=(far,), stdout=subprocess.DEVNULL)
-    os.close(far)
-    with os.fdopen(near) as pipe:
-        assert pipe.readline() == "waiting\n"
-        process.terminate()
-        assert process.wait(PATIENCE) == 143
-        assert pipe.read() == ""
+    with os.fdopen(os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as pipe:
+        process = children.start(command, cwd=pytestconfig.rootpath, stdout=subprocess.DEVNULL)
+        said = bytearray()
+        children.wait_for(process, lambda: said.extend(pipe.read() or b"") or said == b"waiting\n" * max(workers, 1))
+        process.send_signal(told)
+        assert process.wait(PATIENCE) == code
+        assert pipe.read() == b""  # None where a child still lives

@@ -103,6 +103,19 @@ def test_the_suite_says_what_died_and_goes_on(children, pytestconfig, stand_in, 
 
 
 @pytest.mark.slow
+def test_workers_are_told_what_was_found_and_do_not_try(children, pytestconfig, tmp_path):
+    """The stand-in leaves a line each time that it is run: two dtypes die as the machine is, two under the limit."""
+    stand_in = f"open({str(tmp_path / 'tried')!r}, 'a').write('tried\\n'); {DIES}"
+    environment = {name: value for name, value in os.environ.items() if name != half_precision.FOUND}
+    options = ["--no-cov", "-rs", "-p", "no:cacheprovider", "-n2", TEST]
+    command = python("import sys, pytest; sys.exit(pytest.main())", *options)
+    done = children.run(command, cwd=pytestconfig.rootpath, env=environment | {half_precision.STAND_IN: stand_in})
+    assert "2 workers [2 items]" in done.stdout
+    assert "2 skipped" in done.stdout
+    assert (tmp_path / "tried").read_text() == 4 * "tried\n"
+
+
+@pytest.mark.slow
 def test_a_benchmark_says_what_died_and_goes_on(children, pytestconfig):
     environment = {name: value for name, value in os.environ.items() if name != half_precision.FOUND}
     code = "import os, tests.benchmarks.capture; print(os.environ['ONEDNN_MAX_CPU_ISA'])"
