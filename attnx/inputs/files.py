@@ -20,7 +20,7 @@ _LABEL_COLUMNS = ("label", "labels", "target")
 _ENCODING = "utf-8-sig"
 """Spreadsheets begin a UTF-8 file with a mark, which is no part of the first column's name."""
 
-
+_UNREADABLE = (OSError, EOFError, zlib.error, UnicodeDecodeError)
 LONGEST_LINE = 10_000_000
 LONGEST_FILE = 2_000_000_000
 """Characters: more than any model reads, and more than a list of texts should take of the memory."""
@@ -58,14 +58,19 @@ def read_texts(path: str | Path, *, column: str | None = None, limit: int | None
     return found
 
 
+def lines_of(path: Path) -> list[str]:
+    """Every line of a file, empty ones too, where its number counts: lines of two files belong together."""
+    try:
+        with _opened(path) as file:
+            return [line.rstrip("\r\n") for line in _lines(file, path)]
+    except _UNREADABLE as error:
+        raise FileFormatError(f"cannot read {path}: {error!s:.200}") from error
+
+
 def _read(path: Path, column: str | None) -> Iterator[LabelledText]:
     kind = _kind(path)
     try:
-        with (
-            gzip.open(path, "rt", encoding=_ENCODING, newline="")
-            if path.suffix == ".gz"
-            else path.open(encoding=_ENCODING, newline="") as file
-        ):
+        with _opened(path) as file:
             lines = _lines(file, path)
             if kind == ".jsonl":
                 yield from _rows(_json_rows(lines, path), path, column)
@@ -75,8 +80,14 @@ def _read(path: Path, column: str | None) -> Iterator[LabelledText]:
                 if column is not None:
                     raise InputError(f"{path.name} has a text in each line and no columns; give a .csv, .tsv or .jsonl")
                 yield from (LabelledText(line.strip()) for line in lines if line.strip())
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
+    except (*_UNREADABLE, csv.Error) as error:
         raise FileFormatError(f"cannot read {path}: {error!s:.200}") from error
+
+
+def _opened(path: Path) -> IO[str]:
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding=_ENCODING, newline="")
+    return path.open(encoding=_ENCODING, newline="")
 
 
 def _lines(file: IO[str], path: Path) -> Iterator[str]:
