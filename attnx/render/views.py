@@ -100,6 +100,13 @@ def side_by_side() -> View:
     return _view(blocks, rows, plot, text=text, rich=rich)
 
 
+@cache
+def word_alignment() -> View:
+    from attnx.render.word_alignment import blocks, grid, rows
+
+    return _view(blocks, rows, grid)
+
+
 def _view(
     blocks: Callable[[Any], Iterable[Any]],
     rows: Callable[[Any], list[dict[str, Any]]],
@@ -144,5 +151,6 @@ for _kind, _load in {
     "table": table,
     "subject table": subject_table,
     "side by side": side_by_side,
+    "word alignment": word_alignment,
 }.items():
     VIEWS.add(_kind, _load)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from attnx.agreement.links import Gold
 from attnx.agreement.summary import Summary
 from attnx.answer.prediction import Prediction
 from attnx.inputs.positions import Position, Word
@@ -22,6 +23,7 @@ from attnx.results.recommendation import Recommendation
 from attnx.results.side_by_side import SideBySide
 from attnx.results.table import Measured, Shares, SubjectTable, Table
 from attnx.results.truth import Truth
+from attnx.results.word_alignment import Alignment
 
 CELL = Summary(0.5749, 0.25, 0.55, 0.6, 98, 2)
 BASELINES = {
@@ -166,6 +168,13 @@ def side_by_side() -> SideBySide:
     return SideBySide(both, ("before", "after"), rows, (Change(3, 4, "d"),), provenance=PROVENANCE)
 
 
+def word_alignment() -> Alignment:
+    words, scores = (("a|b", "c"), ("d",)), np.array([[0.25, 0.75]])
+    gold = [Gold(frozenset({(1, 0)}), frozenset({(0, 0), (1, 0)}))]
+    told = {"method": "raw", "layer": "cross 1", "notes": ("made by hand",), "provenance": PROVENANCE}
+    return Alignment.choose([words], [scores], "argmax", **told).against(gold)
+
+
 EXAMPLES = (
     explanation,
     generation,
@@ -179,4 +188,5 @@ EXAMPLES = (
     subject_table,
     truth,
     side_by_side,
+    word_alignment,
 )

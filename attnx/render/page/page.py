@@ -21,6 +21,7 @@ from attnx.arguments import PAGES, file_of
 from attnx.errors import AttnxError
 from attnx.render.page.sections import (
     agreement,
+    alignment,
     atlas,
     details,
     faithfulness,
@@ -45,6 +46,7 @@ from attnx.results.generation import GenerationExplanation
 from attnx.results.result import Result
 from attnx.results.side_by_side import SideBySide
 from attnx.results.truth import Truth
+from attnx.results.word_alignment import Alignment
 
 
 class Section(NamedTuple):
@@ -61,6 +63,7 @@ class Section(NamedTuple):
 SECTIONS = (
     Section(tables),
     Section(side_by_side, (SideBySide,)),
+    Section(alignment, (Alignment,)),
     Section(summary, (Comparison,)),
     Section(atlas, (HeadAtlas,)),
     Section(faithfulness, (Faithfulness,)),

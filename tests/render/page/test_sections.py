@@ -52,6 +52,7 @@ SHOWN = {
     "subject_table": {"tables"},
     "truth": {"truth"},
     "side_by_side": {"side_by_side", "text", "trust", "layers", "graph", "agreement", "details"},
+    "word_alignment": {"alignment"},
 }
 
 

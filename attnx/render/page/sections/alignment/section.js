@@ -1,0 +1,98 @@
+"use strict";
+// A pair of sentences: the word that is clicked on colours the other side, by its row or its column of the scores.
+attnx.sections.push((() => {
+  const { byId, make, visible } = attnx.elements;
+  let place = 0;
+  let chosen = null;
+
+  const most = (values) => Math.max(0, ...values.map(Math.abs));
+
+  const heat = (element, score, top) => {
+    const share = top > 0 ? Math.min(Math.abs(score) / top, 1) : 0;
+    element.style.setProperty("--heat", `${(share * 100).toFixed(1)}%`);
+    element.classList.toggle("strong", share > 0.6);
+    element.classList.toggle("against", score < 0);
+    element.dataset.score = score;
+  };
+
+  const others = ({ source, target }) => (chosen.side === "target" ? source : target);
+  const rowOf = ({ scores }) => (chosen.side === "target" ? scores[chosen.at] : scores.map((row) => row[chosen.at]));
+  const linked = ({ links }, side, at) => links.some(([source, target]) => (side === "source"
+    ? source === at && target === chosen.at : target === at && source === chosen.at));
+
+  const pick = (data, side, at) => {
+    chosen = { side, at };
+    colour(data);
+  };
+
+  const words = (data, side) => byId(`alignment-${side}`).replaceChildren(...data.sentences[place][side].map((word, at) =>
+    make("button", { type: "button", text: visible(word), onclick: () => pick(data, side, at) })));
+
+  const colour = (data) => {
+    const one = data.sentences[place];
+    const scores = rowOf(one);
+    const top = most(scores);
+    for (const side of ["source", "target"]) {
+      [...byId(`alignment-${side}`).children].forEach((button, at) => {
+        const own = side === chosen.side;
+        button.setAttribute("aria-pressed", String(own && at === chosen.at));
+        button.classList.toggle("linked", !own && linked(one, side, at));
+        heat(button, own ? 0 : scores[at], top);
+        button.setAttribute("aria-label", own ? visible(one[side][at]) : `${visible(one[side][at])}, ${scores[at].toFixed(4)}`);
+      });
+    }
+    [...byId("alignment-grid").querySelectorAll("tbody tr")].forEach((row, at) =>
+      row.classList.toggle("chosen", chosen.side === "target" && at === chosen.at));
+    const best = scores.indexOf(Math.max(...scores));
+    const said = chosen.side === "target" ? "was written from" : "went into";
+    byId("alignment-readout").replaceChildren(
+      make("strong", { text: visible(one[chosen.side][chosen.at]) }),
+      best < 0 || top === 0 ? " has no score" : ` ${said} ${visible(others(one)[best])} most: ${scores[best].toFixed(4)}`,
+    );
+  };
+
+  const grid = (data) => {
+    const { source, target, scores, links } = data.sentences[place];
+    const top = most(scores.flat());
+    const head = make("thead", {}, make("tr", {}, make("td", {}), ...source.map((word) => make("th", { scope: "col", text: visible(word) }))));
+    const body = make("tbody", {}, ...target.map((word, row) => make(
+      "tr", {}, make("th", { scope: "row", text: visible(word) }),
+      ...source.map((other, column) => {
+        const score = scores[row][column];
+        const cell = make("td", { title: `${visible(word)} ← ${visible(other)}: ${score.toFixed(4)}`, onclick: () => pick(data, "target", row) });
+        heat(cell, score, top);
+        cell.classList.toggle("linked", links.some(([from, to]) => from === column && to === row));
+        return cell;
+      }))));
+    byId("alignment-grid").replaceChildren(head, body);
+  };
+
+  const draw = (data) => {
+    words(data, "source");
+    words(data, "target");
+    grid(data);
+    if (data.sentences[place].target.length) pick(data, chosen?.side ?? "target", chosen?.at ?? 0);
+  };
+
+  const picker = (data) => {
+    const select = make("select", { "aria-label": "Pair of sentences", onchange: () => {
+      place = Number(select.value);
+      chosen = null;
+      draw(data);
+    } });
+    select.append(...data.sentences.map(({ source }, at) =>
+      make("option", { value: at, text: `${at + 1}. ${visible(source.join(" ")).slice(0, 80)}` })));
+    select.value = place;
+    return select;
+  };
+
+  return {
+    name: "alignment",
+    whole(data) {
+      byId("alignment-lead").textContent = `${data.headline}. Click a word to colour the other side.`;
+      byId("alignment-controls").replaceChildren(...(data.sentences.length > 1 ? [picker(data)] : []));
+      draw(data);
+      byId("alignment-notes").replaceChildren(...data.notes.map((note) => make("p", { class: "note", text: note })));
+    },
+  };
+})());
