@@ -185,7 +185,12 @@ def page(entry: Entry) -> str:
 def overview() -> str:
     """The gallery's own page, in Markdown."""
     made = pages()
-    lines = ["# Gallery", "", "Each of these is a page that attnx wrote, with the lines that made it. They need no network.", ""]
+    lines = [
+        "# Gallery",
+        "",
+        "Each of these is a page that attnx wrote, with the lines that made it. They need no network.",
+        "",
+    ]
     for entry in ENTRIES:
         if entry.name in made:
             address = f"gallery/{entry.name}.html"

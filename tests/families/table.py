@@ -20,5 +20,5 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def _cell(reason: str) -> str:
-    plain = reason.replace("|", "/").replace("<", "‹").replace(">", "›").replace("`", "'")
+    plain = reason.replace("|", "/").replace("<", "‹").replace(">", "›").replace("`", "'").replace("[", "\\[")
     return plain if len(plain) <= LINE else plain[: LINE - 1].rstrip() + "…"
