@@ -80,10 +80,15 @@ class Computed:
     brought: Mapping[str, Tensor] = field(default_factory=dict)
     whole: bool = False
     rest: Behind | None = None
+    kind: str = ""
 
     @property
     def heads(self) -> int:
         return self.query.shape[0]
+
+    @property
+    def own(self) -> slice:
+        return slice(0, self.query.shape[1])
 
     def rows(self, start: int, stop: int) -> Block:
         mask = None if self.mask.source is None else self.mask.source[..., start:stop, :].to(self.key.device)
@@ -96,9 +101,13 @@ class Computed:
                 scores[..., start - stop :].masked_fill_(later, -math.inf)
             return Block(first, _softmax(_masked(scores, None if mask is None else mask[..., first:last]), self.sinks))
 
-    def cropped(self, kept: Tensor, mask: Mask) -> Computed:
+    def cropped(self, kept: Tensor, mask: Mask, queries: Tensor | None = None) -> Computed:
         places = kept.to(self.key.device)
-        return replace(self, query=self.query[:, places], key=self.key[:, places], mask=mask)
+        looking = places if queries is None else queries.to(self.key.device)
+        return replace(self, query=self.query[:, looking], key=self.key[:, places], mask=mask)
+
+    def bringing(self, brought: Mapping[str, Tensor]) -> Computed:
+        return replace(self, brought={**self.brought, **brought})
 
 
 def per_query_head(tensor: Tensor, heads: int) -> Tensor:

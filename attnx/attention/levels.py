@@ -1,7 +1,8 @@
 """One level: an attention call of one input that can be asked for rows.
 
 `Held` has its weights as they were seen, `Computed` (its own file) makes them from queries and keys where they are
-read, `Even` has another level's mask and prefers nothing.
+read, `Even` has another level's mask and prefers nothing. `Placed` (its own file) is one of them among the positions of
+several streams.
 """
 
 from __future__ import annotations
@@ -49,6 +50,14 @@ class Level(Protocol):
     def heads(self) -> int: ...
 
     @property
+    def own(self) -> slice:
+        """The positions that are written; all others are carried: they stay what they were below."""
+
+    @property
+    def kind(self) -> str:
+        """What it is among several streams ("encoder", "self", "cross"); empty where there is one."""
+
+    @property
     def mask(self) -> Mask: ...
 
     @property
@@ -66,8 +75,11 @@ class Level(Protocol):
     def rows(self, start: int, stop: int) -> Block:
         """The attention of the queries from `start` up to `stop`, in float32 or better."""
 
-    def cropped(self, kept: Tensor, mask: Mask) -> Level:
-        """The level over the `kept` positions alone, with its mask cropped alike."""
+    def cropped(self, kept: Tensor, mask: Mask, queries: Tensor | None = None) -> Level:
+        """The level over the `kept` positions alone, with its mask cropped alike; of cross-attention its `queries`."""
+
+    def bringing(self, brought: Mapping[str, Tensor]) -> Level:
+        """The level with these beside what it brings already."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,17 +93,26 @@ class Held:
     brought: Mapping[str, Tensor] = field(default_factory=dict)
     whole: bool = True
     rest: Behind | None = None
+    kind: str = ""
 
     @property
     def heads(self) -> int:
         return self.weights.shape[0]
 
+    @property
+    def own(self) -> slice:
+        return slice(0, self.weights.shape[1])
+
     def rows(self, start: int, stop: int) -> Block:
         return Block(0, self.weights[:, start:stop])
 
-    def cropped(self, kept: Tensor, mask: Mask) -> Held:
+    def cropped(self, kept: Tensor, mask: Mask, queries: Tensor | None = None) -> Held:
         places = kept.to(self.weights.device)
-        return replace(self, weights=self.weights[:, places][:, :, places], mask=mask)
+        looking = places if queries is None else queries.to(self.weights.device)
+        return replace(self, weights=self.weights[:, looking][:, :, places], mask=mask)
+
+    def bringing(self, brought: Mapping[str, Tensor]) -> Held:
+        return replace(self, brought={**self.brought, **brought})
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,23 +121,33 @@ class Even:
 
     mask: Mask
     whole: bool = True
+    written: slice | None = None
+    """The positions that it writes, of several streams; None for all."""
     module: str = ""
     heads: int = 1
     brought: Mapping[str, Tensor] = field(default_factory=dict)
     rest: Behind | None = None
+    kind: str = ""
+
+    @property
+    def own(self) -> slice:
+        return slice(0, self.mask.length) if self.written is None else self.written
 
     def rows(self, start: int, stop: int) -> Block:
         return Block(0, rows_to_one(self.mask.visible(start, stop).to(torch.float64))[None])
 
-    def cropped(self, kept: Tensor, mask: Mask) -> Even:
+    def cropped(self, kept: Tensor, mask: Mask, queries: Tensor | None = None) -> Even:
         return replace(self, mask=mask)
+
+    def bringing(self, brought: Mapping[str, Tensor]) -> Even:
+        return replace(self, brought={**self.brought, **brought})
 
 
 def blocks(level: Level) -> Iterator[tuple[int, int]]:
-    """Ranges of queries whose rows of all heads fit into one block."""
-    length = level.mask.length
-    size = max(1, NUMBERS_AT_ONCE // (level.heads * length))
-    return ((start, min(start + size, length)) for start in range(0, length, size))
+    """Ranges of queries, of those that are written, whose rows of all heads fit into one block."""
+    own = level.own
+    size = max(1, NUMBERS_AT_ONCE // (level.heads * level.mask.length))
+    return ((start, min(start + size, own.stop)) for start in range(own.start, own.stop, size))
 
 
 def all_keys(block: Block, length: int) -> Tensor:

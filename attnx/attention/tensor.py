@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from attnx.attention.computed import per_query_head
-from attnx.attention.levels import Held, Level
+from attnx.attention.levels import Held, Level, all_keys
+from attnx.attention.naming import level_number, levels_of
+from attnx.attention.placed import looking_back
 from attnx.attention.visibility import Mask
 from attnx.errors import AttentionError
 from attnx.forks import cached_property
@@ -24,6 +26,9 @@ class AttentionTensor:
     `weights[layer, head, query, key]` is what `query` gave to `key`; index 0 is the layer next to the input, which
     the rest of attnx calls layer 1. `visible[layer, query, key]` is true where the mask (causal, window, padding)
     let the query look at all.
+
+    An encoder–decoder has two `streams`, "source" and "output", whose positions stand in one count. Its levels are
+    counted from the input up through both, and have names: "encoder 1", "self 2", "cross 2" (see `number`).
     """
 
     levels: tuple[Level, ...]
@@ -31,6 +36,8 @@ class AttentionTensor:
     """How the heads were merged as they arrived ("mean", …); None when every head can be had."""
     stacked: Tensor | None = None
     """layer × head × n × n, of which the levels are views, where all is held."""
+    streams: Mapping[str, slice] = field(default_factory=dict)
+    """Name → its positions, where there are several, in the order of the count."""
 
     def __post_init__(self) -> None:
         if not self.levels or len({level.mask.length for level in self.levels}) != 1:
@@ -71,6 +78,24 @@ class AttentionTensor:
         return self.levels[0].mask.device
 
     @property
+    def kinds(self) -> tuple[str, ...]:
+        """What each level is among several streams: "encoder", "self" or "cross"; empty names where there is one."""
+        return tuple(level.kind for level in self.levels)
+
+    def levels_of(self, kind: str) -> tuple[int, ...]:
+        """The numbers, from 1, of the levels of a kind, from the input up: `levels_of("cross")`."""
+        return levels_of(self.kinds, kind)
+
+    def number(self, layer: int | str) -> int:
+        """The number of a level that is named ("cross 2" is the second of its kind, "cross" the last), or given."""
+        return level_number(self.kinds, layer)
+
+    @property
+    def written(self) -> slice | None:
+        """The positions that see no later ones of their stream: all of a decoder, the output of an encoder–decoder."""
+        return looking_back(self.levels, self.streams)
+
+    @property
     def modules(self) -> tuple[str, ...]:
         return tuple(level.module for level in self.levels)
 
@@ -82,16 +107,19 @@ class AttentionTensor:
     @property
     def held(self) -> tuple[str, ...]:
         """The modules whose attention is in memory, n × n numbers each."""
-        return tuple(level.module for level in self.levels if isinstance(level, Held))
+        return tuple(level.module for level in self.levels if level.whole)
 
     @property
     def causal(self) -> bool:
-        """Whether no query could see a later position, in any layer. One position alone is not called causal."""
-        return self.length > 1 and all(level.mask.causal for level in self.levels)
+        """Whether no query could see a later position, in any layer. One position alone is not called causal, and of
+        several streams one at most is (see `written`)."""
+        return self.length > 1 and not self.streams and all(level.mask.causal for level in self.levels)
 
     @property
     def weights(self) -> Tensor:
-        """layer × head × n × n, where all is held."""
+        """layer × head × n × n, where all is held; rows of positions that a level of several streams carries are 0."""
+        if self.streams and self.whole and len({level.heads for level in self.levels}) == 1:
+            return torch.stack([_among_all(level) for level in self.levels])
         if self.stacked is None:
             numbers = sum(level.heads for level in self.levels) * self.length**2
             raise AttentionError(
@@ -146,7 +174,20 @@ class AttentionTensor:
         heads = f"{self.head} of heads" if self.head else f"{self.heads} heads"
         kind = ", causal" if self.causal else ""
         kind += "" if self.whole else ", computed where it is read"
-        return f"AttentionTensor({self.layers} layers, {heads}, {self.length} positions{kind})"
+        if not self.streams:
+            return f"AttentionTensor({self.layers} layers, {heads}, {self.length} positions{kind})"
+        layers = ", ".join(f"{self.kinds.count(one)} {one}" for one in dict.fromkeys(self.kinds))
+        places = " + ".join(f"{place.stop - place.start} {name}" for name, place in self.streams.items())
+        return f"AttentionTensor({layers} layers, {heads}, {places} positions{kind})"
+
+
+def _among_all(level: Level) -> Tensor:
+    """head × n × n of a level of one stream, among the positions of all."""
+    length = level.mask.length
+    rows = all_keys(level.rows(level.own.start, level.own.stop), length)
+    among = rows.new_zeros(len(rows), length, length)
+    among[:, level.own] = rows
+    return among
 
 
 def as_attention(attention: Any) -> AttentionTensor:

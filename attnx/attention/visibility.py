@@ -26,6 +26,12 @@ class Mask:
     """n × n, or (head or 1) × n × n: boolean (true = may look) or additive. None: all may look, or the triangle."""
     triangular: bool = False
     """Whether each query sees itself and what is before it, and nothing else; there is no source then."""
+    queries: int | None = None
+    """How many look, where they are others than the `length` keys (cross-attention)."""
+
+    @property
+    def rows(self) -> int:
+        return self.length if self.queries is None else self.queries
 
     def visible(self, start: int, stop: int) -> Tensor:
         """query × key, true where the queries from `start` up to `stop` may look.
@@ -52,20 +58,19 @@ class Mask:
         """How many queries see each key."""
         if self.source is None:
             places = torch.arange(self.length, device=self.device)
-            return self.length - places if self.triangular else torch.full_like(places, self.length)
+            return self.length - places if self.triangular else torch.full_like(places, self.rows)
         return torch.stack([rows.sum(0) for _, rows in self._parts()]).sum(0)
 
-    def cropped(self, kept: Tensor) -> Mask:
-        """The mask over the `kept` positions alone."""
-        source = self.source
+    def cropped(self, kept: Tensor, queries: Tensor | None = None) -> Mask:
+        """The mask over the `kept` positions alone, as seen by these `queries`, by default the same positions."""
+        source, looking = self.source, kept if queries is None else queries
         if source is not None:
-            places = kept.to(source.device)
-            source = source[..., places, :][..., places]
-        return replace(self, length=len(kept), source=source)
+            source = source[..., looking.to(source.device), :][..., kept.to(source.device)]
+        return replace(self, length=len(kept), source=source, queries=None if self.queries is None else len(looking))
 
     def _parts(self) -> list[tuple[int, Tensor]]:
-        starts = range(0, self.length, _ROWS_AT_ONCE)
-        return [(start, self.visible(start, min(start + _ROWS_AT_ONCE, self.length))) for start in starts]
+        starts = range(0, self.rows, _ROWS_AT_ONCE)
+        return [(start, self.visible(start, min(start + _ROWS_AT_ONCE, self.rows))) for start in starts]
 
 
 def may_look(mask: Tensor) -> Tensor:

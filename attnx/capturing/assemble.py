@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from attnx.attention.computed import Computed
 from attnx.attention.levels import Behind, Held, Level, all_keys
+from attnx.attention.placed import Placed, placed_mask
 from attnx.attention.tensor import AttentionTensor
 from attnx.attention.visibility import Mask
 from attnx.capturing.joined import Joined
@@ -17,17 +19,37 @@ from attnx.capturing.proof import rows_checked
 from attnx.capturing.record import Record, Recorder
 from attnx.capturing.rest import Rest
 from attnx.capturing.stacks import Seen
+from attnx.capturing.streams import Chain
 from attnx.errors import CaptureError, InputError
 
 
-def assemble(recorder: Recorder, model_name: str, *, padding: Tensor | None, within: str = "") -> list[AttentionTensor]:
+def assemble(
+    recorder: Recorder,
+    model_name: str,
+    *,
+    padding: Tensor | None,
+    output_padding: Tensor | None = None,
+    within: str = "",
+) -> list[AttentionTensor]:
     """One for each input of the batch, with its padding positions cut out.
 
-    `padding` is batch × n, true where a position is real. `within` keeps only modules whose name begins so.
+    `padding` is batch × n, true where a position is real; of an encoder–decoder it is the source's, and
+    `output_padding` that of what the decoder reads. `within` keeps only modules whose name begins so.
     """
-    records = Seen(recorder.records, recorder.batch, model_name).stack(within)
+    found = Seen(recorder.records, recorder.batch, model_name).stack(within)
+    records = found.records if isinstance(found, Chain) else found
     _check_numbers(records)
-    real = _real_positions(padding, recorder.batch, records[0].shape[-1])
+    if isinstance(found, Chain) and not found.alone:
+        if "rest" in recorder.extras:
+            raise CaptureError(
+                "what a block does behind one of several attention calls is not known, as in an encoder–decoder: "
+                "value_zeroing is defined for one stack; use alti, rollout, or references=('value_path',)"
+            )
+        sources = _real_positions(padding, recorder.batch, found.source)
+        outputs = _real_positions(output_padding, recorder.batch, found.output)
+        return [_chained(found, index, sources[index], outputs[index], recorder) for index in range(recorder.batch)]
+    own = output_padding if isinstance(found, Chain) and found.alone == "self" else padding
+    real = _real_positions(own, recorder.batch, records[0].shape[-1])
     # One for each block, whatever the number of inputs: what is found of it is found once.
     rests = [_rest(record, recorder) for record in records] if "rest" in recorder.extras else []
     return [_one(records, index, real[index], recorder, rests) for index in range(recorder.batch)]
@@ -51,8 +73,8 @@ def _one(
     records: Sequence[Record], index: int, real: Tensor, recorder: Recorder, rests: Sequence[Rest]
 ) -> AttentionTensor:
     kept = None if bool(real.all()) else real.nonzero()[:, 0]
-    masks: dict[int, Mask] = {}
-    levels = [_level(record, index, masks, _brought(record, index, kept, recorder)) for record in records]
+    masks: dict[Any, Mask] = {}
+    levels = [_level(record, index, masks, _brought(record, index, kept, kept, recorder)) for record in records]
     if rests:
         levels = [_with_rest(level, rest.of_input(index, kept)) for level, rest in zip(levels, rests, strict=True)]
     if kept is not None:
@@ -63,29 +85,67 @@ def _one(
     return AttentionTensor(tuple(levels), recorder.head if held else None, stacked)
 
 
-def _level(record: Record, index: int, masks: dict[int, Mask], brought: dict[str, Tensor]) -> Level:
+def _chained(found: Chain, index: int, source: Tensor, output: Tensor, recorder: Recorder) -> AttentionTensor:
+    """The attention of one input over the positions of both streams."""
+    lengths = int(source.sum()), int(output.sum())
+    streams = {"source": slice(0, lengths[0]), "output": slice(lengths[0], sum(lengths))}
+    real = {"source": source, "output": output}
+    masks: dict[Any, Mask] = {}
+    levels: list[Level] = []
+    for call in found.calls:
+        own, over = "source" if call.kind == "encoder" else "output", "output" if call.kind == "self" else "source"
+        level = _cropped(call.record, index, real[own], real[over], masks, recorder)
+        name = (id(level.mask), call.kind)
+        if name not in masks:
+            masks[name] = placed_mask(level.mask, streams[own], streams[over], sum(lengths))
+        levels.append(Placed(level, streams[own], streams[over], masks[name], call.kind))
+    head = recorder.head if any(level.whole for level in levels) else None
+    return AttentionTensor(tuple(levels), head, streams=streams)
+
+
+def _cropped(
+    record: Record, index: int, looking: Tensor, read: Tensor, masks: dict[Any, Mask], recorder: Recorder
+) -> Level:
+    """A level of one or two streams without the padding of either."""
+    if bool(looking.all()) and bool(read.all()):
+        return _level(record, index, masks, _brought(record, index, None, None, recorder))
+    queries, keys = (real.nonzero()[:, 0] for real in (looking, read))
+    level = _level(record, index, masks, _brought(record, index, queries, keys, recorder))
+    _check_padding([level], read, looking)
+    name = ("cropped", id(level.mask))
+    if name not in masks:
+        masks[name] = level.mask.cropped(keys, queries)
+    return level.cropped(keys, masks[name], queries)
+
+
+def _level(record: Record, index: int, masks: dict[Any, Mask], brought: dict[str, Tensor]) -> Level:
     if record.weights is None:
         return replace(record.computed[index], brought=brought)
     weights, seen = record.weights[index], record.visible
     own = None if seen is None else seen[min(index, len(seen) - 1)]
-    mask = masks.setdefault(id(seen), Mask(weights.shape[-1], weights.device, own))
-    return Held(weights, mask, record.module, brought)
+    queries, keys = weights.shape[-2:]
+    name = (id(seen), queries, keys)
+    if name not in masks:
+        masks[name] = Mask(keys, weights.device, own, queries=None if queries == keys else queries)
+    return Held(weights, masks[name], record.module, brought)
 
 
-def _brought(record: Record, index: int, kept: Tensor | None, recorder: Recorder) -> dict[str, Tensor]:
-    """What else was asked for of a call."""
+def _brought(
+    record: Record, index: int, queries: Tensor | None, keys: Tensor | None, recorder: Recorder
+) -> dict[str, Tensor]:
+    """What else was asked for of a call, at the positions that are no padding; None is all of them."""
     found = {}
     if recorder.extras:
         _check_written(record, recorder)
     if record.values is not None:
         values = record.values[index]
-        found["values"] = values if kept is None else values[:, kept.to(values.device)]
+        found["values"] = values if keys is None else values[:, keys.to(values.device)]
     if "projections" in recorder.extras:
         found["projections"] = _projection(record)
     if "blocks" in recorder.extras:
-        found |= _joined(record).brought(index, kept)
+        found |= _joined(record).brought(index, queries)
     if "gates" in recorder.extras:
-        found["gates"] = _gates(record, index, kept)
+        found["gates"] = _gates(record, index, queries)
     if recorder.gradients and record.weights is not None:
         found["differentiable"] = record.weights
     if record.outputs is not None:
@@ -192,17 +252,18 @@ def _check_numbers(records: Sequence[Record]) -> None:
             )
 
 
-def _check_padding(levels: Sequence[Level], real: Tensor) -> None:
+def _check_padding(levels: Sequence[Level], real: Tensor, looking: Tensor | None = None) -> None:
     """A row that gives weight to padding has other numbers in a batch than alone.
 
-    Of a level that is held all rows are asked, of one that is computed some.
+    Of a level that is held all rows are asked, of one that is computed some. `looking` are the queries, where they are
+    of another stream.
     """
-    asked: list[int] = real.nonzero()[:, 0].tolist()
+    asked: list[int] = (real if looking is None else looking).nonzero()[:, 0].tolist()
     some = [asked[place] for place in rows_checked(len(asked))]
     for number, level in enumerate(levels, start=1):
         length = level.mask.length
         if level.whole:
-            rows = level.rows(0, length).weights[:, asked]
+            rows = level.rows(level.own.start, level.own.stop).weights[:, asked]
         else:
             rows = torch.cat([all_keys(level.rows(row, row + 1), length) for row in some], dim=1)
         lost = float(rows[..., ~real.to(rows.device)].sum(-1).amax())

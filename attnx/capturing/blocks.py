@@ -65,8 +65,8 @@ class Blocks(Unbroken[None]):
         call = self._open.pop()
         call.left = None if left is None else left.detach()
         seen = [record for record in self._recorder.records[call.first_record :] if record.joined is None]
-        for record in seen:
-            record.joined = joined(record, call, alone=len(seen) == 1)
+        for record, found in zip(seen, joined(seen, call), strict=True):
+            record.joined = found
         if len(inside := self._recorder.records[call.first_record :]) == 1:
             inside[0].block = call
         if self._open and left is not None:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from attnx.arguments import checked
 from attnx.attention.tensor import AttentionTensor
 from attnx.capturing.assemble import assemble
+from attnx.capturing.entering import Entry
 from attnx.capturing.mixers import beside
 from attnx.capturing.proof import check_output
 from attnx.capturing.record import Extra, Merging
@@ -58,6 +59,9 @@ def capture(
     "projections" and "blocks", which say how attention joins the residual stream, and for the "rest" of each block,
     for which the model is kept; with `gradients` the weights are part of the model's autograd graph. `within` picks one
     stack of a model that has several, by the beginning of its name.
+
+    Of an encoder–decoder (`decoder_input_ids=…`) the attention is of both streams in one chain; `within` picks
+    "encoder", "self" or "cross" of it.
     """
     if not isinstance(within, str):
         raise ChoiceError(f"within must be the beginning of a module's name, found {within!r}")
@@ -84,7 +88,7 @@ def capture_batch(
     backend: Backend = "auto",
     within: str = "",
     answer_at: Sequence[int] | None = None,
-    entry: nn.Module | Tensor | None = None,
+    entry: Entry | None = None,
 ) -> Captured:
     """Run `model(**inputs)` on a batch, padded on the right or not at all, and return its output and attention.
 
@@ -105,7 +109,13 @@ def capture_batch(
         model, batch=batch, head=head, extras=extras, gradients=gradients, held=held, backend=backend, entry=entry
     ) as recorder:
         output = _answer(model, inputs)
-    attention = assemble(recorder, type(model).__name__, padding=_real(inputs), within=within)
+    attention = assemble(
+        recorder,
+        type(model).__name__,
+        padding=_real(inputs, "attention_mask"),
+        output_padding=_real(inputs, "decoder_attention_mask"),
+        within=within,
+    )
     _prove(model, inputs, output, backend)
     return Captured(output, attention, answered, beside(attention[0].modules, recorder.mixers))
 
@@ -154,9 +164,9 @@ def _answer(model: nn.Module, inputs: Mapping[str, Any]) -> Any:
         ) from error
 
 
-def _real(inputs: Mapping[str, Any]) -> Tensor | None:
+def _real(inputs: Mapping[str, Any], name: str) -> Tensor | None:
     """batch × n, true where the attention mask says that a position is no padding."""
-    padding = inputs.get("attention_mask")
+    padding = inputs.get(name)
     return padding.bool().cpu() if isinstance(padding, Tensor) and padding.ndim == 2 else None
 
 

@@ -1,27 +1,31 @@
 """Where a way back through a run ends: at the model's input, and at nothing else.
 
 While the mode looks on, the rows that are taken of the model's embedding (or pixels, which have a gradient already) are
-the one leaf of the autograd graph. Parameters enter each call as constants, so that what their gradients would need is
-not kept, and no flag of them is touched; where they were constants before, there is a way back all the same.
+the one leaf of the autograd graph; of an encoder–decoder, those of the source and of the output. Parameters enter each
+call as constants, so that what their gradients would need is not kept, and no flag of them is touched; where they were
+constants before, there is a way back all the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+Entry: TypeAlias = nn.Module | Tensor | tuple[nn.Module | Tensor, ...]
+"""The module that embeds the input, or the input itself; several of an encoder–decoder, the source's first."""
+
 
 class Entering(TorchFunctionMode):
-    """`entry` is the module that embeds the input, or the input itself."""
+    """Each entry is a module that embeds an input, or an input itself; one module may be entered twice."""
 
-    def __init__(self, entry: nn.Module | Tensor) -> None:
+    def __init__(self, *entries: nn.Module | Tensor) -> None:
         super().__init__()
-        self._leaf = entry if isinstance(entry, Tensor) else None
-        self._embedding = None if isinstance(entry, Tensor) else getattr(entry, "weight", None)
+        self._leaves = [one for one in entries if isinstance(one, Tensor)]
+        self._embeddings = [getattr(one, "weight", None) for one in entries if not isinstance(one, Tensor)]
 
     def __torch_function__(
         self,
@@ -33,19 +37,21 @@ class Entering(TorchFunctionMode):
         taken = [self._taken(one) for one in args]
         named = {name: self._taken(one) for name, one in (kwargs or {}).items()}
         result = func(*taken, **named)
-        if self._leaf is None and getattr(func, "__name__", "") == "embedding":
+        if self._embeddings and getattr(func, "__name__", "") == "embedding":
             return self._entered(result, named["weight"] if "weight" in named else taken[1])
         return result
 
     def _entered(self, rows: Tensor, weight: Tensor) -> Tensor:
-        """The first rows of the embedding, as the leaf: GPT-2 takes kinds of tokens from the same rows, later."""
-        wanted = self._embedding
-        if wanted is None or (weight.data_ptr(), weight.shape) != (wanted.data_ptr(), wanted.shape):
-            return rows
-        self._leaf = rows.detach().requires_grad_(torch.is_grad_enabled())
-        return self._leaf
+        """The first rows of an embedding, as a leaf: GPT-2 takes kinds of tokens from the same rows, later."""
+        for place, wanted in enumerate(self._embeddings):
+            if wanted is not None and (weight.data_ptr(), weight.shape) == (wanted.data_ptr(), wanted.shape):
+                del self._embeddings[place]
+                self._leaves.append(rows.detach().requires_grad_(torch.is_grad_enabled()))
+                return self._leaves[-1]
+        return rows
 
     def _taken(self, one: Any) -> Any:
         if isinstance(one, Tensor):
-            return one.detach() if one.requires_grad and one.is_leaf and one is not self._leaf else one
+            leaf = any(one is each for each in self._leaves)
+            return one.detach() if one.requires_grad and one.is_leaf and not leaf else one
         return type(one)(map(self._taken, one)) if type(one) in (list, tuple) else one

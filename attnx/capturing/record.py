@@ -66,6 +66,8 @@ class Record:
     """Its place among the calls of the run, also of those that are left out later."""
     before: int = 0
     """The calls that queries, keys and values descend from, as bits."""
+    handed: int = 0
+    """Those that the values alone descend from: of cross-attention they are another stream's."""
 
     folded: Folded | None = None
     """What is known of the heads, where they came in one axis with the batch."""
@@ -176,8 +178,9 @@ class Recorder:
             self.mixers.append(self._caller())
 
     def wrote(self, record: Record, read: Sequence[Any], output: Tensor) -> None:
-        """What a call read, and what it made of it."""
+        """What a call read, its values last, and what it made of it."""
         record.before = self.descent.of(*read)
+        record.handed = self.descent.of(read[-1])
         if self.way_back and record.outputs is None:
             record.outputs = output
         self.descent.mark(output, record.before | 1 << record.number)

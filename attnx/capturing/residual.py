@@ -13,8 +13,8 @@ checked on every run that needs it, so what is read off it is what the model did
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -48,28 +48,51 @@ class _Sum:
     """The norm of the branch, if it is one."""
 
 
-def joined(record: Record, call: BlockCall, *, alone: bool) -> Joined | CaptureError:
-    """How the record's attention joins the stream of its block, or why that is not known."""
+def joined(records: Sequence[Record], call: BlockCall) -> list[Joined | CaptureError]:
+    """How the attention of each record joins the stream of its block, or why that is not known.
+
+    A decoder's block may attend twice: the second is added to what the first left, as it is (pre-LN) or normed.
+    """
+    found: list[Joined | CaptureError] = []
+    streams = [call.states]
+    for record in records:
+        if not streams:
+            found.append(CaptureError(f"{record.module} is one of several attention calls of its block; {_INSTEAD}"))
+            continue
+        tried = [_joined(record, replace(call, states=states)) for states in streams]
+        one, end = next((each for each in tried if isinstance(each[0], Joined)), tried[0])
+        # In a block that attends again, what is normed at its end is another sum.
+        again = isinstance(one, Joined) and record is not records[-1]
+        found.append(replace(one, last=None) if again and isinstance(one, Joined) else one)
+        streams = [] if end is None else [states.reshape(call.states.shape) for states in (end.left, end.entered)]
+    return found
+
+
+def _joined(record: Record, call: BlockCall) -> tuple[Joined | CaptureError, NormCall | None]:
+    """Of one record, and the norm that the sum enters."""
     if record.projection is None or record.values is None:
-        return CaptureError(f"no output projection was seen behind the attention of {record.module}; {_INSTEAD}")
-    if not alone:
-        return CaptureError(f"{record.module} is one of several attention calls of its block; {_INSTEAD}")
+        return CaptureError(f"no output projection was seen behind the attention of {record.module}; {_INSTEAD}"), None
     bias = record.projection.new_zeros(len(record.projection)) if record.bias is None else record.bias
     with switched(gradients=False), full_precision(call.states.device.type):
         attended, rows = _attended(record, bias)
         if attended.shape[::2] != call.states.shape[::2]:
-            return CaptureError(f"the attention of {record.module} is not as wide as its block; {_INSTEAD}")
+            return CaptureError(f"the attention of {record.module} is not as wide as its block; {_INSTEAD}"), None
         nearest = float("inf")
         for found in _sums(call, attended, rows):
             if found.miss <= _slack(call.states.dtype, found.branch):
                 norms = _behind(call, found.end)
-                return Joined(
+                made = Joined(
                     call.states, bias.detach(), found.branch, *norms, found.miss, found.met, rows, found.on_branch
                 )
+                return made, found.end
             nearest = min(nearest, found.miss)
-    return CaptureError(
-        f"what {record.module} adds to its block was not found again (nearest: off by {nearest:.2g}): a gate, a norm "
-        f"between values and projection, or a connection that attnx does not know. Its parts cannot be told; {_INSTEAD}"
+    return (
+        CaptureError(
+            f"what {record.module} adds to its block was not found again (nearest: off by {nearest:.2g}): a gate, a "
+            "norm between values and projection, or a connection that attnx does not know. Its parts cannot be told; "
+            f"{_INSTEAD}"
+        ),
+        None,
     )
 
 
@@ -108,8 +131,9 @@ def _sums(call: BlockCall, attended: Tensor, rows: list[int] | slice) -> Iterato
     if call.left is not None and call.left.numel() == call.states.numel():
         left = seen(call.left)
         ends += [(None, left), *((None, left - seen(child)) for child in call.children)]
-    # Where the stream is seen as it entered, nothing has been added yet.
-    ends = [(end, met) for end, met in ends if miss(states, met) > _slack(call.states.dtype)]
+    if miss(states, states + attended) > _slack(call.states.dtype):
+        # Where the stream is seen as it entered, nothing has been added yet.
+        ends = [(end, met) for end, met in ends if miss(states, met) > _slack(call.states.dtype)]
     for branch, part, on_branch in branches:
         for end, met in ends:
             yield _Sum(branch, end, miss(states + part, met), met, on_branch)

@@ -1,4 +1,5 @@
-"""Which records make one stack: levels that read one another, over the same positions. Else what to choose instead."""
+"""Which records make one stack: levels that read one another, over the same positions. Or a chain of two streams, or a
+part of it that was named; else what to choose instead."""
 
 from __future__ import annotations
 
@@ -7,8 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from attnx.attention.naming import KINDS
 from attnx.capturing.heads import check_heads
 from attnx.capturing.record import Record
+from attnx.capturing.streams import Chain, chain
 from attnx.errors import CaptureError
 
 
@@ -20,14 +23,32 @@ class Seen:
     batch: int
     model_name: str
 
-    def stack(self, within: str = "") -> list[Record]:
-        """The levels from the input up, of modules whose name begins so, or an error that names what can be chosen."""
+    def stack(self, within: str = "") -> list[Record] | Chain:
+        """The levels from the input up, of modules whose name begins so, or an error that names what can be chosen.
+
+        Of an encoder–decoder it is a chain of both streams, or what is asked for `within` it: "encoder", "self" or
+        "cross", where no module is called so.
+        """
         records = _layers([record for record in self.records if record.module.startswith(within)])
         try:
             self._check(records, within)
         except CaptureError as error:
+            found = self._chain(within if not records else "")
+            if found is not None and (not within or not records):
+                return found
             raise CaptureError(f"{error}. {self._advice(within)}") from None
         return records
+
+    def _chain(self, kind: str = "") -> Chain | None:
+        """Both streams together, or their levels of one kind."""
+        records = _layers(self.records)
+        if not all(_has_layout(record, self.batch) for record in records):
+            return None
+        found = chain(records)
+        if found is None or not kind:
+            return found
+        part = found.of_kind(kind)
+        return part if part.calls else None
 
     def choices(self) -> dict[str, list[Record]]:
         """Each part of the model that is one stack, by the shortest name that picks it."""
@@ -40,6 +61,11 @@ class Seen:
             except CaptureError:
                 continue
             found.setdefault(tuple(record.number for record in records), (within, records))
+        whole = self._chain()
+        for kind in () if whole is None else KINDS:
+            records = [] if whole is None else whole.of_kind(kind).records
+            if records and not any(name.startswith(kind) for name in names):
+                found.setdefault(tuple(record.number for record in records), (kind, records))
         return dict(found.values())
 
     def _advice(self, within: str) -> str:
@@ -69,7 +95,16 @@ def _layers(records: Sequence[Record]) -> list[Record]:
     return [record for record in records if not (record.shape[-2] == 1 and record.shape[-1] in lengths - {1})]
 
 
-def _check_layout(record: Record, batch: int) -> None:
+def _has_layout(record: Record, batch: int) -> bool:
+    """Whether it is attention of some positions of each input to all positions of a stream."""
+    try:
+        _check_layout(record, batch, square=False)
+    except CaptureError:
+        return False
+    return True
+
+
+def _check_layout(record: Record, batch: int, *, square: bool = True) -> None:
     found, _, queries, keys = record.shape
     if found != batch:
         raise CaptureError(
@@ -83,7 +118,7 @@ def _check_layout(record: Record, batch: int) -> None:
             f"attention in {record.module} is over {queries} positions, of which the model goes on with "
             f"{record.carried}: a window that was padded, and not the positions of the input"
         )
-    if queries != keys:
+    if square and queries != keys:
         raise CaptureError(
             f"attention in {record.module} is {queries} × {keys}, not square: cross-attention, pooling, a banded "
             "layout or a cached step of generation"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
-from torch import Tensor, nn
+from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from attnx.capturing.blocks import Blocks
-from attnx.capturing.entering import Entering
+from attnx.capturing.entering import Entering, Entry
 from attnx.capturing.interface import Listening, Onlooker, implementations, needs_interface
 from attnx.capturing.observer import Observer
 from attnx.capturing.record import Extra, Merging, Recorder
@@ -29,7 +29,7 @@ def watch(
     gradients: bool = False,
     held: bool = True,
     backend: Backend = "auto",
-    entry: nn.Module | Tensor | None = None,
+    entry: Entry | None = None,
 ) -> Unbroken[Recorder]:
     """Record the attention of every call of `model` inside the block, in this thread.
 
@@ -40,7 +40,8 @@ def watch(
     The model is in evaluation mode meanwhile, and without gradients unless `gradients` is true. Afterwards it is
     exactly what it was. `batch` is the number of inputs that a call gets: some models fold it into their heads. Without
     `held` a record has queries and keys instead of weights, where the model's attention can be computed from them.
-    With `entry`, the module that embeds the input or the input itself, what the model gives can be followed back to it:
+    With `entry`, the module that embeds the input or the input itself (several of an encoder–decoder, the source's
+    first), what the model gives can be followed back to it:
     kernels stay as they are, and a record has their `outputs` as they stand in the autograd graph.
     """
     model = unwrapped(model)
@@ -84,11 +85,10 @@ class _Undisturbed(Borrowed):
 class _Watch(Unbroken[Recorder]):
     """One exit for all that a captured run holds: the backend, torch's switches, the model's settings."""
 
-    def __init__(
-        self, model: nn.Module, recorder: Recorder, *, by_interface: bool, entry: nn.Module | Tensor | None
-    ) -> None:
+    def __init__(self, model: nn.Module, recorder: Recorder, *, by_interface: bool, entry: Entry | None) -> None:
         self._recorder = recorder
-        self._entering = None if entry is None else looking_on(Entering(entry))
+        entries = entry if isinstance(entry, tuple) else () if entry is None else (entry,)
+        self._entering = looking_on(Entering(*entries)) if entries else None
         self._listening = Listening(recorder) if by_interface else None
         self._mode = Onlooker(recorder) if by_interface else Observer(recorder)
         self._blocks = Blocks(model, recorder) if "blocks" in recorder.extras else None

@@ -1,7 +1,10 @@
 """The edges of one level: weights with residual, sink, columns and discard, asked for by rows or as products.
 
-A level that is whole keeps its matrix. Another is read in blocks of rows, and never held. Evenly spread attention
+A level that is whole keeps its rows. Another is read in blocks of rows, and never held. Evenly spread attention
 behind a plain causal mask has a closed form: a product with it is a sum from the end, and costs n instead of n².
+
+Where a model has several streams, a level writes the positions of one. All others it carries: their rows are those of
+the identity, whatever the weighting and the residual. For flow that is exact, because no more than 1 leaves a node.
 """
 
 from __future__ import annotations
@@ -48,23 +51,42 @@ class Edges:
             raise ChoiceError("discard needs all weights of a layer at once, which a long input does not keep")
 
     @cached_property
-    def matrix(self) -> Tensor:
-        """query × key with heads merged, as levels below the one of interest are used."""
+    def written(self) -> Tensor:
+        """own query × key with heads merged, as levels below the one of interest are used."""
         if not self.weights.level.whole:
-            return self._pushed_in_blocks(None)
-        return self._with_residual(self._less(self.weights.whole), None)
+            return self._pushed_in_blocks(None)[self.weights.own]
+        return self._with_residual(self._less(self.weights.whole), self._own)
+
+    @cached_property
+    def matrix(self) -> Tensor:
+        """query × key with heads merged: what is written, and the identity where positions are carried."""
+        return self.written if self._writes_all else self._among_all(self.written)
 
     def top(self) -> Tensor:
         """head × query × key of the level of interest: the asked head or heads (Appendix A.1), or their merger."""
         if self.weights.is_merged:
             return self.matrix[None]
-        return self._with_residual(self._less(self.weights.of_interest()), None)
+        rows = self._with_residual(self._less(self.weights.of_interest()), self._own)
+        return rows if self._writes_all else torch.stack([self._among_all(one) for one in rows])
 
     def rows(self, positions: tuple[int, ...]) -> Tensor:
         """head × position × key of the level of interest."""
         places = list(positions)
+        if self._writes_all:
+            return self._rows(places)
+        own = self.weights.own
+        inside = [place for place, one in enumerate(places) if own.start <= one < own.stop]
+        heads = 1 if self.weights.is_merged or isinstance(self.weights.head, int) else self.weights.level.heads
+        identity = torch.eye(self.weights.length, dtype=torch.float64, device=self.device)[places]
+        found = identity.repeat(heads, 1, 1)
+        if inside:
+            found[:, inside] = self._rows([places[place] for place in inside])
+        return found
+
+    def _rows(self, places: list[int]) -> Tensor:
+        """Of positions that are written."""
         if self.weights.level.whole and self.weights.is_merged:
-            return self.matrix[places][None]
+            return self.written[[place - self.weights.own.start for place in places]][None]
         if self.rules.discard:  # what is lowest is a question to all rows
             return self.top()[:, places]
         return self._with_residual(self.weights.of_interest(places), places).to(self.device)
@@ -75,9 +97,10 @@ class Edges:
         if isinstance(level, Even) and level.mask.triangular and not self.rules.column:
             return self._pulled_evenly(vectors)
         if level.whole:
-            return vectors @ self.matrix
+            return vectors @ self.matrix if self._writes_all else self._pulled_from_own(vectors)
         vectors = vectors.to(level.mask.device)
-        result = torch.zeros_like(vectors)
+        result = vectors.clone()
+        result[:, self.weights.own] = 0
         for start, stop in blocks(level):
             part = vectors[:, start:stop]
             if bool(part.any()):  # rows of queries to which no vector gives weight are not even computed
@@ -88,9 +111,35 @@ class Edges:
 
     def push(self, below: Tensor | None) -> Tensor:
         """A · below for every query of this level; A itself where nothing is below."""
-        if self.weights.level.whole:
-            return self.matrix if below is None else self.matrix @ below
-        return self._pushed_in_blocks(below)
+        if not self.weights.level.whole:
+            return self._pushed_in_blocks(below)
+        if below is None:
+            return self.matrix
+        if self._writes_all:
+            return self.matrix @ below
+        result = below.clone()
+        result[self.weights.own] = self.written @ below
+        return result
+
+    @property
+    def _own(self) -> list[int] | None:
+        """The queries that are written; None for all."""
+        own = self.weights.own
+        return None if self._writes_all else list(range(own.start, own.stop))
+
+    @property
+    def _writes_all(self) -> bool:
+        return self.weights.own == slice(0, self.weights.length)
+
+    def _among_all(self, written: Tensor) -> Tensor:
+        whole = torch.eye(self.weights.length, dtype=written.dtype, device=written.device)
+        whole[self.weights.own] = written
+        return whole
+
+    def _pulled_from_own(self, vectors: Tensor) -> Tensor:
+        result = vectors.clone()
+        result[:, self.weights.own] = 0
+        return result + vectors[:, self.weights.own] @ self.written
 
     @property
     def _added(self) -> float:
@@ -149,7 +198,12 @@ class Edges:
     def _pushed_in_blocks(self, below: Tensor | None) -> Tensor:
         level, length = self.weights.level, self.weights.length
         below = None if below is None else below.to(level.mask.device)
-        result = torch.zeros(length, length, dtype=torch.float64, device=level.mask.device)
+        if self._writes_all:
+            result = torch.zeros(length, length, dtype=torch.float64, device=level.mask.device)
+        else:
+            carried = torch.eye(length, dtype=torch.float64, device=level.mask.device)
+            result = carried if below is None else below.clone()
+            result[self.weights.own] = 0
         for start, stop in blocks(level):
             keys, mixed, stay = self._split(start, stop)
             if below is None:

@@ -6,13 +6,15 @@ what is discarded, is mixed in by `mixed`, over the same checked and merged weig
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from attnx.attention.levels import Even, Level
+from attnx.attention.placed import looking_back
 from attnx.attention.tensor import as_attention
 from attnx.attention.visibility import Mask, first_seen
 from attnx.errors import ChoiceError
@@ -33,6 +35,8 @@ class Graph:
     head: Head
     """The head that stands alone in the level of interest, "each", or how heads are merged."""
     weighting: Weighting = ATTENTION
+    streams: Mapping[str, slice] = field(default_factory=dict)
+    """The positions of each, where there are several."""
 
     @classmethod
     def of(
@@ -61,11 +65,15 @@ class Graph:
             raise ChoiceError(f"the weighting {row.name!r} is of all heads together; head={head!r} has no edges of it")
         if row.signed and head in ("max", "min"):
             raise ChoiceError(f"the weighting {row.name!r} is signed; head={head!r} would mix signs, use head='mean'")
+        if attention.streams and not row.in_streams:
+            raise ChoiceError(f"the weighting {row.name!r} is defined for one stack, not for two streams; use 'alti'")
+        if attention.streams and discard:
+            raise ChoiceError("discard takes the lowest of a layer's n × n weights; levels of two streams have fewer")
         fits = row.fits is not None and attention.stacked is not None and row.fits(attention.stacked)
         weights = [Weights(level, number, row, head, fits) for number, level in enumerate(attention.levels, start=1)]
         spare = None if spare is None else check_position(spare, attention.length)
         rules = Rules(check_residual(residual), None, column, check_share(discard), spare)
-        graph = cls(_edges(weights, rules, attention.device), rules, head, row)
+        graph = cls(_edges(weights, rules, attention.device), rules, head, row, attention.streams)
         return graph._without_sink() if drop_sink else graph
 
     @property
@@ -97,8 +105,13 @@ class Graph:
 
     @cached_property
     def causal(self) -> bool:
-        """Whether no query sees a later position, in any level."""
-        return all(level.mask.causal for level in self._all)
+        """Whether no query sees a later position, in any level; of several streams one at most is so."""
+        return not self.streams and all(level.mask.causal for level in self._all)
+
+    @cached_property
+    def written(self) -> slice | None:
+        """The positions that see no later ones of their stream: all of a decoder, the output of an encoder–decoder."""
+        return looking_back(self._all, self.streams)
 
     @cached_property
     def seen(self) -> Tensor:
@@ -113,7 +126,7 @@ class Graph:
 
     def uninformed(self) -> Graph:
         """The graph of a model behind the same masks that spreads each query's attention evenly over what it sees."""
-        even = {id(level.mask): Even(level.mask, whole=level.whole) for level in self._all}
+        even = {id(level.mask): Even(level.mask, level.whole, level.own, kind=level.kind) for level in self._all}
         return self._evenly([even[id(level.mask)] for level in self._all])
 
     def everywhere(self, last: int | None = None) -> Graph:
@@ -122,7 +135,16 @@ class Graph:
         if last is not None:
             shown[last + 1 :] = False
         mask = Mask(self.length, self.device, shown.expand(self.length, -1))
-        return self._evenly([Even(mask, whole=self.whole)] * self.depth)
+        if not self.streams:
+            return self._evenly([Even(mask, whole=self.whole)] * self.depth)
+        return self._evenly([self._even_everywhere(level, shown) for level in self._all])
+
+    def _even_everywhere(self, level: Level, shown: Tensor) -> Even:
+        """Of several streams each level sees all of what it reads."""
+        seen = level.mask.visible(level.own.start, level.own.stop).any(0) & shown
+        visible = torch.eye(self.length, dtype=torch.bool, device=self.device)
+        visible[level.own] = seen
+        return Even(Mask(self.length, self.device, visible), level.whole, level.own, kind=level.kind)
 
     @property
     def _all(self) -> list[Level]:
@@ -132,13 +154,15 @@ class Graph:
         return replace(self, levels=_edges([edges.weights for edges in self.levels], rules, self.device), rules=rules)
 
     def _without_sink(self) -> Graph:
+        if self.streams and self.written is not None:
+            return self._by(replace(self.rules, sink=self.written.start))
         return self._by(replace(self.rules, sink=first_seen(self.seen, causal=self.causal)))
 
     def _evenly(self, levels: list[Even]) -> Graph:
         rules = replace(self.rules, column=False, discard=0.0)
         weights = {id(level): Weights(level, number, ATTENTION, "mean") for number, level in enumerate(levels, start=1)}
         edges = _edges([weights[id(level)] for level in levels], rules, self.device)
-        return Graph(edges, rules, "mean")
+        return Graph(edges, rules, "mean", streams=self.streams)
 
 
 def _edges(weights: list[Weights], rules: Rules, device: torch.device) -> tuple[Edges, ...]:

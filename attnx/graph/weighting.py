@@ -11,6 +11,7 @@ from torch import Tensor
 
 from attnx.attention.levels import Block, Level, all_keys, blocks
 from attnx.attention.rows import Merger, check_attention, is_attention, merge_heads
+from attnx.errors import ChoiceError
 from attnx.forks import cached_property
 from attnx.graph.asked import Head
 
@@ -50,6 +51,8 @@ class Weighting:
     signed: bool = False
     by_rows: bool = True
     """Whether some rows can be had without the others."""
+    in_streams: bool = True
+    """Whether it is defined where a level writes one of several streams, and carries the others as they are."""
     about_answer: bool = False
     """Whether the weights depend on what is explained of the answer: such a graph is made for each target."""
     check: Callable[[Tensor, int], None] = _no_check
@@ -105,15 +108,24 @@ class Weights:
     def is_merged(self) -> bool:
         return self.head == self.merger
 
+    @property
+    def own(self) -> slice:
+        """The queries that have weights; all others are carried."""
+        return self.level.own
+
     @cached_property
     def whole(self) -> Tensor:
-        """query × key, heads merged, in float64."""
+        """own query × key, heads merged, in float64."""
         if self.level.whole:
             if self._together is not None:
-                return self._together(self.level, 0, self.length).weights[0].double()
+                return self._of_own(self._together)[0].double()
             return merge_heads(self._heads.double(), self.merger)
         parts = [self.merged(start, stop) for start, stop in blocks(self.level)]
         return torch.cat([all_keys(part, self.length)[0] for part in parts])
+
+    def _of_own(self, function: Callable[[Level, int, int], Block]) -> Tensor:
+        """head × own query × key."""
+        return all_keys(function(self.level, self.own.start, self.own.stop), self.length)
 
     def merged(self, start: int, stop: int) -> Block:
         """Some rows with heads merged: 1 × query × key, in float64."""
@@ -128,11 +140,16 @@ class Weights:
         return self.weighting.together if self.merger == "mean" else None
 
     def of_interest(self, positions: list[int] | None = None) -> Tensor:
-        """head × position × key in the level of interest: the asked head or heads (Appendix A.1), or their merger."""
+        """head × position × key in the level of interest: the asked head or heads (Appendix A.1), or their merger.
+
+        Positions are of its own queries; None is all of those.
+        """
         if not self.level.whole:
-            return self._in_blocks(list(range(self.length)) if positions is None else positions)
+            return self._in_blocks(list(range(self.own.start, self.own.stop)) if positions is None else positions)
         rows = self.whole[None] if self.is_merged else self._chosen(self._heads)
-        return (rows if positions is None else rows[:, positions]).double()
+        if positions is not None:
+            rows = rows[:, [position - self.own.start for position in positions]]
+        return rows.double()
 
     def _in_blocks(self, positions: list[int]) -> Tensor:
         """The same, each block that holds an asked position read once."""
@@ -153,12 +170,16 @@ class Weights:
         return Block(block.first_key, self._chosen(block.weights))
 
     def _chosen(self, heads: Tensor) -> Tensor:
-        return heads[self.head : self.head + 1] if isinstance(self.head, int) else heads
+        if not isinstance(self.head, int):
+            return heads
+        if self.head >= len(heads):
+            raise ChoiceError(f"head {self.head} asked, layer {self.number} has {len(heads)}; choose another layer")
+        return heads[self.head : self.head + 1]
 
     @cached_property
     def _heads(self) -> Tensor:
-        """head × query × key of a level that is held, checked."""
-        heads = self.weighting.function(self.level, 0, self.length).weights
+        """head × own query × key of a level that is held, checked."""
+        heads = self._of_own(self.weighting.function)
         if not self.checked:
             self.weighting.check(heads, self.number)
         return heads

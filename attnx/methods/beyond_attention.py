@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from attnx.methods.flow.flow import FLOW
+from attnx.methods.gradient_rollout import rolled_by_rules
 from attnx.methods.method import Method
 from attnx.methods.rollout import ROLLOUT
 
@@ -26,7 +27,10 @@ NORM_ROLLOUT = _rolled(
 GLOBENC_ROLLOUT = _rolled("globenc", "GlobEnc", "globenc", "Modarressi et al. 2022")
 ALTI_ROLLOUT = _rolled("alti", "ALTI", "alti", "Ferrando et al. 2022")
 VALUE_ZEROING_ROLLOUT = _rolled("value_zeroing", "value zeroing", "value_zeroing", "Mohebbi et al. 2023")
-GRADIENT_ROLLOUT = _rolled("gradient_rollout", "gradient rollout", "gradient", "Chefer et al. 2021, rules 5 and 6")
+GRADIENT_ROLLOUT = replace(
+    _rolled("gradient_rollout", "gradient rollout", "gradient", "Chefer et al. 2021, rules 5 to 10"),
+    relevance=rolled_by_rules,
+)
 GRADIENT_FLOW = replace(
     FLOW,
     name="gradient_flow",

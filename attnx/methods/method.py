@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, TypedDict
 import numpy as np
 from torch import Tensor
 
-from attnx.attention.tensor import AttentionTensor
+from attnx.attention.tensor import AttentionTensor, as_attention
 from attnx.errors import ChoiceError, CostError
 from attnx.graph.asked import Asked, Head
 from attnx.graph.graph import Graph
@@ -41,7 +41,7 @@ Brought: TypeAlias = AttentionTensor | Tensor | Sequence[Tensor] | list[Any]
 class Choices(TypedDict, total=False):
     """The keyword arguments that all methods take, for type checkers."""
 
-    layer: int | None
+    layer: int | str | None
     position: int | Sequence[int] | None
     head: Head | None
     residual: float
@@ -70,6 +70,8 @@ class Method:
     """Whether the lowest weights may be discarded first."""
     everywhere: Everywhere | None = None
     """B of the receptive field in closed form; None: computed on the graph in which everything is seen."""
+    everywhere_in_streams: bool = False
+    """Whether that form holds for one of several streams, up to a factor, whatever the others bring in."""
     reach: Relevance | None = None
     """U of the receptive field; None: the method itself on the uninformed graph."""
     by_rows: bool = False
@@ -142,7 +144,8 @@ def apply(method: Method, graph: Graph, asked: Asked, normalize: Normalize | Non
     found = {name: one(graph, asked, relevance) for name, one in method.diagnostics.items()}
     if normalize in ("receptive_field", "prefix"):
         reach = method.reach or method.relevance
-        relevance = by_reach(relevance, graph, asked, normalize, reach, method.relevance, method.everywhere)
+        everywhere = method.everywhere if method.everywhere_in_streams or not graph.streams else None
+        relevance = by_reach(relevance, graph, asked, normalize, reach, method.relevance, everywhere)
     return Answer(relevance, found, facts)
 
 
@@ -150,7 +153,7 @@ def call(
     method: Method,
     attention: Any,
     *,
-    layer: int | None,
+    layer: int | str | None,
     position: int | Sequence[int] | None,
     head: Head | None,
     residual: float,
@@ -164,8 +167,9 @@ def call(
     check_normalize(normalize)
     if discard and not method.discards:
         raise ChoiceError(f"{method.name} discards nothing; use rollout")
+    tensor = as_attention(attention)
     graph = Graph.of(
-        attention,
+        tensor,
         weighting=method.weighting,
         head=head,
         residual=residual,
@@ -174,7 +178,8 @@ def call(
         discard=discard,
         spare=spare,
     )
-    asked = Asked.of(graph.depth, graph.length, layer=layer, position=position, down_to=down_to)
+    number = None if layer is None else tensor.number(layer)
+    asked = Asked.of(graph.depth, graph.length, layer=number, position=position, down_to=down_to)
     relevance = asked.shaped(apply(method, graph, asked, normalize).relevance, graph.head)
     return relevance.numpy() if isinstance(attention, np.ndarray) else relevance
 

@@ -27,7 +27,7 @@ def raw(attention: Brought, **choices: Unpack[Choices]) -> Tensor: ...
 def raw(
     attention: Any,
     *,
-    layer: int | None = None,
+    layer: int | str | None = None,
     position: int | Sequence[int] | None = None,
     head: Head | None = None,
     residual: float = 0.0,
@@ -72,6 +72,7 @@ RAW = Method(
     paper="Abnar & Zuidema 2020, the first row of Tables 1 to 3",
     residual=0.0,
     everywhere=_one_layer_everywhere,
+    everywhere_in_streams=True,
     by_rows=True,
     local=True,
     takes_signed=True,

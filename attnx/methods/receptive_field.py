@@ -12,6 +12,10 @@ Ways to take that out:
   It is a rule of the graph (see `attnx.graph.edges`).
 
 Windows and padding are masks like any other. A position that no query sees in any layer is padding to B, too.
+
+Of an encoder–decoder the output alone looks back. An even model spreads what it takes of the source evenly, whatever
+the mask, so columns of the source stay as they are, and those of the output are scaled within their own sum: how much
+is from the source and how much from the output is what was measured.
 """
 
 from __future__ import annotations
@@ -53,17 +57,34 @@ def by_reach(
     `reach` gives U of the uninformed graph. B comes from `everywhere` in closed form, or else from the method itself.
     """
     ends = normalize == "prefix"
-    if ends and not graph.causal:
+    if ends and graph.written is None:
         raise ChoiceError(
             "normalize='prefix' is for decoders: here queries see later positions, and what they know does not end at "
             "the query; use 'receptive_field'"
         )
     if everywhere is not None:
         own, even, residual = _sees_everything(graph, asked, ends=ends)
-        everything = torch.stack([everywhere(own, even, residual, depth) for depth in asked.depths])[:, None]
+        depths = [_depth(graph, asked.down_to, layer) for layer in asked.layers]
+        everything = torch.stack([everywhere(own, even, residual, depth) for depth in depths])[:, None]
     else:
         everything = _computed_everywhere(graph, asked, method, ends=ends)
-    return scaled_by_reach(relevance, reach(graph.uninformed(), asked), everything)
+    reached = reach(graph.uninformed(), asked)
+    if not graph.streams:
+        return scaled_by_reach(relevance, reached, everything)
+    if graph.written is None:
+        return relevance
+    fair = relevance.clone()
+    columns = graph.written
+    fair[..., columns] = scaled_by_reach(relevance[..., columns], reached[..., columns], everything[..., columns])
+    return fair
+
+
+def _depth(graph: Graph, first: int, last: int) -> int:
+    """Through how many levels of its own stream an answer goes."""
+    if not graph.streams:
+        return last - first + 1
+    passed = [edges.weights.level for edges in graph.levels[first - 1 : last]]
+    return sum(level.own == graph.written and level.kind == "self" for level in passed)
 
 
 def scaled_by_reach(relevance: Tensor, reach: Tensor, everything: Tensor) -> Tensor:
@@ -90,6 +111,8 @@ def _sees_everything(graph: Graph, asked: Asked, *, ends: bool) -> tuple[Tensor,
     queries = torch.tensor(asked.positions, device=places.device)[:, None]
     own = (places == queries).to(torch.float64)
     shown = graph.seen & ((places <= queries) if ends else torch.ones_like(places).bool())
+    if graph.streams and graph.written is not None:
+        shown = shown & (places >= graph.written.start) & (places < graph.written.stop)
     kept = shown & (places != (-1 if sink is None else sink))
     even = torch.where(kept.any(-1, keepdim=True), rows_to_one(kept.to(torch.float64)), own)
     counts = [one.sum(-1, keepdim=True).double() for one in (kept, shown)]

@@ -38,7 +38,7 @@ def rollout(attention: Brought, **choices: Unpack[RolloutChoices]) -> Tensor: ..
 def rollout(
     attention: Any,
     *,
-    layer: int | None = None,
+    layer: int | str | None = None,
     position: int | Sequence[int] | None = None,
     head: Head | None = None,
     residual: float = 0.5,
@@ -119,6 +119,7 @@ ROLLOUT = Method(
     paper="Abnar & Zuidema 2020, §3.1",
     discards=True,
     everywhere=rolled_everywhere,
+    everywhere_in_streams=True,
     by_rows=True,
     takes_signed=True,
 )

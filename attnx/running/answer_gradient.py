@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from attnx.answer.score import check_score, score_of
 from attnx.answer.target import Target
-from attnx.attention.computed import Computed
-from attnx.attention.levels import Held, Level
+from attnx.attention.levels import Level
 from attnx.attention.tensor import AttentionTensor
 from attnx.capturing.frozen.run import check_can_be_frozen
 from attnx.capturing.untouched import switched
@@ -46,7 +45,5 @@ def with_answer_gradient(model: nn.Module, seen: Observation, target: Target) ->
 
 def _with_gradient(level: Level, found: Tensor | None) -> Level:
     values = level.brought["values"]
-    shape = (level.heads, level.mask.length, values.shape[-1])
-    gradient = values.new_zeros(shape) if found is None else found.reshape(shape)
-    assert isinstance(level, Held | Computed)
-    return replace(level, brought={**level.brought, "gradient": gradient})
+    shape = (level.heads, level.own.stop - level.own.start, values.shape[-1])
+    return level.bringing({"gradient": values.new_zeros(shape) if found is None else found.reshape(shape)})

@@ -11,8 +11,6 @@ from torch import Tensor, nn
 
 from attnx.answer.score import as_rows, check_score, score
 from attnx.answer.target import Target
-from attnx.attention.computed import Computed
-from attnx.attention.levels import Held, Level
 from attnx.attention.tensor import AttentionTensor
 from attnx.capturing.readout import readouts
 from attnx.capturing.untouched import switched
@@ -34,6 +32,11 @@ def readouts_of(
     They are the target's margin, what leaves the last block, and the margin's gradient there: one run for all targets.
     Blocks must have been brought. `asking` names the methods that want it.
     """
+    if attention.streams:
+        raise ChoiceError(
+            f"{asking} is defined for one stack, and {type(model).__name__} has two streams; use alti, or "
+            "references=('value_path',)"
+        )
     if any("norm.gain" in level.brought for level in attention.levels):
         raise ChoiceError(
             f"{asking} reads the answer off a residual stream that goes on as it is, and {type(model).__name__} norms "
@@ -59,12 +62,7 @@ def readouts_of(
 
 def with_brought(attention: AttentionTensor, brought: Mapping[str, Tensor]) -> AttentionTensor:
     """The same attention, each level of which brings these as well."""
-    return replace(attention, levels=tuple(_with(level, brought) for level in attention.levels))
-
-
-def _with(level: Level, brought: Mapping[str, Tensor]) -> Level:
-    assert isinstance(level, Held | Computed)
-    return replace(level, brought={**level.brought, **brought})
+    return replace(attention, levels=tuple(level.bringing(brought) for level in attention.levels))
 
 
 def _last_block(model: nn.Module, attending: Sequence[str]) -> nn.Module:

@@ -143,7 +143,7 @@ def test_folded_maps_that_nothing_explains_are_refused():
 def test_what_an_error_advises_works():
     config = hf.T5Config(vocab_size=120, d_model=16, num_layers=2, num_heads=2, d_kv=8, d_ff=16)
     model, ids = hf.T5Model(config).eval(), zoo.inputs("t5")["input_ids"]
-    for within in ("", "decoder", "decoder.block"):
+    for within in ("decoder", "decoder.block"):
         with pytest.raises(CaptureError, match=r"within='encoder' \(2 layers of 9 positions\)") as refusal:
             capture(model, within=within, input_ids=ids, decoder_input_ids=ids[:, :4])
         assert "within='decoder" not in str(refusal.value)

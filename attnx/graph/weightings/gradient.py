@@ -72,6 +72,7 @@ GRADIENT_SIGNED = Weighting(
     residual="added",
     signed=True,
     about_answer=True,
+    in_streams=False,
     paper="Chefer et al. 2021, with signs",
     costs="one run, and a way back through it for each answer",
     forwards=_there_and_back,

@@ -65,6 +65,7 @@ GLOBENC = Weighting(
     needs=frozenset({"blocks"}),
     residual="inside",
     per_head=False,
+    in_streams=False,
     paper="Modarressi et al. 2022",
     costs="one run, and pairs of heads for each edge",
 )

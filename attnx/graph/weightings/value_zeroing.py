@@ -97,6 +97,7 @@ VALUE_ZEROING = Weighting(
     together=turns,
     needs=frozenset({"rest"}),
     residual="inside",
+    in_streams=False,
     paper="Mohebbi et al. 2023",
     costs="one run, and the rest of each block for each edge: a run for each position, without attention",
     forwards=lambda positions: positions + 1.0,

@@ -48,7 +48,7 @@ def flow(attention: Brought, **choices: Unpack[FlowChoices]) -> Tensor: ...
 def flow(
     attention: Any,
     *,
-    layer: int | None = None,
+    layer: int | str | None = None,
     position: int | Sequence[int] | None = None,
     head: Head | None = None,
     residual: float = 0.5,
@@ -78,7 +78,7 @@ def flow(
     if threads is not None and whole_number("threads", threads) < 1:
         raise ChoiceError(f"threads={threads} asked; at least 1 is needed, or None for one per core")
     tensor = as_attention(attention)
-    layers = range(1, tensor.layers + 1) if layer is None else (check_layer(layer, tensor.layers),)
+    layers = range(1, tensor.layers + 1) if layer is None else (check_layer(tensor.number(layer), tensor.layers),)
     starts = len(check_positions(position, tensor.length)) * (tensor.heads if head == "each" else 1)
     check_cost(FLOW, layers, tensor.length, starts, limit, hint="; limit=None waits for it")
     found = call(

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from attnx.agreement import ties
@@ -81,6 +82,10 @@ def column_bound(
 
 def _bound(graph: Graph, asked: Asked) -> Tensor:
     """position × input."""
-    first = graph.levels[0].matrix.detach()
-    sums = first.cumsum(0) if graph.causal else first.sum(0).expand(graph.length, -1)
+    sums = torch.empty(graph.length, graph.length, dtype=torch.float64, device=graph.device)
+    for place in graph.streams.values() or (slice(0, graph.length),):
+        # What enters an input enters it in the first level that writes its stream; below, it is carried.
+        first = next((one for one in graph.levels if one.weights.own == place), graph.levels[0]).matrix.detach()
+        columns = first[:, place]
+        sums[:, place] = columns.cumsum(0) if graph.written == place else columns.sum(0).expand(graph.length, -1)
     return sums[list(asked.positions)].clamp(max=1)
