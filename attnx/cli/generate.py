@@ -56,5 +56,5 @@ def generate_command(
         say(generation.notes)
         print_inert(json.dumps(generation.to_dict(), ensure_ascii=False, allow_nan=False))
         return
-    for name in method or [generation.default_method]:
+    for name in method or [generation.shown_first]:
         print_text(plain(generation, name))

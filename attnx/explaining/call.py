@@ -80,14 +80,14 @@ class Call:
             recommended = Recommended.of(methods, unwrapped(model).config, chosen)
             chosen |= recommended.options
             methods = chosen.pop("methods")
-        _check_no_reference(methods)
+        check_no_reference(methods)
         reading = {name: chosen.pop(name, False) for name in ("truncate", "interpolate")}
         position, target = chosen.pop("position", None), chosen.pop("target", None)
         first_token = chosen.pop("first_token", None)
         references, batch_size = chosen.pop("references", None), chosen.pop("batch_size", 8)
         settings = Settings.of(methods, **chosen)
         nobody_chose = references is None and settings.methods is None
-        asked = _asked_references(DEFAULT_REFERENCES if nobody_chose else references)
+        asked = asked_references(DEFAULT_REFERENCES if nobody_chose else references)
         model = unwrapped(model)
         if isinstance(position, str):
             settings = _averaged(model, position, settings)
@@ -142,7 +142,7 @@ def _averaged(model: nn.Module, position: str, settings: Settings) -> Settings:
     return replace(settings, over_rows=mean_row)
 
 
-def _check_no_reference(methods: Any) -> None:
+def check_no_reference(methods: Any) -> None:
     """References are asked for by another word; who takes one for a method is told which."""
     names = (methods,) if isinstance(methods, str) else methods if isinstance(methods, (list, tuple)) else ()
     strange = [name for name in names if isinstance(name, str) and ":" not in name and name not in METHODS]
@@ -167,9 +167,10 @@ def _requests(prepared: Sequence[Prepared], position: Any, target: Any, *, singl
     return [Request(*one) for one in zip(prepared, positions, targets, strict=True)]
 
 
-def _asked_references(references: Asked | None) -> dict[str, dict[str, Any]]:
+def asked_references(references: Asked | None) -> dict[str, dict[str, Any]]:
+    """Name → options of what the caller asked for; none where that is nothing."""
     if references is None or (isinstance(references, Sized) and len(references) == 0):
         return {}
-    from attnx.references.registry import asked_references  # Captum's road is loaded only for those who take it
+    from attnx.references import registry  # Captum's road is loaded only for those who take it
 
-    return asked_references(references)
+    return registry.asked_references(references)

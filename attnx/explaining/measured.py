@@ -43,6 +43,7 @@ class Measuring:
     """Whether the caller chose them."""
     lead: bool
     """Whether the first of them is shown first: so where the caller named no method."""
+    progress: bool = False
 
     def explanations(self, several: Sequence[Unmeasured]) -> Iterator[tuple[int, Explanation]]:
         """The number of each and its explanation with references, or with a note that there are none."""
@@ -54,7 +55,7 @@ class Measuring:
         from attnx.references.registry import measure_references  # Captum's road is loaded only for those who take it
 
         cases = [Case(one.prepared, self._target(one.explanation)) for one in several]
-        found = measure_references(self.model, self.processor, cases, self.asked)
+        found = measure_references(self.model, self.processor, cases, self.asked, progress=self.progress)
         return [
             self._led(
                 _with_references(one.explanation, {name: scored[place] for name, scored in found.items()}, self.asked)

@@ -54,10 +54,12 @@ def explain_prepared(
     references: Mapping[str, Mapping[str, Any]] | None = None,
     chosen: bool = True,
     batch_size: int = 8,
+    progress: bool = False,
 ) -> Iterator[tuple[int, Explanation]]:
     """The number of each request and its explanation, as batches finish: not in the order of the requests.
 
-    References that nobody has `chosen` are left out with a note where they cannot be measured.
+    References that nobody has `chosen` are left out with a note where they cannot be measured; `progress` shows how far
+    they are.
     """
     batch_size = whole_number("batch_size", batch_size)
     if batch_size < 1:
@@ -66,7 +68,7 @@ def explain_prepared(
     if not references:
         yield from run.explanations()
         return
-    measuring = Measuring(run.model, processor, references, chosen, lead=settings.methods is None)
+    measuring = Measuring(run.model, processor, references, chosen, settings.methods is None, progress)
     waiting: list[Unmeasured] = []
     for number, explanation in run.explanations():
         if len(waiting) >= _MEASURED_AT_ONCE and requests[number].prepared is not waiting[-1].prepared:

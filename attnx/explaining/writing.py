@@ -15,7 +15,11 @@ from attnx.errors import CaptureError, InputError, in_a_line, whole_number
 from attnx.inputs.adapter import Adapter, Prepared
 from attnx.inputs.model_facts import max_positions
 from attnx.inputs.positions import BROKEN, Position, group_words
-from attnx.running.batches import collate, padding_id
+from attnx.results.row import legible
+from attnx.running.batches import bar, collate, padding_id
+
+_TAIL = 40
+"""Characters of what was written last that are shown meanwhile."""
 
 _OURS = ("max_new_tokens", "max_length", "num_return_sequences", "return_dict_in_generate", "streamer")
 
@@ -39,14 +43,22 @@ def check_writer(model: nn.Module) -> None:
 
 
 def write(
-    model: nn.Module, tokenizer: Any, prompt: Prepared, max_new_tokens: int, options: Mapping[str, Any]
+    model: nn.Module,
+    tokenizer: Any,
+    prompt: Prepared,
+    max_new_tokens: int,
+    options: Mapping[str, Any],
+    *,
+    progress: bool = False,
 ) -> Written:
     """Let the model go on from the prompt, greedily unless `options` of `model.generate` say otherwise."""
     length = len(prompt.positions)
     wanted, notes = _room(model, length, max_new_tokens)
     inputs = collate(model, [prompt], None)
     config = _config(model, tokenizer, wanted, options)
-    new = _generated(model, tokenizer, inputs, config)[0, length:].tolist()
+    with bar("writing", wanted, progress, " tokens") as shown:
+        watching = _Watching(tokenizer, length, shown) if progress else None
+        new = _generated(model, tokenizer, inputs, config, watching)[0, length:].tolist()
     if not new:
         raise InputError(
             "the model wrote nothing: allow it more with max_new_tokens=…, or give the text: continuation=…"
@@ -73,9 +85,28 @@ def read(adapter: Adapter, model: nn.Module, tokenizer: Any, prompt: str, contin
     return Written(prepared, first)
 
 
-def _generated(model: nn.Module, tokenizer: Any, inputs: Mapping[str, Any], config: Any) -> Any:
+@dataclass(frozen=True, eq=False)
+class _Watching:
+    """Shows what was written so far. It stands among the criteria by which generation stops, and stops none."""
+
+    tokenizer: Any
+    length: int
+    shown: Any
+
+    def __call__(self, ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:
+        so_far = self.tokenizer.decode(ids[0, self.length :], skip_special_tokens=True)
+        self.shown.set_postfix_str(legible(so_far[-_TAIL:]), refresh=False)
+        self.shown.update(1)
+        return torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
+
+
+def _generated(
+    model: nn.Module, tokenizer: Any, inputs: Mapping[str, Any], config: Any, watching: _Watching | None
+) -> Any:
     # Only the search for strings to stop at reads the tokenizer, and insists on it.
-    searched = {"tokenizer": tokenizer} if getattr(config, "stop_strings", None) else {}
+    searched: dict[str, Any] = {"tokenizer": tokenizer} if getattr(config, "stop_strings", None) else {}
+    if watching is not None:
+        searched["stopping_criteria"] = [watching]
     try:
         with undisturbed(model):
             return model.generate(**inputs, generation_config=config, **searched)  # type: ignore[operator]

@@ -6,6 +6,7 @@ seems to matter. With a neutral token in front it is that one: another input, wh
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -58,8 +59,13 @@ def with_first_token(model: nn.Module, tokenizer: Any, prepared: Prepared, asked
         ),
         words=tuple(replace(word, positions=tuple(one + 1 for one in word.positions)) for word in prepared.words),
         notes=(*prepared.notes, f"{token} was put in front of the text: the model read another input than the text"),
-        facts={**prepared.facts, "first_token": token},
+        facts={**prepared.facts, "first_token": token, **_moved(prepared.facts)},
     )
+
+
+def _moved(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What tells of positions, which stand one further on."""
+    return {"parts": [[role, start + 1, end + 1] for role, start, end in facts["parts"]]} if "parts" in facts else {}
 
 
 def _number(model: nn.Module, tokenizer: Any, asked: str | int) -> int:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from attnx.errors import InputError
 from attnx.forks import in_every_child
 from attnx.inputs.adapter import Prepared
-from attnx.inputs.chat import Chat, rendered
+from attnx.inputs.chat import Chat, parts_by_position, parts_of, rendered
 from attnx.inputs.model_facts import max_positions, vocabulary_size
 from attnx.inputs.positions import Position, group_words
 from attnx.interrupts import Unbroken
@@ -62,6 +62,8 @@ def prepare_text(model: nn.Module, tokenizer: Any, text: Any, *, truncate: bool 
     if unknown:
         facts["unknown"] = unknown
         notes.append(f"not in the vocabulary, read as {tokenizer.unk_token}: {', '.join(unknown)}")
+    if isinstance(text, Chat) and texts is not None:
+        facts["parts"] = [list(one) for one in parts_by_position(parts_of(tokenizer, text, texts[0]), positions)]
     given = None if texts is None else texts[0] if len(texts) == 1 else (texts[0], texts[1])
     return Prepared(row.inputs, positions, words, given, tuple(notes), facts)
 

@@ -167,11 +167,10 @@ def _each_run(
             inputs = _inputs(model, [cases[rows[0]].prepared], pad_id)
             entry = _entry(adapter, model, inputs)
             of = torch.zeros(len(rows), dtype=torch.long, device=next(iter(inputs.values())).device)
-            run = frozen_runs(
-                model, partial(score_all, inputs, rows, of), how.path, entry=entry, ends=how.ends, levels=how.levels
-            )
+            scores = partial(score_all, inputs, rows, of)
+            asked: dict[str, Any] = {"ends": how.ends, "levels": how.levels, "after": shown.update}
+            run = frozen_runs(model, scores, how.path, entry=entry, **asked)
             read(rows, run, entry if isinstance(entry, nn.Module) else None)
-            shown.update(len(rows))
 
 
 def _entry(adapter: Adapter, model: nn.Module, inputs: dict[str, Any]) -> nn.Module | Tensor:

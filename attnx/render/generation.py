@@ -29,7 +29,7 @@ def plain(generation: GenerationExplanation, method: str | None = None) -> str:
     """One line for each generated token: its probability, and the words before it that mattered most."""
     from rich.cells import cell_len, set_cell_size
 
-    name = method or generation.default_method
+    name = method or generation.shown_first
     labels = [_quoted(label) for label in generation.generated]
     width = max(map(cell_len, labels))
     lines = [_headline(generation, name), _judgement(generation, name)]
@@ -41,7 +41,7 @@ def plain(generation: GenerationExplanation, method: str | None = None) -> str:
 
 def blocks(generation: GenerationExplanation) -> list[Block]:
     """The same as a table."""
-    name = generation.default_method
+    name = generation.shown_first
     lines = [["token", "p", "drawn most from"]]
     for step, label in enumerate(generation.generated):
         lines.append([_quoted(label), f"{generation.probabilities[step]:.3f}", _best(generation, step, name)])
@@ -61,7 +61,8 @@ def rows(generation: GenerationExplanation) -> list[dict[str, Any]]:
             "prompt": source < generation.prompt_length,
             "score": float(scores[step, source]),
         }
-        for method, scores in generation.relevance.items()
+        for method in generation.names
+        for scores in (generation[method],)
         for step in range(len(generation))
         for source in range(generation.prompt_length + step)
     ]
@@ -69,7 +70,7 @@ def rows(generation: GenerationExplanation) -> list[dict[str, Any]]:
 
 def heat_map(generation: GenerationExplanation, method: str | None = None, *, ax: Axes | None = None) -> Axes:
     """Rows from the first generated token down; the line is where the prompt ends."""
-    name = method or generation.default_method
+    name = method or generation.shown_first
     scores = np.ma.masked_array(generation[name])
     for step in range(len(generation)):
         scores[step, generation.prompt_length + step :] = np.ma.masked
@@ -92,7 +93,8 @@ def heat_map(generation: GenerationExplanation, method: str | None = None, *, ax
 
 def _headline(generation: GenerationExplanation, method: str) -> str:
     count = len(generation)
-    return f"generated tokens: {count} · {method} at layer {generation.layer} · p is the token's probability"
+    where = ", measured on the model" if method in generation.references else f" at layer {generation.layer}"
+    return f"generated tokens: {count} · {method}{where} · p is the token's probability"
 
 
 def _judgement(generation: GenerationExplanation, method: str) -> str:

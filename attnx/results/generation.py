@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -13,11 +13,13 @@ from attnx.errors import AttentionError, ChoiceError
 from attnx.inputs.positions import BROKEN, Position, Word, group_words
 from attnx.registry import unknown
 from attnx.results.explanation import Explanation
-from attnx.results.fit import ANSWER, PROVENANCE, TEXT, Between, Filled, Rules, Shape, check
+from attnx.results.fit import ANSWER, PROVENANCE, TEXT, Between, Filled, Rising, Rules, Shape, check
 from attnx.results.older_files import method_facts
 from attnx.results.remarks import Said, line, over_steps, remarks
 from attnx.results.result import Array, Result
 from attnx.results.row import Row
+from attnx.results.schema import LATER
+from attnx.results.stripe import stripe
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class GenerationExplanation(Result):
-    """What the model looked at for each token that it wrote. `g["rollout"]` is generated × source.
+    """What each token that a model wrote drew from. `g["rollout"]` and `g["value_path"]` are generated × source.
 
     A row is a generated token. The columns are all positions but the last, for which nothing was left to predict; a
     row is 0 from its own token on.
@@ -38,6 +40,11 @@ class GenerationExplanation(Result):
         "layer": Between(1),
         "relevance": Filled(),
         "relevance.*": Shape("predictions source"),
+        "references.*": Shape("predictions source"),
+        "layers": Rising(),
+        "by_layer.*": Shape("layers predictions source"),
+        "contrasts.*": ANSWER,
+        "against.*": Shape("contrasts source"),
         "predictions": Filled(),
         "predictions.*": ANSWER,
         "predictions.*.probability": Between(0, 1),
@@ -67,15 +74,32 @@ class GenerationExplanation(Result):
     notes: tuple[str, ...] = ()
     """Those of all steps."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
-    """As in `Explanation`; under `steps` what methods tell of each row."""
+    """As in `Explanation`; under `steps` and `measured` what methods and references tell of each row."""
+    references: Mapping[str, Array] = field(default_factory=dict, metadata=LATER)
+    """Reference → generated × source, measured on the model for each token that it wrote."""
+    first: str | None = field(default=None, metadata=LATER)
+    """The method or reference that views show first, as in `Explanation`."""
+    layers: tuple[int, ...] | None = field(default=None, metadata=LATER)
+    """The layers of `by_layer`; None where only one was asked for."""
+    by_layer: Mapping[str, Array] = field(default_factory=dict, metadata=LATER)
+    """Method → layer × generated × source, where every layer was asked for."""
+    contrasts: tuple[Prediction, ...] = field(default=(), metadata=LATER)
+    """Each token against its runner-up, where that was asked for."""
+    against: Mapping[str, Array] = field(default_factory=dict, metadata=LATER)
+    """What knows the answer → generated × source, for each token against its runner-up."""
 
     def __post_init__(self) -> None:
         check(self)
         shape = (len(self.positions) - self.prompt_length, len(self.positions) - 1)
-        for name, scores in self.relevance.items():
+        for name, scores in (*self.relevance.items(), *self.references.items(), *self.against.items()):
             if scores.shape != shape:
                 raise AttentionError(f"{name} must be {shape[0]} generated × {shape[1]} source finite numbers")
+        for scores in self._arrays():
             scores.setflags(write=False)
+
+    def _arrays(self) -> Iterator[Array]:
+        for kept in (self.relevance, self.references, self.by_layer, self.against):
+            yield from kept.values()
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -96,8 +120,26 @@ class GenerationExplanation(Result):
         return np.array([one.probability for one in self.predictions], dtype=np.float64)
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """All methods and references, the one that is shown first in front."""
+        every = (*self.methods, *self.references)
+        return (self.shown_first, *(name for name in every if name != self.shown_first))
+
+    @property
     def default_method(self) -> str:
         return "rollout" if "rollout" in self.relevance else self.methods[0]
+
+    @property
+    def shown_first(self) -> str:
+        """The method or reference that is meant where none is named."""
+        known = self.first is not None and self.first in {**self.relevance, **self.references}
+        return str(self.first) if known else self.default_method
+
+    @property
+    def parts(self) -> tuple[tuple[str, int, int], ...]:
+        """Of a chat, whose words the prompt's positions are: (role, first position, one past the last)."""
+        told = self.provenance.get("input", {}).get("parts", ())
+        return tuple((str(role), int(start), int(end)) for role, start, end in told)
 
     @property
     def verdict(self) -> str:
@@ -107,19 +149,22 @@ class GenerationExplanation(Result):
 
     def remarks(self, method: str | None = None) -> tuple[Said, ...]:
         """All that is to be said of how far to trust the rows of a method, and of how many of them."""
-        return over_steps([remarks(self._row(number, method)) for number in range(len(self))])
+        name = method or self.shown_first
+        each = over_steps([remarks(self._row(number, name)) for number in range(len(self))])
+        alike = stripe(name, self[name][:, : self.prompt_length], about_answer=name in self.about_answer)
+        return tuple(sorted((*each, *alike), key=lambda one: -one.weight))
 
     def _row(self, number: int, method: str | None = None) -> Row:
-        row = self.step(number).row(method or self.default_method)
-        return replace(row, offer="explain(…, references=…) of the text up to a token")
+        return self.step(number).row(method or self.shown_first)
 
     def __len__(self) -> int:
         return len(self.predictions)
 
     def __getitem__(self, method: str) -> Array:
-        if not isinstance(method, str) or method not in self.relevance:
-            raise ChoiceError(unknown("method", method, self.relevance) + " (of those that were asked for)")
-        return self.relevance[method]
+        every = {**self.relevance, **self.references}
+        if not isinstance(method, str) or method not in every:
+            raise ChoiceError(unknown("method", method, every) + " (of those that were asked for)")
+        return every[method]
 
     def step(self, number: int) -> Explanation:
         """One generated token, counted from 0, as an explanation by itself: with words, `top`, and views."""
@@ -135,8 +180,13 @@ class GenerationExplanation(Result):
             positions=positions,
             words=words,
             position=seen - 1,
-            layers=(self.layer,),
-            relevance={name: scores[number : number + 1, :seen].copy() for name, scores in self.relevance.items()},
+            layers=self.layers or (self.layer,),
+            relevance={
+                name: (self.by_layer[name][:, number] if self.layers else scores[number : number + 1])[:, :seen].copy()
+                for name, scores in self.relevance.items()
+            },
+            references={name: scores[number, :seen].copy() for name, scores in self.references.items()},
+            first=self.first,
             text=text,
             prediction=self.predictions[number],
             causal=True,
@@ -150,9 +200,15 @@ class GenerationExplanation(Result):
 
     def _provenance(self, number: int) -> dict[str, Any]:
         """What made a step: what a method tells of its row, as the account of what it adds up to, is its own."""
-        shared = {name: value for name, value in self.provenance.items() if name != "steps"}
-        told = self.provenance.get("steps")
-        return {**shared, "methods": told[number]} if told else shared
+        shared = {name: value for name, value in self.provenance.items() if name not in ("steps", "measured")}
+        told, measured = self.provenance.get("steps"), self.provenance.get("measured")
+        if told:
+            shared["methods"] = told[number]
+        if measured:
+            shared["references"] = {
+                name: {**own, **measured[number][name]} for name, own in shared["references"].items()
+            }
+        return shared
 
     def _text_before(self, end: int) -> str | None:
         """The text as far as it was written before a position. A character whose last bytes were still to come could
@@ -182,5 +238,5 @@ class GenerationExplanation(Result):
     def __repr__(self) -> str:
         return (
             f"GenerationExplanation({self.prompt_length} tokens of prompt, {len(self)} generated, layer {self.layer}, "
-            f"methods {', '.join(self.methods)})"
+            f"{', '.join(self.names)})"
         )

@@ -202,3 +202,6 @@ class _NoBar(nullcontext["_NoBar"]):
 
     def update(self, count: int) -> None:
         """Nothing is shown."""
+
+    def set_postfix_str(self, text: str, refresh: bool = True) -> None:
+        """Nor is this."""

@@ -206,8 +206,9 @@ def test_bad_questions_say_what_to_change():
 def test_a_generation_can_be_read_and_kept(generation):
     lines = str(generation).splitlines()
     assert len(lines) == 7
-    assert lines[1].startswith("rollout: unchecked")
-    assert "cabinets" in lines[2]
+    assert lines[0].startswith("generated tokens: 5 · value_path, measured on the model")
+    assert lines[1].startswith("value_path: measured by value_path alone")
+    assert len({line.split("  ")[0] for line in lines[2:]}) > 1
     table = generation.to_frame()
     sums = table[table.method == "rollout"].groupby("step").score.sum()
     np.testing.assert_allclose(sums, 1, atol=1e-6)
@@ -263,8 +264,8 @@ def test_each_step_has_the_account_of_its_own_row():
 def test_a_note_of_a_later_step_is_kept(monkeypatch):
     from attnx.explaining import generation as module
 
-    def noted(*given):
-        for number, one in explain_prepared(*given):
+    def noted(*given, **named):
+        for number, one in explain_prepared(*given, **named):
             yield number, replace(one, notes=("of all", f"of step {number}"))
 
     explain_prepared = module.explain_prepared

@@ -101,12 +101,14 @@ def frozen_runs(
     ends: slice | None = None,
     levels: bool = False,
     again: bool | None = None,
+    after: Callable[[int], Any] = lambda count: None,
 ) -> FrozenRun:
     """The same for several scores of one input: once there, and back for each score in turn.
 
-    What comes out is that of a batch in which the input stands as often as it has scores.
+    What comes out is that of a batch in which the input stands as often as it has scores. `after` each way back is
+    called with 1.
     """
-    return _run(_Asked(model, scores, path, entry, ends, levels, each=True), again)
+    return _run(_Asked(model, scores, path, entry, ends, levels, each=True, after=after), again)
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +123,7 @@ class _Asked:
     levels: bool = False
     each: bool = False
     """Whether the way back is gone for each score, and not for all together."""
+    after: Callable[[int], Any] = lambda count: None
 
 
 def _run(asked: _Asked, again: bool | None) -> FrozenRun:
@@ -176,6 +179,7 @@ def _there_and_back(asked: _Asked, again: bool | None) -> list[tuple[FrozenRun, 
             kernels, above = tuple(map(replace, mode.kernels)), tuple(made[len(inputs) :])
             run = FrozenRun(way.detach(), made[0], kernels, above, total, replaying.calls, notes)
             found.append((run, mode.constants))
+            asked.after(1)
     return found
 
 

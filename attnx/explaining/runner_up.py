@@ -1,0 +1,35 @@
+"""The runner-up of each token that was written: the best of all others when its turn came."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import nn
+
+from attnx.answer.prediction import logits_of
+from attnx.answer.score import answers_where_told
+from attnx.capturing.watch import undisturbed
+from attnx.errors import CaptureError
+from attnx.inputs.adapter import Prepared
+from attnx.inputs.model_facts import without_cache
+from attnx.running.batches import collate, padding_id
+
+
+def runners_up(model: nn.Module, tokenizer: Any, whole: Prepared, queries: Sequence[int]) -> list[int]:
+    """For each position that predicted a token, the id of the best token that is not the one that was written."""
+    inputs = without_cache(model, collate(model, [whole], padding_id(model, tokenizer)))
+    ids = inputs["input_ids"][0]
+    places = ids.new_tensor(queries)
+    told = {"logits_to_keep": places} if answers_where_told(model) else {}
+    with undisturbed(model):
+        logits = logits_of(model, model(**inputs, **told))
+        if logits is None:
+            raise CaptureError(
+                f"{type(model).__name__} predicts no token, so none is a runner-up; load it with its head"
+            )
+        best = (logits[0] if told else logits[0, places]).topk(2).indices
+    return [
+        next(one for one in pair if one != wrote)
+        for pair, wrote in zip(best.tolist(), ids[places + 1].tolist(), strict=True)
+    ]
