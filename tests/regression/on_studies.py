@@ -126,7 +126,7 @@ def _atlas(name: str) -> dict[str, Outcome]:
 
 def _generated() -> dict[str, Outcome]:
     one = subject("causal_lm")
-    ask = partial(attnx.explain_generation, one.model, one.processor)
+    ask = partial(attnx.explain_generation, one.model, one.processor, methods=("raw", "rollout", "flow"))
     new = {"max_new_tokens": 4, "min_new_tokens": 4}
     found: dict[str, Outcome] = {}
     for options in (
