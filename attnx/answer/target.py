@@ -1,11 +1,10 @@
-"""What is explained: a class or a token of the model's answer, alone or against another."""
+"""What is explained: a part of the model's answer, alone or against another."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from attnx.answer.named import pieces_of, split
 from attnx.errors import ChoiceError
 
 if TYPE_CHECKING:
@@ -16,12 +15,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Target:
-    """The class or token `index` of the answer at `position`; with `against`, by how much it beats that other one."""
+    """Number `index` of the answer at `position`; with `against`, by how much it beats that other one."""
 
     index: int
     position: int
     """Where the answer is read in models that give one for each position."""
     against: int | None = None
+    kind: str = ""
+    """The row of `ANSWERS` that scores it; "" for the row that reads the model's output."""
+    beside: tuple[float, ...] = ()
+    """What that row needs to know besides (see `Prediction.beside`)."""
 
     @classmethod
     def of(cls, model: nn.Module, prediction: Prediction | None, position: int) -> Target:
@@ -31,20 +34,4 @@ class Target:
                 f"{type(model).__name__} predicts nothing, so there is nothing to hold attention against; "
                 "load the model with its head (ForSequenceClassification, ForMaskedLM, …)"
             )
-        return cls(prediction.index, position, prediction.against_index)
-
-
-def piece_notes(asked: Any, prediction: Prediction | None, tokenizer: Any) -> tuple[str, ...]:
-    """What a user must know of a target that is more than one token: only the first is explained."""
-    if prediction is None or prediction.kind != "token":
-        return ()
-    notes = []
-    for target in split(asked):
-        ids = pieces_of(target, tokenizer) if isinstance(target, str) else []
-        if len(ids) > 1:
-            pieces = " ".join(tokenizer.convert_ids_to_tokens(ids))
-            notes.append(
-                f"target {target!r} is {len(ids)} tokens here ({pieces}): the first is explained; of a decoder, "
-                f"explain_generation(…, continuation={target!r}) explains all"
-            )
-    return tuple(notes)
+        return cls(prediction.index, position, prediction.against_index, prediction.kind, prediction.beside)

@@ -20,7 +20,7 @@ from attnx.capturing.proof import check_output
 from attnx.capturing.record import Extra, Merging
 from attnx.capturing.watch import Backend, choose_backend, undisturbed, unwrapped, watch
 from attnx.errors import ArgumentError, AttnxError, CaptureError, ChoiceError, InputError, in_a_line
-from attnx.inputs.model_facts import without_cache
+from attnx.inputs.model_facts import called
 from attnx.registry import unknown
 
 _proven: weakref.WeakSet[nn.Module] = weakref.WeakSet()
@@ -154,7 +154,7 @@ def _prove(model: nn.Module, inputs: Mapping[str, Any], output: Any, backend: Ba
 def _answer(model: nn.Module, inputs: Mapping[str, Any]) -> Any:
     """What the model makes of the inputs; what it has to say against them is told in its own words."""
     try:
-        return model(**without_cache(model, inputs))
+        return called(model, inputs)
     except (AttnxError, MemoryError):
         raise
     except Exception as error:

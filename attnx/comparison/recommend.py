@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from attnx.answer.score import Score, check_score
+from attnx.answer.number import Score
+from attnx.answer.score import check_score
 from attnx.arguments import checked
 from attnx.capturing.watch import unwrapped
 from attnx.comparison.removal import Order, cases_of, orders_of, share_count, without

@@ -10,6 +10,7 @@ from torch import nn
 
 from attnx.capturing.watch import unwrapped
 from attnx.errors import ArgumentError, ChoiceError, InputError
+from attnx.explaining.beforehand import ENTITIES, of_entities, with_choices
 from attnx.explaining.recommended import Recommended
 from attnx.explaining.seam import Request, explain_prepared
 from attnx.explaining.settings import DEFAULT_REFERENCES, Normalization, Settings, mean_row
@@ -33,7 +34,7 @@ class Options(TypedDict, total=False):
     """The keyword arguments of `explain`, for type checkers."""
 
     methods: Sequence[str] | str | Recommendation | None
-    position: int | Literal["mean"] | list[int | None] | None
+    position: int | Literal["mean", "entities"] | list[int | None] | None
     layer: int | None
     head: Head | None
     target: Any
@@ -89,13 +90,16 @@ class Call:
         nobody_chose = references is None and settings.methods is None
         asked = asked_references(DEFAULT_REFERENCES if nobody_chose else references)
         model = unwrapped(model)
+        entities = isinstance(position, str) and position == ENTITIES
         if isinstance(position, str):
-            settings = _averaged(model, position, settings)
+            settings = settings if entities else _averaged(model, position, settings)
             position = None
         prepared, single = prepare_all(adapter_for(model, settings.within), model, tokenizer, text, **reading)
         if first_token is not None:
-            prepared = [with_first_token(model, tokenizer, one, first_token) for one in prepared]
-        requests = _requests(prepared, position, target, single=single)
+            prepared = [_begun(model, tokenizer, one, first_token) for one in prepared]
+        requests = with_choices(model, tokenizer, _requests(prepared, position, target, single=single))
+        if entities:
+            requests, single = of_entities(model, tokenizer, requests), False
         return cls(model, tokenizer, requests, settings, asked, not nobody_chose, single, batch_size, recommended, True)
 
     def explanations(self) -> Iterator[tuple[int, Explanation]]:
@@ -137,9 +141,18 @@ class Call:
 def _averaged(model: nn.Module, position: str, settings: Settings) -> Settings:
     """The settings under which the rows of all positions are averaged."""
     if position != MEAN:
-        raise ChoiceError(f"position must be a whole number, or {MEAN!r} for the mean of all, found {position!r}")
+        raise ChoiceError(
+            f"position must be a whole number, {MEAN!r} for the mean of all, or {ENTITIES!r} for each that a token "
+            f"classifier finds, found {position!r}"
+        )
     check_mean(model)
     return replace(settings, over_rows=mean_row)
+
+
+def _begun(model: nn.Module, tokenizer: Any, prepared: Prepared, first_token: str | int) -> Prepared:
+    """The input with a token in front, and so all that it is chosen from."""
+    choices = tuple(with_first_token(model, tokenizer, one, first_token) for one in prepared.choices)
+    return replace(with_first_token(model, tokenizer, prepared, first_token), choices=choices)
 
 
 def check_no_reference(methods: Any) -> None:

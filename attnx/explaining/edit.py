@@ -55,10 +55,14 @@ def edit(
         )
     text = changed_text(explanation.text, spliced)
     if explanation.prediction is not None and explanation.prediction.kind != "value":
-        index, rival = explanation.prediction.index, explanation.prediction.against_index
-        given["target"] = index if rival is None else (index, rival)
+        given["target"] = explanation.prediction.named
     given |= dict(options)
-    if given["position"] is None and adapter.explained(model, tokenizer, before) != explanation.position:
+    follows = explanation.prediction is not None and explanation.prediction.span is not None  # where the answer stands
+    if (
+        given["position"] is None
+        and not follows
+        and adapter.explained(model, tokenizer, before) != explanation.position
+    ):
         given["position"] = _moved(explanation, spliced, _prepared(model, tokenizer, text, given))
     changed = replace(explain(model, tokenizer, text, **given), first=explanation.first)
     both = (explanation, changed)

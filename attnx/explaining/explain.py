@@ -39,7 +39,7 @@ def explain(
     text: Any,
     *,
     methods: Sequence[str] | str | Recommendation | None = None,
-    position: int | Literal["mean"] | list[int | None] | None = None,
+    position: int | Literal["mean", "entities"] | list[int | None] | None = None,
     layer: int | None = None,
     head: Head | None = None,
     target: Any = None,
@@ -57,15 +57,16 @@ def explain(
 ) -> Explanation | list[Explanation]:
     """What `model` looked at in `text`, as an `Explanation`; for a list of texts, a list of them.
 
-    `text` is a text, a pair of texts, an image, or what the tokenizer made of them; `tokenizer` is an image processor
-    for an image. `methods` are raw, rollout and flow; of a text so long that flow would take minutes it is left out,
-    unless you name it. What `recommend` gave may stand there, too: what holds is computed, the best first. `position`
-    is the position whose view is explained: by default CLS, the mask of a masked language model, or the last token of a
-    decoder; "mean" explains the mean of all. `layer` (from 1) keeps one layer; `head` is a number from 0, "each", or
-    how heads are merged ("mean", "max", "min"). `target` is the class or token that `prediction` speaks of: by default
-    the best. `references` measures on the model itself what each position does for the target (see `attnx.references`);
-    with a pair as target, what it does for the first against the second. For a list of texts `position` and `target`
-    may be lists, too.
+    `text` is a text, a pair of texts, (text, [choice, …]), an image, or what the tokenizer made of them; `tokenizer`
+    is an image processor for an image. `methods` are raw, rollout and flow; of a text so long that flow would take
+    minutes it is left out, unless you name it. What `recommend` gave may stand there, too: what holds is computed, the
+    best first. `position` is the position whose view is explained: by default CLS, the mask of a masked language
+    model, or the last token of a decoder; "mean" explains the mean of all, "entities" gives a list: each that a token
+    classifier finds. `layer` (from 1) keeps one layer; `head` is a number from 0, "each", or how heads are merged
+    ("mean", "max", "min"). `target` is the class or token that `prediction` speaks of: by default the best.
+    `references` measures on the model itself what each position does for the target (see `attnx.references`); with a
+    pair as target, what it does for the first against the second. For a list of texts `position` and `target` may be
+    lists, too.
 
     In a decoder early positions are seen by every later one. `normalize="prefix"` takes that out of rollout and flow;
     it is on for causal models ("auto"), `"receptive_field"` and `"column"` are other ways, and None leaves it out.

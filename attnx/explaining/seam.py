@@ -12,8 +12,8 @@ from typing import Any
 
 from torch import nn
 
-from attnx.answer.prediction import predict
-from attnx.answer.target import piece_notes
+from attnx.answer.prediction import Prediction
+from attnx.answer.reading import answer_notes, predict
 from attnx.attention.tensor import AttentionTensor
 from attnx.capturing.watch import unwrapped
 from attnx.errors import CaptureError, ChoiceError, InputError, whole_number
@@ -143,10 +143,21 @@ class _Run:
         chosen = self.requests[number].position is not None
         return attention.length - 1 if not chosen and wanted == 0 and attention.causal else wanted
 
+    def _answered(self, number: int, seen: Observation) -> tuple[int, Prediction | None]:
+        """The explained position, and the answer. One that stands in the text is explained where it starts."""
+        request, place = self.requests[number], self._place(number, seen.attention)
+        prediction = predict(
+            self.model, self.processor, seen.output, seen.row, seen.seat(place), request.target, request.prepared
+        )
+        if request.position is None and prediction is not None and prediction.span is not None:
+            return prediction.span[0], prediction
+        return place, prediction
+
     def _explained(self, numbers: Sequence[int], seen: Observation, plan: Plan) -> Iterator[tuple[int, Explanation]]:
         attention, prepared, settings = seen.attention, self.requests[numbers[0]].prepared, self.settings
         _check_length(attention, prepared, self.adapter, self.model)
-        places = [self._place(number, attention) for number in numbers]
+        answered = [self._answered(number, seen) for number in numbers]
+        places = [place for place, _ in answered]
         spare = 0 if prepared.positions[0].special else None
         layers = Asked.of(attention.layers, attention.length, layer=settings.layer_of(attention)).layers
         plain, about = by_kind(plan.methods)
@@ -160,14 +171,10 @@ class _Run:
             **provenance(self.model, self.adapter.name, **settings.on_record(attention, plan.methods)),
             **_input_record(self.model, self.processor, prepared, settings),
         }
-        predictions = [
-            predict(self.model, self.processor, seen.output, seen.row, seen.seat(place), self.requests[number].target)
-            for place, number in zip(places, numbers, strict=True)
-        ]
-        known = edges.readings(places, predictions)
-        for place, number, prediction, answered in zip(places, numbers, predictions, known, strict=True):
+        known = edges.readings(places, [prediction for _, prediction in answered])
+        for number, (place, prediction), reading in zip(numbers, answered, known, strict=True):
             row, target = unique.index(place), self.requests[number].target
-            own = Reading.of(answers, row, maps, settings).joined(answered, plan.methods)
+            own = Reading.of(answers, row, maps, settings).joined(reading, plan.methods)
             yield (
                 number,
                 Explanation(
@@ -189,7 +196,7 @@ class _Run:
                     sink=sink,
                     notes=(
                         *notes,
-                        *piece_notes(target, prediction, self.processor),
+                        *answer_notes(self.model, self.processor, prediction, target),
                         *edges.notes(prediction, plain),
                     ),
                     provenance={**record, "methods": own.facts} if own.facts else record,

@@ -32,6 +32,8 @@ class Prepared:
     """What else the model's forward must be told, the same for a whole batch: `interpolate_pos_encoding`."""
     image: Any = None
     """The picture that was given, as a PIL image."""
+    choices: tuple[Prepared, ...] = ()
+    """Of multiple choice, all that there is to choose from, each an input of its own; this is the first."""
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -57,4 +57,7 @@ def image_position(model: nn.Module, processor: Any, prepared: Prepared) -> int:
 
 def _refuse_token_classifier(model: nn.Module) -> None:
     if has_head(model, "ForTokenClassification"):
-        raise ChoiceError("a token classifier gives one answer for each token; say which to explain: position=…")
+        raise ChoiceError(
+            "a token classifier gives one answer for each token; say which to explain: position=…, or "
+            'position="entities" for each entity that it finds'
+        )

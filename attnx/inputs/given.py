@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from inspect import signature
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import nn
 from attnx.errors import AttnxError, InputError
 from attnx.inputs.adapter import Adapter, Prepared
 from attnx.inputs.chat import Chat, is_chat
+from attnx.inputs.choices import prepare_choices, questions, takes_choices
 from attnx.inputs.families import reads_images
 from attnx.inputs.text import tokenised_rows
 
@@ -27,7 +29,7 @@ def prepare_all(
     interpolate: bool = False,
 ) -> tuple[list[Prepared], bool]:
     """Every input ready for the model, and whether the caller gave one and not a list. Errors name the input."""
-    items, single = _items(given)
+    items, single = questions(given) if takes_choices(model) else _items(given)
     return list(_prepare(adapter, model, processor, items, truncate, interpolate)), single
 
 
@@ -40,9 +42,10 @@ def _prepare(
             raise InputError(f"interpolate is for images; {type(model).__name__} reads text")
         options["interpolate"] = True
     noun = "image" if reads_images(model) else "text"
+    prepare = partial(adapter.prepare, model, processor, **options)
     for number, item in enumerate(items, start=1):
         try:
-            yield adapter.prepare(model, processor, item, **options)
+            yield prepare_choices(prepare, item) if takes_choices(model) else prepare(item)
         except AttnxError as error:
             if len(items) == 1:
                 raise

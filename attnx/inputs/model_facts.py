@@ -43,6 +43,21 @@ def vocabulary_size(model: nn.Module) -> int | None:
     return embeddings.num_embeddings if isinstance(embeddings, nn.Embedding) else None
 
 
+def called(model: nn.Module, inputs: Mapping[str, Any]) -> Any:
+    """What the model gives for a batch of inputs, each of which is read by itself and at once."""
+    given = without_cache(model, inputs)
+    return model(**(_as_one_choice(given) if has_head(model, "ForMultipleChoice") else given))
+
+
+def _as_one_choice(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with an axis of choices, batch × 1 × position: each input is the only one of its batch entry."""
+    flat = {"inputs_embeds": 3}
+    return {
+        name: value[:, None] if getattr(value, "ndim", None) == flat.get(name, 2) else value
+        for name, value in inputs.items()
+    }
+
+
 def without_cache(model: nn.Module, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """A whole input is read at once, so keys and values need not be kept for a next step."""
     if "use_cache" not in inputs and "use_cache" in signature(model.forward).parameters:

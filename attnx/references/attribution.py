@@ -14,7 +14,8 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from attnx.answer.score import Score, answers_where_told, as_rows, check_score, first_answer, score
+from attnx.answer.number import Score
+from attnx.answer.score import answers_where_told, as_rows, check_score, first_answer, kind_of, score
 from attnx.capturing.untouched import switched
 from attnx.capturing.watch import undisturbed, unwrapped
 from attnx.errors import AttnxError, ChoiceError, InputError, in_a_line
@@ -92,7 +93,8 @@ def attribute(
     model = unwrapped(model)
     if not isinstance(reduction, str) or reduction not in REDUCTIONS:
         raise ChoiceError(unknown("reduction", reduction, REDUCTIONS))
-    chosen_kind = check_score(kind, model, "logit")
+    answers = kind_of([case.target for case in cases])
+    chosen_kind = check_score(kind, model, "logit", answers)
     adapter, pad_id = adapter_for(model), padding_id(model, processor)
     alone, shared = by_input(cases) if shares else (list(range(len(cases))), [])
     prepared = [cases[row].prepared for row in alone]
@@ -184,13 +186,13 @@ def _first_answer(entry: _Entry, prepared: Sequence[Prepared]) -> list[Tensor]:
 
 def _batch(entry: _Entry, inputs: dict[str, Tensor], cases: list[Case], kind: Score) -> Batch:
     values = inputs.pop(entry.name).detach().requires_grad_(torch.is_grad_enabled())
-    names = tuple(inputs)
+    names, answers = tuple(inputs), kind_of([case.target for case in cases])
 
     def forward(values: Tensor, targets: Tensor, *others: Tensor) -> Tensor:
         named = dict(zip(names, others, strict=True))
         one = len(values) == 1 < len(targets)
         of = torch.zeros(len(targets), dtype=torch.long, device=targets.device) if one else None
-        return score(entry.model, {entry.name: values, **named}, targets, kind, of)
+        return score(entry.model, {entry.name: values, **named}, targets, kind, of, answers=answers)
 
     return Batch(
         cases=tuple(cases),

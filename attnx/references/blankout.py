@@ -8,7 +8,8 @@ from typing import Any, Literal
 import numpy as np
 from torch import nn
 
-from attnx.answer.score import Score, check_score
+from attnx.answer.number import Score
+from attnx.answer.score import check_score, kind_of
 from attnx.capturing.watch import unwrapped
 from attnx.errors import ChoiceError, InputError
 from attnx.graph.asked import check_position
@@ -50,7 +51,7 @@ def blankout(
     tokens; the others score 0. `at_once` bounds a batch in positions.
     """
     model = unwrapped(model)
-    kind = check_score(score, model, "margin")
+    kind = check_score(score, model, "margin", kind_of([case.target for case in cases]))
     if at_once is not None and at_once < 1:
         raise InputError(f"at_once must be at least 1 position, found {at_once}")
     units = _units(cases, unit, positions, group)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
 from torch import nn
 
-from attnx.answer.prediction import predict
-from attnx.answer.score import first_answer
+from attnx.answer.reading import predict
 from attnx.answer.target import Target
-from attnx.capturing.watch import undisturbed, unwrapped
+from attnx.capturing.watch import unwrapped
 from attnx.inputs.adapter import Prepared
 from attnx.inputs.families import adapter_for
-from attnx.running.batches import collate, in_batches, padding_id, positions_at_once
+from attnx.running.answers import each_answer
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -58,23 +56,13 @@ def cases(
     """A case for each input: by default of what the model predicts, read at the position that its adapter explains."""
     model = unwrapped(model)
     adapter = adapter_for(model)
-    pad_id = padding_id(model, processor)
-    found: dict[int, Case] = {}
 
-    with undisturbed(model):
-        for rows, output in in_batches(
-            model,
-            prepared,
-            lambda several: model(**collate(model, several, pad_id)),
-            first=partial(first_answers, model, pad_id),
-            pad_id=pad_id,
-            at_most=positions_at_once(model, all_answers=True),
-        ):
-            for place, row in enumerate(rows):
-                where = adapter.explained(model, processor, prepared[row]) if position is None else position
-                prediction = predict(model, processor, output, place, where, target)
-                found[row] = Case(prepared[row], Target.of(model, prediction, where))
-    return [found[row] for row in range(len(prepared))]
+    def read(row: int, output: Any, place: int) -> Case:
+        where = adapter.explained(model, processor, prepared[row]) if position is None else position
+        prediction = predict(model, processor, output, place, where, target, prepared[row])
+        return Case(prepared[row], Target.of(model, prediction, where))
+
+    return each_answer(model, processor, prepared, read)
 
 
 def by_input(cases: Sequence[Case]) -> tuple[list[int], list[list[int]]]:
@@ -90,11 +78,6 @@ def by_input(cases: Sequence[Case]) -> tuple[list[int], list[list[int]]]:
         size = max(2, _SHARED_POSITIONS // len(cases[group[0]].prepared.positions))
         shared += [group[start : start + size] for start in range(0, len(group), size)]
     return [one[0] for one in shared if len(one) == 1], [one for one in shared if len(one) > 1]
-
-
-def first_answers(model: nn.Module, pad_id: int | None, prepared: Sequence[Prepared]) -> list[Any]:
-    """What the model says of the first of some inputs, padded to the longest of them."""
-    return first_answer(model, collate(model, prepared, pad_id), len(prepared[0].positions))
 
 
 def content_positions(prepared: Prepared) -> list[int]:

@@ -10,12 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnx.answer.prediction import logits_of
+from attnx.answer.registry import logits_of
 from attnx.capturing.frozen.sink_values import Check, weights_check
 from attnx.capturing.untouched import switched
 from attnx.capturing.watch import undisturbed
 from attnx.errors import InputError
 from attnx.inputs.adapter import Adapter, Prepared
+from attnx.inputs.model_facts import called
 from attnx.running.batches import collate, padding_id, slack
 
 _AT_ONCE = 8_192
@@ -37,7 +38,7 @@ def same_by_embeddings(model: nn.Module, adapter: Adapter, processor: Any, examp
         pad_id = padding_id(model, processor)
         with undisturbed(model):
             by_id, by_embedding = (
-                logits_of(model, model(**collate(model, [one], pad_id)))
+                logits_of(model, called(model, collate(model, [one], pad_id)))
                 for one in (example, embedded(model, adapter, example))
             )
         if by_id is None or by_embedding is None:

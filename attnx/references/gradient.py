@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnx.answer.score import Score
+from attnx.answer.number import Score
 from attnx.references.attribution import Batch, Embed, Facts, Reduction, attribute
 from attnx.references.case import Case, Scored
 from attnx.references.reference import ANSWER, SLOPES, Reference

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnx.answer.score import Score
+from attnx.answer.number import Score
 from attnx.capturing.watch import unwrapped
 from attnx.errors import InputError, whole_number
 from attnx.references.attribution import Batch, Facts, Reduction, attribute

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from attnx.answer.score import Score
+from attnx.answer.number import Score
 from attnx.capturing.watch import unwrapped
 from attnx.errors import InputError
 from attnx.references.attribution import Batch, Facts, Reduction, attribute

@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnx.answer.score import Score, answers_where_told, as_rows, check_score, score
+from attnx.answer.number import Score
+from attnx.answer.score import answers_where_told, as_rows, check_score, kind_of, score
 from attnx.capturing.frozen.path import VALUE_PATH, WHOLE_PATH, Path
 from attnx.capturing.frozen.run import FrozenRun, check_can_be_frozen, frozen_run, frozen_runs
 from attnx.capturing.frozen.sink_values import sink_shares
@@ -25,8 +26,9 @@ from attnx.capturing.watch import undisturbed, unwrapped
 from attnx.errors import CaptureError, ChoiceError
 from attnx.inputs.adapter import Adapter, Box, Prepared
 from attnx.inputs.families import adapter_for
-from attnx.references.case import Array, Case, Scored, by_input, first_answers
+from attnx.references.case import Array, Case, Scored, by_input
 from attnx.references.reference import ANSWER, SLOPES, Reference
+from attnx.running.answers import first_answers
 from attnx.running.batches import bar, collate, in_batches, padding_id, positions_at_once
 
 POSITIONS_AT_ONCE = 1_024
@@ -60,7 +62,11 @@ def value_path(
         for place, row in enumerate(rows):
             parts, value = _parts(run, place, cases[row]), float(run.scores[place])
             biases = value - float(parts.sum())
-            facts: dict[str, float | str] = {"score": how.kind(model), "value": value, "biases": biases}
+            facts: dict[str, float | str] = {
+                "score": how.kind(model, cases),
+                "value": value,
+                "biases": biases,
+            }
             if shares is not None:
                 parts[0] -= shares[place]
                 facts["sink"] = float(shares[place])
@@ -85,7 +91,11 @@ def whole_path(
         for place, row in enumerate(rows):
             parts, value = _parts(run, place, cases[row]), float(run.scores[place])
             gap = value - float(parts.sum())
-            facts: dict[str, float | str] = {"score": how.kind(model), "value": value, "gap": gap}
+            facts: dict[str, float | str] = {
+                "score": how.kind(model, cases),
+                "value": value,
+                "gap": gap,
+            }
             facts["account"] = f"positions {value - gap:+.4g} of {value:+.4g}; no sum is promised"
             found[row] = Scored(parts.numpy(), facts, run.notes, signed=True)
 
@@ -123,8 +133,8 @@ class _How:
     label: str = ""
     progress: bool = False
 
-    def kind(self, model: nn.Module) -> Score:
-        return check_score(self.score, model, "margin")
+    def kind(self, model: nn.Module, cases: Sequence[Case]) -> Score:
+        return check_score(self.score, model, "margin", kind_of([case.target for case in cases]))
 
 
 def _each_run(
@@ -137,7 +147,8 @@ def _each_run(
     """Have batch by batch its run `read`, with the rows of its cases, and what embeds them; None for pixels."""
     model = unwrapped(model)
     check_can_be_frozen(model)
-    kind, adapter, pad_id = how.kind(model), adapter_for(model), padding_id(model, processor)
+    kind, answers = how.kind(model, cases), kind_of([case.target for case in cases])
+    adapter, pad_id = adapter_for(model), padding_id(model, processor)
 
     def first(several: Sequence[Prepared]) -> list[Tensor]:
         with undisturbed(model):
@@ -145,7 +156,7 @@ def _each_run(
 
     def score_all(inputs: dict[str, Any], rows: Sequence[int], of: Tensor | None = None) -> Tensor:
         targets = as_rows([cases[row].target for row in rows], next(iter(inputs.values())).device)
-        return score(model, inputs, targets, kind, of)
+        return score(model, inputs, targets, kind, of, answers=answers)
 
     alone, shared = by_input(cases)
     with switched(gradients=True), bar(how.label, len(cases), how.progress) as shown:

@@ -6,7 +6,7 @@ Each variant is made when its batch is: all at once they would be many times the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -14,12 +14,16 @@ import numpy as np
 import torch
 from torch import nn
 
-from attnx.answer.score import Score, answers_where_told, as_rows, score
+from attnx.answer.kind import position_moved
+from attnx.answer.number import Score
+from attnx.answer.registry import ANSWERS
+from attnx.answer.score import answers_where_told, as_rows, kind_of, score
 from attnx.answer.target import Target
 from attnx.capturing.watch import undisturbed
 from attnx.inputs.adapter import Prepared
 from attnx.references.blank import Blank
-from attnx.references.case import Array, Case, first_answers
+from attnx.references.case import Array, Case
+from attnx.running.answers import first_answers
 from attnx.running.batches import bar, collate, in_batches, padding_id, positions_at_once
 
 
@@ -44,7 +48,7 @@ def measure(
     progress: bool = False,
 ) -> Array:
     """The score of each variant's target. The same variant twice is run once, and for all cases of one input."""
-    wanted = _targets(cases, variants)
+    wanted, answers = _targets(cases, variants), kind_of([case.target for case in cases])
     different = list(wanted)
     made = _Made(cases, different, blank)
     pad_id = padding_id(model, processor)
@@ -72,7 +76,7 @@ def measure(
             ]
             targets = as_rows([_read_at(target, variant, blank) for _, variant, target in asked], device)
             of = torch.tensor([place for place, _, _ in asked], device=device)
-            values = score(model, inputs, targets, kind, of).tolist()
+            values = score(model, inputs, targets, kind, of, answers=answers).tolist()
             found |= {(variant, target): value for (_, variant, target), value in zip(asked, values, strict=True)}
             shown.update(len(rows))
     first = _first_of_input(cases)
@@ -119,8 +123,8 @@ def _length(case: Case, variant: Variant, blank: Blank) -> int:
 
 
 def _read_at(target: Target, variant: Variant, blank: Blank) -> Target:
-    """The target where its position has moved to; if that is gone itself, at the one before."""
+    """The target where it has moved to."""
     if not blank.shortens:
         return target
-    position = target.position - sum(place <= target.position for place in variant.places)
-    return replace(target, position=max(0, position))
+    moved = ANSWERS[target.kind].moved if target.kind else position_moved
+    return moved(target, variant.places)

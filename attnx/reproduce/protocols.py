@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from attnx.answer.score import Score
+from attnx.answer.number import Score
 from attnx.inputs.adapter import Prepared
 from attnx.references.case import Case, content_positions
 from attnx.results.table import GradientOf, Protocol, Which

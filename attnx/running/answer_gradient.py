@@ -29,7 +29,7 @@ def with_answer_gradient(model: nn.Module, seen: Observation, target: Target) ->
     check_can_be_frozen(model)
     levels = seen.attention.levels
     with switched(gradients=True):
-        kind = check_score(None, model, "margin")
+        kind = check_score(None, model, "margin", target.kind)
         reached = score_of(model, seen.output, seen.row, seen.seat(target.position), target, kind)
         outputs = [level.brought["outputs"] for level in levels if "outputs" in level.brought]
         followed = len(outputs) == len(levels) and all(one.requires_grad for one in outputs)

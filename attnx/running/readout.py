@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnx.answer.score import as_rows, check_score, score
+from attnx.answer.score import as_rows, check_score, kind_of, score
 from attnx.answer.target import Target
 from attnx.attention.tensor import AttentionTensor
 from attnx.capturing.readout import readouts
@@ -44,11 +44,12 @@ def readouts_of(
         )
     with switched(gradients=True):
         inputs = collate(model, [prepared], padding_id(model, processor))
-        kind = check_score(None, model, "margin")
+        answers = kind_of(targets)
+        kind = check_score(None, model, "margin", answers)
         device = next(iter(inputs.values())).device
         rows, of = as_rows(targets, device), torch.zeros(len(targets), dtype=torch.long, device=device)
         block = _last_block(model, attention.modules)
-        found = readouts(model, lambda: score(model, inputs, rows, kind, of), block=block)
+        found = readouts(model, lambda: score(model, inputs, rows, kind, of, answers=answers), block=block)
     if found[0].states.shape != attention.levels[-1].brought["states"].shape:
         raise CaptureError(
             f"{type(model).__name__} goes on with {len(found[0].states)} positions of {attention.length}, so its "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -11,13 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from attnx.answer.named import split
-from attnx.answer.prediction import logits_of
-from attnx.capturing.watch import undisturbed, unwrapped
+from attnx.answer.registry import logits_of
+from attnx.capturing.watch import unwrapped
 from attnx.errors import ChoiceError
 from attnx.explaining.seam import Request
 from attnx.inputs.families import adapter_for
-from attnx.references.case import first_answers
-from attnx.running.batches import collate, in_batches, padding_id, positions_at_once
+from attnx.running.answers import each_answer
 from attnx.truth.suite import Known
 
 _AT_ONCE = 64
@@ -45,27 +43,17 @@ def answered_right(model: nn.Module, processor: Any, known: Iterator[Known], row
 def margins(model: nn.Module, processor: Any, requests: Sequence[Request]) -> list[float]:
     """By how much each target wins: over what it stands against, or over the best of all others."""
     model = unwrapped(model)
-    adapter, pad_id = adapter_for(model), padding_id(model, processor)
-    prepared = [one.prepared for one in requests]
-    found: dict[int, float] = {}
-    with undisturbed(model):
-        for rows, output in in_batches(
-            model,
-            prepared,
-            lambda several: model(**collate(model, several, pad_id)),
-            first=partial(first_answers, model, pad_id),
-            pad_id=pad_id,
-            at_most=positions_at_once(model, all_answers=True),
-        ):
-            logits = logits_of(model, output)
-            if logits is None:
-                raise ChoiceError(f"{type(model).__name__} predicts nothing, so nothing can be right; load a head")
-            for place, row in enumerate(rows):
-                asked = requests[row]
-                where = asked.position
-                where = adapter.explained(model, processor, asked.prepared) if where is None else where
-                found[row] = _margin(logits[place, where] if logits.ndim == 3 else logits[place], asked.target)
-    return [found[row] for row in range(len(requests))]
+    adapter = adapter_for(model)
+
+    def read(row: int, output: Any, place: int) -> float:
+        logits = logits_of(model, output)
+        if logits is None:
+            raise ChoiceError(f"{type(model).__name__} predicts nothing, so nothing can be right; load a head")
+        asked = requests[row]
+        where = adapter.explained(model, processor, asked.prepared) if asked.position is None else asked.position
+        return _margin(logits[place, where] if logits.ndim == 3 else logits[place], asked.target)
+
+    return each_answer(model, processor, [one.prepared for one in requests], read)
 
 
 def check_labels(model: nn.Module, expected: Sequence[str], suite: str) -> list[str]:

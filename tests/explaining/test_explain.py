@@ -278,7 +278,7 @@ def test_models_that_cannot_be_explained_say_why():
     tagger = hf.BertForTokenClassification(hf.BertConfig(vocab_size=size, **zoo.WIDTH)).eval()
     with pytest.raises(ChoiceError, match="position="):
         attnx.explain(tagger, tokenizer, TEXT)
-    assert attnx.explain(tagger, tokenizer, TEXT, position=2).prediction.kind == "class"
+    assert attnx.explain(tagger, tokenizer, TEXT, position=2).prediction.kind == "tag"
 
 
 def test_importing_attnx_loads_nothing_heavy(children):

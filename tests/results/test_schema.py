@@ -179,8 +179,8 @@ REFUSED = {
     "prediction must be with labels and logits of one length": {
         "prediction": {"kind": "class", "label": "a", "index": 0, "probability": 1, "labels": ["a"], "logits": []}
     },
-    "prediction.kind must be 'class' or 'label' or 'value' or 'token', found 'guess'": {
-        "prediction": {"kind": "guess", "label": "a", "index": 0, "probability": 1, "labels": [], "logits": []}
+    "prediction.kind must be a text, found 1": {
+        "prediction": {"kind": 1, "label": "a", "index": 0, "probability": 1, "labels": [], "logits": []}
     },
     "sink must be numbers for 2 layers": {"sink": [0.5]},
     "digits['flow'] must be 0 to 17, found 400": {"digits": {"flow": 400}},

@@ -44,8 +44,9 @@ def test_an_explanation_of_format_1_is_read(name):
 
 
 def with_no_rival(prediction):
-    """As it is told today: of no pair."""
-    return prediction if prediction is None else {**prediction, "against": None, "against_index": None}
+    """As it is told today: of no pair, and of no span."""
+    later = {"against": None, "against_index": None, "span": None, "beside": []}
+    return prediction if prediction is None else {**prediction, **later}
 
 
 def test_what_format_1_did_not_keep_is_derived_as_it_was_then():

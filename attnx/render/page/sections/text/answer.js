@@ -12,7 +12,15 @@ attnx.answer = (() => {
     answer.replaceChildren();
     if (prediction) {
       const word = result.causal ? "The model goes on with" : "The model fills in";
-      const kinds = { token: word, value: "The model's value", label: `The model says, ${prediction.noun}` };
+      const kinds = {
+        token: word,
+        value: "The model's value",
+        label: `The model says, ${prediction.noun}`,
+        span: "The model answers",
+        choice: "The model chooses",
+        tag: "The model tags",
+        similarity: "Similarity by cosine",
+      };
       const kind = kinds[prediction.kind] ?? "The model says";
       const said = make("p", { class: "said", id: "said" }, make("span", { text: prediction.label }));
       if (prediction.probability !== null) {

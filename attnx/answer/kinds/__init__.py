@@ -1,0 +1,1 @@
+"""The kinds of heads, a file each."""
