@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from attnx.answer.prediction import logits_of
+from attnx.answer.registry import logits_of
 from attnx.answer.score import answers_where_told
 from attnx.capturing.watch import undisturbed
 from attnx.errors import CaptureError
