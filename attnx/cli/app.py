@@ -10,6 +10,7 @@ import attnx
 from attnx.cli import probe, reproduce, train
 from attnx.cli.atlas import atlas_command
 from attnx.cli.compare import compare_command
+from attnx.cli.demo import demo_command
 from attnx.cli.doctor import doctor_command
 from attnx.cli.explain import explain_command
 from attnx.cli.generate import generate_command
@@ -28,6 +29,7 @@ app.command("atlas")(atlas_command)
 app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(train.app, name="train")
 app.command("methods")(methods_command)
+app.command("demo")(demo_command)
 app.command("doctor")(doctor_command)
 
 
