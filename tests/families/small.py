@@ -82,6 +82,7 @@ PARTICULAR: list[tuple[str, dict[str, Any]]] = [
     (r"deepseek_v2", {"num_experts_per_tok": 2, "topk_group": 1, "n_group": 1}),
     (r"seggpt", {"merge_index": 0, "intermediate_hidden_state_indices": [1], "image_size": [32, 16]}),
     (r"mamba2", {"expand": 1}),
+    (r"yolos", {"image_size": [32, 32]}),
 ]
 """Options for model types whose names match."""
 

@@ -1,5 +1,7 @@
 """What a type checker knows of the methods: the kind that goes in comes out, and a wrong keyword is found."""
 
+from pathlib import Path
+
 import pytest
 
 CALLS = """
@@ -26,11 +28,14 @@ def kinds(array: Array, tensor: torch.Tensor, layers: tuple[torch.Tensor, ...], 
 @pytest.mark.slow
 def test_overloads_tell_the_kind(tmp_path):
     api = pytest.importorskip("mypy.api", reason="mypy is not installed")
-    for method in ("raw", "rollout", "flow"):
-        path = tmp_path / f"{method}.py"
+    methods = ("raw", "rollout", "flow")
+    paths = [tmp_path / f"{method}.py" for method in methods]
+    for method, path in zip(methods, paths, strict=True):
         path.write_text(CALLS.replace("{method}", method))
-        lines = path.read_text().splitlines()
-        printed, errors, _ = api.run([str(path), "--strict"])
-        assert errors == ""
-        wrong = {lines[int(line.split(":")[1]) - 1].strip() for line in printed.splitlines() if ": error:" in line}
-        assert wrong == {f"attnx.{method}(array, layr=2)", f'attnx.{method}("a text")'}, printed
+    printed, errors, _ = api.run([*map(str, paths), "--strict"])
+    assert errors == ""
+    found = [line.split(":")[:3] for line in printed.splitlines() if ": error:" in line]
+    wrong = {Path(file).read_text().splitlines()[int(number) - 1].strip() for file, number, _ in found}
+    assert wrong == {f"attnx.{method}({given})" for method in methods for given in ("array, layr=2", '"a text"')}, (
+        printed
+    )
