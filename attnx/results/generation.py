@@ -125,6 +125,21 @@ class GenerationExplanation(Result):
         every = (*self.methods, *self.references)
         return (self.shown_first, *(name for name in every if name != self.shown_first))
 
+    def alternatives(self, step: int) -> list[tuple[str, float | None]]:
+        """The tokens that were likely beside the one that was written, best first, each with its probability.
+
+        That is None where the written one is not among the best that are kept, beside which it could be reckoned.
+        """
+        one = self.predictions[step]
+        own = one.labels.index(one.label) if one.label in one.labels else None
+        found: list[tuple[str, float | None]] = []
+        for place, (label, logit) in enumerate(zip(one.labels, one.logits, strict=True)):
+            known = own is not None and one.probability is not None
+            share = one.probability * float(np.exp(logit - one.logits[own])) if known else None  # type: ignore[operator,index]
+            if place != own:
+                found.append((label, share))
+        return found
+
     @property
     def default_method(self) -> str:
         return "rollout" if "rollout" in self.relevance else self.methods[0]
@@ -151,8 +166,12 @@ class GenerationExplanation(Result):
         """All that is to be said of how far to trust the rows of a method, and of how many of them."""
         name = method or self.shown_first
         each = over_steps([remarks(self._row(number, name)) for number in range(len(self))])
-        alike = stripe(name, self[name][:, : self.prompt_length], about_answer=name in self.about_answer)
-        return tuple(sorted((*each, *alike), key=lambda one: -one.weight))
+        return tuple(sorted((*each, *self.stripe(name)), key=lambda one: -one.weight))
+
+    def stripe(self, method: str | None = None) -> tuple[Said, ...]:
+        """A remark where the rows of all tokens are nearly the same over the prompt, as those of rollout often are."""
+        name = method or self.shown_first
+        return stripe(name, self[name][:, : self.prompt_length], about_answer=name in self.about_answer)
 
     def _row(self, number: int, method: str | None = None) -> Row:
         return self.step(number).row(method or self.shown_first)

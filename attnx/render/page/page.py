@@ -25,6 +25,7 @@ from attnx.render.page.sections import (
     atlas,
     details,
     faithfulness,
+    generation,
     graph,
     head_view,
     heads,
@@ -68,7 +69,8 @@ SECTIONS = (
     Section(atlas, (HeadAtlas,)),
     Section(faithfulness, (Faithfulness,)),
     Section(truth, (Truth,)),
-    Section(text, (Explanation, GenerationExplanation)),
+    Section(generation, (GenerationExplanation,)),
+    Section(text, (Explanation,)),
     Section(trust),
     Section(layers),
     Section(graph),
@@ -107,7 +109,7 @@ def to_html(
     names = tuple(section.name for section in there)
     title = None if title is None else harmless(title)
     written: str = template("templates/page").render(
-        title=title or (page["results"][0]["title"] if len(page["results"]) == 1 else "Results"),
+        title=title or _title(page),
         named=title,
         sections=[f"sections/{name}/section.html.jinja" for name in names],
         plain=[one for section in there for one in section.module.plain(page)],
@@ -123,6 +125,12 @@ def to_html(
     except OSError as error:
         raise AttnxError(f"cannot write {place}: {error}") from error
     return None
+
+
+def _title(page: dict[str, Any]) -> str:
+    """That of the one result or text that the page is of."""
+    named = [*page["results"], *page.get("generation", {}).get("texts", ())]
+    return str(named[0]["title"]) if len(named) == 1 else "Results"
 
 
 def as_json(value: Any) -> Any:

@@ -12,7 +12,6 @@ from attnx.agreement.ties import told_apart
 from attnx.errors import InputError
 from attnx.render.page.content import content
 from attnx.results.explanation import Explanation
-from attnx.results.generation import GenerationExplanation
 from attnx.results.result import Array, Result
 from attnx.results.side_by_side import SideBySide
 
@@ -25,7 +24,7 @@ class Shown:
 
     results: tuple[Result, ...]
     explanations: tuple[Explanation, ...]
-    """Those among the results, and the steps of generations."""
+    """Those among the results."""
     contents: list[dict[str, Any]]
     """What all sections know of each explanation."""
     rest: tuple[Result, ...] = ()
@@ -63,8 +62,6 @@ def _explanations(result: Result) -> list[tuple[str, Explanation]]:
     """Those of a result, each with what it is called there; "" where its text tells."""
     if isinstance(result, SideBySide):
         return list(zip(result.titles, result.explanations, strict=True))
-    if isinstance(result, GenerationExplanation):
-        return [("", result.step(number)) for number in range(len(result))]
     return [("", result)] if isinstance(result, Explanation) else []
 
 

@@ -412,18 +412,6 @@ def test_what_speaks_against_is_blue_in_the_layers(opened):
     assert other_blue > other_red
 
 
-def test_the_steps_of_a_generation_can_be_picked(opened):
-    written = attnx.explain_generation(
-        zoo.causal_lm(), zoo.bytelevel_tokenizer(), "the key", continuation=" to it", methods=("raw", "rollout")
-    )
-    tab = opened(written)
-    assert tab.locator("#result option").count() == len(written)
-    assert tab.locator(".eyebrow").inner_text() == "The model goes on with"
-    tab.get_by_role("button", name="Next result").click()
-    tab.locator("#said", has_text=written.generated[1].strip()).wait_for()
-    assert scores(tab) == expected(written.step(1), "rollout", written.layer)
-
-
 def test_a_table_of_the_paper_is_a_table_in_the_page(opened):
     table = examples.table()
     tab = opened([table, examples.probe()])

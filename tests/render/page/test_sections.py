@@ -11,7 +11,6 @@ import attnx
 from attnx.errors import InputError
 from attnx.render.page import page as whole
 from attnx.render.page.page import SECTIONS, scripts, to_html
-from attnx.render.page.shown import Shown
 from tests.render.page.conftest import faithful, made
 from tests.render.page.test_page import data_in
 from tests.results import examples
@@ -41,7 +40,7 @@ def test_no_script_knows_a_method_by_name(method):
 
 SHOWN = {
     "explanation": {"text", "trust", "layers", "graph", "agreement", "details"},
-    "generation": {"text", "trust", "layers", "graph", "details"},
+    "generation": {"generation"},
     "comparison": {"summary"},
     "faithfulness": {"faithfulness"},
     "recommendation": {"tables"},
@@ -72,12 +71,6 @@ def test_results_of_several_kinds_share_a_page():
 def test_two_results_of_a_kind_that_has_one_place_are_refused():
     with pytest.raises(InputError, match="one comparison; found 2"):
         to_html([examples.comparison(), examples.comparison()])
-
-
-def test_a_generation_is_shown_step_by_step():
-    shown = Shown.of(examples.generation())
-    assert [one.prediction for one in shown.explanations] == list(examples.generation().predictions)
-    assert all(one["causal"] for one in shown.contents)
 
 
 def test_trust_has_the_diagnostics_of_the_layers_that_are_in_the_page():
