@@ -82,6 +82,7 @@ def opened(watched, tmp_path):
         tab = watched(**options)
         tab.goto(path.as_uri())
         tab.locator("#page").wait_for()
+        tab.evaluate("() => new Promise(requestAnimationFrame)")  # the sections are drawn in the frame before
         return tab
 
     return open_file
