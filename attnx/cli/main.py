@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -21,7 +22,10 @@ def main() -> None:
         try:
             from attnx.cli.app import app
 
-            app(prog_name="attnx")  # also by python -m attnx: completion is of that name
+            try:
+                app(prog_name="attnx")  # also by python -m attnx: completion is of that name
+            finally:
+                _deliver()
         except (AttnxError, OSError) as error:
             _end(stopped, str(error))
         except SystemExit as done:
@@ -34,6 +38,17 @@ def main() -> None:
             if not stopped:
                 raise
             _end(stopped)  # a library that was being imported made another error of Ctrl-C
+
+
+def _deliver() -> None:
+    """Write what still waits to be printed. A reader who left, as `head` does, is no mistake; a full disk is one."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python tries once more at its end
+        if isinstance(error, BrokenPipeError):
+            sys.exit(1)
+        raise
 
 
 def _end(stopped: list[int], message: str = "") -> None:

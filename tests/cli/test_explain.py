@@ -1,5 +1,6 @@
 """`attnx explain` as a user types it, in a process of its own where exit code and streams count."""
 
+import errno
 import json
 import os
 import shlex
@@ -67,7 +68,7 @@ MISTAKES = [
     (["explain", "the key", "--head", "²"], "head '²' is not known"),
     (["explain", "half \udcff"], "surrogate"),
     (["explain", "the key", "--position", "99"], "position 99 asked"),
-    (["explain", "the key", "--position", "first"], "or 'mean' for the mean of all, found 'first'"),
+    (["explain", "the key", "--position", "first"], "'mean' for the mean of all"),
     (["explain", "the key", "--first-token", "begin"], "BertForSequenceClassification is no decoder"),
     (["explain", "the key", "--method", "rolout"], "did you mean 'rollout'"),
     (["explain", "the key", "--target", "HAPPY"], "NEGATIVE, POSITIVE"),
@@ -210,9 +211,21 @@ def test_a_page_has_references_and_the_rows_of_all_words(saved, monkeypatch, cap
 
 @pytest.mark.skipif(os.name != "posix", reason="a shell pipe")
 @pytest.mark.slow
-def test_a_reader_that_goes_away_gets_no_traceback(children, saved):
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_goes_away_gets_no_traceback(children, saved, unbuffered):
     command = shlex.join(attnx_command("explain", "the key", "--model", saved, "--json"))
-    assert children.run(["bash", "-c", f"{command} | true"]).stderr == ""
+    environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+    assert children.run(["bash", "-c", f"{command} | true"], env=environment).stderr == ""
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a disk that is always full")  # noqa: PTH110
+@pytest.mark.slow
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_is_one_line(children, unbuffered):
+    command = shlex.join(attnx_command("methods"))
+    done = children.run(["bash", "-c", f"{command} > /dev/full"], env=os.environ | {"PYTHONUNBUFFERED": unbuffered})
+    assert done.stderr == f"attnx: {OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))}\n"
+    assert done.returncode == 2
 
 
 @pytest.mark.slow
