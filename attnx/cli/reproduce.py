@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,26 +11,25 @@ import typer
 
 from attnx.cli.options import TABLES, AsJson, AsMarkdown, TableOutput, check_output, chosen_model, print_text, say, show
 from attnx.cli.table3 import ProtocolName, WhichProtocol, table3_command
+from attnx.cli.trained import (
+    Asked,
+    Data,
+    HeldOut,
+    Model,
+    Models,
+    More,
+    Plot,
+    Samples,
+    Seed,
+    check_plot,
+    draw,
+    measured,
+)
 from attnx.errors import InputError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Reproduce the tables and figures of the paper.")
 
 
-Model = Annotated[
-    Path | None, typer.Option("--model", help="A directory with a verb-number model; by default the embedded one.")
-]
-Data = Annotated[
-    list[Path] | None,
-    typer.Option("--data", help="A file in Linzen's format; may be repeated. By default sentences are generated."),
-]
-HeldOut = Annotated[
-    bool,
-    typer.Option("--held-out", help="Only lines the model never trained on; --data names its training files in order."),
-]
-Samples = Annotated[int, typer.Option("--samples", help="How many sentences.")]
-Seed = Annotated[
-    int, typer.Option("--seed", min=0, max=2**31 - 1, help="Draws the sentences, unless --held-out, and the bootstrap.")
-]
 FigureOutput = Annotated[
     Path, typer.Option("--output", help="A .png, .svg or .pdf; without an ending, a .png and a .svg.")
 ]
@@ -38,7 +38,9 @@ Texts = Annotated[list[str] | None, typer.Option("--text", help="Another sentenc
 
 @app.command("table1")
 def table1_command(
+    more: More = None,
     model: Model = None,
+    models: Models = None,
     data: Data = None,
     held_out: HeldOut = False,
     samples: Samples = 2000,
@@ -47,16 +49,20 @@ def table1_command(
     as_json: AsJson = False,
     as_markdown: AsMarkdown = False,
     output: TableOutput = None,
+    plot: Plot = None,
 ) -> None:
     """Correlation of raw attention, rollout and flow with blank-out."""
     from attnx.reproduce.table1 import table1
 
-    _table(table1, model, data, held_out, samples, seed, protocol, as_json, as_markdown, output)
+    asked = Asked(model, models, more, data, held_out, samples, seed)
+    _table(table1, asked, protocol, as_json, as_markdown, output, plot)
 
 
 @app.command("table2")
 def table2_command(
+    more: More = None,
     model: Model = None,
+    models: Models = None,
     data: Data = None,
     held_out: HeldOut = False,
     samples: Samples = 2000,
@@ -65,11 +71,13 @@ def table2_command(
     as_json: AsJson = False,
     as_markdown: AsMarkdown = False,
     output: TableOutput = None,
+    plot: Plot = None,
 ) -> None:
     """Correlation of raw attention, rollout and flow with input gradients."""
     from attnx.reproduce.table2 import table2
 
-    _table(table2, model, data, held_out, samples, seed, protocol, as_json, as_markdown, output)
+    asked = Asked(model, models, more, data, held_out, samples, seed)
+    _table(table2, asked, protocol, as_json, as_markdown, output, plot)
 
 
 app.command("table3")(table3_command)
@@ -77,7 +85,9 @@ app.command("table3")(table3_command)
 
 @app.command("subject")
 def subject_command(
+    more: More = None,
     model: Model = None,
+    models: Models = None,
     data: Data = None,
     held_out: HeldOut = False,
     samples: Samples = 2000,
@@ -89,15 +99,21 @@ def subject_command(
     as_json: AsJson = False,
     as_markdown: AsMarkdown = False,
     output: TableOutput = None,
+    plot: Plot = None,
 ) -> None:
     """How much relevance lies on the subject, on attractors and elsewhere, for right and for wrong predictions."""
     from attnx.reproduce.subject import subject
+    from attnx.reproduce.trainings import subject_over_trainings
 
     check_output(output, TABLES)
+    check_plot(plot)
     if data and attractors is not None:
         raise InputError("--attractors is for generated sentences; leave it away with --data")
-    loaded, tokenizer, sentences = _sentences(model, data, held_out, samples, seed, attractors, with_subject=True)
-    show(subject(loaded, tokenizer, sentences, layer=layer, seed=seed, progress=True), as_json, as_markdown, output)
+    asked = Asked(model, models, more, data, held_out, samples, seed, attractors, with_subject=True)
+    options = {"layer": layer, "seed": seed, "progress": True}
+    table = measured(subject, subject_over_trainings, asked, options)
+    show(table, as_json, as_markdown, output)
+    draw(table, plot)
 
 
 @app.command("figure1")
@@ -155,48 +171,23 @@ def figure4_command(
 
 def _table(
     measure: Callable[..., Any],
-    model: Path | None,
-    data: list[Path] | None,
-    held_out: bool,
-    samples: int,
-    seed: int,
+    asked: Asked,
     protocol: ProtocolName,
     as_json: bool,
     as_markdown: bool,
     output: Path | None,
+    plot: Path | None,
 ) -> None:
     from attnx.reproduce.protocols import PROTOCOLS
+    from attnx.reproduce.trainings import over_trainings
 
     check_output(output, TABLES)
+    check_plot(plot)
     protocols = [one for name, one in PROTOCOLS.items() if protocol.value in (name, "both")]
-    loaded, tokenizer, sentences = _sentences(model, data, held_out, samples, seed)
-    table = measure(loaded, tokenizer, sentences, protocols=protocols, seed=seed, progress=True)
+    options = {"protocols": protocols, "seed": asked.seed, "progress": True}
+    table = measured(measure, partial(over_trainings, measure), asked, options)
     show(table, as_json, as_markdown, output)
-
-
-def _sentences(
-    model: Path | None,
-    data: list[Path] | None,
-    held_out: bool,
-    samples: int,
-    seed: int,
-    attractors: int | None = None,
-    with_subject: bool = False,
-) -> tuple[Any, Any, Any]:
-    from attnx.reproduce import sentences
-
-    with chosen_model(model) as (directory, loaded, tokenizer):
-        if not data:
-            if held_out:
-                raise InputError("--held-out needs the files of the model's training: --data FILE --data FILE …")
-            chosen = sentences.generated(samples, seed, attractors)
-        elif held_out:
-            chosen = sentences.never_trained_on(directory, data, samples, with_subject=with_subject)
-        else:
-            chosen = sentences.from_files(data, samples, seed)
-        ready = sentences.prepare(loaded, tokenizer, *chosen)
-        say(ready.notes)
-        return loaded, tokenizer, ready
+    draw(table, plot)
 
 
 def _figure(draw: Callable[..., Any], model: Path | None, texts: Any, output: Path) -> None:

@@ -125,10 +125,13 @@ def _table_lines(published: Published, measured: Measured) -> Iterator[list[str]
     yield ["", "", *(f"L{layer}" for layer in range(1, len(measured.tied) + 1))]
     for method, cells in measured.cells.items():
         known = _known(published, method, cells)
-        yield [method, "published", *("–" if one is None else _mean_deviation(*one) for one in known)]
-        yield ["", "reproduced", *(_mean_deviation(cell.mean, cell.deviation) for cell in cells)]
+        reproduced = [_mean_deviation(cell.mean, cell.deviation) for cell in cells]
+        if method in published:
+            yield [method, "published", *("–" if one is None else _mean_deviation(*one) for one in known)]
+        yield ["" if method in published else method, "reproduced", *reproduced]
         yield ["", "95 % of mean", *(_interval(cell) for cell in cells)]
-        yield ["", "difference", *map(_difference, known, cells)]
+        if method in published:
+            yield ["", "difference", *map(_difference, known, cells)]
         if any(cell.undefined for cell in cells):
             yield ["", "undefined", *(str(cell.undefined) for cell in cells)]
     yield ["", "tied share", *(f"{share:.0%}" for share in measured.tied)]

@@ -94,6 +94,20 @@ def subject_table() -> View:
 
 
 @cache
+def trainings() -> View:
+    from attnx.render.trainings import blocks, plot, rows
+
+    return _view(blocks, rows, plot)
+
+
+@cache
+def subject_trainings() -> View:
+    from attnx.render.trainings import plot_subject, subject_blocks, subject_rows
+
+    return _view(subject_blocks, subject_rows, plot_subject)
+
+
+@cache
 def side_by_side() -> View:
     from attnx.render.side_by_side import blocks, plot, rich, rows, text
 
@@ -150,6 +164,8 @@ for _kind, _load in {
     "pronoun report": pronoun_report,
     "table": table,
     "subject table": subject_table,
+    "trainings": trainings,
+    "subject over trainings": subject_trainings,
     "side by side": side_by_side,
     "word alignment": word_alignment,
 }.items():

@@ -11,7 +11,6 @@ from torch import nn
 
 from attnx.agreement.spearman import dense_rank_correlation, spearman
 from attnx.agreement.summary import Summary
-from attnx.agreement.ties import rounded
 from attnx.inputs.adapter import Prepared
 from attnx.inputs.families import adapter_for
 from attnx.methods.flow.saturation import tied_share
@@ -46,12 +45,16 @@ def agreement_table(
     title: str,
     reference: Reference,
     published: Published,
+    methods: Sequence[str] = TABLE_METHODS,
     seed: int,
     progress: bool,
 ) -> Table:
     """The table of a reference: under each protocol, one array of scores for each sentence."""
     kinds = dict.fromkeys(protocol.rows for protocol in references)
-    rows = {kind: relevance_rows(model, tokenizer, sentences.prepared, kind, progress=progress) for kind in kinds}
+    rows = {
+        kind: relevance_rows(model, tokenizer, sentences.prepared, kind, methods=methods, progress=progress)
+        for kind in kinds
+    }
     predicted = [row.predicted for row in next(iter(rows.values()))]
     return Table(
         title=title,
@@ -79,13 +82,12 @@ def correlate(
 ) -> Measured:
     """The cells of a table under one protocol, from the relevance and the reference of each sentence."""
     correlation = spearman if protocol.ranks == "average" else dense_rank_correlation
-    found: dict[str, list[Array]] = {method: [] for method in TABLE_METHODS}
+    found: dict[str, list[Array]] = {method: [] for method in rows[0].relevance}
     tied: list[Array] = []
     for one, row, reference in zip(prepared, rows, references, strict=True):
         ranked = positions(one, protocol.ranked)
         for method, values in found.items():
-            scores = rounded(row.relevance[method][:, ranked], row.digits.get(method))
-            values.append(correlation(scores, reference[ranked]))
+            values.append(correlation(row.ranked(method)[:, ranked], reference[ranked]))
         tied.append(tied_share(row.relevance["flow"][:, ranked]))
     cells = {
         method: tuple(Summary.of(layer, undefined=protocol.undefined, seed=seed) for layer in np.stack(values).T)

@@ -14,7 +14,6 @@ import numpy as np
 from torch import nn
 
 from attnx.agreement.summary import Summary
-from attnx.agreement.ties import rounded
 from attnx.errors import InputError
 from attnx.graph.asked import check_layer
 from attnx.inputs.adapter import Prepared
@@ -37,6 +36,7 @@ def subject(
     sentences: Sentences,
     *,
     layer: int | None = None,
+    methods: Sequence[str] = TABLE_METHODS,
     seed: int = 0,
     progress: bool = False,
 ) -> SubjectTable:
@@ -48,12 +48,10 @@ def subject(
             "give a file with the columns label, subject, beginning"
         )
     prepared = sentences.prepared
-    rows = relevance_rows(model, tokenizer, prepared, "CLS", progress=progress)
-    layers = len(rows[0].relevance["raw"])
+    rows = relevance_rows(model, tokenizer, prepared, "CLS", methods=methods, progress=progress)
+    layers = len(next(iter(rows[0].relevance.values())))
     layer = layers if layer is None else check_layer(layer, layers)
-    measures: dict[str, Sequence[Array]] = {
-        name: [rounded(row.relevance[name][layer - 1], row.digits.get(name)) for row in rows] for name in TABLE_METHODS
-    }
+    measures: dict[str, Sequence[Array]] = {name: [row.ranked(name)[layer - 1] for row in rows] for name in methods}
     asked = cases(model, tokenizer, prepared)
     measures["blank-out"] = [one.scores for one in blankout(model, tokenizer, asked, progress=progress, **PAPER)]
     measures["gradient norm"] = [one.scores for one in gradient(model, tokenizer, asked, progress=progress)]

@@ -11,6 +11,7 @@ from torch import nn
 from attnx.references.blankout import PAPER, blankout
 from attnx.references.case import cases
 from attnx.reproduce.correlations import Array, agreement_table
+from attnx.reproduce.explained import TABLE_METHODS
 from attnx.reproduce.protocols import PROTOCOLS, positions
 from attnx.reproduce.sentences import Sentences
 from attnx.results.table import Protocol, Published, Table
@@ -28,6 +29,7 @@ def table1(
     sentences: Sentences,
     *,
     protocols: Sequence[Protocol] = tuple(PROTOCOLS.values()),
+    methods: Sequence[str] = TABLE_METHODS,
     seed: int = 0,
     progress: bool = False,
 ) -> Table:
@@ -46,6 +48,7 @@ def table1(
         title="Table 1",
         reference="blank-out",
         published=PUBLISHED_TABLE,
+        methods=methods,
         seed=seed,
         progress=progress,
     )

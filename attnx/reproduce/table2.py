@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from attnx.reproduce.correlations import agreement_table, protocol_gradients
+from attnx.reproduce.explained import TABLE_METHODS
 from attnx.reproduce.protocols import PROTOCOLS
 from attnx.reproduce.sentences import Sentences
 from attnx.results.table import Protocol, Published, Table
@@ -25,6 +26,7 @@ def table2(
     sentences: Sentences,
     *,
     protocols: Sequence[Protocol] = tuple(PROTOCOLS.values()),
+    methods: Sequence[str] = TABLE_METHODS,
     seed: int = 0,
     progress: bool = False,
 ) -> Table:
@@ -38,6 +40,7 @@ def table2(
         title="Table 2",
         reference="input gradients",
         published=PUBLISHED_TABLE,
+        methods=methods,
         seed=seed,
         progress=progress,
     )

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import shutil
 import sys
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 
 from attnx.cli.main import main
 from attnx.results.table import Table
+from attnx.results.trainings import Trainings
 from attnx.tasks.verb_number.checkpoint import save
 from tests import verb_number_zoo as zoo
 from tests import zoo as small
@@ -47,6 +49,48 @@ def test_a_table_has_both_protocols_and_all_methods(attnx, table):
     assert out.count("8 sentences of the generator, seed 0") == 2
     for method in ("raw", "rollout", "flow"):
         assert out.count(f"\n{method} ") == 2
+
+
+def test_several_models_make_one_table_and_a_picture(attnx, saved, tmp_path):
+    for name in ("a-1", "a-2"):
+        shutil.copytree(saved, tmp_path / name)
+        (tmp_path / name / "training.json").write_text('{"name": "plain"}')
+    command = [
+        "reproduce",
+        "table2",
+        "--models",
+        "a-1",
+        "a-2",
+        "verb-number",
+        "--samples",
+        4,
+        "--protocol",
+        "corrected",
+    ]
+    refused, _, err = attnx(*command, model=None)
+    assert (refused, "verb-number has Table 2" in err) == (2, True)  # the embedded one has other layers
+    command.remove("verb-number")
+    code, out, err = attnx(*command, "--json", "--plot", "dots.svg", model=None)
+    assert (code, "attnx: a-1 (plain)\nattnx: a-2 (plain)" in err) == (0, True)
+    found = Trainings.from_json(out)
+    assert found.by_recipe == {"plain": ("a-1", "a-2")}
+    assert found.cell("plain", "corrected", "flow", 3).deviation == 0
+    assert "flow, corrected" in (tmp_path / "dots.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["a-1"], "a-1 is no option; directories of models stand after --models"),
+        (["--models", "a-1", "--model", "a-2"], "give --model for one model or --models for many, not both"),
+        (["--models", "nowhere"], "nowhere is not a directory of a saved model"),
+        (["--plot", "table.doc"], "table.doc"),
+    ],
+)
+def test_models_that_were_not_meant_are_refused_before_any_work(attnx, arguments, message):
+    code, out, err = attnx("reproduce", "table1", *arguments, model=None)
+    assert (code, out) == (2, "")
+    assert message in err
 
 
 def test_one_protocol_as_json_can_be_read_back_and_is_the_file_written(attnx, tmp_path):

@@ -22,6 +22,7 @@ from attnx.results.pronouns import Candidate, Probe
 from attnx.results.recommendation import Recommendation
 from attnx.results.side_by_side import SideBySide
 from attnx.results.table import Measured, Shares, SubjectTable, Table
+from attnx.results.trainings import SubjectTrainings, Trainings
 from attnx.results.truth import Truth
 from attnx.results.word_alignment import Alignment
 
@@ -146,6 +147,25 @@ def subject_table() -> SubjectTable:
     return SubjectTable(2, "a file", shares, attractors_known=False, provenance=PROVENANCE)
 
 
+def trainings() -> Trainings:
+    """Two models of one recipe, and one of none."""
+    higher = replace(table(), measured=tuple(_moved(one, 0.1) for one in table().measured), accuracy=0.875)
+    return Trainings({"a|1": table(), "a-2": higher, "b": table()}, {"a|1": "a", "a-2": "a", "b": "no named recipe"})
+
+
+def _moved(measured: Measured, by: float) -> Measured:
+    cells = {
+        method: tuple(one if one.mean is None else replace(one, mean=one.mean + by) for one in several)
+        for method, several in measured.cells.items()
+    }
+    return replace(measured, cells=cells)
+
+
+def subject_trainings() -> SubjectTrainings:
+    tables = {"a-1": subject_table(), "a-2": subject_table()}
+    return SubjectTrainings(tables, dict.fromkeys(tables, "a"), same_sentences=False)
+
+
 def truth() -> Truth:
     values = np.array([[0.5, 0.0], [1.0, 1.0], [1.0, 1.0], [0.5, 0.0], [1 / 3, 0.0], [1.0, 1.0]])
     return Truth(
@@ -186,6 +206,8 @@ EXAMPLES = (
     report,
     table,
     subject_table,
+    trainings,
+    subject_trainings,
     truth,
     side_by_side,
     word_alignment,

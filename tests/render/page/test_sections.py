@@ -49,6 +49,8 @@ SHOWN = {
     "report": {"tables"},
     "table": {"tables"},
     "subject_table": {"tables"},
+    "trainings": {"tables"},
+    "subject_trainings": {"tables"},
     "truth": {"truth"},
     "side_by_side": {"side_by_side", "text", "trust", "layers", "graph", "agreement", "details"},
     "word_alignment": {"alignment"},

@@ -41,7 +41,7 @@ def test_paper_is_plain_with_the_papers_dropouts(short_recipes, data, tmp_path):
     assert evaluate(tmp_path / "out", data) == found
     plain, paper = RECIPES["plain"][0].recipe, RECIPES["paper"][0].recipe
     differ = {name for name, value in plain.as_dict().items() if paper.as_dict()[name] != value}
-    assert differ == {"dropout", "embedding_dropout", "attention_dropout"}
+    assert differ == {"dropout", "embedding_dropout", "attention_dropout", "epochs"}
 
 
 def test_all_seeds_hold_out_the_same_lines_and_end_with_other_weights(short_recipes, data, tmp_path):
