@@ -69,7 +69,7 @@ def plot(trainings: Trainings) -> Figure:
     for line, protocol in zip(panels, protocols, strict=True):
         for ax, method in zip(line, methods, strict=True):
             paper = {layer: one[0] for layer, one in zip(layers, trainings.published(method), strict=True) if one}
-            ax.plot(list(paper), list(paper.values()), color="0.35", linestyle="--", linewidth=1, label="the paper")
+            ax.plot(list(paper), list(paper.values()), "_--", color="0.35", linewidth=1, label="the paper")
             for number, recipe in enumerate(recipes):
                 colour, mark = LOOKS[number % len(LOOKS)]
                 aside = 0.12 * (number - (len(recipes) - 1) / 2)
