@@ -68,6 +68,18 @@ def check_labels(model: nn.Module, expected: Sequence[str], suite: str) -> list[
     return found
 
 
+def token_of_each(tokenizer: Any, words: Sequence[str], suite: str) -> dict[str, int]:
+    """Each word with its token; an error where the tokenizer has not one for it."""
+    found = {word: tokenizer.convert_tokens_to_ids(word) for word in words}
+    strange = [word for word, token in found.items() if token in (None, getattr(tokenizer, "unk_token_id", None))]
+    if strange:
+        raise ChoiceError(
+            f"suite {suite!r} asks a model that knows words such as {strange[0]}, and this tokenizer does not; give "
+            f"one that was trained on its task (attnx train {suite})"
+        )
+    return found
+
+
 def _margin(logits: Tensor, target: Any) -> float:
     wanted, rival = split(target)
     if rival is not None:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
-from attnx.errors import ChoiceError
 from attnx.explaining.seam import Request
 from attnx.inputs.families import adapter_for
 from attnx.tasks.recall import generator
+from attnx.truth.answers import token_of_each
 from attnx.truth.by_rank import by_rank
 from attnx.truth.suite import Given, Known, Suite
 
@@ -18,25 +18,13 @@ _AT_ONCE = 64
 
 def questions(given: Given) -> Iterator[Known]:
     """Texts without end."""
-    tokens = _tokens(given.processor)
+    tokens = token_of_each(given.processor, generator.VALUES, "recall")
     prepare = adapter_for(given.model).prepare
     for part in count():
         for one in generator.generate(_AT_ONCE, seed=given.seed * 1_000_003 + part):
             prepared = prepare(given.model, given.processor, one.text)
             units = tuple(word.positions for word in prepared.words)
             yield Known(Request(prepared, target=tokens[one.answer]), units, (one.source,))
-
-
-def _tokens(tokenizer: Any) -> dict[str, int]:
-    """The token of each value."""
-    found = {value: tokenizer.convert_tokens_to_ids(value) for value in generator.VALUES}
-    strange = [value for value, token in found.items() if token in (None, getattr(tokenizer, "unk_token_id", None))]
-    if strange:
-        raise ChoiceError(
-            f"suite 'recall' asks a model that knows words such as {strange[0]}, and this tokenizer does not; give one "
-            "that was trained on its task (attnx train recall)"
-        )
-    return found
 
 
 def _embedded() -> tuple[Any, Any]:
