@@ -33,18 +33,21 @@ def plain(generation: GenerationExplanation, method: str | None = None) -> str:
     labels = [_quoted(label) for label in generation.generated]
     width = max(map(cell_len, labels))
     lines = [_headline(generation, name), _judgement(generation, name)]
+    shares = generation.from_front(name)
     for step, label in enumerate(labels):
-        probability = generation.probabilities[step]
-        lines.append(f"{set_cell_size(label, width)}  p {probability:.3f}  {_best(generation, step, name)}")
+        probability, share = generation.probabilities[step], _share(shares[step])
+        lines.append(f"{set_cell_size(label, width)}  p {probability:.3f}  {share:>5}  {_best(generation, step, name)}")
     return "\n".join([*lines, *(f"note: {printable(one)}" for one in generation.notes)])
 
 
 def blocks(generation: GenerationExplanation) -> list[Block]:
     """The same as a table."""
     name = generation.shown_first
-    lines = [["token", "p", "drawn most from"]]
+    lines = [["token", "p", f"from the {generation.front[0]}", "drawn most from"]]
+    shares = generation.from_front(name)
     for step, label in enumerate(generation.generated):
-        lines.append([_quoted(label), f"{generation.probabilities[step]:.3f}", _best(generation, step, name)])
+        probability = f"{generation.probabilities[step]:.3f}"
+        lines.append([_quoted(label), probability, _share(shares[step]), _best(generation, step, name)])
     return [Block(_headline(generation, name), (_judgement(generation, name),), lines, generation.notes)]
 
 
@@ -94,7 +97,8 @@ def heat_map(generation: GenerationExplanation, method: str | None = None, *, ax
 def _headline(generation: GenerationExplanation, method: str) -> str:
     count = len(generation)
     where = ", measured on the model" if method in generation.references else f" at layer {generation.layer}"
-    return f"generated tokens: {count} · {method}{where} · p is the token's probability"
+    told = f"p is the token's probability, % what is from the {generation.front[0]}"
+    return f"generated tokens: {count} · {method}{where} · {told}"
 
 
 def _judgement(generation: GenerationExplanation, method: str) -> str:
@@ -113,6 +117,10 @@ def _source(generation: GenerationExplanation, place: int) -> str:
     if one.start is None or one.end is None or generation.text is None:
         return printable(one.token)
     return printable(generation.text[one.start : one.end].strip() or "␣")
+
+
+def _share(share: float) -> str:
+    return "–" if np.isnan(share) else f"{share:.0%}"
 
 
 def _quoted(label: str) -> str:

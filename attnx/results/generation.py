@@ -120,6 +120,23 @@ class GenerationExplanation(Result):
         return np.array([one.probability for one in self.predictions], dtype=np.float64)
 
     @property
+    def front(self) -> tuple[str, int]:
+        """What is not the model's own: the prompt, and how many positions it has."""
+        return "prompt", self.prompt_length
+
+    def from_front(self, method: str | None = None) -> Array:
+        """For each new token how much is from the prompt, and not from what was written before, from 0 to 1.
+
+        Where scores have a sign, it is of all that speaks for or against; NaN where there is nothing.
+        """
+        sizes = np.abs(self[method or self.shown_first])
+        whole = sizes.sum(1)
+        shares: Array = np.divide(
+            sizes[:, : self.front[1]].sum(1), whole, out=np.full(len(sizes), np.nan), where=whole > 0
+        )
+        return shares
+
+    @property
     def names(self) -> tuple[str, ...]:
         """All methods and references, the one that is shown first in front."""
         every = (*self.methods, *self.references)

@@ -278,3 +278,12 @@ def test_a_signed_method_is_drawn_on_both_sides_though_nothing_speaks_against(ge
     signed = replace(generation, signed=frozenset({"rollout"}))
     lows = [one.plot("rollout").images[0].get_clim()[0] for one in (generation, signed)]
     assert lows == [0, -generation["rollout"].max()]
+
+
+def test_how_much_is_from_the_prompt_is_the_share_of_its_columns(generation):
+    for name in generation.names:
+        sizes = np.abs(generation[name])
+        expected = sizes[:, : generation.prompt_length].sum(1) / sizes.sum(1)
+        np.testing.assert_allclose(generation.from_front(name), expected)
+    assert generation.from_front()[0] == pytest.approx(1.0)
+    assert "  100%  " in generation.to_text()

@@ -80,7 +80,7 @@ SECTIONS = (
     Section(details),
 )
 """From the top of the page down. Those that have nothing to show are not in it."""
-SHARED = ("numbers", "state", "elements", "colours", "agreement_table", "head_grid")
+SHARED = ("numbers", "state", "elements", "colours", "agreement_table", "head_grid", "share_bar")
 """Scripts that sections use, in the order in which they need each other; `start` comes after all sections."""
 
 

@@ -180,3 +180,12 @@ def test_without_scripts_and_in_a_notebook_there_is_a_table(watched, written):
     tab = watched()
     tab.set_content(f"<!doctype html>{written._repr_html_()}")
     tab.frame_locator("iframe").locator("#written .token").first.wait_for()
+
+
+def test_a_bar_says_how_much_is_from_the_prompt(opened, written):
+    tab = opened(written)
+    for step in (0, 2):
+        token(tab, written, step).click()
+        shown = float(tab.locator("#written-shares .track").get_attribute("data-share"))
+        assert shown == pytest.approx(written.from_front("rollout")[step], abs=1e-5)
+    assert "from the prompt" in tab.locator("#written-shares").inner_text()

@@ -37,6 +37,7 @@ def _text(written: GenerationExplanation, texts: int) -> dict[str, Any]:
     return {
         "title": _title(written),
         "prompt": written.prompt_length,
+        "front": dict(zip(("name", "length"), written.front, strict=True)),
         "tokens": _tokens(written),
         "parts": [list(one) for one in written.parts],
         "answers": [_answer(written, step) for step in range(len(written))],
