@@ -128,7 +128,7 @@ def _curves(
     """
     cases = cases_of(call, explanations)
     orders = [orders_of(one, case, plan.random, generator) for one, case in zip(explanations, cases, strict=True)]
-    counts = [removed_counts(len(case.content), plan.steps, plan.shares) for case in cases]
+    counts = [removed_counts(len(case.units), plan.steps, plan.shares) for case in cases]
     runs = list(
         dict.fromkeys(
             one

@@ -156,7 +156,7 @@ def _fall(number: int, orders: Sequence[Order], case: Case, scores: Mapping[Vari
 
 def _counts(case: Case) -> list[int]:
     """How many positions are removed, for each share; a short text has some of them twice, and they count twice."""
-    return [share_count(share, len(case.content)) for share in SHARES]
+    return [share_count(share, len(case.units)) for share in SHARES]
 
 
 def _bearable(call: Call, any_method: bool, any_reference: bool) -> tuple[Call, dict[str, str]]:

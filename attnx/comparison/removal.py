@@ -22,8 +22,8 @@ from attnx.results.explanation import Explanation
 from attnx.results.faithfulness import RANDOM
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
-Order = tuple[int, ...]
-"""Content positions, the most relevant first."""
+Order = tuple[tuple[int, ...], ...]
+"""Units, the most relevant first, each the positions that go together: one, or those of a span."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,22 +40,22 @@ class Curves:
 
 
 def order_of(explanation: Explanation, explainer: str, layer: int | None, random: np.random.Generator) -> Order:
-    """Content positions by falling score. Those that tie are put in random order: their own order means nothing.
+    """Units by falling score. Those that tie are put in random order: their own order means nothing.
 
     Of a signed explainer what speaks against the answer comes last: it did not make it.
     """
-    content = np.array([one.index for one in explanation.positions if not one.special])
-    scores = told_apart(explanation.scores(explainer, layer)[content], explanation.digits.get(explainer))
-    return tuple(int(one) for one in content[np.lexsort((random.random(len(content)), -scores))])
+    units, row = explanation.units, explanation.scores(explainer, layer)
+    scores = told_apart([row[list(one)].sum() for one in units], explanation.digits.get(explainer))
+    return tuple(units[place] for place in np.lexsort((random.random(len(units)), -scores)))
 
 
 def random_orders(explanation: Explanation, count: int, random: np.random.Generator) -> list[Order]:
-    content = [one.index for one in explanation.positions if not one.special]
-    return [tuple(int(one) for one in random.permutation(content)) for _ in range(count)]
+    units = explanation.units
+    return [tuple(units[place] for place in random.permutation(len(units))) for _ in range(count)]
 
 
 def removed_counts(positions: int, steps: int, shares: Sequence[float]) -> tuple[int, ...]:
-    """How many positions are gone at each point of a curve: a grid of `steps`, and those that `shares` ask for."""
+    """How many units are gone at each point of a curve: a grid of `steps`, and those that `shares` ask for."""
     grid = {round(step * positions / steps) for step in range(steps + 1)}
     return tuple(sorted(grid | {share_count(share, positions) for share in shares}))
 
@@ -87,17 +87,21 @@ def cases_of(call: Call, explanations: Sequence[Explanation]) -> list[Case]:
 def without(number: int, order: Order, counts: Sequence[int]) -> Iterator[Variant]:
     """The text without the first of an order, for each count."""
     for count in counts:
-        yield Variant(number, tuple(sorted(order[:count])))
+        yield _removed(number, order[:count])
 
 
 def variants(number: int, order: Order, counts: Sequence[int]) -> Iterator[Variant]:
     """What must be run for the curves of an order: for each count the text without its first, and with only these."""
     for count in counts:
-        yield Variant(number, tuple(sorted(order[:count])))
-        yield Variant(number, tuple(sorted(order[count:])))
+        yield _removed(number, order[:count])
+        yield _removed(number, order[count:])
 
 
 def curves(number: int, order: Order, counts: Sequence[int], scores: Mapping[Variant, float]) -> Curves:
-    without = [scores[Variant(number, tuple(sorted(order[:count])))] for count in counts]
-    only = [scores[Variant(number, tuple(sorted(order[count:])))] for count in counts]
+    without = [scores[_removed(number, order[:count])] for count in counts]
+    only = [scores[_removed(number, order[count:])] for count in counts]
     return Curves(tuple(counts), np.array(without), np.array(only))
+
+
+def _removed(number: int, units: Order) -> Variant:
+    return Variant(number, tuple(sorted(place for unit in units for place in unit)))

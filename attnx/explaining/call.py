@@ -20,6 +20,8 @@ from attnx.inputs.families import adapter_for
 from attnx.inputs.first_token import with_first_token
 from attnx.inputs.given import prepare_all
 from attnx.inputs.pooling import MEAN, check_mean
+from attnx.inputs.spans import Asked as Spans
+from attnx.inputs.spans import with_spans_of_each
 from attnx.methods.registry import METHODS
 from attnx.registry import unknown
 from attnx.results.explanation import Explanation
@@ -44,6 +46,7 @@ class Options(TypedDict, total=False):
     drop_sink: bool
     discard: float
     first_token: str | int | None
+    spans: Spans | Sequence[Spans] | None
     truncate: bool
     maps: bool
     interpolate: bool
@@ -84,7 +87,7 @@ class Call:
         check_no_reference(methods)
         reading = {name: chosen.pop(name, False) for name in ("truncate", "interpolate")}
         position, target = chosen.pop("position", None), chosen.pop("target", None)
-        first_token = chosen.pop("first_token", None)
+        first_token, spans = chosen.pop("first_token", None), chosen.pop("spans", None)
         references, batch_size = chosen.pop("references", None), chosen.pop("batch_size", 8)
         settings = Settings.of(methods, **chosen)
         nobody_chose = references is None and settings.methods is None
@@ -97,6 +100,8 @@ class Call:
         prepared, single = prepare_all(adapter_for(model, settings.within), model, tokenizer, text, **reading)
         if first_token is not None:
             prepared = [_begun(model, tokenizer, one, first_token) for one in prepared]
+        if spans is not None:
+            prepared = with_spans_of_each(prepared, spans, single=single)
         requests = with_choices(model, tokenizer, _requests(prepared, position, target, single=single))
         if entities:
             requests, single = of_entities(model, tokenizer, requests), False

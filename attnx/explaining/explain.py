@@ -11,6 +11,7 @@ from attnx.arguments import checked
 from attnx.explaining.call import Call, Options
 from attnx.explaining.settings import Normalization
 from attnx.graph.asked import Head
+from attnx.inputs.spans import Asked as Spans
 from attnx.results.explanation import Explanation
 from attnx.results.recommendation import Recommendation
 
@@ -49,6 +50,7 @@ def explain(
     drop_sink: bool = False,
     discard: float = 0.0,
     first_token: str | int | None = None,
+    spans: Spans | Sequence[Spans] | None = None,
     truncate: bool = False,
     maps: bool = False,
     interpolate: bool = False,
@@ -71,11 +73,12 @@ def explain(
     In a decoder early positions are seen by every later one. `normalize="prefix"` takes that out of rollout and flow;
     it is on for causal models ("auto"), `"receptive_field"` and `"column"` are other ways, and None leaves it out.
     `drop_sink` takes out what goes to the first token. `first_token` puts a neutral one in front of the text, "begin"
-    for the tokenizer's begin token: another input, which notes and provenance say. `discard` drops that share of each
-    layer's lowest weights before they are rolled out; `interpolate` lets a vision model read images of another size
-    than it was built for. `maps` keeps the rows of all positions, not only of the explained one. `within` picks one
-    stack of a model that has several, by the beginning of its modules' names. The model and the tokenizer are left
-    exactly as they were.
+    for the tokenizer's begin token: another input, which notes and provenance say. `spans` names parts of the text as
+    further units: name → (first character, one past the last) or the part itself, a list of parts, "sentences" or
+    "lines". `discard` drops that share of each layer's lowest weights before they are rolled out; `interpolate` lets a
+    vision model read images of another size than it was built for. `maps` keeps the rows of all positions, not only of
+    the explained one. `within` picks one stack of a model that has several, by the beginning of its modules' names. The
+    model and the tokenizer are left exactly as they were.
     """
     call = Call.of(
         model,
@@ -92,6 +95,7 @@ def explain(
         drop_sink=drop_sink,
         discard=discard,
         first_token=first_token,
+        spans=spans,
         truncate=truncate,
         maps=maps,
         interpolate=interpolate,

@@ -22,6 +22,8 @@ from attnx.inputs.adapter import Prepared
 from attnx.inputs.families import adapter_for
 from attnx.inputs.first_token import with_first_token
 from attnx.inputs.given import prepare_all
+from attnx.inputs.spans import Asked as Spans
+from attnx.inputs.spans import with_spans
 from attnx.results.explanation import Explanation
 from attnx.results.generation import GenerationExplanation
 from attnx.running.plan import LAST
@@ -52,6 +54,7 @@ def explain_generation(
     normalize: Normalization = "auto",
     drop_sink: bool = False,
     first_token: str | int | None = None,
+    spans: Spans | None = None,
     progress: bool = False,
     **generation: Any,
 ) -> Any:
@@ -63,7 +66,7 @@ def explain_generation(
     `methods` and `references` are those of `explain`, value path first where you choose none; all tokens share one run,
     and what knows the answer goes back through it once for each. With `contrast` it does so once more, for each token
     against its runner-up. `layer` is the last unless you choose, or "each"; `first_token` puts a neutral token in
-    front, as in `explain`. `progress` shows how far it is.
+    front, and `spans` names parts of the prompt, as in `explain`. `progress` shows how far it is.
 
     Of a list of prompts it is a list, a `GenerationExplanation` each; a list of messages is one chat. The model and its
     generation config are left exactly as they were.
@@ -90,6 +93,7 @@ def explain_generation(
         chosen=not nobody_chose,
         contrast=contrast,
         first_token=first_token,
+        spans=spans,
         progress=progress,
     )
     if continuation is not None:
@@ -112,6 +116,7 @@ class _Call:
     chosen: bool
     contrast: bool
     first_token: str | int | None
+    spans: Spans | None
     progress: bool
 
     def written(self, prompts: Sequence[Prepared], most: int, generation: Mapping[str, Any]) -> Iterator[Written]:
@@ -131,9 +136,9 @@ class _Call:
         return Written(prepared, written.prompt_length + len(prepared.positions) - len(written.prepared.positions))
 
     def _behind(self, prepared: Prepared) -> Prepared:
-        if self.first_token is None:
-            return prepared
-        return with_first_token(self.model, self.tokenizer, prepared, self.first_token)
+        if self.first_token is not None:
+            prepared = with_first_token(self.model, self.tokenizer, prepared, self.first_token)
+        return prepared if self.spans is None else with_spans(prepared, self.spans)
 
     def explained(self, written: Written, generation: Mapping[str, Any]) -> GenerationExplanation:
         whole, queries = written.prepared, _queries(written)

@@ -201,6 +201,7 @@ class _Run:
                     ),
                     provenance={**record, "methods": own.facts} if own.facts else record,
                     maps=own.maps,
+                    spans=prepared.spans,
                 ),
             )
 

@@ -46,6 +46,7 @@ def joined(
         if layers
         else {},
         contrasts=_answers(contrasts),
+        spans=whole.spans,
         against={name: _rows(contrasts, name) for name in _about_answer(contrasts)},
     )
 

@@ -189,7 +189,7 @@ def _joined(tokenizer: Any, prompt: Prepared, new: Sequence[int], ends: set[int]
             positions.append(Position(index, name, start=len(text) + start, end=len(text) + end))
     text = None if text is None else text + added
     placed, words = group_words(positions, None if text is None else [text])
-    return Prepared(inputs, placed, words, text, (*prompt.notes, *notes), prompt.facts)
+    return Prepared(inputs, placed, words, text, (*prompt.notes, *notes), prompt.facts, spans=prompt.spans)
 
 
 def _spans(tokenizer: Any, ids: Sequence[int], length: int) -> tuple[str, list[tuple[int, int]]]:

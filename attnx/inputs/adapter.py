@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from torch import Tensor, nn
 
-from attnx.inputs.positions import Position, Word
+from attnx.inputs.positions import Position, Span, Word
 
 Box: TypeAlias = tuple[int, int, int, int]
 """Left, top, right and bottom; the last two are just outside."""
@@ -32,6 +32,8 @@ class Prepared:
     """What else the model's forward must be told, the same for a whole batch: `interpolate_pos_encoding`."""
     image: Any = None
     """The picture that was given, as a PIL image."""
+    spans: tuple[Span, ...] = ()
+    """Parts of the text that the caller named, as further units."""
     choices: tuple[Prepared, ...] = ()
     """Of multiple choice, all that there is to choose from, each an input of its own; this is the first."""
 

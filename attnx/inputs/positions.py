@@ -54,6 +54,14 @@ class Word:
         return all(one.isspace() or unicodedata.category(one).startswith("P") for one in self.text)
 
 
+@dataclass(frozen=True)
+class Span:
+    """A part of the text that the caller named, and the positions that it has."""
+
+    name: str
+    positions: tuple[int, ...]
+
+
 def group_words(
     positions: Sequence[Position], texts: Sequence[str] | None
 ) -> tuple[tuple[Position, ...], tuple[Word, ...]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from torch import nn
@@ -21,7 +21,7 @@ from attnx.references.reference import Reference
 from attnx.references.variants import Variant, measure
 from attnx.registry import unknown
 
-Unit = Literal["token", "word"]
+Unit = Literal["token", "word", "span"]
 
 PAPER: dict[str, Any] = {"score": "probability", "signed": False}
 """The options by which §4 defines it: |p − p'|."""
@@ -45,10 +45,11 @@ def blankout(
 
     The score is the margin, the logit, the probability or the log-odds. Not `signed` it is |s − s'|, which does not
     tell what speaks for the target from what speaks against it: `**PAPER` is the paper's definition. A `unit` of words
-    blanks all pieces of a word at once and shares its score out among them; so does a `group` of 2 with squares of
-    2 × 2 patches of an image, where many patches are grouped anyway. What stands for nothing is chosen by rule, or
-    `blank` (see `choose_blank`). `positions` says for each case which to blank, by default all that are not special
-    tokens; the others score 0. `at_once` bounds a batch in positions.
+    blanks all pieces of a word at once and shares its score out among them, one of spans does so with each part that
+    was named (`spans=`), and a `group` of 2 with squares of 2 × 2 patches of an image, where many patches are grouped
+    anyway. What stands for nothing is chosen by rule, or `blank` (see `choose_blank`). `positions` says for each case
+    which to blank, by default all that are not special tokens; the others score 0. `at_once` bounds a batch in
+    positions.
     """
     model = unwrapped(model)
     kind = check_score(score, model, "margin", kind_of([case.target for case in cases]))
@@ -74,8 +75,8 @@ def _units(
     cases: Sequence[Case], unit: Unit, positions: Sequence[Sequence[int]] | None, group: int | None
 ) -> list[list[tuple[int, ...]]]:
     """For each case, the groups of positions that are blanked together."""
-    if unit not in ("token", "word"):
-        raise ChoiceError(unknown("unit", unit, ("token", "word")))
+    if unit not in get_args(Unit):
+        raise ChoiceError(unknown("unit", unit, get_args(Unit)))
     if positions is not None:
         if len(positions) != len(cases):
             raise InputError(f"positions for {len(positions)} inputs, expected one for each of {len(cases)}")
@@ -86,6 +87,10 @@ def _units(
         ]
     if group is not None or all(case.prepared.boxes is not None for case in cases):
         return [patch_groups(case.prepared, group) for case in cases]
+    if unit == "span":
+        if not all(case.prepared.spans for case in cases):
+            raise ChoiceError("unit='span' asked, but no spans were named: explain(…, spans={'doc 1': (0, 812), …})")
+        return [case.units for case in cases]
     if unit == "word":
         return [[word.positions for word in case.prepared.words] for case in cases]
     return [[(place,) for place in case.content] for case in cases]

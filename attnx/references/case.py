@@ -34,6 +34,11 @@ class Case:
         """The positions that are no special tokens."""
         return content_positions(self.prepared)
 
+    @property
+    def units(self) -> list[tuple[int, ...]]:
+        """What is removed together: the parts that the caller named, or each position that is no special token."""
+        return [one.positions for one in self.prepared.spans] or [(place,) for place in self.content]
+
 
 @dataclass(frozen=True, eq=False)
 class Scored:

@@ -11,7 +11,7 @@ import numpy as np
 from attnx.agreement.ties import DIGITS, tied_share, told_apart
 from attnx.answer.prediction import Prediction
 from attnx.errors import AttentionError, ChoiceError, InputError, how_many
-from attnx.inputs.positions import Position, Word
+from attnx.inputs.positions import Position, Span, Word
 from attnx.registry import unknown
 from attnx.results.drawn import Drawn
 from attnx.results.fit import ANSWER, PROVENANCE, TEXT, Below, Between, Filled, Rising, Rules, Shape, check
@@ -19,6 +19,7 @@ from attnx.results.older_files import explanation_facts
 from attnx.results.remarks import Said, line, remarks
 from attnx.results.result import Array
 from attnx.results.row import Row, legible, quoted
+from attnx.results.schema import LATER
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -60,6 +61,8 @@ class Explanation(Drawn):
         "sink": Shape("layers"),
         "maps": Filled(),
         "image_size.*": Between(1),
+        "spans.*.positions": Filled(),
+        "spans.*.positions.*": Below("positions"),
         **PROVENANCE,
     }
 
@@ -98,6 +101,8 @@ class Explanation(Drawn):
     """Versions, model and settings that made these numbers."""
     maps: Mapping[str, Annotated[Array, np.float32]] | None = None
     """Method → layers × (heads ×) query × input in single precision: every position explained, where asked for."""
+    spans: tuple[Span, ...] = field(default=(), metadata=LATER)
+    """Parts of the text that the caller named, as further units (`by_span`)."""
     image: Image | None = field(default=None, repr=False, compare=False)
     """The picture that was explained. It stays in memory and is not saved: files are small, and tell no faces."""
     image_size: tuple[int, int] | None = None
@@ -266,6 +271,22 @@ class Explanation(Drawn):
             score = float(scores[list(one.positions)].sum())
             found.append(WordScore(one.text, score, one.positions, _speaks(score) if signed else None))
         return found
+
+    @property
+    def units(self) -> list[tuple[int, ...]]:
+        """What is removed together when a ranking is tested: the spans, or each position that is no special token."""
+        return [one.positions for one in self.spans] or [(index,) for index in self.content]
+
+    def by_span(self, method: str | None = None, layer: int | None = None) -> list[WordScore]:
+        """The parts that were named by `spans=`, in their order, each with the sum over its positions."""
+        if not self.spans:
+            raise InputError("no spans were named: explain(…, spans={'doc 1': (0, 812), …}), 'sentences' or 'lines'")
+        scores, signed = self.scores(method, layer), self.row_name(method, layer) in self.signed
+        sums = [float(scores[list(one.positions)].sum()) for one in self.spans]
+        return [
+            WordScore(one.name, score, one.positions, _speaks(score) if signed else None)
+            for one, score in zip(self.spans, sums, strict=True)
+        ]
 
     def top(
         self, count: int = 5, method: str | None = None, layer: int | None = None, *, content_only: bool = False

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from attnx.answer.prediction import Prediction
-from attnx.errors import AttentionError, ChoiceError
-from attnx.inputs.positions import BROKEN, Position, Word, group_words
+from attnx.errors import AttentionError, ChoiceError, InputError
+from attnx.inputs.positions import BROKEN, Position, Span, Word, group_words
 from attnx.registry import unknown
 from attnx.results.explanation import Explanation
-from attnx.results.fit import ANSWER, PROVENANCE, TEXT, Between, Filled, Rising, Rules, Shape, check
+from attnx.results.fit import ANSWER, PROVENANCE, TEXT, Below, Between, Filled, Rising, Rules, Shape, check
 from attnx.results.older_files import method_facts
 from attnx.results.remarks import Said, line, over_steps, remarks
 from attnx.results.result import Array, Result
@@ -44,6 +44,8 @@ class GenerationExplanation(Result):
         "layers": Rising(),
         "by_layer.*": Shape("layers predictions source"),
         "contrasts.*": ANSWER,
+        "spans.*.positions": Filled(),
+        "spans.*.positions.*": Below("positions"),
         "against.*": Shape("contrasts source"),
         "predictions": Filled(),
         "predictions.*": ANSWER,
@@ -83,6 +85,8 @@ class GenerationExplanation(Result):
     """The layers of `by_layer`; None where only one was asked for."""
     by_layer: Mapping[str, Array] = field(default_factory=dict, metadata=LATER)
     """Method → layer × generated × source, where every layer was asked for."""
+    spans: tuple[Span, ...] = field(default=(), metadata=LATER)
+    """Parts of the prompt that the caller named (`by_span`)."""
     contrasts: tuple[Prediction, ...] = field(default=(), metadata=LATER)
     """Each token against its runner-up, where that was asked for."""
     against: Mapping[str, Array] = field(default_factory=dict, metadata=LATER)
@@ -193,6 +197,13 @@ class GenerationExplanation(Result):
     def _row(self, number: int, method: str | None = None) -> Row:
         return self.step(number).row(method or self.shown_first)
 
+    def by_span(self, method: str | None = None) -> dict[str, Array]:
+        """Name → a number for each generated token: what it drew from that part of the prompt (`spans=`)."""
+        if not self.spans:
+            raise InputError("no spans were named: explain_generation(…, spans={'doc 1': (0, 812), …}), or 'sentences'")
+        rows = self[method or self.shown_first]
+        return {one.name: rows[:, list(one.positions)].sum(1) for one in self.spans}
+
     def __len__(self) -> int:
         return len(self.predictions)
 
@@ -223,6 +234,7 @@ class GenerationExplanation(Result):
             },
             references={name: scores[number, :seen].copy() for name, scores in self.references.items()},
             first=self.first,
+            spans=self.spans,
             text=text,
             prediction=self.predictions[number],
             causal=True,

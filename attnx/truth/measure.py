@@ -88,7 +88,7 @@ def _chosen(names: Sequence[str] | str | None, model: nn.Module | None, data: An
     if model is None:
         if data is not None:
             raise InputError("data is for a model of your own: give the model, too (--model), or name a suite")
-        return [suite for suite in every if suite.embedded is not None]
+        return [suite for suite in every if suite.embedded is not None and not suite.by_name]
     fitting = [
         suite for suite in every if suite.embedded is None and suite.fits_data(data) and _has_fitting_head(suite, model)
     ]

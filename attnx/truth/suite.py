@@ -100,6 +100,8 @@ class Suite:
     """What is ranked."""
     embedded: Callable[[], tuple[Any, Any]] | None = None
     """Loads the model that ships with attnx and its processor; None: the user brings one."""
+    by_name: bool = False
+    """Whether it is run only where it is named: so one that asks an embedded model much the same as another."""
     heads: tuple[str, ...] = ()
     """How the class of a model may end that the suite can ask; () for any that answers."""
     takes_data: str = ""

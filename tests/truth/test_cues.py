@@ -10,7 +10,7 @@ from attnx.references.reference import Reference
 from attnx.references.registry import REFERENCES
 from attnx.truth.suite import Given
 from attnx.truth.suites.cues import Cue, questions, read_cues
-from attnx.truth.suites.recall import _embedded as recall_model
+from attnx.truth.suites.recall import embedded as recall_model
 from tests import zoo
 
 HEAD = "prefix\tgood\tbad\tcue\n"

@@ -18,7 +18,7 @@ from attnx.truth.suites.names import MEN, OCCUPATIONS, WOMEN, sentences
 from attnx.truth.suites.subject import sentences as beginnings
 from tests import zoo
 
-EMBEDDED = ("recall", "subject", "patch")
+EMBEDDED = ("recall", "documents", "subject", "patch")
 
 
 @pytest.fixture(scope="module")

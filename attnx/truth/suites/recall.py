@@ -27,7 +27,8 @@ def questions(given: Given) -> Iterator[Known]:
             yield Known(Request(prepared, target=tokens[one.answer]), units, (one.source,))
 
 
-def _embedded() -> tuple[Any, Any]:
+def embedded() -> tuple[Any, Any]:
+    """The decoder that ships."""
     from attnx.tasks.recall.checkpoint import load_demo
 
     return load_demo()
@@ -40,7 +41,7 @@ RECALL = Suite(
     source="generated texts, and the embedded decoder",
     measure=by_rank,
     questions=questions,
-    embedded=_embedded,
+    embedded=embedded,
     heads=("ForCausalLM", "LMHeadModel"),
     rows=60,
 )
