@@ -46,7 +46,6 @@ def test_sentences_and_lines_are_ready_made():
         (["no such part"], "does not stand in the text"),
         ("paragraphs", "spans 'paragraphs' is not known"),
         ({}, "there is no span"),
-        ({"a": (1, 2)}, "has no token in it"),
         ({"a": 3}, "first character, one past the last"),
         (7, "spans are a dictionary"),
     ],
@@ -54,6 +53,11 @@ def test_sentences_and_lines_are_ready_made():
 def test_what_is_no_part_is_refused(asked, message):
     with pytest.raises(InputError, match=message):
         texts(asked)
+
+
+def test_a_part_without_a_token_is_refused():
+    with pytest.raises(InputError, match="span 'a' has no token in it"):
+        attnx.explain(*RECALL, "k3 v7 k3", spans={"a": (1, 2)}, methods="raw")
 
 
 def test_relevance_is_summed_and_blankout_takes_a_part_away_at_once():
