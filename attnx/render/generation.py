@@ -37,6 +37,11 @@ def plain(generation: GenerationExplanation, method: str | None = None) -> str:
     for step, label in enumerate(labels):
         probability, share = generation.probabilities[step], _share(shares[step])
         lines.append(f"{set_cell_size(label, width)}  p {probability:.3f}  {share:>5}  {_best(generation, step, name)}")
+    lines += (
+        [" · ".join([f"{printable(one)} {score}" for one, score in _spans(generation, name)])]
+        if generation.spans
+        else []
+    )
     return "\n".join([*lines, *(f"note: {printable(one)}" for one in generation.notes)])
 
 
@@ -48,7 +53,11 @@ def blocks(generation: GenerationExplanation) -> list[Block]:
     for step, label in enumerate(generation.generated):
         probability = f"{generation.probabilities[step]:.3f}"
         lines.append([_quoted(label), probability, _share(shares[step]), _best(generation, step, name)])
-    return [Block(_headline(generation, name), (_judgement(generation, name),), lines, generation.notes)]
+    found = [Block(_headline(generation, name), (_judgement(generation, name),), lines, generation.notes)]
+    if generation.spans:
+        sums = [["part of the prompt", "all tokens"], *([part, score] for part, score in _spans(generation, name))]
+        found.append(Block(f"parts of the prompt, by {name}", (), sums, ()))
+    return found
 
 
 def rows(generation: GenerationExplanation) -> list[dict[str, Any]]:
@@ -109,6 +118,13 @@ def _best(generation: GenerationExplanation, step: int, method: str) -> str:
     words = generation.step(step).top(_BEST, method)
     decimals = places([word.score for word in words], generation.digits.get(method))
     return ", ".join(f"{printable(word.text)} {written(word.score, decimals)}" for word in words)
+
+
+def _spans(generation: GenerationExplanation, method: str) -> list[tuple[str, str]]:
+    """What all tokens together drew from each part that was named."""
+    sums = {name: float(scores.sum()) for name, scores in generation.by_span(method).items()}
+    decimals = places(list(sums.values()), generation.digits.get(method))
+    return [(name, written(score, decimals)) for name, score in sums.items()]
 
 
 def _source(generation: GenerationExplanation, place: int) -> str:

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+import attnx
 from attnx.cli.main import main
 from tests import zoo
 
@@ -46,3 +47,32 @@ def test_mistakes_are_one_line(saved, monkeypatch, capsys):
     assert capsys.readouterr().err == (
         "attnx: max_new_tokens must be at least 1, found 0: with no new token nothing is explained\n"
     )
+
+
+def test_without_a_model_the_embedded_decoder_recalls_a_value(monkeypatch, capsys):
+    assert run(monkeypatch, "k3 v7 k1 v2 k8 v5 k3") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("generated tokens: 1 · value_path")
+    assert lines[-1].startswith("'v7'")
+    assert lines[-1].split("  ")[-1].startswith("v7 ")
+
+
+def test_a_page_and_a_file_are_written(monkeypatch, capsys, tmp_path):
+    page, file = tmp_path / "g.html", tmp_path / "g.safetensors"
+    asked = ("--contrast", "--spans", "lines", "--html", str(page), "--output", str(file))
+    assert run(monkeypatch, "k3 v7\nk1 v2\nk1", "--model", "recall", *asked) == 0
+    saved = attnx.GenerationExplanation.load(file)
+    assert saved.contrasts
+    assert saved.layers == (1, 2, 3)
+    assert [one.name for one in saved.spans] == ["1. k3 v7", "2. k1 v2", "3. k1"]
+    assert 'id="generation"' in page.read_text(encoding="utf-8")
+    assert "2. k1 v2" in capsys.readouterr().out
+
+
+def test_several_prompts_are_several_texts_and_one_page(monkeypatch, capsys, tmp_path):
+    assert run(monkeypatch, "k3 v7 k3", "k1 v2 k1", "--method", "rollout", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [one["predictions"][0]["label"].strip() for one in told] == ["v7", "v2"]
+    assert run(monkeypatch, "k3 v7 k3", "k1 v2 k1", "--output", str(tmp_path / "g.safetensors")) == 2
+    assert "take one prompt" in capsys.readouterr().err
+    assert run(monkeypatch, "k3 v7 k3", "--html", "g.txt") == 2

@@ -39,6 +39,7 @@ def _text(written: GenerationExplanation, texts: int) -> dict[str, Any]:
         "prompt": written.prompt_length,
         "front": dict(zip(("name", "length"), written.front, strict=True)),
         "tokens": _tokens(written),
+        "spans": [[one.name, list(one.positions)] for one in written.spans],
         "parts": [list(one) for one in written.parts],
         "answers": [_answer(written, step) for step in range(len(written))],
         "names": list(written.names),

@@ -144,6 +144,7 @@ attnx.sections.push((() => {
     legend(top);
     byId("written-shares").replaceChildren(...attnx.shareBar(text().front, scores.subarray(0, end)));
     drawn(scores, end, top);
+    parts(scores);
     likely(step);
     rest();
   };
@@ -164,6 +165,16 @@ attnx.sections.push((() => {
     byId("drawn-heading").textContent = `${visible(answers[shownStep].label)} drew most from`;
     byId("drawn").replaceChildren(...order.slice(0, BEST).map((at) =>
       meter(visible(tokens[at].text), top > 0 ? scores[at] / top : 0, scored(scores[at], top))));
+  };
+
+  // The parts of the prompt that were named, each with the sum over its tokens.
+  const parts = (scores) => {
+    const { spans, answers } = text();
+    byId("spans-card").hidden = spans.length === 0;
+    const sums = spans.map(([name, places]) => [name, places.reduce((sum, place) => sum + scores[place], 0)]);
+    const top = most(sums.map(([, sum]) => Math.abs(sum)));
+    byId("spans-heading").textContent = `Parts of the prompt for ${visible(answers[shownStep].label)}`;
+    byId("spans").replaceChildren(...sums.map(([name, sum]) => meter(visible(name), top > 0 ? sum / top : 0, scored(sum, top))));
   };
 
   // What else might have been written there; the runner-up can be set against it where that was computed.
