@@ -11,6 +11,7 @@ from attnx.agreement.measures import MEASURES
 from attnx.arguments import checked
 from attnx.errors import InputError
 from attnx.explaining.call import Call
+from attnx.methods.registry import PAPER_METHODS
 from attnx.references.registry import Asked, asked_references
 from attnx.results.comparison import Comparison
 
@@ -21,7 +22,7 @@ def compare(
     tokenizer: Any,
     texts: Any,
     *,
-    methods: Sequence[str] | str = ("raw", "rollout", "flow"),
+    methods: Sequence[str] | str = PAPER_METHODS,
     references: Asked = ("gradient", "blankout"),
     measure: str = "spearman",
     progress: bool = True,

@@ -32,6 +32,7 @@ from attnx.comparison.removal import (
 from attnx.errors import InputError
 from attnx.explaining.call import Call
 from attnx.inputs.families import adapter_for
+from attnx.methods.registry import PAPER_METHODS
 from attnx.references.blank import Blank, Named, choose_blank
 from attnx.references.registry import Asked, asked_references
 from attnx.references.variants import measure
@@ -52,7 +53,7 @@ def faithfulness(
     tokenizer: Any,
     texts: Any,
     *,
-    methods: Sequence[str] | str = ("raw", "rollout", "flow"),
+    methods: Sequence[str] | str = PAPER_METHODS,
     references: Asked = ("gradient", "blankout"),
     layer: int | None = None,
     score: Score | None = None,

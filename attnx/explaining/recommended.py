@@ -9,9 +9,9 @@ from typing import Any
 from attnx.errors import InputError
 from attnx.explaining.again import settings_on_record
 from attnx.explaining.settings import Settings
+from attnx.methods.registry import PAPER_METHODS
 from attnx.results.explanation import Explanation
 from attnx.results.recommendation import Recommendation
-from attnx.running.plan import DEFAULT_METHODS
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Recommended:
         notes: tuple[str, ...] = ()
         if not methods:
             ranked = [name for name in recommendation.explainers if name not in recommendation.references]
-            methods = (*ranked, *DEFAULT_METHODS)[:1]
+            methods = (*ranked, *PAPER_METHODS)[:1]
             notes = (f"{methods[0]} is there because no method held where the recommendation was made",)
         measured = {
             "layer": recommendation.layer,

@@ -23,6 +23,9 @@ METHODS: Registry[Method] = Registry("method", row=Method)
 for _row in (RAW, ROLLOUT, FLOW, *BEYOND_ATTENTION, ALTI_LOGIT):
     METHODS.add(_row.name, _row)
 
+PAPER_METHODS = (RAW.name, ROLLOUT.name, FLOW.name)
+"""The rows of the paper's tables, in its order, and what is computed where nobody chose. Raw has no residual."""
+
 
 def asked_methods(methods: Sequence[str] | str) -> tuple[Method, ...]:
     """The rows that a caller named; a name that does not exist is an error. `rollout:NAME` names edges, too."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from attnx.agreement.summary import bootstrap_interval
 from attnx.explaining.explain import explain
+from attnx.methods.registry import PAPER_METHODS
 from attnx.results.explanation import Explanation
 from attnx.tasks.planted_patch.generator import DECOYS, GRID, Planted
 
@@ -35,7 +36,7 @@ def find(
     processor: Any,
     pictures: Sequence[Planted],
     *,
-    methods: Sequence[str] = ("raw", "rollout", "flow"),
+    methods: Sequence[str] = PAPER_METHODS,
     references: Any = (),
     layer: int | None = None,
     **options: Any,

@@ -14,9 +14,10 @@ from attnx.agreement.summary import Summary
 from attnx.inputs.adapter import Prepared
 from attnx.inputs.families import adapter_for
 from attnx.methods.flow.saturation import tied_share
+from attnx.methods.registry import PAPER_METHODS
 from attnx.references.case import cases
 from attnx.references.gradient import gradient
-from attnx.reproduce.explained import TABLE_METHODS, Rows, relevance_rows
+from attnx.reproduce.explained import Rows, relevance_rows
 from attnx.reproduce.protocols import gradient_case, positions
 from attnx.results.provenance import provenance
 from attnx.results.table import Measured, Protocol, Published, Reference, Table
@@ -45,7 +46,7 @@ def agreement_table(
     title: str,
     reference: Reference,
     published: Published,
-    methods: Sequence[str] = TABLE_METHODS,
+    methods: Sequence[str] = PAPER_METHODS,
     seed: int,
     progress: bool,
 ) -> Table:

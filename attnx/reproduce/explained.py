@@ -15,13 +15,10 @@ from attnx.explaining.call import Call
 from attnx.explaining.seam import Request
 from attnx.explaining.settings import Settings
 from attnx.inputs.adapter import Prepared
-from attnx.methods.registry import METHODS
+from attnx.methods.registry import METHODS, PAPER_METHODS
 from attnx.results import table
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
-
-TABLE_METHODS = ("raw", "rollout", "flow")
-"""The rows of the paper's tables, in its order. Raw has no residual, the other two have it."""
 
 
 def answer_aware() -> tuple[str, ...]:
@@ -57,7 +54,7 @@ def relevance_rows(
     prepared: Sequence[Prepared],
     rows: table.Rows,
     *,
-    methods: Sequence[str] = TABLE_METHODS,
+    methods: Sequence[str] = PAPER_METHODS,
     progress: bool = False,
 ) -> list[Rows]:
     """One entry for each sentence, in their order."""

@@ -18,10 +18,11 @@ from attnx.errors import InputError
 from attnx.graph.asked import check_layer
 from attnx.inputs.adapter import Prepared
 from attnx.inputs.families import adapter_for
+from attnx.methods.registry import PAPER_METHODS
 from attnx.references.blankout import PAPER, blankout
 from attnx.references.case import cases, content_positions
 from attnx.references.gradient import gradient
-from attnx.reproduce.explained import TABLE_METHODS, relevance_rows
+from attnx.reproduce.explained import relevance_rows
 from attnx.reproduce.sentences import Sentences
 from attnx.results.provenance import provenance
 from attnx.results.table import Shares, SubjectTable
@@ -36,7 +37,7 @@ def subject(
     sentences: Sentences,
     *,
     layer: int | None = None,
-    methods: Sequence[str] = TABLE_METHODS,
+    methods: Sequence[str] = PAPER_METHODS,
     seed: int = 0,
     progress: bool = False,
 ) -> SubjectTable:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from attnx.methods.registry import PAPER_METHODS
 from attnx.references.blankout import PAPER, blankout
 from attnx.references.case import cases
 from attnx.reproduce.correlations import Array, agreement_table
-from attnx.reproduce.explained import TABLE_METHODS
 from attnx.reproduce.protocols import PROTOCOLS, positions
 from attnx.reproduce.sentences import Sentences
 from attnx.results.table import Protocol, Published, Table
@@ -29,7 +29,7 @@ def table1(
     sentences: Sentences,
     *,
     protocols: Sequence[Protocol] = tuple(PROTOCOLS.values()),
-    methods: Sequence[str] = TABLE_METHODS,
+    methods: Sequence[str] = PAPER_METHODS,
     seed: int = 0,
     progress: bool = False,
 ) -> Table:

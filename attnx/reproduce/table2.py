@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import nn
 
+from attnx.methods.registry import PAPER_METHODS
 from attnx.reproduce.correlations import agreement_table, protocol_gradients
-from attnx.reproduce.explained import TABLE_METHODS
 from attnx.reproduce.protocols import PROTOCOLS
 from attnx.reproduce.sentences import Sentences
 from attnx.results.table import Protocol, Published, Table
@@ -26,7 +26,7 @@ def table2(
     sentences: Sentences,
     *,
     protocols: Sequence[Protocol] = tuple(PROTOCOLS.values()),
-    methods: Sequence[str] = TABLE_METHODS,
+    methods: Sequence[str] = PAPER_METHODS,
     seed: int = 0,
     progress: bool = False,
 ) -> Table:

@@ -12,7 +12,8 @@ from typing import Any
 from torch import nn
 
 from attnx.errors import InputError
-from attnx.reproduce.explained import TABLE_METHODS, answer_aware
+from attnx.methods.registry import PAPER_METHODS
+from attnx.reproduce.explained import answer_aware
 from attnx.reproduce.sentences import Sentences
 from attnx.reproduce.subject import subject
 from attnx.results.table import Table
@@ -44,7 +45,7 @@ def subject_over_trainings(models: Iterable[Trained], **options: Any) -> Subject
 def _measured(
     measure: Callable[..., Any], models: Iterable[Trained], options: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, str], bool]:
-    methods = (*TABLE_METHODS, *answer_aware())
+    methods = (*PAPER_METHODS, *answer_aware())
     tables: dict[str, Any] = {}
     recipes: dict[str, str] = {}
     met: set[tuple[str, ...]] = set()

@@ -9,9 +9,7 @@ from typing import Any
 from attnx.errors import CostError
 from attnx.graph.asked import Head
 from attnx.methods.method import Method, check_cost
-from attnx.methods.registry import asked_methods
-
-DEFAULT_METHODS = ("raw", "rollout", "flow")
+from attnx.methods.registry import PAPER_METHODS, asked_methods
 
 LAST = -1
 """The last layer, whatever their number."""
@@ -52,7 +50,7 @@ def plan(
     heights = range(1, top + 1) if layer is None else (top if layer == LAST else layer,)
     starts = positions * (heads if head == "each" and isinstance(heads, int) else 1)
     kept, notes = [], []
-    for method in asked_methods(DEFAULT_METHODS) if methods is None else methods:
+    for method in asked_methods(PAPER_METHODS) if methods is None else methods:
         try:
             check_cost(method, heights, length, starts, width=width)
             kept.append(method)

@@ -16,6 +16,7 @@ from attnx.explaining.settings import Settings
 from attnx.inputs.adapter import Prepared
 from attnx.inputs.families import adapter_for
 from attnx.inputs.model_facts import has_head
+from attnx.methods.registry import PAPER_METHODS
 from attnx.probes.pronouns.decided import Decided
 from attnx.probes.pronouns.mask import Masked, find, masked
 from attnx.probes.pronouns.sentence import Sentence
@@ -24,9 +25,6 @@ from attnx.registry import unknown
 from attnx.results.explanation import Explanation
 from attnx.results.pronouns import Candidate, Probe
 from attnx.results.result import Array
-
-METHODS = ("raw", "rollout", "flow")
-"""The paper's three."""
 
 Span = Literal["sum", "mean"]
 """How a candidate's positions become one number."""
@@ -41,7 +39,7 @@ def probe(
     pronouns: Sequence[str],
     implies: Mapping[str, str] | None = None,
     written: str | None = None,
-    methods: Sequence[str] | str = METHODS,
+    methods: Sequence[str] | str = PAPER_METHODS,
     references: Asked | None = None,
     span: Span = "sum",
 ) -> Probe:
@@ -64,7 +62,7 @@ def probe_each(
     tokenizer: Any,
     sentences: Sequence[Sentence],
     *,
-    methods: Sequence[str] | str = METHODS,
+    methods: Sequence[str] | str = PAPER_METHODS,
     references: Asked | None = None,
     span: Span = "sum",
     batch_size: int = 8,

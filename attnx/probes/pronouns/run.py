@@ -16,8 +16,8 @@ from torch import nn
 
 from attnx.errors import FileFormatError, InputError
 from attnx.inputs.families import adapter_for
-from attnx.methods.registry import METHODS as REGISTERED
-from attnx.probes.pronouns.probe import METHODS, Ready, Span, ask, prepare
+from attnx.methods.registry import METHODS, PAPER_METHODS
+from attnx.probes.pronouns.probe import Ready, Span, ask, prepare
 from attnx.probes.pronouns.sentence import Sentence
 from attnx.references.registry import Asked, asked_references
 from attnx.results.pronoun_report import Report
@@ -173,7 +173,7 @@ def run(
     *,
     source: str = "a list",
     output: str | Path | None = None,
-    methods: Sequence[str] | str = METHODS,
+    methods: Sequence[str] | str = PAPER_METHODS,
     references: Asked | None = None,
     span: Span = "sum",
     batch_size: int = 8,
@@ -189,7 +189,7 @@ def run(
     if not sentences or not methods or batch_size < 1:
         raise InputError("a run needs at least one sentence, one method, and a batch_size of 1 or more")
     for name in methods:
-        REGISTERED[name]
+        METHODS[name]
     ready = prepare(model, tokenizer, sentences)
     if output is None:
         probes = _asked(model, tokenizer, ready, {}, None, methods, references, span, batch_size, progress)
