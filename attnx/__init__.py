@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from attnx.explaining.edit import edit
     from attnx.explaining.explain import explain
     from attnx.explaining.generation import explain_generation
+    from attnx.explaining.similarity import explain_similarity
     from attnx.graph.export import to_networkx
     from attnx.inputs.adapter import Adapter
     from attnx.inputs.families import adapters, register_adapter
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from attnx.results.generation import GenerationExplanation
     from attnx.results.recommendation import Recommendation
     from attnx.results.side_by_side import SideBySide, side_by_side
+    from attnx.results.similarity import Similarity
     from attnx.results.truth import Truth
     from attnx.truth.measure import measure_truth
 
@@ -47,12 +49,14 @@ _ON_DEMAND = {
     "Recommendation": "results.recommendation",
     "Truth": "results.truth",
     "SideBySide": "results.side_by_side",
+    "Similarity": "results.similarity",
     "adapters": "inputs.families",
     "capture": "capturing.capture",
     "compare": "comparison.compare",
     "edit": "explaining.edit",
     "explain": "explaining.explain",
     "explain_generation": "explaining.generation",
+    "explain_similarity": "explaining.similarity",
     "faithfulness": "comparison.faithfulness",
     "flow": "methods.flow.flow",
     "head_atlas": "comparison.head_atlas",
@@ -99,6 +103,7 @@ __all__ = [
     "HeadAtlas",
     "Recommendation",
     "SideBySide",
+    "Similarity",
     "Truth",
     "adapters",
     "capture",
@@ -106,6 +111,7 @@ __all__ = [
     "edit",
     "explain",
     "explain_generation",
+    "explain_similarity",
     "faithfulness",
     "flow",
     "head_atlas",

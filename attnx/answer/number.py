@@ -7,8 +7,9 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
-Score: TypeAlias = Literal["logit", "margin", "probability", "log_odds"]
+Score: TypeAlias = Literal["logit", "margin", "probability", "log_odds", "cosine"]
 SCORES: tuple[Score, ...] = ("logit", "margin", "probability", "log_odds")
+"""Those of a head that predicts; an embedding has its cosine."""
 
 NOTHING = -1
 """Stands against a target that stands alone, where it travels as a number."""

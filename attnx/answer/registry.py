@@ -15,11 +15,12 @@ from attnx.answer.kinds.at_positions import TAG, TOKEN
 from attnx.answer.kinds.choice import CHOICE
 from attnx.answer.kinds.classes import CLASS, LABEL, VALUE
 from attnx.answer.kinds.next_sentence import NEXT_SENTENCE
+from attnx.answer.kinds.similarity import SIMILARITY
 from attnx.answer.kinds.span import SPAN
 from attnx.registry import Registry
 
 ANSWERS: Registry[AnswerKind] = Registry("answer", row=AnswerKind)
-_BUILT_IN = (SPAN, CHOICE, NEXT_SENTENCE, TAG, TOKEN, VALUE, LABEL, CLASS)
+_BUILT_IN = (SPAN, CHOICE, NEXT_SENTENCE, TAG, TOKEN, VALUE, LABEL, CLASS, SIMILARITY)
 for _row in _BUILT_IN:
     ANSWERS.add(_row.name, _row)
 
@@ -45,3 +46,12 @@ def logits_of(model: nn.Module, output: Any) -> Tensor | None:
     """The numbers of the model's head, the batch first: what must be the same where the answer must be."""
     found = read(model, output)
     return None if found is None else found[1]
+
+
+def numbers_of(model: nn.Module, output: Any) -> Tensor | None:
+    """The same, and without a head what an embedding is made of: all that may be explained of an output."""
+    found = read(model, output)
+    if found is not None:
+        return found[1]
+    others = (row.logits(model, output) for row in answer_kinds() if row.by_target)
+    return next((one for one in others if one is not None), None)

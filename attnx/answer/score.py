@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from attnx.answer.kind import AnswerKind
 from attnx.answer.number import NOTHING, SCORES, Score
-from attnx.answer.registry import ANSWERS, answer_kinds, logits_of, read
+from attnx.answer.registry import ANSWERS, answer_kinds, numbers_of, read
 from attnx.answer.target import Target
 from attnx.errors import ChoiceError, InputError
 from attnx.inputs.model_facts import called
@@ -77,8 +77,8 @@ def check_score(kind: str | None, model: nn.Module, default: Score, answers: str
     offered = SCORES if known is None else known.scores
     if kind is None:
         return default if default in offered else offered[0]
-    if kind not in SCORES:
-        raise ChoiceError(unknown("score", kind, SCORES))
+    if kind not in (*SCORES, *offered):
+        raise ChoiceError(unknown("score", kind, offered))
     if kind not in offered:
         raise ChoiceError(f"{type(model).__name__} predicts a value, which has no {kind}; use its {offered[0]}")
     return kind
@@ -94,7 +94,7 @@ def answers_where_told(model: nn.Module) -> bool:
 
 def first_answer(model: nn.Module, inputs: dict[str, Tensor], length: int) -> list[Tensor]:
     """What the model says of the first input of a batch, which has so many positions: it must not hang on padding."""
-    logits = logits_of(model, called(model, inputs))
+    logits = numbers_of(model, called(model, inputs))
     return [] if logits is None else [logits[0] if logits.ndim == 2 else logits[0, :length]]
 
 

@@ -120,7 +120,7 @@ def _why_not(explanation: Explanation, asked: Iterable[str]) -> str:
     if explanation.prediction is None:
         return (
             "the model has no head that predicts, so nothing can tell what decided; raw attention, rollout and flow "
-            "tell what was mixed"
+            "tell what was mixed, and explain_similarity what makes two embeddings similar"
         )
     if len(explanation.positions) > MEASURED_UP_TO:
         return f"the input has more than {MEASURED_UP_TO} positions; references={next(iter(asked))!r} insists"

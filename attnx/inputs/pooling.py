@@ -12,12 +12,26 @@ from torch import nn
 from attnx.errors import ChoiceError
 from attnx.inputs.adapter import Prepared
 from attnx.inputs.model_facts import has_head
+from attnx.registry import unknown
 
 MEAN = "mean"
 """How a caller asks for the mean over all positions: `position="mean"`."""
 
 _POOLING_FILE = Path("1_Pooling") / "config.json"
 """Where sentence-transformers keeps how a checkpoint is pooled, beside the model."""
+_MODES = {
+    "pooling_mode_mean_tokens": MEAN,
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_lasttoken": "last",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+}
+"""The switches of that file, and what they are called here."""
+_OTHER_NAMES = {"lasttoken": "last"}
+_KNOWN_MODULES = ("Transformer", "Pooling", "Normalize")
+POOLINGS = (MEAN, "cls", "last")
+"""From which positions an embedding is made: all, the first, or the last."""
 _AT_EACH = ("ForTokenClassification", "ForMaskedLM", "ForCausalLM", "LMHeadModel")
 
 
@@ -50,13 +64,61 @@ def check_mean(model: nn.Module) -> None:
         )
 
 
+def embedding_pooling(model: nn.Module, asked: str | None = None) -> str:
+    """How an embedding of the whole text is made of its positions: as asked, or as the file beside the model says.
+
+    What comes behind the pooling of sentence-transformers and changes the direction, a dense layer, is refused: it is
+    no part of the model that was given.
+    """
+    if asked is not None:
+        if asked not in POOLINGS:
+            raise ChoiceError(unknown("pooling", asked, POOLINGS))
+        return asked
+    place = getattr(model.config, "name_or_path", "")
+    kept = _kept(place)
+    found = [kept.get("pooling_mode")] + [name for key, name in _MODES.items() if kept.get(key) is True]
+    named = [one for one in found if isinstance(one, str)]
+    if not named:
+        raise ChoiceError(
+            f"{type(model).__name__} does not say how it is pooled (no {_POOLING_FILE.as_posix()} beside it); give "
+            "pooling='mean', 'cls' or 'last', as it was trained"
+        )
+    pooling = _OTHER_NAMES.get(named[0], named[0])
+    if len(set(named)) > 1 or pooling not in POOLINGS:
+        raise ChoiceError(
+            f"{type(model).__name__} is pooled by {' and '.join(dict.fromkeys(named))}, which is not followed; "
+            "pooling='mean', 'cls' or 'last' explains another embedding"
+        )
+    further = [one for one in _modules(place) if one not in _KNOWN_MODULES]
+    if further:
+        raise ChoiceError(
+            f"behind the pooling of this checkpoint stands {', '.join(further)}, which is no part of "
+            f"{type(model).__name__}; pooling={pooling!r} explains the embedding before it"
+        )
+    return pooling
+
+
+def _modules(place: Any) -> list[str]:
+    """The parts of a sentence-transformers checkpoint, by the last word of their type."""
+    listed = _read(place, Path("modules.json"))
+    parts = listed if isinstance(listed, list) else []
+    return [str(one.get("type", "")).rpartition(".")[2] for one in parts if isinstance(one, Mapping)]
+
+
+def _kept(place: Any) -> Mapping[str, Any]:
+    kept = _read(place, _POOLING_FILE)
+    return kept if isinstance(kept, Mapping) else {}
+
+
 def _kept_mean(place: Any) -> bool:
-    if not isinstance(place, str) or not place:
-        return False
-    try:
-        kept = json.loads((Path(place) / _POOLING_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # no such file, or none that says anything
-        return False
-    if not isinstance(kept, Mapping):
-        return False
+    kept = _kept(place)
     return kept.get("pooling_mode_mean_tokens") is True or kept.get("pooling_mode") == MEAN
+
+
+def _read(place: Any, file: Path) -> Any:
+    if not isinstance(place, str) or not place:
+        return None
+    try:
+        return json.loads((Path(place) / file).read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # no such file, or none that says anything
+        return None

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnx.answer.registry import logits_of
+from attnx.answer.registry import numbers_of
 from attnx.capturing.frozen.sink_values import Check, weights_check
 from attnx.capturing.untouched import switched
 from attnx.capturing.watch import undisturbed
@@ -38,7 +38,7 @@ def same_by_embeddings(model: nn.Module, adapter: Adapter, processor: Any, examp
         pad_id = padding_id(model, processor)
         with undisturbed(model):
             by_id, by_embedding = (
-                logits_of(model, called(model, collate(model, [one], pad_id)))
+                numbers_of(model, called(model, collate(model, [one], pad_id)))
                 for one in (example, embedded(model, adapter, example))
             )
         if by_id is None or by_embedding is None:

@@ -121,6 +121,13 @@ def word_alignment() -> View:
     return _view(blocks, rows, grid)
 
 
+@cache
+def similarity() -> View:
+    from attnx.render.similarity import blocks, plot, rows
+
+    return _view(blocks, rows, plot)
+
+
 def _view(
     blocks: Callable[[Any], Iterable[Any]],
     rows: Callable[[Any], list[dict[str, Any]]],
@@ -167,6 +174,7 @@ for _kind, _load in {
     "trainings": trainings,
     "subject over trainings": subject_trainings,
     "side by side": side_by_side,
+    "similarity": similarity,
     "word alignment": word_alignment,
 }.items():
     VIEWS.add(_kind, _load)

@@ -11,7 +11,7 @@ import numpy as np
 from attnx.errors import ChoiceError, InputError
 from attnx.registry import unknown
 from attnx.results.alignment import Change, Row, aligned, span_of
-from attnx.results.explanation import Explanation
+from attnx.results.explanation import Explanation, with_explanations
 from attnx.results.fit import PROVENANCE, Rules
 from attnx.results.result import Array, Result
 
@@ -107,12 +107,7 @@ class SideBySide(Result):
 
     @classmethod
     def _fields_of(cls, data: Mapping[str, Any]) -> dict[str, Any]:
-        told = super()._fields_of(data)
-        if isinstance(own := told.get("explanations"), Mapping):
-            told["explanations"] = [
-                Explanation._fields_of(one) if isinstance(one, Mapping) else one for one in own.values()
-            ]
-        return told
+        return with_explanations(super()._fields_of(data))
 
     def __repr__(self) -> str:
         return f"SideBySide({', '.join(self.titles)}; {len(self.rows)} rows, by {', '.join(self.names)})"

@@ -21,6 +21,7 @@ from attnx.results.pronoun_report import Rates, Report
 from attnx.results.pronouns import Candidate, Probe
 from attnx.results.recommendation import Recommendation
 from attnx.results.side_by_side import SideBySide
+from attnx.results.similarity import Similarity
 from attnx.results.table import Measured, Shares, SubjectTable, Table
 from attnx.results.trainings import SubjectTrainings, Trainings
 from attnx.results.truth import Truth
@@ -195,6 +196,12 @@ def word_alignment() -> Alignment:
     return Alignment.choose([words], [scores], "argmax", **told).against(gold)
 
 
+def similarity() -> Similarity:
+    grid = np.array([[0.1, 0.0, -0.25, 0.0], [0.0, 0.5, 0.0, 0.0], [0.0, 0.0, 0.0, 0.05], [0.1, 0.0, 0.0, 0.0]])
+    both = (explanation(), explanation())
+    return Similarity(both, 0.5, "mean", grid, "value_path", ("made by hand",), PROVENANCE)
+
+
 EXAMPLES = (
     explanation,
     generation,
@@ -211,4 +218,5 @@ EXAMPLES = (
     truth,
     side_by_side,
     word_alignment,
+    similarity,
 )

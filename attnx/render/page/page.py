@@ -46,6 +46,7 @@ from attnx.results.faithfulness import Faithfulness
 from attnx.results.generation import GenerationExplanation
 from attnx.results.result import Result
 from attnx.results.side_by_side import SideBySide
+from attnx.results.similarity import Similarity
 from attnx.results.truth import Truth
 from attnx.results.word_alignment import Alignment
 
@@ -64,7 +65,7 @@ class Section(NamedTuple):
 SECTIONS = (
     Section(tables),
     Section(side_by_side, (SideBySide,)),
-    Section(alignment, (Alignment,)),
+    Section(alignment, (Alignment, Similarity)),
     Section(summary, (Comparison,)),
     Section(atlas, (HeadAtlas,)),
     Section(faithfulness, (Faithfulness,)),

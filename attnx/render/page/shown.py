@@ -14,6 +14,7 @@ from attnx.render.page.content import content
 from attnx.results.explanation import Explanation
 from attnx.results.result import Array, Result
 from attnx.results.side_by_side import SideBySide
+from attnx.results.similarity import Similarity
 
 R = TypeVar("R", bound=Result)
 
@@ -62,6 +63,8 @@ def _explanations(result: Result) -> list[tuple[str, Explanation]]:
     """Those of a result, each with what it is called there; "" where its text tells."""
     if isinstance(result, SideBySide):
         return list(zip(result.titles, result.explanations, strict=True))
+    if isinstance(result, Similarity):
+        return [(f"text {number}", one) for number, one in enumerate(result.explanations, start=1)]
     return [("", result)] if isinstance(result, Explanation) else []
 
 

@@ -1,12 +1,19 @@
-"""Source and written words beside each other: a click on one colours the other, and a grid shows all pairs."""
+"""Words of two sides, source and written or two texts: a click on one colours the other, a grid shows all pairs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
+from attnx.render.columns import Block
 from attnx.render.page.plain import PlainTable
 from attnx.render.page.shown import Shown
+from attnx.render.similarity import blocks as similarity_blocks
+from attnx.render.similarity import grid_heading, shortened, sums
 from attnx.render.word_alignment import blocks, error_lines
+from attnx.results.similarity import Similarity
 from attnx.results.word_alignment import Alignment
 
 _NUMBERS = 100_000
@@ -15,15 +22,20 @@ _NUMBERS = 100_000
 
 def data(shown: Shown) -> dict[str, Any] | None:
     """The words, links and scores of each pair of sentences, and what is said of all."""
-    alignment = shown.only(Alignment)
-    if alignment is None:
-        return None
+    alignment, similarity = shown.only(Alignment), shown.only(Similarity)
+    if alignment is not None:
+        return _aligned(alignment)
+    return None if similarity is None or similarity.grid is None else _similar(similarity)
+
+
+def _aligned(alignment: Alignment) -> dict[str, Any]:
     kept, room = 0, _NUMBERS
     while kept < len(alignment) and (kept == 0 or alignment.scores[kept].size <= room):
         room -= alignment.scores[kept].size
         kept += 1
     cut = [f"{kept:,} of {len(alignment):,} pairs of sentences are in this page"] if kept < len(alignment) else []
     return {
+        **_WRITTEN,
         "headline": alignment.headline,
         "notes": [*error_lines(alignment), *alignment.notes, *cut],
         "sentences": [
@@ -35,11 +47,46 @@ def data(shown: Shown) -> dict[str, Any] | None:
             }
             for one, scores in zip(alignment.sentences[:kept], alignment.scores[:kept], strict=True)
         ],
-        "tables": [
-            {"heading": one.heading, "lead": list(one.lead), "rows": [list(line) for line in one.lines]}
-            for one in blocks(alignment)
-        ],
+        "tables": _tables(blocks(alignment)),
     }
+
+
+def _similar(one: Similarity) -> dict[str, Any]:
+    """Two texts as the two sides, the first on the left and across the grid."""
+    across, down, grid = shortened(one)
+    best = int(np.abs(grid[:-1, :-1]).max(0, initial=0).argmax()) if len(down) > 1 else 0
+    return {
+        **_TEXTS,
+        "headline": f"{one.headline}; {grid_heading(one)}",
+        "start": best,
+        "notes": [sums(one), *one.notes],
+        "sentences": [{"source": across, "target": down, "links": [], "scores": np.round(grid.T, 6).tolist()}],
+        "tables": _tables(similarity_blocks(one)),
+    }
+
+
+_WRITTEN = {
+    "title": "Source and what was written",
+    "names": {"source": "Source", "target": "Written"},
+    "said": {"target": "was written from", "source": "went into"},
+    "arrow": "←",
+    "all": "All pairs; links are framed",
+    "start": 0,
+}
+_TEXTS = {
+    "title": "What makes both similar",
+    "names": {"source": "Text 1", "target": "Text 2"},
+    "said": {"target": "goes with", "source": "goes with"},
+    "arrow": "×",
+    "all": "All pairs of words",
+}
+"""What each kind calls its two sides."""
+
+
+def _tables(several: Iterable[Block]) -> list[dict[str, Any]]:
+    return [
+        {"heading": one.heading, "lead": list(one.lead), "rows": [list(line) for line in one.lines]} for one in several
+    ]
 
 
 def plain(page: dict[str, Any]) -> list[PlainTable]:

@@ -44,7 +44,7 @@ attnx.sections.push((() => {
     [...byId("alignment-grid").querySelectorAll("tbody tr")].forEach((row, at) =>
       row.classList.toggle("chosen", chosen.side === "target" && at === chosen.at));
     const best = scores.indexOf(Math.max(...scores));
-    const said = chosen.side === "target" ? "was written from" : "went into";
+    const said = data.said[chosen.side];
     byId("alignment-readout").replaceChildren(
       make("strong", { text: visible(one[chosen.side][chosen.at]) }),
       best < 0 || top === 0 ? " has no score" : ` ${said} ${visible(others(one)[best])} most: ${scores[best].toFixed(4)}`,
@@ -59,7 +59,7 @@ attnx.sections.push((() => {
       "tr", {}, make("th", { scope: "row", text: visible(word) }),
       ...source.map((other, column) => {
         const score = scores[row][column];
-        const cell = make("td", { title: `${visible(word)} ← ${visible(other)}: ${score.toFixed(4)}`, onclick: () => pick(data, "target", row) });
+        const cell = make("td", { title: `${visible(word)} ${data.arrow} ${visible(other)}: ${score.toFixed(4)}`, onclick: () => pick(data, "target", row) });
         heat(cell, score, top);
         cell.classList.toggle("linked", links.some(([from, to]) => from === column && to === row));
         return cell;
@@ -71,7 +71,7 @@ attnx.sections.push((() => {
     words(data, "source");
     words(data, "target");
     grid(data);
-    if (data.sentences[place].target.length) pick(data, chosen?.side ?? "target", chosen?.at ?? 0);
+    if (data.sentences[place].target.length) pick(data, chosen?.side ?? "target", chosen?.at ?? data.start);
   };
 
   const picker = (data) => {
@@ -89,6 +89,9 @@ attnx.sections.push((() => {
   return {
     name: "alignment",
     whole(data) {
+      byId("alignment-title").textContent = data.title;
+      byId("alignment-all").textContent = data.all;
+      for (const side of ["source", "target"]) byId(`alignment-${side}-name`).textContent = data.names[side];
       byId("alignment-lead").textContent = `${data.headline}. Click a word to colour the other side.`;
       byId("alignment-controls").replaceChildren(...(data.sentences.length > 1 ? [picker(data)] : []));
       draw(data);
