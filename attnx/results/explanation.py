@@ -333,16 +333,6 @@ class Explanation(Drawn):
         )
 
 
-def with_explanations(told: dict[str, Any]) -> dict[str, Any]:
-    """What a file tells of a result of explanations, which it keeps by number."""
-    own = told.get("explanations")
-    if isinstance(own, Mapping):
-        told["explanations"] = [
-            Explanation._fields_of(one) if isinstance(one, Mapping) else one for one in own.values()
-        ]
-    return told
-
-
 def _speaks(score: float) -> Literal["for", "against"] | None:
     return None if score == 0 else "for" if score > 0 else "against"
 

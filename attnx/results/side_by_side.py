@@ -11,9 +11,10 @@ import numpy as np
 from attnx.errors import ChoiceError, InputError
 from attnx.registry import unknown
 from attnx.results.alignment import Change, Row, aligned, span_of
-from attnx.results.explanation import Explanation, with_explanations
+from attnx.results.explanation import Explanation
 from attnx.results.fit import PROVENANCE, Rules
-from attnx.results.result import Array, Result
+from attnx.results.of_explanations import OfExplanations
+from attnx.results.result import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,7 +40,7 @@ def _a_stretch(change: Change, result: Any) -> str | None:
 
 
 @dataclass(frozen=True, eq=False)
-class SideBySide(Result):
+class SideBySide(OfExplanations):
     """`s.scores()[row, 0]` is the score of a word in the first explanation, `[row, 1]` what it is in the second."""
 
     kind: ClassVar[str] = "side by side"
@@ -100,14 +101,6 @@ class SideBySide(Result):
         """Bars in matplotlib, a row each, those of the explanations beside one another."""
         drawn: Axes = self._view.plot(self, name, ax=ax)
         return drawn
-
-    def _saved(self) -> dict[str, Any]:
-        own = {str(number): one._saved() for number, one in enumerate(self.explanations)}
-        return super()._saved() | {"explanations": own}
-
-    @classmethod
-    def _fields_of(cls, data: Mapping[str, Any]) -> dict[str, Any]:
-        return with_explanations(super()._fields_of(data))
 
     def __repr__(self) -> str:
         return f"SideBySide({', '.join(self.titles)}; {len(self.rows)} rows, by {', '.join(self.names)})"

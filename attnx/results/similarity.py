@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from attnx.results.explanation import Explanation, with_explanations
+from attnx.results.explanation import Explanation
 from attnx.results.fit import PROVENANCE, Between, Rules, check
-from attnx.results.result import Array, Result
+from attnx.results.of_explanations import OfExplanations
+from attnx.results.result import Array
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,7 +30,7 @@ def _position_by_position(grid: Array | None, result: Any) -> str | None:
 
 
 @dataclass(frozen=True, eq=False)
-class Similarity(Result):
+class Similarity(OfExplanations):
     """`s.explanations` has a heat map for each text, `s.word_grid()` what each pair of words adds to the cosine."""
 
     kind: ClassVar[str] = "similarity"
@@ -84,14 +85,6 @@ class Similarity(Result):
         """A strip of colours for each text, and the grid of words where there is one."""
         drawn: Figure = self._view.plot(self, method)
         return drawn
-
-    def _saved(self) -> dict[str, Any]:
-        own = {str(number): one._saved() for number, one in enumerate(self.explanations)}
-        return super()._saved() | {"explanations": own}
-
-    @classmethod
-    def _fields_of(cls, data: Mapping[str, Any]) -> dict[str, Any]:
-        return with_explanations(super()._fields_of(data))
 
     def __repr__(self) -> str:
         return f"Similarity({self.headline}, {len(self.words[0])} × {len(self.words[1])} words)"
