@@ -15,7 +15,7 @@ from attnx.attention.tensor import AttentionTensor
 from attnx.attention.visibility import Mask
 from tests import zoo
 
-VOCABULARY = 60
+VOCABULARY = len(zoo.wordpiece_tokenizer())
 SOURCE, OUTPUT = 7, 5
 LAYERS = {"encoder_layers": 2, "decoder_layers": 3}
 HEADS = {"encoder_attention_heads": 4, "decoder_attention_heads": 4}

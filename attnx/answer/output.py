@@ -8,7 +8,10 @@ from torch import Tensor, nn
 
 from attnx.inputs.model_facts import has_head
 
-LANGUAGE_MODELS = ("ForMaskedLM", "ForCausalLM", "LMHeadModel")
+LANGUAGE_MODELS = (
+    *("ForMaskedLM", "ForCausalLM", "LMHeadModel"),
+    *("ForConditionalGeneration", "MTModel", "EncoderDecoderModel"),
+)
 
 
 def head_output(model: nn.Module, output: Any) -> Tensor | None:
@@ -19,6 +22,12 @@ def head_output(model: nn.Module, output: Any) -> Tensor | None:
     if logits is None and isinstance(output, tuple) and has_head(model, *LANGUAGE_MODELS, "Classification"):
         logits = output[0]
     return logits if isinstance(logits, Tensor) and logits.ndim in (2, 3) else None
+
+
+def behind_source(output: Any) -> int:
+    """How many positions stand before the first that is answered: those of an encoder–decoder's source."""
+    states = getattr(output, "encoder_last_hidden_state", None)
+    return 0 if states is None else int(states.shape[1])
 
 
 def class_count(model: nn.Module) -> int:

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from attnx.answer.kind import Told
+from attnx.answer.output import behind_source
 from attnx.answer.prediction import Prediction
 from attnx.answer.registry import ANSWERS, read
 from attnx.errors import CaptureError, ChoiceError
@@ -36,7 +37,7 @@ def predict(
             )
         return None
     kind, logits = found
-    own = (logits[row, position] if kind.at_each else logits[row]).detach().float()
+    own = (logits[row, position - behind_source(output)] if kind.at_each else logits[row]).detach().float()
     if not bool(own.isfinite().all()):
         raise CaptureError(
             f"{type(model).__name__} predicts NaN or infinity: its weights are damaged, or half precision overflows; "

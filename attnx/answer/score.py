@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from attnx.answer.kind import AnswerKind
 from attnx.answer.number import NOTHING, SCORES, Score
+from attnx.answer.output import behind_source
 from attnx.answer.registry import ANSWERS, answer_kinds, numbers_of, read
 from attnx.answer.target import Target
 from attnx.errors import ChoiceError, InputError
@@ -36,10 +37,12 @@ def score(
     position = targets[:, 1].long()
     kept: Tensor = position.unique()  # type: ignore[no-untyped-call]
     few = {"logits_to_keep": kept} if answers_where_told(model) else {}
-    row, logits = _answer(model, called(model, {**inputs, **few}), answers)
+    output = called(model, {**inputs, **few})
+    row, logits = _answer(model, output, answers)
     of = torch.arange(len(logits), device=logits.device) if rows is None else rows
     if row.at_each:
-        logits = logits[of, torch.searchsorted(kept, position.contiguous()) if few else position]
+        seat = torch.searchsorted(kept, position.contiguous()) if few else position - behind_source(output)
+        logits = logits[of, seat]
     elif rows is not None:
         logits = logits[of]
     return row.score(model, logits, targets, kind)
@@ -48,7 +51,7 @@ def score(
 def score_of(model: nn.Module, output: Any, row: int, seat: int, target: Target, kind: Score) -> Tensor:
     """The same number of one input, read off the output of a run: `row` in its batch, `seat` among its answers."""
     answers, logits = _answer(model, output, target.kind)
-    own = logits[row, seat] if answers.at_each else logits[row]
+    own = logits[row, seat - behind_source(output)] if answers.at_each else logits[row]
     return answers.score(model, own[None], as_rows([target], own.device), kind)[0]
 
 

@@ -41,14 +41,13 @@ class Seen:
 
     def _chain(self, kind: str = "") -> Chain | None:
         """Both streams together, or their levels of one kind."""
-        records = _layers(self.records)
-        if not all(_has_layout(record, self.batch) for record in records):
-            return None
-        found = chain(records)
-        if found is None or not kind:
-            return found
-        part = found.of_kind(kind)
-        return part if part.calls else None
+        # An output of one position reads the source as a pooling head does: by one query.
+        found = self._chain_of(self.records) or self._chain_of(_layers(self.records))
+        part = found if found is None or not kind else found.of_kind(kind)
+        return part if part is not None and part.calls else None
+
+    def _chain_of(self, records: Sequence[Record]) -> Chain | None:
+        return chain(records) if all(_has_layout(record, self.batch) for record in records) else None
 
     def choices(self) -> dict[str, list[Record]]:
         """Each part of the model that is one stack, by the shortest name that picks it."""

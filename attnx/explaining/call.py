@@ -11,6 +11,7 @@ from torch import nn
 from attnx.capturing.watch import unwrapped
 from attnx.errors import ArgumentError, ChoiceError, InputError
 from attnx.explaining.beforehand import ENTITIES, of_entities, with_choices
+from attnx.explaining.output import EVERY, of_every_token, of_output
 from attnx.explaining.recommended import Recommended
 from attnx.explaining.seam import Request, explain_prepared
 from attnx.explaining.settings import DEFAULT_REFERENCES, Normalization, Settings, mean_row
@@ -36,8 +37,8 @@ class Options(TypedDict, total=False):
     """The keyword arguments of `explain`, for type checkers."""
 
     methods: Sequence[str] | str | Recommendation | None
-    position: int | Literal["mean", "entities"] | list[int | None] | None
-    layer: int | None
+    position: int | Literal["mean", "entities", "every"] | list[int | None] | None
+    layer: int | str | None
     head: Head | None
     target: Any
     references: Asked | None
@@ -47,6 +48,7 @@ class Options(TypedDict, total=False):
     discard: float
     first_token: str | int | None
     spans: Spans | Sequence[Spans] | None
+    target_text: Any
     truncate: bool
     maps: bool
     interpolate: bool
@@ -86,6 +88,7 @@ class Call:
             methods = chosen.pop("methods")
         check_no_reference(methods)
         reading = {name: chosen.pop(name, False) for name in ("truncate", "interpolate")}
+        target_text = chosen.pop("target_text", None)
         position, target = chosen.pop("position", None), chosen.pop("target", None)
         first_token, spans = chosen.pop("first_token", None), chosen.pop("spans", None)
         references, batch_size = chosen.pop("references", None), chosen.pop("batch_size", 8)
@@ -94,10 +97,14 @@ class Call:
         asked = asked_references(DEFAULT_REFERENCES if nobody_chose else references)
         model = unwrapped(model)
         entities = isinstance(position, str) and position == ENTITIES
+        every = isinstance(position, str) and position == EVERY
+        if every:
+            position = None
         if isinstance(position, str):
             settings = settings if entities else _averaged(model, position, settings)
             position = None
-        prepared, single = prepare_all(adapter_for(model, settings.within), model, tokenizer, text, **reading)
+        adapter = adapter_for(model, settings.within)
+        prepared, single = prepare_all(adapter, model, tokenizer, text, target_text=target_text, **reading)
         if first_token is not None:
             prepared = [_begun(model, tokenizer, one, first_token) for one in prepared]
         if spans is not None:
@@ -105,6 +112,9 @@ class Call:
         requests = with_choices(model, tokenizer, _requests(prepared, position, target, single=single))
         if entities:
             requests, single = of_entities(model, tokenizer, requests), False
+        if every:
+            requests, single = of_every_token(requests, model, single=single), False
+        requests = [of_output(one) for one in requests]
         return cls(model, tokenizer, requests, settings, asked, not nobody_chose, single, batch_size, recommended, True)
 
     def explanations(self) -> Iterator[tuple[int, Explanation]]:
@@ -147,8 +157,8 @@ def _averaged(model: nn.Module, position: str, settings: Settings) -> Settings:
     """The settings under which the rows of all positions are averaged."""
     if position != MEAN:
         raise ChoiceError(
-            f"position must be a whole number, {MEAN!r} for the mean of all, or {ENTITIES!r} for each that a token "
-            f"classifier finds, found {position!r}"
+            f"position must be a whole number, {MEAN!r} for the mean of all, {ENTITIES!r} for each that a token "
+            f"classifier finds, or {EVERY!r} for each token of an output, found {position!r}"
         )
     check_mean(model)
     return replace(settings, over_rows=mean_row)

@@ -40,8 +40,8 @@ def explain(
     text: Any,
     *,
     methods: Sequence[str] | str | Recommendation | None = None,
-    position: int | Literal["mean", "entities"] | list[int | None] | None = None,
-    layer: int | None = None,
+    position: int | Literal["mean", "entities", "every"] | list[int | None] | None = None,
+    layer: int | str | None = None,
     head: Head | None = None,
     target: Any = None,
     references: Asked | None = None,
@@ -51,6 +51,7 @@ def explain(
     discard: float = 0.0,
     first_token: str | int | None = None,
     spans: Spans | Sequence[Spans] | None = None,
+    target_text: Any = None,
     truncate: bool = False,
     maps: bool = False,
     interpolate: bool = False,
@@ -79,6 +80,11 @@ def explain(
     vision model read images of another size than it was built for. `maps` keeps the rows of all positions, not only of
     the explained one. `within` picks one stack of a model that has several, by the beginning of its modules' names. The
     model and the tokenizer are left exactly as they were.
+
+    Of an encoder–decoder `text` is the source and `target_text` what is written of the output so far: the next token is
+    explained over both, and `e.shares` says how much is from each. Without it that is the first token that the model
+    writes; `position` is another one of the output, and "every" gives a list, one for each. `layer` may be a name
+    there: "cross 2" (see `docs/encoder-decoders.md`).
     """
     call = Call.of(
         model,
@@ -96,6 +102,7 @@ def explain(
         discard=discard,
         first_token=first_token,
         spans=spans,
+        target_text=target_text,
         truncate=truncate,
         maps=maps,
         interpolate=interpolate,

@@ -73,6 +73,11 @@ def explain_generation(
     """
     model = unwrapped(model)
     check_writer(model)
+    if adapter_for(model).output_embeddings is not None:
+        raise CaptureError(
+            f"{type(model).__name__} is an encoder–decoder: explain(model, tokenizer, source, target_text=…, "
+            "position='every') explains each token of a text that it wrote"
+        )
     if head == EACH:
         raise ChoiceError("head='each' has no place in a matrix generated × source; give one number, or mean, max, min")
     check_no_reference(methods)

@@ -202,6 +202,7 @@ class _Run:
                     provenance={**record, "methods": own.facts} if own.facts else record,
                     maps=own.maps,
                     spans=prepared.spans,
+                    streams=dict(prepared.streams),
                 ),
             )
 
@@ -215,7 +216,7 @@ def _input_record(model: nn.Module, processor: Any, prepared: Prepared, settings
 
 def _unseen_layers(model: nn.Module, attention: AttentionTensor) -> tuple[str, ...]:
     """A remark when some layers mix positions in another way than by attention, as hybrid models do."""
-    layers = getattr(model.config, "num_hidden_layers", None)
+    layers = attention.layers if attention.streams else getattr(model.config, "num_hidden_layers", None)
     if not isinstance(layers, int) or layers == attention.layers:
         return ()
     return (

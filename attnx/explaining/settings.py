@@ -35,7 +35,7 @@ class Settings:
     """None for methods leaves them to attnx, None for the residual leaves each method its own."""
 
     methods: tuple[Method, ...] | None = None
-    layer: int | None = None
+    layer: int | str | None = None
     head: Head | None = None
     residual: float | None = None
     normalize: Normalization = "auto"
@@ -59,7 +59,7 @@ class Settings:
         made = cls(None if methods is None else asked_methods(methods), discard=check_share(discard), **chosen)
         if made.normalize not in ("auto", None, *NORMALIZATIONS):
             raise ChoiceError(unknown("normalize", made.normalize, ("auto", *NORMALIZATIONS)) + "; None leaves it out")
-        if made.layer is not None:
+        if made.layer is not None and not isinstance(made.layer, str):
             whole_number("layer", made.layer)
         if not isinstance(made.within, str):
             raise ChoiceError(f"within must be the beginning of a module's name, found {made.within!r}")
@@ -76,13 +76,16 @@ class Settings:
         return made
 
     def layer_of(self, attention: AttentionTensor) -> int | None:
-        return attention.layers if self.layer == LAST else self.layer
+        if self.layer is None or self.layer == LAST:
+            return None if self.layer is None else attention.layers
+        return attention.number(self.layer)
 
     def normalization(self, attention: AttentionTensor, method: Method) -> Normalize | None:
         """The normalisation that a method's row gets; none where it would mean nothing."""
         asked = self.normalize
         if asked == "auto":
-            asked = "prefix" if attention.causal else None  # what comes later does not change what a position knows
+            # What comes later does not change what a position knows.
+            asked = "prefix" if attention.causal or (attention.streams and attention.written is not None) else None
         return asked if method.takes(asked) else None
 
     def residual_of(self, method: Method) -> float:
@@ -101,6 +104,7 @@ class Settings:
             "drop_sink": self.drop_sink,
         }
         record |= {"causal": True} if attention.causal else {}
+        record |= {"levels": list(attention.kinds)} if attention.streams else {}
         record |= {"within": self.within} if self.within else {}
         return record | ({"discard": self.discard} if self.discard else {})
 

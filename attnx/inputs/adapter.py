@@ -36,12 +36,24 @@ class Prepared:
     """Parts of the text that the caller named, as further units."""
     choices: tuple[Prepared, ...] = ()
     """Of multiple choice, all that there is to choose from, each an input of its own; this is the first."""
+    streams: Mapping[str, int] = field(default_factory=dict)
+    """Of an encoder–decoder how many positions each stream has, in the order of the count; else empty."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of an image's pixel values: only equal ones fit in one batch. Empty for a text, which can be padded."""
+        """Of an image's pixel values, or of two streams: only equal ones fit in one batch. Empty for a text, which can
+        be padded."""
         pixels = self.inputs.get("pixel_values")
-        return () if pixels is None else tuple(pixels.shape)
+        return tuple(self.streams.values()) if pixels is None else tuple(pixels.shape)
+
+    @property
+    def ids(self) -> dict[str, slice]:
+        """The inputs that hold token ids, and whose positions they are."""
+        if not self.streams:
+            return {"input_ids": slice(0, len(self.positions))}
+        source = next(iter(self.streams.values()))
+        places = {"input_ids": slice(0, source), "decoder_input_ids": slice(source, len(self.positions))}
+        return {name: place for name, place in places.items() if name in self.inputs}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +74,8 @@ class Adapter:
     """Tokens that can stand for "nothing here": the first that the tokenizer has, and that is nothing else to it."""
     embeddings: str | None = None
     """Name of the module that embeds the input; None asks `model.get_input_embeddings()`."""
+    output_embeddings: Callable[[nn.Module], nn.Module] | None = None
+    """(model) → the module that embeds the output of an encoder–decoder; None where the input is one stream."""
     within: str = ""
     """Where in the model the explained stack of attention is, when it has several."""
 

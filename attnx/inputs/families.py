@@ -12,6 +12,7 @@ from attnx.errors import CaptureError
 from attnx.inputs.adapter import Adapter
 from attnx.inputs.explained import image_position, last_position, mask_or_cls_position
 from attnx.inputs.image import prepare_image
+from attnx.inputs.streams import decoder_embedding, last_of_output, prepare_source
 from attnx.inputs.text import prepare_text
 from attnx.registry import Registry
 
@@ -24,7 +25,7 @@ def register_adapter(adapter: Adapter) -> Adapter:
 
 
 def adapters() -> dict[str, Adapter]:
-    """All adapters by name: `model_type` of a family, or encoder, decoder, vision for all other models."""
+    """All adapters by name: `model_type` of a family, or encoder, decoder, encoder_decoder, vision for all others."""
     return {name: ADAPTERS[name] for name in ADAPTERS}
 
 
@@ -40,6 +41,8 @@ def adapter_for(model: nn.Module, within: str = "") -> Adapter:
             "themselves: attnx.rollout(attnx.capture(model, **inputs))"
         )
     if not within and getattr(config, "is_encoder_decoder", False) and _has_decoder(model):
+        if _writes(model):
+            return ADAPTERS[config.model_type if config.model_type in ADAPTERS else "encoder_decoder"]
         raise CaptureError(
             f"{type(model).__name__} is an encoder–decoder with several stacks of attention; explain one of them: "
             f"{_encoder_call(model)}{_lost(model)}"
@@ -47,6 +50,12 @@ def adapter_for(model: nn.Module, within: str = "") -> Adapter:
     model_type = getattr(config, "model_type", "")
     found = ADAPTERS[model_type if model_type in ADAPTERS else _generic(model, config)]
     return replace(found, within=within) if within else found
+
+
+def _writes(model: nn.Module) -> bool:
+    """Whether the decoder writes text of its own: a classifier's reads the source once more."""
+    generates = getattr(model, "can_generate", lambda: False)()
+    return generates and getattr(model, "main_input_name", "") in ("input_ids", "input_features")
 
 
 def _has_decoder(model: nn.Module) -> bool:
@@ -69,7 +78,7 @@ def _encoder_call(model: nn.Module) -> str:
 def _lost(model: nn.Module) -> str:
     """What the encoder alone does not tell: the answer is made behind the decoder."""
     if getattr(model, "base_model", model) is model:
-        return ""
+        return ". With its language-model head (AutoModelForSeq2SeqLM) what it writes is explained, over both streams"
     return (
         f". That is how the encoder reads the input, and not the answer of {type(model).__name__}: its head is behind "
         "the decoder, so prediction, target and references are lost"
@@ -108,6 +117,11 @@ _WRITES: dict[str, Any] = {
     "explained": last_position,
     "blank": ("unk_token",),  # a mask is nothing that a decoder was trained on
 }
+_REWRITES: dict[str, Any] = {
+    "prepare": prepare_source,
+    "explained": last_of_output,
+    "output_embeddings": decoder_embedding,
+}
 _SEES: dict[str, Any] = {"prepare": prepare_image, "explained": image_position}
 
 for _row in (
@@ -118,6 +132,7 @@ for _row in (
     # For all other models:
     Adapter(name="encoder", **_MASKED),
     Adapter(name="decoder", **_WRITES),
+    Adapter(name="encoder_decoder", **_REWRITES),
     Adapter(name="vision", **_SEES),
 ):
     register_adapter(_row)

@@ -27,14 +27,40 @@ def prepare_all(
     *,
     truncate: bool = False,
     interpolate: bool = False,
+    target_text: Any = None,
 ) -> tuple[list[Prepared], bool]:
-    """Every input ready for the model, and whether the caller gave one and not a list. Errors name the input."""
+    """Every input ready for the model, and whether the caller gave one and not a list. Errors name the input.
+
+    `target_text` is what an encoder–decoder has written of each.
+    """
     items, single = questions(given) if takes_choices(model) else _items(given)
-    return list(_prepare(adapter, model, processor, items, truncate, interpolate)), single
+    outputs = _outputs(adapter, model, target_text, len(items), single=single)
+    return list(_prepare(adapter, model, processor, items, outputs, truncate, interpolate)), single
+
+
+def _outputs(adapter: Adapter, model: nn.Module, given: Any, count: int, *, single: bool) -> list[dict[str, Any]]:
+    """What `prepare` is told of the output of each input: nothing where there is none."""
+    if given is None:
+        return [{}] * count
+    if "target_text" not in signature(adapter.prepare).parameters:
+        raise InputError(
+            f"target_text is what an encoder–decoder has written; {type(model).__name__} reads one text: put it behind "
+            "the prompt"
+        )
+    several = given if isinstance(given, list) and not single else [given] * count
+    if len(several) != count:
+        raise InputError(f"{len(several)} targets for {count} inputs: give one target_text for each, or one for all")
+    return [{"target_text": one} for one in several]
 
 
 def _prepare(
-    adapter: Adapter, model: nn.Module, processor: Any, items: list[Any], truncate: bool, interpolate: bool
+    adapter: Adapter,
+    model: nn.Module,
+    processor: Any,
+    items: list[Any],
+    outputs: list[dict[str, Any]],
+    truncate: bool,
+    interpolate: bool,
 ) -> Iterator[Prepared]:
     options = {"truncate": truncate}
     if interpolate:
@@ -45,7 +71,8 @@ def _prepare(
     prepare = partial(adapter.prepare, model, processor, **options)
     for number, item in enumerate(items, start=1):
         try:
-            yield prepare_choices(prepare, item) if takes_choices(model) else prepare(item)
+            own = partial(prepare, **outputs[number - 1])
+            yield prepare_choices(own, item) if takes_choices(model) else own(item)
         except AttnxError as error:
             if len(items) == 1:
                 raise
@@ -54,6 +81,8 @@ def _prepare(
 
 def _items(given: Any) -> tuple[list[Any], bool]:
     if isinstance(given, Mapping):
+        if "input_features" in given:
+            return [given], True
         if "pixel_values" in given:
             pixels = _pixels(given["pixel_values"])
             rows = [{"pixel_values": one} for one in (pixels if pixels.ndim == 4 else pixels[None])]

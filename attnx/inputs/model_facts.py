@@ -34,6 +34,27 @@ def max_positions(model: nn.Module) -> int | None:
     return limit
 
 
+def output_limit(model: nn.Module) -> int | None:
+    """The number of positions that the decoder of an encoder–decoder was built for; None when it names no limit."""
+    config = getattr(model, "config", None)
+    for owner in (config, getattr(config, "decoder", None)):
+        for name in ("max_target_positions", "max_decoder_position_embeddings", "max_position_embeddings"):
+            limit = getattr(owner, name, None)
+            if isinstance(limit, int) and limit > 0:
+                return limit
+    return None
+
+
+def generation_fact(model: nn.Module, name: str) -> Any:
+    """What the model's generation config says, or else its config, or its decoder's; None where none does."""
+    config = getattr(model, "config", None)
+    for owner in (getattr(model, "generation_config", None), config, getattr(config, "decoder", None)):
+        found = getattr(owner, name, None)
+        if found is not None:
+            return found
+    return None
+
+
 def vocabulary_size(model: nn.Module) -> int | None:
     """The number of token ids that the model embeds, or None when it does not say."""
     try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 _JOINERS = frozenset("'’-‐_")
 _DECIMAL = frozenset(".,")
@@ -33,6 +33,8 @@ class Position:
     """Index into the list of words; None for special tokens."""
     box: tuple[float, float, float, float] | None = None
     """Of a patch: left, top, right and bottom in the original image, in pixels; None where it reads none of it."""
+    time: tuple[float, float] | None = field(default=None, metadata={"later": True})
+    """Of sound: when it begins and ends, in seconds."""
 
 
 @dataclass(frozen=True)

@@ -148,6 +148,8 @@ class _Entry:
     name: Literal["inputs_embeds", "pixel_values"]
     pad_id: int | None
     embed: Embed | None
+    embed_output: Embed | None = None
+    """Of an encoder–decoder: what embeds the output, which stands behind the source in what is attributed."""
 
     def inputs(self, prepared: Sequence[Prepared]) -> dict[str, Tensor]:
         """The model's keyword arguments, what is attributed under the entry's name."""
@@ -159,13 +161,33 @@ class _Entry:
         if self.embed is not None and "input_ids" in inputs:
             with switched(gradients=False):
                 inputs["inputs_embeds"] = self.embed(inputs.pop("input_ids"))
+                if self.embed_output is not None:
+                    inputs["inputs_embeds"] = self._joined(inputs, self.embed_output)
         return inputs
+
+    def _joined(self, inputs: dict[str, Tensor], embed: Embed) -> Tensor:
+        source, output = inputs["inputs_embeds"], embed(inputs.pop("decoder_input_ids"))
+        if source.shape[-1] != output.shape[-1]:
+            raise InputError(
+                f"{type(self.model).__name__} embeds its source in {source.shape[-1]} and its output in "
+                f"{output.shape[-1]} numbers, so their gradients are not held together; use references=('value_path',)"
+            )
+        return torch.cat([source, output], dim=1)
+
+    def named(self, values: Tensor, prepared: Prepared) -> dict[str, Tensor]:
+        """What is attributed, by the names under which the model takes it."""
+        if self.embed_output is None:
+            return {self.name: values}
+        source = next(iter(prepared.streams.values()))
+        return {"inputs_embeds": values[:, :source], "decoder_inputs_embeds": values[:, source:]}
 
 
 def _entry(model: nn.Module, adapter: Adapter, processor: Any, example: Prepared, embed: Embed | None) -> _Entry:
     pad_id = padding_id(model, processor)
     if "pixel_values" in example.inputs:
         return _Entry(model, "pixel_values", pad_id, None)
+    if "input_features" in example.inputs:
+        raise InputError("gradients of sound are not attributed by Captum here; use references=('value_path',)")
     if not takes_embeddings(model):
         raise InputError(
             f"{type(model).__name__} takes no inputs_embeds, so gradients cannot reach its tokens; "
@@ -176,7 +198,8 @@ def _entry(model: nn.Module, adapter: Adapter, processor: Any, example: Prepared
             f"{type(model).__name__} answers differently to inputs_embeds than to the same input_ids, so its "
             "gradients would explain another answer; use references=('blankout',)"
         )
-    return _Entry(model, "inputs_embeds", pad_id, embed or adapter.embedding_module(model))
+    output = adapter.output_embeddings(model) if adapter.output_embeddings is not None else None
+    return _Entry(model, "inputs_embeds", pad_id, embed or adapter.embedding_module(model), output)
 
 
 def _first_answer(entry: _Entry, prepared: Sequence[Prepared]) -> list[Tensor]:
@@ -192,7 +215,8 @@ def _batch(entry: _Entry, inputs: dict[str, Tensor], cases: list[Case], kind: Sc
         named = dict(zip(names, others, strict=True))
         one = len(values) == 1 < len(targets)
         of = torch.zeros(len(targets), dtype=torch.long, device=targets.device) if one else None
-        return score(entry.model, {entry.name: values, **named}, targets, kind, of, answers=answers)
+        entered = entry.named(values, cases[0].prepared)
+        return score(entry.model, {**entered, **named}, targets, kind, of, answers=answers)
 
     return Batch(
         cases=tuple(cases),

@@ -18,7 +18,8 @@ from torch import nn
 from attnx.errors import ChoiceError, InputError, whole_number
 from attnx.inputs.adapter import Adapter, Prepared
 from attnx.inputs.model_facts import vocabulary_size
-from attnx.references.embedded import embedded, has_mean, mean_embedding, same_by_embeddings
+from attnx.inputs.positions import Position
+from attnx.references.embedded import ENTRIES, embedded, embedding_of, has_mean, mean_embedding, same_by_embeddings
 from attnx.references.painting import FILLS, painted
 from attnx.registry import unknown
 
@@ -123,9 +124,12 @@ def _token(tokenizer: Any, blank_id: int) -> Blank:
 def _mean(model: nn.Module, adapter: Adapter) -> Blank:
     def apply(prepared: Prepared, places: Sequence[int]) -> Prepared:
         entered = embedded(model, adapter, prepared)
-        values = entered.inputs["inputs_embeds"].clone()
-        values[list(places)] = mean_embedding(adapter.embedding_module(model)).to(values)
-        return replace(entered, inputs={**entered.inputs, "inputs_embeds": values})
+        inputs = dict(entered.inputs)
+        for name, own in _by_stream(prepared, places):
+            values = inputs[ENTRIES[name]].clone()
+            values[own] = mean_embedding(embedding_of(model, adapter, name)).to(values)
+            inputs[ENTRIES[name]] = values
+        return replace(entered, inputs=inputs)
 
     return Blank(MEAN_NAME, apply, entry="inputs_embeds")
 
@@ -136,9 +140,22 @@ def _deletion() -> Blank:
 
 def replaced(prepared: Prepared, places: Sequence[int], blank_id: int) -> Prepared:
     """Another token at these positions."""
-    ids = prepared.inputs["input_ids"].clone()
-    ids[list(places)] = blank_id
-    return replace(prepared, inputs={**prepared.inputs, "input_ids": ids})
+    inputs = dict(prepared.inputs)
+    for name, own in _by_stream(prepared, places):
+        inputs[name] = inputs[name].clone()
+        inputs[name][own] = blank_id
+    return replace(prepared, inputs=inputs)
+
+
+def _by_stream(prepared: Prepared, places: Sequence[int]) -> list[tuple[str, list[int]]]:
+    """The inputs that hold ids, and which of the places are in each, counted from its beginning."""
+    found = [
+        (name, [one - span.start for one in places if span.start <= one < span.stop])
+        for name, span in prepared.ids.items()
+    ]
+    if sum(len(own) for _, own in found) < len(places):
+        raise InputError("sound has no token that stands for nothing; use references=('value_path',)")
+    return [(name, own) for name, own in found if own]
 
 
 def deleted(prepared: Prepared, places: Sequence[int]) -> Prepared:
@@ -147,8 +164,27 @@ def deleted(prepared: Prepared, places: Sequence[int]) -> Prepared:
     kept = [index for index in range(len(prepared.positions)) if index not in gone]
     if not kept:
         raise ChoiceError("nothing would be left of the text; blank it with a token instead of deleting")
+    positions = tuple(prepared.positions[index] for index in kept)
+    if prepared.streams:
+        return _shortened(prepared, places, positions)
     inputs = {name: tensor[kept] for name, tensor in prepared.inputs.items()}
-    return replace(prepared, inputs=inputs, positions=tuple(prepared.positions[index] for index in kept))
+    return replace(prepared, inputs=inputs, positions=positions)
+
+
+def _shortened(prepared: Prepared, places: Sequence[int], positions: tuple[Position, ...]) -> Prepared:
+    """Two streams, each without its own of the places."""
+    gone = dict(_by_stream(prepared, places))
+    inputs, lengths = dict(prepared.inputs), []
+    for name, span in prepared.ids.items():
+        kept = [one for one in range(span.stop - span.start) if one not in gone.get(name, [])]
+        if not kept:
+            raise ChoiceError("nothing would be left of a stream; blank it with a token instead of deleting")
+        # A mask is as long as the ids that it is about.
+        about = (name, name.replace("input_ids", "attention_mask"))
+        inputs |= {one: inputs[one][kept] for one in about if one in inputs}
+        lengths.append(len(kept))
+    streams = dict(zip(prepared.streams, lengths, strict=True))
+    return replace(prepared, inputs=inputs, positions=positions, streams=streams)
 
 
 def _token_id(model: nn.Module, tokenizer: Any, blank: str | int) -> int:

@@ -26,6 +26,10 @@ _same: weakref.WeakKeyDictionary[nn.Module, bool] = weakref.WeakKeyDictionary()
 _means: weakref.WeakKeyDictionary[nn.Module, tuple[Check, Tensor]] = weakref.WeakKeyDictionary()
 
 
+ENTRIES = {"input_ids": "inputs_embeds", "decoder_input_ids": "decoder_inputs_embeds"}
+"""By which names ids go into a model, and by which their embeddings."""
+
+
 def takes_embeddings(model: nn.Module) -> bool:
     return "inputs_embeds" in signature(model.forward).parameters
 
@@ -56,11 +60,19 @@ def has_mean(model: nn.Module, adapter: Adapter) -> bool:
 def embedded(model: nn.Module, adapter: Adapter, prepared: Prepared) -> Prepared:
     """The same input by its embeddings."""
     inputs = dict(prepared.inputs)
-    module = adapter.embedding_module(model)
-    ids = inputs.pop("input_ids")
     with switched(gradients=False):
-        values = module(ids[None].to(_device(module)))[0]
-    return replace(prepared, inputs={**inputs, "inputs_embeds": values})
+        for name in prepared.ids:
+            module = embedding_of(model, adapter, name)
+            ids = inputs.pop(name)
+            inputs[ENTRIES[name]] = module(ids[None].to(_device(module)))[0]
+    return replace(prepared, inputs=inputs)
+
+
+def embedding_of(model: nn.Module, adapter: Adapter, name: str) -> nn.Module:
+    """The module that embeds these ids: those of an output have one of their own."""
+    if name == "decoder_input_ids" and adapter.output_embeddings is not None:
+        return adapter.output_embeddings(model)
+    return adapter.embedding_module(model)
 
 
 def mean_embedding(module: nn.Module) -> Tensor:

@@ -24,12 +24,13 @@ from attnx.capturing.frozen.sink_values import sink_shares
 from attnx.capturing.untouched import switched
 from attnx.capturing.watch import undisturbed, unwrapped
 from attnx.errors import CaptureError, ChoiceError
-from attnx.inputs.adapter import Adapter, Box, Prepared
+from attnx.inputs.adapter import Box, Prepared
 from attnx.inputs.families import adapter_for
 from attnx.references.case import Array, Case, Scored, by_input
 from attnx.references.reference import ANSWER, SLOPES, Reference
 from attnx.running.answers import first_answers
 from attnx.running.batches import bar, collate, in_batches, padding_id, positions_at_once
+from attnx.running.entries import with_entry
 
 POSITIONS_AT_ONCE = 1_024
 """Less than a plain batch has: what the way back needs is kept of every layer."""
@@ -163,39 +164,24 @@ def _each_run(
         for places, inputs in in_batches(
             model,
             [cases[row].prepared for row in alone],
-            lambda several: _inputs(model, several, pad_id),
+            lambda several: collate(model, several, pad_id),
             first=first,
             pad_id=pad_id,
             together=not answers_where_told(model),
             at_most=min(POSITIONS_AT_ONCE, positions_at_once(model)),
         ):
-            rows, entry = [alone[place] for place in places], _entry(adapter, model, inputs)
+            rows, (inputs, entry) = [alone[place] for place in places], with_entry(adapter, model, inputs)
             scores = partial(score_all, inputs, rows)
             run = frozen_run(model, scores, how.path, entry=entry, ends=how.ends, levels=how.levels)
             read(rows, run, entry if isinstance(entry, nn.Module) else None)
             shown.update(len(rows))
         for rows in shared:
-            inputs = _inputs(model, [cases[rows[0]].prepared], pad_id)
-            entry = _entry(adapter, model, inputs)
+            inputs, entry = with_entry(adapter, model, collate(model, [cases[rows[0]].prepared], pad_id))
             of = torch.zeros(len(rows), dtype=torch.long, device=next(iter(inputs.values())).device)
             scores = partial(score_all, inputs, rows, of)
             asked: dict[str, Any] = {"ends": how.ends, "levels": how.levels, "after": shown.update}
             run = frozen_runs(model, scores, how.path, entry=entry, **asked)
             read(rows, run, entry if isinstance(entry, nn.Module) else None)
-
-
-def _entry(adapter: Adapter, model: nn.Module, inputs: dict[str, Any]) -> nn.Module | Tensor:
-    """Where the way back ends: at the module that embeds tokens, or at pixels."""
-    pixels = inputs.get("pixel_values")
-    return adapter.embedding_module(model) if pixels is None else pixels
-
-
-def _inputs(model: nn.Module, prepared: Sequence[Any], pad_id: int | None) -> dict[str, Any]:
-    """The model's keyword arguments; pixels as a leaf of the graph."""
-    inputs = collate(model, prepared, pad_id)
-    if "pixel_values" in inputs:
-        inputs["pixel_values"] = inputs["pixel_values"].detach().clone().requires_grad_()
-    return inputs
 
 
 def _parts(run: FrozenRun, place: int, case: Case) -> Tensor:
@@ -209,7 +195,12 @@ def _parts(run: FrozenRun, place: int, case: Case) -> Tensor:
             f"the first block is entered by {len(states)} positions, but the adapter names {length}: the family needs "
             "an adapter of its own (see docs/adapters.md)"
         )
-    return run.entry.relevance[place, :length].cpu().clone()
+    parts = run.entry.relevance[place].cpu()
+    if case.prepared.streams and len(parts) > length:
+        # Of sound each position is made of several frames.
+        source, output = case.prepared.streams.values()
+        return torch.cat([parts[:-output].reshape(source, -1).sum(-1), parts[-output:]])
+    return parts[:length].clone()
 
 
 def _inside(pixels: Tensor, box: Box) -> Tensor:

@@ -134,6 +134,7 @@ def cautions(explanation: Explanation, names: Sequence[str], layer: int | None =
     punctuation = {name: row.punctuation_share for name, row in rows.items()}
     ties = {name: row.tied for name, row in rows.items() if not row.measured}
     return [
+        *(streams_line(explanation, name, layer) for name in names if explanation.streams),
         *_held("special tokens", special),
         *_held("punctuation", punctuation),
         *(
@@ -144,6 +145,14 @@ def cautions(explanation: Explanation, names: Sequence[str], layer: int | None =
         *([f"measured on the model, not attention: {', '.join(map(blanked, measured))}"] if measured else []),
         *(f"{name}: {printable(account)}" for name, account in accounts(explanation, names)),
     ]
+
+
+def streams_line(explanation: Explanation, name: str, layer: int | None = None) -> str:
+    """How much of a row is from the source of an encoder–decoder, and how much from what it has written."""
+    shares = explanation.stream_shares(name, layer)
+    told = ", ".join(f"{share:.0%} from the {stream}" for stream, share in shares.items())
+    fixed = explanation.split_by_residual(name, layer)
+    return f"{name}: {told} so far" + (", by the share of the residual, whatever the text" if fixed else "")
 
 
 def blanked_name(provenance: Mapping[str, Any], reference: str) -> str:

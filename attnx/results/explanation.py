@@ -107,6 +107,8 @@ class Explanation(Drawn):
     """The picture that was explained. It stays in memory and is not saved: files are small, and tell no faces."""
     image_size: tuple[int, int] | None = None
     """Its width and height, in which the boxes of the positions are counted; None for a text."""
+    streams: Mapping[str, int] = field(default_factory=dict, metadata=LATER)
+    """Of an encoder–decoder how many positions its source and its output have, in the order of the count; else none."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -147,7 +149,32 @@ class Explanation(Drawn):
     @property
     def title(self) -> str:
         """Its text, of a pair both with a stroke between; empty where there is none."""
-        return " / ".join(self.texts)
+        return " / ".join(text for text in self.texts if text)
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """How much is from each stream of an encoder–decoder, by what is shown first of all that can tell; else empty.
+
+        Rollout of attention cannot: its share of the output is r to the power of the cross levels, whatever the text.
+        """
+        told = [name for name in self.names if name not in self.local and not self.split_by_residual(name)]
+        return self.stream_shares(told[0]) if self.streams and told else {}
+
+    def split_by_residual(self, method: str, layer: int | None = None) -> bool:
+        """Whether a row is divided between the streams by the share of the residual alone, whatever was read."""
+        settings = self.provenance.get("settings", {})
+        share = settings.get("residual", {}).get(method)
+        if not self.streams or not isinstance(share, float) or method in self.references:
+            return False
+        crossed = settings.get("levels", [])[: self.layers[self._index(layer)]].count("cross")
+        return bool(abs(self.stream_shares(method, layer)["output"] - share**crossed) < 1e-6)
+
+    def stream_shares(self, method: str | None = None, layer: int | None = None) -> dict[str, float]:
+        """How much of a row is from each stream. Where scores have a sign, of all that speaks for or against."""
+        scores = np.abs(self.scores(method, layer))
+        ends = np.cumsum(list(self.streams.values()))
+        sums = [float(one.sum()) for one in np.split(scores, ends[:-1])]
+        return {name: one / (sum(sums) or 1.0) for name, one in zip(self.streams, sums, strict=True)}
 
     @property
     def content(self) -> list[int]:

@@ -55,7 +55,10 @@ def in_batches(
     """
     lengths = [len(one.positions) for one in prepared] if lengths is None else lengths
     shapes = [one.shape for one in prepared] if shapes is None else shapes
-    together = together and size != 1 and _takes_padding(model, prepared, lengths, pad_id, first, entry)
+    # What has a shape shares a batch with its like alone, so that nothing is padded.
+    together = (
+        together and size != 1 and (all(shapes) or _takes_padding(model, prepared, lengths, pad_id, first, entry))
+    )
     for rows in _batches(lengths, shapes, together=together, size=size, at_most=at_most):
         yield rows, run([prepared[row] for row in rows])
 
@@ -144,7 +147,7 @@ def collate(model: nn.Module, prepared: Sequence[Prepared], pad_id: int | None) 
         if accepted is None or name in accepted:
             fill = (pad_id or 0) if name == "input_ids" else 0
             rows = [one.inputs[name] for one in prepared]
-            by_position = rows[0].ndim == 1 or name == "inputs_embeds"
+            by_position = rows[0].ndim == 1 or name.endswith("inputs_embeds")
             stacked = pad_sequence(rows, batch_first=True, padding_value=fill) if by_position else torch.stack(rows)
             batch[name] = stacked.to(device, dtype if stacked.is_floating_point() else stacked.dtype)
     return {**batch, **prepared[0].options}
@@ -179,7 +182,7 @@ def _accepted(model: nn.Module) -> set[str] | None:
     inner = base_model(model)
     if inner is not model:
         return named | (_accepted(inner) or set())
-    return named if named & {"input_ids", "pixel_values"} else None
+    return named if named & {"input_ids", "pixel_values", "input_features"} else None
 
 
 def announce(text: str) -> None:

@@ -12,11 +12,13 @@ from torch import Tensor, nn
 from attnx.attention.rows import MERGERS
 from attnx.attention.tensor import AttentionTensor
 from attnx.capturing.capture import Captured, capture_batch
+from attnx.capturing.entering import Entry
 from attnx.capturing.frozen.run import can_be_gone_back
 from attnx.capturing.untouched import switched
 from attnx.graph.asked import Head
 from attnx.inputs.adapter import Adapter, Prepared
 from attnx.running.batches import collate, in_batches, padding_id
+from attnx.running.entries import with_entry
 from attnx.running.plan import Plan
 
 
@@ -93,15 +95,10 @@ def _observation(captured: Captured, row: int) -> Observation:
 
 def _inputs(
     model: nn.Module, adapter: Adapter, chosen: Sequence[Prepared], pad_id: int | None, *, way_back: bool
-) -> tuple[dict[str, Any], nn.Module | Tensor | None]:
-    """The model's keyword arguments, and where a way back ends: at the module that embeds tokens, or at pixels."""
-    if not way_back:
-        return collate(model, chosen, pad_id), None
+) -> tuple[dict[str, Any], Entry | None]:
+    """The model's keyword arguments, and where a way back ends."""
     inputs = collate(model, chosen, pad_id)
-    if "pixel_values" not in inputs:
-        return inputs, adapter.embedding_module(model)
-    inputs["pixel_values"] = inputs["pixel_values"].detach().clone().requires_grad_()
-    return inputs, inputs["pixel_values"]
+    return with_entry(adapter, model, inputs) if way_back else (inputs, None)
 
 
 def _of_the_first(captured: Captured) -> list[Tensor]:

@@ -33,7 +33,7 @@ def plan(
     length: int,
     config: Any,
     *,
-    layer: int | None,
+    layer: int | str | None,
     head: Head | None,
     positions: int = 1,
 ) -> Plan:
@@ -42,12 +42,11 @@ def plan(
     A method that would take too long is an error if it was asked for. Nobody asked when `methods` is None: it is left
     out then, with a note.
     """
-    layers = getattr(config, "num_hidden_layers", None)
     heads = getattr(config, "num_attention_heads", None)
     hidden = getattr(config, "hidden_size", None)
-    top = layers if isinstance(layers, int) else 12
+    top = _levels(config)
     width = hidden if isinstance(hidden, int) else 768
-    heights = range(1, top + 1) if layer is None else (top if layer == LAST else layer,)
+    heights = range(1, top + 1) if layer is None else (top if layer == LAST or isinstance(layer, str) else layer,)
     starts = positions * (heads if head == "each" and isinstance(heads, int) else 1)
     kept, notes = [], []
     for method in asked_methods(PAPER_METHODS) if methods is None else methods:
@@ -60,3 +59,13 @@ def plan(
             notes.append(f"{method.name} was left out: {error}")
     held = length <= LONG_INPUT or not all(method.by_rows for method in kept)
     return Plan(tuple(kept), held, tuple(notes))
+
+
+def _levels(config: Any) -> int:
+    """About how many levels of attention there are: of an encoder–decoder those of both streams."""
+    layers = getattr(config, "num_hidden_layers", None)
+    whole = layers if isinstance(layers, int) else 12
+    if not getattr(config, "is_encoder_decoder", False):
+        return whole
+    decoder = getattr(config, "decoder_layers", getattr(config, "num_decoder_layers", None))
+    return whole + 2 * (decoder if isinstance(decoder, int) else whole)

@@ -87,9 +87,11 @@ def embedding(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any
     """The input enters the model as rows of its embedding. GPT-2 takes kinds of tokens from the same rows, later."""
     rows = func(*args, **kwargs)
     weight = kwargs["weight"] if "weight" in kwargs else args[1]
-    wanted = None if mode.leaves else mode.embedding
-    same = wanted is not None and (weight.data_ptr(), weight.shape) == (wanted.data_ptr(), wanted.shape)
-    return mode.enter(rows) if same else rows
+    for place, wanted in enumerate(mode.embeddings):
+        if (weight.data_ptr(), weight.shape) == (wanted.data_ptr(), wanted.shape):
+            del mode.embeddings[place]
+            return mode.enter(rows)
+    return rows
 
 
 def _linear(mode: Freezing, states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -83,19 +83,19 @@ class Freezing(TorchFunctionMode):
         rules: Mapping[str, Rule],
         *,
         names: Mapping[int, str],
-        embedding: Tensor | None = None,
+        embeddings: Sequence[Tensor] = (),
         leaves: Sequence[Tensor] = (),
         entered: Mapping[int, Tensor] | None = None,
         ends: slice | None = None,
     ) -> None:
         """`names` has the modules by their id, `entered` what each block was last called with.
 
-        The input is what comes out of the `embedding`, a weight of which rows are taken, or it is in `leaves`. Kernels
-        are kept at the positions of `ends`.
+        The input is what first comes out of each of the `embeddings`, weights of which rows are taken, or it is in
+        `leaves`. Kernels are kept at the positions of `ends`.
         """
         super().__init__()
         self.path = path
-        self.embedding = embedding
+        self.embeddings = list(embeddings)
         self.leaves = list(leaves)
         self.levels: list[tuple[str, Tensor]] = []
         self.kernels: list[Kernel] = []

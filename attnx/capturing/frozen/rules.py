@@ -7,21 +7,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from attnx.capturing.entering import Entry
 from attnx.capturing.frozen import attention as attention
 from attnx.capturing.frozen.mode import Call, Freezing, Rule
 from attnx.capturing.frozen.path import Path
 from attnx.capturing.frozen.straight import gated, halved, normed, on_line, scaled
 
 
-def freezing(
-    model: nn.Module, path: Path, entry: nn.Module | Tensor, *, made: type[Freezing] = Freezing, **how: Any
-) -> Freezing:
-    """The mode for a model whose input comes out of the module `entry`, or is that leaf."""
+def freezing(model: nn.Module, path: Path, entry: Entry, *, made: type[Freezing] = Freezing, **how: Any) -> Freezing:
+    """The mode for a model whose input comes out of the module `entry`, or is that leaf; of several, out of each."""
     names = {id(module): name for name, module in model.named_modules()}
-    of_input: dict[str, Any] = (
-        {"leaves": [entry]} if isinstance(entry, Tensor) else {"embedding": getattr(entry, "weight", None)}
-    )
-    return made(path, RULES if path.frozen else _PLAIN, names=names, **of_input, **how)
+    entries = entry if isinstance(entry, tuple) else (entry,)
+    leaves = [one for one in entries if isinstance(one, Tensor)]
+    weights = [getattr(one, "weight", None) for one in entries if not isinstance(one, Tensor)]
+    embeddings = [one for one in weights if isinstance(one, Tensor)]
+    rules = RULES if path.frozen else _PLAIN
+    return made(path, rules, names=names, leaves=leaves, embeddings=embeddings, **how)
 
 
 def _pointwise(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:

@@ -13,8 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+from attnx.capturing.entering import Entry
 from attnx.capturing.frozen.mode import Constants, Kernel
 from attnx.capturing.frozen.path import Path
 from attnx.capturing.frozen.replay import KEPT, NotAgainError, Replaying
@@ -76,14 +78,15 @@ def frozen_run(
     scores: Scores,
     path: Path,
     *,
-    entry: nn.Module | Tensor,
+    entry: Entry,
     ends: slice | None = None,
     levels: bool = False,
     again: bool | None = None,
 ) -> FrozenRun:
     """Run `scores` and go back along `path`.
 
-    `entry` is the module that embeds tokens; or pixels, with a gradient: what enters the first block is read then.
+    `entry` is the module that embeds tokens; or pixels, with a gradient: what enters the first block is read then. Of
+    an encoder–decoder it is that of each stream, and positions are those of both.
     With `ends` attention calls are kept at these positions (`slice(None)` for all), with `levels` what enters each
     block. Of a long input blocks are run `again` on the way back instead of being kept (see `replay`); True and False
     say so of any input. The model is left as it was; its answer is checked against a plain run, and the sum against the
@@ -97,7 +100,7 @@ def frozen_runs(
     scores: Scores,
     path: Path,
     *,
-    entry: nn.Module | Tensor,
+    entry: Entry,
     ends: slice | None = None,
     levels: bool = False,
     again: bool | None = None,
@@ -118,7 +121,7 @@ class _Asked:
     model: nn.Module
     scores: Scores
     path: Path
-    entry: nn.Module | Tensor
+    entry: Entry
     ends: slice | None
     levels: bool = False
     each: bool = False
@@ -158,12 +161,13 @@ def _there_and_back(asked: _Asked, again: bool | None) -> list[tuple[FrozenRun, 
         blocks = mode.levels
         inputs = [] if isinstance(entry, Tensor) and blocks else [("", one) for one in mode.leaves]
         seen = [*inputs, *blocks]
-        if not seen or not reached.requires_grad:
+        if not seen or not reached.requires_grad or (isinstance(entry, tuple) and len(inputs) != len(entry)):
             raise CaptureError(
                 f"{type(model).__name__} gives no gradient of its answer by its input: it is quantised, or embeds its "
                 "input in a way that is not seen; use references=('blankout',)"
             )
-        mode.take_whole(seen[0][1])
+        for _, one in inputs or seen[:1]:
+            mode.take_whole(one)
         notes, found = replaying.notes(seen[0][1]), []
         ways = torch.split(reached, 1) if asked.each else (reached,)
         for number, way in enumerate(ways):
@@ -177,10 +181,28 @@ def _there_and_back(asked: _Asked, again: bool | None) -> list[tuple[FrozenRun, 
             ]
             total = mode.constants.total if path.conserves else None
             kernels, above = tuple(map(replace, mode.kernels)), tuple(made[len(inputs) :])
-            run = FrozenRun(way.detach(), made[0], kernels, above, total, replaying.calls, notes)
+            own = made[0] if not isinstance(entry, tuple) else _beside(made[: len(inputs)], entry)
+            run = FrozenRun(way.detach(), own, kernels, above, total, replaying.calls, notes)
             found.append((run, mode.constants))
             asked.after(1)
     return found
+
+
+def _beside(streams: Sequence[Entered], entry: tuple[Any, ...]) -> Entered:
+    """What enters several streams as that of one: batch × position × width, the narrower ones filled up with 0."""
+    # What is no embedding came as batch × channel × frame, and frames are what positions are made of.
+    laid = [
+        replace(one, states=one.states.transpose(1, 2), gradient=one.gradient.transpose(1, 2))
+        if isinstance(given, Tensor)
+        else one
+        for one, given in zip(streams, entry, strict=True)
+    ]
+    width = max(one.states.shape[-1] for one in laid)
+    states, gradient = (
+        torch.cat([F.pad(part, (0, width - part.shape[-1])) for part in parts], dim=1)
+        for parts in ([one.states for one in laid], [one.gradient for one in laid])
+    )
+    return Entered("", states, gradient)
 
 
 def _joined(ways: list[FrozenRun]) -> FrozenRun:

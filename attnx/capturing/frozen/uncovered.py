@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from attnx.capturing.entering import Entry
 from attnx.capturing.frozen.mode import Call, Freezing
 from attnx.capturing.frozen.path import Path
 from attnx.capturing.frozen.rules import freezing
@@ -21,7 +22,7 @@ from attnx.capturing.watch import undisturbed
 _SLACK = 1e-2
 
 
-def first_uncovered(model: nn.Module, scores: Callable[[], Tensor], path: Path, entry: nn.Module | Tensor) -> str:
+def first_uncovered(model: nn.Module, scores: Callable[[], Tensor], path: Path, entry: Entry) -> str:
     """The first operation that does not add up, and its module, in a few words."""
     mode = freezing(model, path, entry, made=_Trying)
     assert isinstance(mode, _Trying)

@@ -1,0 +1,145 @@
+"""What a decoder has written so far: the tokens that it reads beside the source of an encoder–decoder.
+
+It begins with the model's start token. Where a family writes in several languages the token of the language follows;
+tokenizers put it in front of a target text, and `generate` forces it. What is explained is the token behind the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from attnx.errors import InputError
+from attnx.inputs.model_facts import generation_fact
+from attnx.inputs.positions import Position
+from attnx.inputs.text import UnchangedTokenizer
+from attnx.registry import quoted
+
+
+@dataclass(frozen=True, eq=False)
+class Output:
+    """The tokens so far, each named, and what the user should know of them."""
+
+    ids: list[int]
+    positions: list[Position]
+    text: str | None
+    notes: tuple[str, ...] = ()
+
+
+def written_so_far(model: nn.Module, tokenizer: Any, given: Any) -> Output:
+    """What the decoder reads: the start, and the text or the token ids that were given; None is nothing yet."""
+    if given is None:
+        ids = [*_started(model), *_language(model, tokenizer)]
+        return Output(ids, _specials(tokenizer, ids), None)
+    if isinstance(given, str):
+        return _of_text(model, tokenizer, given)
+    ids = _numbers(given)
+    start = _started(model)
+    if ids[: len(start)] != start:
+        raise InputError(
+            f"the target begins with token {ids[0]}, and what {type(model).__name__} reads begins with its start token "
+            f"{start[0]}: put it in front, or give target_text as a text"
+        )
+    return Output(ids, _named(tokenizer, ids), None)
+
+
+def _of_text(model: nn.Module, tokenizer: Any, text: str) -> Output:
+    if not text.strip():
+        raise InputError("target_text is empty: give what is written so far, or leave it out for the first token")
+    with UnchangedTokenizer(tokenizer):
+        encoding = tokenizer(text_target=text, truncation=False, verbose=False)
+    ids = [int(one) for one in encoding["input_ids"]]
+    offsets = encoding.encodings[0].offsets if getattr(encoding, "encodings", None) else None
+    ends = {getattr(tokenizer, "eos_token_id", None), *_several(generation_fact(model, "eos_token_id"))}
+    specials = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
+    places = list(range(len(ids)))
+    while places and ids[places[-1]] in specials:  # the end is what comes next, and not yet written
+        places.pop()
+    if not [place for place in places if ids[place] not in specials | ends]:
+        raise InputError(f"nothing is left of target_text={quoted(text)} after tokenisation; give at least one word")
+    start = _started(model)
+    front = [] if ids[: len(start)] == start else start
+    forced = _language(model, tokenizer)
+    leading = [place for place in places if ids[place] in specials][: len(forced) or 1]
+    notes = _language_notes(tokenizer, forced, [ids[place] for place in leading])
+    if forced and not (leading and leading[0] == 0):
+        front = [*front, *forced]
+    positions = _specials(tokenizer, front)
+    for place in places:
+        token, special = tokenizer.convert_ids_to_tokens(ids[place]), ids[place] in specials
+        where = {} if special or offsets is None else {"start": offsets[place][0], "end": offsets[place][1]}
+        positions.append(Position(len(positions), token, special=special, **where))
+    return Output([*front, *(ids[place] for place in places)], positions, text, notes)
+
+
+def _started(model: nn.Module) -> list[int]:
+    found = generation_fact(model, "decoder_start_token_id")
+    start = found if found is not None else generation_fact(model, "bos_token_id")
+    if not isinstance(start, int):
+        raise InputError(
+            f"{type(model).__name__} names no start token, so a target is needed: set "
+            "model.config.decoder_start_token_id, or give target_text as token ids"
+        )
+    return [start]
+
+
+def _language(model: nn.Module, tokenizer: Any) -> list[int]:
+    """The token of the language that is written, where one is set: forced by `generate`, or by the tokenizer."""
+    forced = generation_fact(model, "forced_bos_token_id")
+    if forced is not None:
+        return _several(forced)
+    if getattr(tokenizer, "tgt_lang", None) is None:
+        return []
+    with UnchangedTokenizer(tokenizer):
+        ids = [int(one) for one in tokenizer(text_target="", verbose=False)["input_ids"]]
+    frame = {getattr(tokenizer, "eos_token_id", None), getattr(tokenizer, "bos_token_id", None)}
+    return [one for one in ids if one not in frame][:1]
+
+
+def _language_notes(tokenizer: Any, forced: Sequence[int], leading: Sequence[int]) -> tuple[str, ...]:
+    notes = []
+    if forced and leading and leading[0] not in forced and _is_language(tokenizer, leading[0]):
+        asked, found = (tokenizer.convert_ids_to_tokens(one) for one in (forced[0], leading[0]))
+        notes.append(
+            f"the target was read as {found}, and the model is set to write {asked}: set tokenizer.tgt_lang, or "
+            "generation_config.forced_bos_token_id"
+        )
+    source, target = (getattr(tokenizer, name, None) for name in ("src_lang", "tgt_lang"))
+    if source is not None and source == target:
+        notes.append(f"the tokenizer has {source} for the source and for the target: set tokenizer.tgt_lang")
+    return tuple(notes)
+
+
+def _is_language(tokenizer: Any, token: int) -> bool:
+    return token not in {getattr(tokenizer, f"{role}_token_id", None) for role in ("bos", "eos", "pad", "unk")}
+
+
+def _numbers(given: Any) -> list[int]:
+    given = given.get("input_ids", given.get("decoder_input_ids")) if isinstance(given, Mapping) else given
+    try:
+        ids = torch.as_tensor(given)
+    except (TypeError, ValueError, RuntimeError):
+        ids = torch.empty(0)
+    ids = ids[0] if ids.ndim == 2 and len(ids) == 1 else ids
+    if ids.ndim != 1 or not len(ids) or ids.is_floating_point():
+        raise InputError(f"target_text must be a text, or the token ids of one target, found {quoted(given)}")
+    return [int(one) for one in ids]
+
+
+def _named(tokenizer: Any, ids: Sequence[int]) -> list[Position]:
+    specials = set(getattr(tokenizer, "all_special_ids", ()))
+    tokens = tokenizer.convert_ids_to_tokens(list(ids))
+    # The first is the start, whatever else it is.
+    return [Position(i, str(token), special=i == 0 or ids[i] in specials) for i, token in enumerate(tokens)]
+
+
+def _specials(tokenizer: Any, ids: Sequence[int]) -> list[Position]:
+    return [Position(i, str(token), special=True) for i, token in enumerate(tokenizer.convert_ids_to_tokens(list(ids)))]
+
+
+def _several(found: Any) -> list[int]:
+    return [] if found is None else [int(one) for one in found] if isinstance(found, (list, tuple)) else [int(found)]

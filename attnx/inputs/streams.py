@@ -1,0 +1,78 @@
+"""An input of two streams: a source, and what is written of the output so far, their positions in one count."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from attnx.errors import InputError
+from attnx.inputs.adapter import Prepared
+from attnx.inputs.model_facts import output_limit
+from attnx.inputs.output import Output, written_so_far
+from attnx.inputs.positions import Position, Word, group_words
+from attnx.inputs.sound import prepare_sound, reads_sound
+from attnx.inputs.text import prepare_text
+
+SOURCE, OUTPUT = "source", "output"
+
+
+def prepare_source(
+    model: nn.Module, processor: Any, source: Any, *, truncate: bool = False, target_text: Any = None
+) -> Prepared:
+    """The source, and the output as far as `target_text` says; the next token of it is what is explained."""
+    tokenizer = getattr(processor, "tokenizer", processor)
+    read = prepare_sound if reads_sound(model) else prepare_text
+    prepared = read(model, processor, source, truncate=truncate)
+    if isinstance(prepared.text, tuple):
+        raise InputError("an encoder–decoder reads one source; give the second text as target_text=…")
+    return with_output(model, prepared, written_so_far(model, tokenizer, target_text))
+
+
+def with_output(model: nn.Module, source: Prepared, output: Output) -> Prepared:
+    """The source with the output behind it."""
+    limit = output_limit(model)
+    if limit is not None and len(output.ids) > limit:
+        raise InputError(
+            f"the target has {len(output.ids)} tokens with its start, and {type(model).__name__} has {limit} positions "
+            "for them; give a shorter one"
+        )
+    length = len(source.positions)
+    ids = torch.tensor(output.ids)
+    positions, words = _placed(output, length, len(source.words))
+    return replace(
+        source,
+        inputs={**source.inputs, "decoder_input_ids": ids},
+        positions=(*source.positions, *positions),
+        words=(*source.words, *words),
+        text=None if source.text is None or isinstance(source.text, tuple) else (source.text, output.text or ""),
+        notes=(*source.notes, *output.notes),
+        streams={SOURCE: length, OUTPUT: len(ids)},
+    )
+
+
+def decoder_embedding(model: nn.Module) -> nn.Module:
+    """The module that embeds what is written."""
+    module: nn.Module = model.get_decoder().get_input_embeddings()  # type: ignore[operator]
+    return module
+
+
+def last_of_output(model: nn.Module, processor: Any, prepared: Prepared) -> int:
+    """The last token of the output so far: from it the next is predicted."""
+    return len(prepared.positions) - 1
+
+
+def _placed(output: Output, length: int, words: int) -> tuple[list[Position], list[Word]]:
+    """Positions and words of the output, counted behind those of the source, in a text of their own."""
+    positions, found = group_words(output.positions, None if output.text is None else [output.text])
+    placed = [
+        replace(one, index=one.index + length, segment=1, word=None if one.word is None else one.word + words)
+        for one in positions
+    ]
+    moved = [
+        replace(one, index=one.index + words, segment=1, positions=tuple(place + length for place in one.positions))
+        for one in found
+    ]
+    return placed, moved

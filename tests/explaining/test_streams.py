@@ -1,0 +1,237 @@
+"""`explain` of encoder–decoders: the next, one or every token of the output, over the source and what is written."""
+
+import numpy as np
+import pytest
+import torch
+import transformers as hf
+
+import attnx
+from attnx.errors import ChoiceError, InputError
+from attnx.inputs.families import adapter_for
+from attnx.tasks.dates.checkpoint import load_demo
+from tests import streams_zoo, zoo
+
+SOURCE, TARGET = "on friday the third of march 1998", "1998 03"
+TEXTS = [name for name in streams_zoo.FAMILIES if name != "whisper"]
+
+
+def explain(source=SOURCE, **options):
+    return attnx.explain(*load_demo(), source, **{"methods": ("rollout", "alti"), **options})
+
+
+def test_the_next_token_is_explained_over_source_and_output():
+    e = explain(target_text=TARGET, references="value_path")
+    assert (e.prediction.label, e.streams) == ("03", {"source": 8, "output": 3})
+    assert e.text == (SOURCE, TARGET)
+    assert e.explained == "03"
+    for method in ("rollout", "alti", "value_path"):
+        assert e.top(1, method)[0].text == "third"
+    assert [word.segment for word in e.words] == [0] * 7 + [1] * 2
+
+
+def test_without_a_target_it_is_the_first_token_that_the_model_writes():
+    e = explain()
+    assert (e.prediction.label, e.explained, e.streams["output"]) == ("1998", "<bos>", 1)
+    assert e.top(1, "alti")[0].text == "1998"
+
+
+def test_one_token_of_the_output_is_the_one_that_was_written_there():
+    e = explain(target_text="1998 07 03", position=9)
+    assert (e.prediction.label, e.position) == ("07", 9)
+    assert e.prediction.probability < 0.5
+    with pytest.raises(ChoiceError, match=r"position 3 is in the source.*give 8 \(the start\) to 11"):
+        explain(target_text="1998 07 03", position=3)
+
+
+def test_every_token_is_explained_in_one_run():
+    every = explain(target_text="1998 03 03", position="every")
+    assert [one.prediction.label for one in every] == ["1998", "03", "03", "<eos>"]
+    for place, one in enumerate(every):
+        alone = explain(target_text="1998 03 03", position=8 + place)
+        np.testing.assert_allclose(one["alti"], alone["alti"], atol=1e-7)
+    with pytest.raises(ChoiceError, match="explain_generation"):
+        attnx.explain(zoo.causal_lm(), zoo.bytelevel_tokenizer(), "the key", position="every")
+
+
+def test_shares_tell_how_much_is_from_each_stream():
+    e = explain(target_text=TARGET, references="value_path", methods=("rollout", "alti"))
+    assert e.split_by_residual("rollout")
+    assert not e.split_by_residual("alti")
+    assert e.shares == e.stream_shares("alti")
+    assert sum(e.shares.values()) == pytest.approx(1)
+    assert "rollout: 75% from the source, 25% from the output so far, by the share of the residual" in e.to_text()
+    shown = attnx.explain(*load_demo(), SOURCE, target_text=TARGET)
+    assert "value_path: 87% from the source" in shown.to_text()
+    assert attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key").shares == {}
+
+
+def test_two_targets_stand_against_each_other():
+    e = explain(target_text=TARGET, target=("03", "04"), references="value_path")
+    assert (e.prediction.label, e.prediction.against) == ("03", "04")
+    assert e.provenance["references"]["value_path"]["value"] > 0
+
+
+@pytest.mark.parametrize("layer", ["cross 1", 4])
+def test_a_level_is_named(layer):
+    e = explain(target_text=TARGET, layer=layer)
+    assert e.layers == (4,)
+
+
+def test_a_list_of_sources_may_have_targets_of_their_own():
+    several = explain([SOURCE, "2011 may 9"], target_text=[TARGET, "2011"])
+    alone = [explain(target_text=TARGET), explain("2011 may 9", target_text="2011")]
+    for one, other in zip(several, alone, strict=True):
+        assert one.prediction.label == other.prediction.label
+        np.testing.assert_allclose(one["rollout"], other["rollout"], atol=1e-6)
+    with pytest.raises(InputError, match="1 targets for 2 inputs"):
+        explain([SOURCE, SOURCE], target_text=["1998"])
+
+
+def test_it_is_saved_and_loaded(tmp_path):
+    e = explain(target_text=TARGET)
+    e.save(tmp_path / "e.safetensors")
+    assert attnx.Explanation.load(tmp_path / "e.safetensors") == e
+    assert attnx.Explanation.from_json(e.to_json()).streams == e.streams
+
+
+@pytest.mark.parametrize("name", streams_zoo.FAMILIES)
+def test_source_output_and_biases_add_up_to_the_score(name):
+    e = of_family(name, methods="rollout", references="value_path")
+    facts = e.provenance["references"]["value_path"]
+    assert float(e.references["value_path"].sum()) + facts["biases"] == pytest.approx(facts["value"], abs=1e-4)
+    assert np.abs(e.references["value_path"][: e.streams["source"]]).max() > 0
+
+
+def of_family(name, **options):
+    source = {"input_features": streams_zoo.inputs("whisper")["input_features"]} if name == "whisper" else "the key to"
+    model, tokenizer = streams_zoo.model(name), zoo.wordpiece_tokenizer()
+    return attnx.explain(model, tokenizer, source, target_text="the book", **options)
+
+
+@pytest.mark.parametrize("reference", ["gradient", "blankout"])
+@pytest.mark.parametrize("name", ["t5", "bart", "marian", "bert-gpt2"])
+def test_references_reach_both_streams(name, reference):
+    e = of_family(name, methods="rollout", references=reference)
+    source, output = np.split(e.references[reference], [e.streams["source"]])
+    assert np.abs(source).max() > 0
+    assert np.abs(output).max() > 0
+
+
+def test_the_gradient_is_that_of_both_embeddings():
+    model, tokenizer = streams_zoo.model("t5"), zoo.wordpiece_tokenizer()
+    e = attnx.explain(model, tokenizer, "the key to", target_text="the book", references={"gradient": {}})
+    ids = torch.tensor([tokenizer("the key to")["input_ids"]])
+    written = torch.tensor([[0, *tokenizer("the book")["input_ids"][:-1]]])
+    embedded = [model.shared(one).detach().requires_grad_() for one in (ids, written)]
+    logits = model(inputs_embeds=embedded[0], decoder_inputs_embeds=embedded[1]).logits[0, -1]
+    found = torch.autograd.grad(logits[e.prediction.index], embedded)
+    norms = torch.cat([one[0].norm(dim=-1) for one in found])
+    np.testing.assert_allclose(e.references["gradient"], norms, rtol=1e-3)
+
+
+@pytest.mark.parametrize("method", ["gradient_rollout", "gradient_flow", "effective_rollout"])
+def test_methods_beyond_attention_answer(method):
+    e = explain(target_text=TARGET, methods=method)
+    assert np.isfinite(e[method]).all()
+
+
+@pytest.mark.parametrize("method", ["alti_logit", "globenc", "value_zeroing"])
+def test_what_is_not_defined_is_refused_in_a_line(method):
+    with pytest.raises(attnx.AttnxError, match="one stack"):
+        explain(target_text=TARGET, methods=method)
+
+
+def test_gradients_of_weights_equal_autograd_on_eager_cross_attention():
+    """∂s/∂A of cross-attention in double precision, against a model whose weights are in the graph."""
+    from attnx.capturing.capture import capture_batch
+
+    name = "bart"
+    model = streams_zoo.FAMILIES[name]().eval().double()
+    model.set_attn_implementation("eager")
+    inputs = streams_zoo.inputs(name)
+    output = model(**inputs, output_attentions=True)
+    margin = output.logits[0, -1, 7] - output.logits[0, -1, 9]
+    expected = torch.autograd.grad(margin, output.cross_attentions[1])[0][0] * output.cross_attentions[1][0]
+    from attnx.answer.target import Target
+    from attnx.graph.weightings.gradient import gains
+    from attnx.running.answer_gradient import with_answer_gradient
+    from attnx.running.observe import Observation
+
+    entry = (model.get_input_embeddings(), model.get_decoder().get_input_embeddings())
+    seen = capture_batch(model, inputs, extras=("values",), entry=entry)
+    known = with_answer_gradient(model, Observation(seen.attention[0], seen.output, 0), Target(7, 11, 9))
+    level = known.levels[known.number("cross 2") - 1]
+    found = gains(level, 7, 12).weights[..., :7]
+    torch.testing.assert_close(found, expected.detach(), atol=1e-9, rtol=1e-4)
+
+
+def test_sound_has_stretches_of_time():
+    e = of_family("whisper", methods="rollout")
+    assert e.positions[3].time == (0.06, 0.08)
+    assert e.positions[3].token == "0.06 s"
+    assert e.streams["source"] == 20
+    with pytest.raises(InputError, match="value_path"):
+        of_family("whisper", references="blankout")
+
+
+class TestBadInput:
+    def test_a_model_without_a_start_token_needs_a_target(self):
+        model = streams_zoo.FAMILIES["bert-bert"]().eval()
+        model.config.decoder_start_token_id = model.generation_config.decoder_start_token_id = None
+        model.config.bos_token_id = model.config.decoder.bos_token_id = None
+        with pytest.raises(InputError, match="a target is needed"):
+            attnx.explain(model, zoo.wordpiece_tokenizer(), "the key")
+
+    def test_a_target_longer_than_the_positions(self):
+        with pytest.raises(InputError, match=r"has 65 tokens with its start.*64 positions"):
+            attnx.explain(streams_zoo.model("bart"), zoo.wordpiece_tokenizer(), "the", target_text="the " * 64)
+
+    def test_a_source_that_is_cut_is_said(self):
+        model, tokenizer = streams_zoo.model("bart"), zoo.wordpiece_tokenizer()
+        with pytest.raises(InputError, match="the model takes 64"):
+            attnx.explain(model, tokenizer, "the key " * 40)
+        e = attnx.explain(model, tokenizer, "the key " * 40, truncate=True, methods="rollout")
+        assert "cut to 64 of 82 tokens" in " ".join(e.notes)
+
+    def test_decoder_inputs_without_the_start_token(self):
+        with pytest.raises(InputError, match=r"begins with token 9.*start token 2"):
+            explain(target_text=[9, 10])
+        assert explain(target_text=torch.tensor([[2, 9]])).streams["output"] == 2
+
+    @pytest.mark.parametrize("target", ["", "  ", 3.5, [], object()])
+    def test_what_is_no_target(self, target):
+        with pytest.raises(InputError, match="target_text"):
+            explain(target_text=target)
+
+    def test_a_model_of_one_stream_has_no_target_text(self):
+        with pytest.raises(InputError, match="encoder–decoder has written; BertForSequenceClassification"):
+            attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key", target_text="no")
+
+    def test_another_language_than_the_model_is_set_to_is_noted(self):
+        model, tokenizer = streams_zoo.FAMILIES["m2m_100"]().eval(), languages()
+        model.generation_config.forced_bos_token_id = tokenizer.convert_tokens_to_ids("__de__")
+        e = attnx.explain(model, tokenizer, "the key", target_text="the book", methods="rollout")
+        assert any("read as __fr__, and the model is set to write __de__" in note for note in e.notes)
+        model.generation_config.forced_bos_token_id = tokenizer.convert_tokens_to_ids("__fr__")
+        e = attnx.explain(model, tokenizer, "the key", target_text="the book", methods="rollout")
+        assert not e.notes
+        assert e.tokens[-4:] == ("</s>", "__fr__", "the", "book")
+
+
+def languages():
+    """A tokenizer that puts a language in front of each target."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+    words = ["<s>", "<pad>", "</s>", "<unk>", "__de__", "__fr__", "the", "key", "book"]
+    words += [f"word{number}" for number in range(streams_zoo.VOCABULARY - len(words))]
+    backend = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    backend.post_processor = processors.TemplateProcessing(
+        single="__fr__ $A </s>", special_tokens=[("__fr__", 5), ("</s>", 2)]
+    )
+    names = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
+    return hf.PreTrainedTokenizerFast(tokenizer_object=backend, additional_special_tokens=["__de__", "__fr__"], **names)
+
+
+def test_the_row_of_the_table_is_the_generic_one():
+    assert adapter_for(streams_zoo.model("t5")).name == "encoder_decoder"
