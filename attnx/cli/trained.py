@@ -112,7 +112,8 @@ def _trained(asked: Asked) -> Iterator[Trained]:
             name = SHIPPED if place is None else place.resolve().name
             recipe = read_note(directory).get("name") or UNNAMED
             say([f"{name} ({recipe})"])
-            yield Trained(name, recipe, model, tokenizer, _sentences(asked, directory, model, tokenizer))
+            one = Trained(name, recipe, model, tokenizer, _sentences(asked, directory, model, tokenizer))
+        yield one
 
 
 def _sentences(asked: Asked, directory: Path, model: Any, tokenizer: Any) -> Sentences:

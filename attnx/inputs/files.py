@@ -61,7 +61,7 @@ def read_texts(path: str | Path, *, column: str | None = None, limit: int | None
 def lines_of(path: Path) -> list[str]:
     """Every line of a file, empty ones too, where its number counts: lines of two files belong together."""
     try:
-        with _opened(path) as file:
+        with _open(path) as file:
             return [line.rstrip("\r\n") for line in _lines(file, path)]
     except _UNREADABLE as error:
         raise FileFormatError(f"cannot read {path}: {error!s:.200}") from error
@@ -70,7 +70,7 @@ def lines_of(path: Path) -> list[str]:
 def _read(path: Path, column: str | None) -> Iterator[LabelledText]:
     kind = _kind(path)
     try:
-        with _opened(path) as file:
+        with _open(path) as file:
             lines = _lines(file, path)
             if kind == ".jsonl":
                 yield from _rows(_json_rows(lines, path), path, column)
@@ -84,7 +84,7 @@ def _read(path: Path, column: str | None) -> Iterator[LabelledText]:
         raise FileFormatError(f"cannot read {path}: {error!s:.200}") from error
 
 
-def _opened(path: Path) -> IO[str]:
+def _open(path: Path) -> IO[str]:
     if path.suffix == ".gz":
         return gzip.open(path, "rt", encoding=_ENCODING, newline="")
     return path.open(encoding=_ENCODING, newline="")
