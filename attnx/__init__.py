@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from attnx.comparison.faithfulness import faithfulness
     from attnx.comparison.head_atlas import head_atlas
     from attnx.comparison.recommend import recommend
+    from attnx.data.dataset import explain_dataset
+    from attnx.data.run import Run
     from attnx.explaining.edit import edit
     from attnx.explaining.explain import explain
     from attnx.explaining.generation import explain_generation
@@ -47,6 +49,7 @@ _ON_DEMAND = {
     "GenerationExplanation": "results.generation",
     "HeadAtlas": "results.atlas",
     "Recommendation": "results.recommendation",
+    "Run": "data.run",
     "Truth": "results.truth",
     "SideBySide": "results.side_by_side",
     "Similarity": "results.similarity",
@@ -55,6 +58,7 @@ _ON_DEMAND = {
     "compare": "comparison.compare",
     "edit": "explaining.edit",
     "explain": "explaining.explain",
+    "explain_dataset": "data.dataset",
     "explain_generation": "explaining.generation",
     "explain_similarity": "explaining.similarity",
     "faithfulness": "comparison.faithfulness",
@@ -102,6 +106,7 @@ __all__ = [
     "GenerationExplanation",
     "HeadAtlas",
     "Recommendation",
+    "Run",
     "SideBySide",
     "Similarity",
     "Truth",
@@ -110,6 +115,7 @@ __all__ = [
     "compare",
     "edit",
     "explain",
+    "explain_dataset",
     "explain_generation",
     "explain_similarity",
     "faithfulness",

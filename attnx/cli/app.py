@@ -16,10 +16,13 @@ from attnx.cli.explain import explain_command
 from attnx.cli.generate import generate_command
 from attnx.cli.methods import methods_command
 from attnx.cli.recommend import recommend_command
+from attnx.cli.run import run_command, show_command
 from attnx.cli.truth import truth_command
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 app.command("explain")(explain_command)
+app.command("run")(run_command)
+app.command("show")(show_command)
 app.command("generate")(generate_command)
 app.command("compare")(compare_command)
 app.command("recommend")(recommend_command)

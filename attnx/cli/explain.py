@@ -152,8 +152,11 @@ def explain_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     output: Annotated[Path | None, typer.Option("--output", help="Save it: .safetensors, or .png of an image.")] = None,
     html: Annotated[Path | None, typer.Option("--html", help="Write a page to look at, in one file.")] = None,
+    data: Annotated[str | None, typer.Option("--data", hidden=True)] = None,
 ) -> None:
     """Show what a model looked at in a text or in an image."""
+    if data is not None:
+        raise InputError(f"explain is for one text; a whole file is a run: attnx run --data {data} --output run/")
     check_arguments(text, pair, image, model, output)
     counterpart = Counterpart.of(replaced, beside, image, {"--content-only": content_only, "--layers": layers})
     check_output(html, PAGES, "--html")

@@ -1,7 +1,7 @@
 """What a model may raise that is run in another way than its own: one rule for all that nobody insists on.
 
-Things are tried together. If that fails, each is tried by itself: one is to blame, and the others are not. Memory that
-is used up, and a user who interrupts, are nobody's fault and end the call.
+Things are tried together. If that fails, each half is tried by itself, and so on: one is to blame, and the others are
+not. Memory that is used up, and a user who interrupts, are nobody's fault and end the call.
 """
 
 from __future__ import annotations
@@ -34,4 +34,5 @@ def attempt(things: Sequence[T], run: Callable[[Sequence[T]], Sequence[R]]) -> l
     except Exception as error:
         if len(things) == 1:
             return [Refused(in_a_line(error))]
-    return [attempt([one], run)[0] for one in things]
+    half = len(things) // 2
+    return [*attempt(things[:half], run), *attempt(things[half:], run)]

@@ -57,26 +57,33 @@ class Options(TypedDict, total=False):
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
-    """Requests with the settings that they share; what `explain`, comparisons and probes run."""
+class Choices:
+    """The options of `explain`, read for a model: what is asked of every input alike."""
 
     model: nn.Module
-    tokenizer: Any
-    requests: Sequence[Request]
     settings: Settings
     references: Mapping[str, Mapping[str, Any]]
-    chosen: bool = True
+    chosen: bool
     """Whether the caller chose the references; what nobody asked for may be left out with a note."""
-    single: bool = True
-    """Whether the caller gave one input and not a list."""
+    reading: Mapping[str, bool]
+    """How inputs are prepared."""
+    position: Any = None
+    entities: bool = False
+    """Whether each entity that the model finds is explained, and no one position."""
+    target: Any = None
+    first_token: str | int | None = None
+    spans: Any = None
+    """Parts of the text that are scored as one, or of a list of texts those of each."""
+    target_text: Any = None
+    """What an encoder–decoder writes, or of a list of texts what it writes for each."""
+    every: bool = False
+    """Whether each token that it writes is explained, and no one of them."""
     batch_size: int = 8
     recommended: Recommended | None = None
-    told: bool = False
-    """Whether a caller of `explain` chose the target, and is told where nothing depends on it."""
 
     @classmethod
-    def of(cls, model: nn.Module, tokenizer: Any, text: Any, **options: Unpack[Options]) -> Call:
-        """The call with the options of `explain`."""
+    def of(cls, model: nn.Module, **options: Unpack[Options]) -> Choices:
+        """Checked, before any input is looked at."""
         chosen: dict[str, Any] = dict(options)
         for name in chosen:
             if name not in Options.__annotations__:
@@ -103,19 +110,81 @@ class Call:
         if isinstance(position, str):
             settings = settings if entities else _averaged(model, position, settings)
             position = None
-        adapter = adapter_for(model, settings.within)
-        prepared, single = prepare_all(adapter, model, tokenizer, text, target_text=target_text, **reading)
-        if first_token is not None:
-            prepared = [_begun(model, tokenizer, one, first_token) for one in prepared]
-        if spans is not None:
-            prepared = with_spans_of_each(prepared, spans, single=single)
-        requests = with_choices(model, tokenizer, _requests(prepared, position, target, single=single))
-        if entities:
-            requests, single = of_entities(model, tokenizer, requests), False
-        if every:
-            requests, single = of_every_token(requests, model, single=single), False
-        requests = [of_output(one) for one in requests]
-        return cls(model, tokenizer, requests, settings, asked, not nobody_chose, single, batch_size, recommended, True)
+        return cls(
+            model,
+            settings,
+            asked,
+            not nobody_chose,
+            reading,
+            position,
+            entities,
+            target,
+            first_token,
+            spans,
+            target_text,
+            every,
+            batch_size,
+            recommended,
+        )
+
+    def requests(self, tokenizer: Any, text: Any) -> tuple[list[Request], bool]:
+        """What is asked of a text or of several, and whether it is one and no list."""
+        adapter = adapter_for(self.model, self.settings.within)
+        prepared, single = prepare_all(
+            adapter, self.model, tokenizer, text, target_text=self.target_text, **self.reading
+        )
+        if self.first_token is not None:
+            prepared = [_begun(self.model, tokenizer, one, self.first_token) for one in prepared]
+        if self.spans is not None:
+            prepared = with_spans_of_each(prepared, self.spans, single=single)
+        asked = _requests(prepared, self.position, self.target, single=single)
+        requests = with_choices(self.model, tokenizer, asked)
+        if self.entities:
+            requests, single = of_entities(self.model, tokenizer, requests), False
+        if self.every:
+            requests, single = of_every_token(requests, self.model, single=single), False
+        return [of_output(one) for one in requests], single
+
+    def call(self, tokenizer: Any, requests: Sequence[Request], *, single: bool = False) -> Call:
+        """The call of these requests."""
+        return Call(
+            self.model,
+            tokenizer,
+            requests,
+            self.settings,
+            self.references,
+            self.chosen,
+            single,
+            self.batch_size,
+            self.recommended,
+            told=True,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """Requests with the settings that they share; what `explain`, comparisons and probes run."""
+
+    model: nn.Module
+    tokenizer: Any
+    requests: Sequence[Request]
+    settings: Settings
+    references: Mapping[str, Mapping[str, Any]]
+    chosen: bool = True
+    """As in `Choices`."""
+    single: bool = True
+    """Whether the caller gave one input and not a list."""
+    batch_size: int = 8
+    recommended: Recommended | None = None
+    told: bool = False
+    """Whether a caller of `explain` chose the target, and is told where nothing depends on it."""
+
+    @classmethod
+    def of(cls, model: nn.Module, tokenizer: Any, text: Any, **options: Unpack[Options]) -> Call:
+        """The call with the options of `explain`."""
+        choices = Choices.of(model, **options)
+        requests, single = choices.requests(tokenizer, text)
+        return choices.call(tokenizer, requests, single=single)
 
     def explanations(self) -> Iterator[tuple[int, Explanation]]:
         """The number of each request and its explanation, as batches finish."""

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from torch import nn
 
 from attnx.arguments import checked
+from attnx.errors import ArgumentError
 from attnx.explaining.call import Call, Options
 from attnx.explaining.settings import Normalization
 from attnx.graph.asked import Head
 from attnx.inputs.spans import Asked as Spans
 from attnx.results.explanation import Explanation
 from attnx.results.recommendation import Recommendation
+from attnx.running.given_model import given_model, with_its_text
 
 if TYPE_CHECKING:
     from attnx.references.registry import Asked
@@ -30,14 +33,14 @@ def explain(
 
 
 @overload
-def explain(model: nn.Module, tokenizer: Any, text: Any, **options: Unpack[Options]) -> Any: ...
+def explain(model: Any, tokenizer: Any = None, text: Any = None, **options: Unpack[Options]) -> Any: ...
 
 
 @checked
 def explain(
-    model: nn.Module,
-    tokenizer: Any,
-    text: Any,
+    model: Any,
+    tokenizer: Any = None,
+    text: Any = None,
     *,
     methods: Sequence[str] | str | Recommendation | None = None,
     position: int | Literal["mean", "entities", "every"] | list[int | None] | None = None,
@@ -60,13 +63,14 @@ def explain(
 ) -> Explanation | list[Explanation]:
     """What `model` looked at in `text`, as an `Explanation`; for a list of texts, a list of them.
 
-    `text` is a text, a pair of texts, (text, [choice, …]), an image, or what the tokenizer made of them; `tokenizer`
-    is an image processor for an image. `methods` are raw, rollout and flow; of a text so long that flow would take
-    minutes it is left out, unless you name it. What `recommend` gave may stand there, too: what holds is computed, the
-    best first. `position` is the position whose view is explained: by default CLS, the mask of a masked language
-    model, or the last token of a decoder; "mean" explains the mean of all, "entities" gives a list: each that a token
-    classifier finds. `layer` (from 1) keeps one layer; `head` is a number from 0, "each", or how heads are merged
-    ("mean", "max", "min"). `target` is the class or token that `prediction` speaks of: by default the best.
+    `text` is a text, a pair of texts, (text, [choice, …]), an image, or what the tokenizer made of them; `tokenizer` is
+    an image processor for an image. Instead of both, `model` may be a pipeline of transformers, or the directory or hub
+    id of a saved model: `explain(pipeline, text)`. `methods` are raw, rollout and flow; of a text so long that flow
+    would take minutes it is left out, unless you name it. What `recommend` gave may stand there, too: what holds is
+    computed, the best first. `position` is the position whose view is explained: by default CLS, the mask of a masked
+    language model, or the last token of a decoder; "mean" explains the mean of all, "entities" gives a list: each that
+    a token classifier finds. `layer` (from 1) keeps one layer; `head` is a number from 0, "each", or how heads are
+    merged ("mean", "max", "min"). `target` is the class or token that `prediction` speaks of: by default the best.
     `references` measures on the model itself what each position does for the target (see `attnx.references`); with a
     pair as target, what it does for the first against the second. For a list of texts `position` and `target` may be
     lists, too.
@@ -86,6 +90,12 @@ def explain(
     writes; `position` is another one of the output, and "every" gives a list, one for each. `layer` may be a name
     there: "cross 2" (see `docs/encoder-decoders.md`).
     """
+    model, tokenizer, text = with_its_text(model, tokenizer, text)
+    if text is None:
+        raise ArgumentError("explain: missing a required argument: 'text'; it takes model, tokenizer, text")
+    if tokenizer is None or isinstance(model, (str, PathLike)):
+        given = given_model(model, tokenizer)
+        model, tokenizer = given.model, given.processor
     call = Call.of(
         model,
         tokenizer,

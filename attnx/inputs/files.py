@@ -16,7 +16,7 @@ from attnx.errors import FileFormatError, InputError
 from attnx.registry import unknown
 
 _TEXT_COLUMNS = ("text", "sentence", "content", "review")
-_LABEL_COLUMNS = ("label", "labels", "target")
+LABEL_COLUMNS = ("label", "labels", "target")
 _ENCODING = "utf-8-sig"
 """Spreadsheets begin a UTF-8 file with a mark, which is no part of the first column's name."""
 
@@ -32,7 +32,7 @@ class _Tabs(csv.excel_tab):
     quoting = csv.QUOTE_NONE
 
 
-_DIALECTS = {".csv": csv.excel, ".tsv": _Tabs}
+DIALECTS = {".csv": csv.excel, ".tsv": _Tabs}
 
 
 @dataclass(frozen=True)
@@ -61,21 +61,28 @@ def read_texts(path: str | Path, *, column: str | None = None, limit: int | None
 def lines_of(path: Path) -> list[str]:
     """Every line of a file, empty ones too, where its number counts: lines of two files belong together."""
     try:
-        with _open(path) as file:
-            return [line.rstrip("\r\n") for line in _lines(file, path)]
+        with opened(path) as file:
+            return [line.rstrip("\r\n") for line in lines_in(file, path)]
     except _UNREADABLE as error:
         raise FileFormatError(f"cannot read {path}: {error!s:.200}") from error
 
 
+def opened(path: Path, errors: str = "strict") -> IO[str]:
+    """The text of a file, gzipped or not; `errors` as Python's `open` has it."""
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding=_ENCODING, errors=errors, newline="")
+    return path.open(encoding=_ENCODING, errors=errors, newline="")
+
+
 def _read(path: Path, column: str | None) -> Iterator[LabelledText]:
-    kind = _kind(path)
+    kind = kind_of(path)
     try:
-        with _open(path) as file:
-            lines = _lines(file, path)
+        with opened(path) as file:
+            lines = lines_in(file, path)
             if kind == ".jsonl":
                 yield from _rows(_json_rows(lines, path), path, column)
             elif kind in (".csv", ".tsv"):
-                yield from _rows(enumerate(csv.DictReader(lines, dialect=_DIALECTS[kind]), start=2), path, column)
+                yield from _rows(enumerate(csv.DictReader(lines, dialect=DIALECTS[kind]), start=2), path, column)
             else:
                 if column is not None:
                     raise InputError(f"{path.name} has a text in each line and no columns; give a .csv, .tsv or .jsonl")
@@ -84,13 +91,7 @@ def _read(path: Path, column: str | None) -> Iterator[LabelledText]:
         raise FileFormatError(f"cannot read {path}: {error!s:.200}") from error
 
 
-def _open(path: Path) -> IO[str]:
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding=_ENCODING, newline="")
-    return path.open(encoding=_ENCODING, newline="")
-
-
-def _lines(file: IO[str], path: Path) -> Iterator[str]:
+def lines_in(file: IO[str], path: Path, longest: float = LONGEST_FILE) -> Iterator[str]:
     """The lines as they are needed, none too long and not without end: a small gzip file may hold terabytes."""
     total = 0
     while line := file.readline(LONGEST_LINE):
@@ -99,12 +100,13 @@ def _lines(file: IO[str], path: Path) -> Iterator[str]:
             raise FileFormatError(
                 f"{path.name} has a line of more than {LONGEST_LINE:,} characters: no text is as long"
             )
-        if total > LONGEST_FILE:
+        if total > longest:
             raise FileFormatError(f"{path.name} has more than {LONGEST_FILE:,} characters; ask for fewer texts of it")
         yield line
 
 
-def _kind(path: Path) -> str:
+def kind_of(path: Path) -> str:
+    """The end of a file's name that tells its format, without that of gzip."""
     name = path.with_suffix("") if path.suffix == ".gz" else path
     suffix = name.suffix.lower()
     if suffix == ".json":
@@ -127,8 +129,8 @@ def _rows(rows: Iterator[tuple[int, Any]], path: Path, column: str | None) -> It
         if not isinstance(row, dict):
             raise FileFormatError(f"{path.name}, line {number}: expected an object with columns, found {row!r:.40}")
         if place == 0:
-            column = _chosen(path, column, [name for name in row if isinstance(name, str)])
-            label_column = next((name for name in _LABEL_COLUMNS if name in row), None)
+            column = text_column(path.name, column, [name for name in row if isinstance(name, str)])
+            label_column = next((name for name in LABEL_COLUMNS if name in row), None)
         text = row.get(column)
         if not isinstance(text, str):
             raise FileFormatError(f"{path.name}, line {number} has no text in column {column!r}")
@@ -137,13 +139,14 @@ def _rows(rows: Iterator[tuple[int, Any]], path: Path, column: str | None) -> It
             yield LabelledText(text.strip(), None if label is None else str(label))
 
 
-def _chosen(path: Path, column: str | None, known: Sequence[str]) -> str:
+def text_column(source: str, column: str | None, known: Sequence[str]) -> str:
+    """The column that has the texts: the asked one, or `text` or the like."""
     if column is None:
         for name in _TEXT_COLUMNS:
             if name in known:
                 return name
         raise InputError(
-            f"{path.name} has none of the columns {', '.join(_TEXT_COLUMNS)}; say which has the texts: column, one of "
+            f"{source} has none of the columns {', '.join(_TEXT_COLUMNS)}; say which has the texts: column, one of "
             f"{', '.join(known)}"
         )
     if column not in known:

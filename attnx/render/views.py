@@ -128,6 +128,14 @@ def similarity() -> View:
     return _view(blocks, rows, plot)
 
 
+@cache
+def run_summary() -> View:
+    from attnx.render.run_page.page import run_page
+    from attnx.render.run_summary import blocks, plot, rows
+
+    return _view(blocks, rows, plot, more=(run_page,))
+
+
 def _view(
     blocks: Callable[[Any], Iterable[Any]],
     rows: Callable[[Any], list[dict[str, Any]]],
@@ -176,5 +184,6 @@ for _kind, _load in {
     "side by side": side_by_side,
     "similarity": similarity,
     "word alignment": word_alignment,
+    "run summary": run_summary,
 }.items():
     VIEWS.add(_kind, _load)

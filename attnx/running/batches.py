@@ -113,6 +113,11 @@ def _takes_padding(
     return verdicts[entry]
 
 
+def forget_padding(model: nn.Module) -> None:
+    """Try anew what padding does to this model: what follows then depends on its own inputs, and on none before."""
+    _verdicts.pop(model, None)
+
+
 def _same(alone: Sequence[Tensor], padded: Sequence[Tensor]) -> bool:
     return all(
         one.shape == other.shape and torch.allclose(one.float(), other.float(), atol=slack(other), rtol=0)
@@ -190,7 +195,7 @@ def announce(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def bar(label: str, total: int, shown: bool, unit: str = " texts") -> Any:
+def bar(label: str, total: int | None, shown: bool, unit: str = " texts") -> Any:
     """A bar that is gone when the work is done; none where standard error is no terminal."""
     if not shown:
         return _NoBar()  # tqdm takes a lock for every bar, which an interrupt or a fork may leave taken

@@ -20,6 +20,7 @@ from attnx.results.generation import GenerationExplanation
 from attnx.results.pronoun_report import Rates, Report
 from attnx.results.pronouns import Candidate, Probe
 from attnx.results.recommendation import Recommendation
+from attnx.results.run_summary import CarryingWord, Group, RunSummary
 from attnx.results.side_by_side import SideBySide
 from attnx.results.similarity import Similarity
 from attnx.results.table import Measured, Shares, SubjectTable, Table
@@ -202,6 +203,13 @@ def similarity() -> Similarity:
     return Similarity(both, 0.5, "mean", grid, "value_path", ("made by hand",), PROVENANCE)
 
 
+def run_summary():
+    words = (CarryingWord("witty", 2, 3, 0.4, (0, 5)), CarryingWord("film", 1, 3, 0.2, ()))
+    group = Group("POSITIVE", None, 3, 2, 1, 0.9, words, (0.2, 0.2, 0.2, 0.1, 0.1, 0.2))
+    apart = Group("POSITIVE", "NEGATIVE", 1, 0, 1, None, words[:1], (0.0, 0.0, 0.0, 0.0, 0.0, 1.0))
+    return RunSummary("rollout", 4, 1, (group,), (apart,), {"the text is empty": 1}, PROVENANCE)
+
+
 EXAMPLES = (
     explanation,
     generation,
@@ -219,4 +227,5 @@ EXAMPLES = (
     side_by_side,
     word_alignment,
     similarity,
+    run_summary,
 )

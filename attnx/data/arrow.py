@@ -1,0 +1,24 @@
+"""Arrow, where it is installed: it comes with `attnx[data]`, and is loaded only by those who have a data set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attnx.errors import AttnxError
+
+
+def arrow() -> Any:
+    """The module `pyarrow`."""
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise AttnxError("data sets are kept as Parquet, which needs pyarrow: pip install 'attnx[data]'") from error
+    return pyarrow
+
+
+def parquet() -> Any:
+    """The module `pyarrow.parquet`."""
+    arrow()
+    from pyarrow import parquet as module
+
+    return module

@@ -1,0 +1,85 @@
+"""Which columns of a table have the texts, the labels and the names of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from attnx.data.row import Row
+from attnx.errors import InputError
+from attnx.inputs.files import LABEL_COLUMNS, text_column
+from attnx.registry import unknown
+
+Column: TypeAlias = str | Sequence[str] | None
+"""The column of the texts, or the two of pairs; None for `text` or the like."""
+
+_ID = "id"
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What a caller asked for: each None leaves it to the names that tables usually have."""
+
+    text: Column = None
+    gold: str | None = None
+    id: str | None = None
+
+    @property
+    def any(self) -> bool:
+        """Whether one was named."""
+        return any(one is not None for one in (self.text, self.gold, self.id))
+
+    def found(self, source: str, known: Sequence[str]) -> Found:
+        """The columns of this table; one that it lacks is an error that names the nearest."""
+        asked = [self.text] if self.text is None or isinstance(self.text, str) else list(self.text)
+        if not 1 <= len(asked) <= 2:
+            raise InputError(f"column is the name of one column, or of two for pairs of texts, found {len(asked)}")
+        for name in (self.gold, self.id):
+            if name is not None and name not in known:
+                raise InputError(f"{source}: {unknown('column', name, known)}")
+        try:
+            texts = tuple(text_column(source, one, known) for one in asked)
+        except InputError as error:
+            raise type(error)(str(error) if str(error).startswith(source) else f"{source}: {error}") from None
+        gold = self.gold or next((name for name in LABEL_COLUMNS if name in known and name not in texts), None)
+        return Found(texts, gold, self.id or (_ID if _ID in known and _ID not in texts else None))
+
+
+@dataclass(frozen=True)
+class Found:
+    """The columns of one table."""
+
+    texts: tuple[str, ...]
+    gold: str | None
+    id: str | None
+
+    @property
+    def names(self) -> list[str]:
+        return list(dict.fromkeys(name for name in (*self.texts, self.gold, self.id) if name is not None))
+
+    def row(self, number: int, name: str, cells: Mapping[str, Any], labels: Sequence[str] | None = None) -> Row:
+        """One row; `name` is what it is called where no column says, `labels` are names of numbered classes."""
+        values = tuple(cells.get(one) for one in self.texts)
+        gold = None if self.gold is None else cells.get(self.gold)
+        if labels is not None and isinstance(gold, int) and 0 <= gold < len(labels):
+            gold = labels[gold]
+        called = cells.get(self.id) if self.id is not None else None
+        missing = [one for one, value in zip(self.texts, values, strict=True) if _nothing(value)]
+        return Row(
+            number,
+            name if _nothing(called) else str(called),
+            values[0] if len(values) == 1 else values,
+            None if _nothing(gold) else _label(gold),
+            f"there is nothing in column {missing[0]!r}" if missing else "",
+        )
+
+
+def _nothing(value: Any) -> bool:
+    """None, and what pandas has for it."""
+    return value is None or (isinstance(value, float) and value != value) or type(value).__name__ == "NAType"
+
+
+def _label(gold: Any) -> str:
+    """A whole number stays one, also where a column with gaps made it a float."""
+    return str(int(gold)) if isinstance(gold, float) and gold.is_integer() else str(gold)

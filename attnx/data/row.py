@@ -1,0 +1,69 @@
+"""One input of a data set, with its place there, and shards of them: the same rows always make the same shards."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from itertools import islice
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Row:
+    """What `explain` takes, or why there is nothing to take."""
+
+    number: int
+    """Its place in the data, from 0."""
+    id: str
+    """What the data calls it; where that has no name for it, its number or its line."""
+    given: Any = None
+    gold: str | None = None
+    """The label that the data has for it."""
+    problem: str = ""
+    """Why it could not be read; the run goes on without it."""
+
+    @cached_property
+    def sha256(self) -> str:
+        """Of what is explained, be it a text, a pair, or the content of an image."""
+        return str(_digest(self.given).hexdigest())
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A fixed range of rows."""
+
+    number: int
+    rows: Sequence[Row]
+
+    @cached_property
+    def digest(self) -> str:
+        """Of all that is in it: another row, another label, and it is another shard."""
+        whole = sha256()
+        for row in self.rows:
+            whole.update(json.dumps([row.number, row.id, row.sha256, row.gold, row.problem]).encode())
+        return whole.hexdigest()[:32]
+
+
+def shards(rows: Iterable[Row], size: int) -> Iterator[Shard]:
+    """The rows by ranges of `size`; no more of them are held than one range."""
+    waiting = iter(rows)
+    number = 0
+    while some := list(islice(waiting, size)):
+        yield Shard(number, some)
+        number += 1
+
+
+def _digest(given: Any) -> Any:
+    if isinstance(given, str):
+        return sha256(given.encode("utf-8", "surrogatepass"))
+    if isinstance(given, PathLike):  # of an image its content, so that another picture of this name is another row
+        path = Path(fspath(given))
+        return sha256(path.read_bytes() if path.is_file() else fspath(given).encode())
+    if hasattr(given, "tobytes") and hasattr(given, "size"):  # a PIL image, an array
+        return sha256(f"{given.size} {getattr(given, 'mode', '')}".encode() + given.tobytes())
+    return sha256(json.dumps(given, default=repr, sort_keys=True).encode())

@@ -1,0 +1,57 @@
+"""A model as people hold it: with its tokenizer, in a pipeline, or by the name under which it is saved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from os import PathLike, fspath
+from typing import Any
+
+from torch import nn
+
+from attnx.errors import ArgumentError
+from attnx.registry import quoted
+from attnx.running.loading import load
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """A model, what prepares its inputs, and the name by which another process can load both."""
+
+    model: nn.Module
+    processor: Any
+    name: str | None = None
+
+
+def given_model(model: Any, processor: Any = None) -> Given:
+    """The model of a pipeline, or the one that is saved under a name, or what was given with its processor."""
+    if isinstance(model, (str, PathLike)):
+        loaded, own = load(fspath(model))
+        return Given(loaded, own if processor is None else processor, fspath(model) if processor is None else None)
+    inner = getattr(model, "model", None)
+    if is_pipeline(model) and inner is not None:
+        own = getattr(model, "tokenizer", None) or getattr(model, "image_processor", None)
+        return Given(inner, own if processor is None else processor)
+    if not isinstance(model, nn.Module):
+        raise ArgumentError(
+            f"a model is one of transformers with its tokenizer, a pipeline, or the directory or hub id of one; "
+            f"found {quoted(model)}"
+        )
+    if processor is None or isinstance(processor, str):
+        name = getattr(getattr(model, "config", None), "name_or_path", "") or "the model's directory"
+        raise ArgumentError(
+            f"{type(model).__name__} comes without its tokenizer; load it, "
+            f"AutoTokenizer.from_pretrained({name!r}), and give it after the model, or give the directory alone"
+        )
+    return Given(model, processor)
+
+
+def with_its_text(model: Any, processor: Any, text: Any) -> tuple[Any, Any, Any]:
+    """The arguments in their places: who gives a pipeline or a name need not give a tokenizer before the text."""
+    if text is None and (is_pipeline(model) or isinstance(model, (str, PathLike))):
+        return model, None, processor
+    return model, processor, text
+
+
+def is_pipeline(model: Any) -> bool:
+    """Without transformers being loaded for those who have none of its pipelines."""
+    return any(kind.__name__ == "Pipeline" and "transformers" in kind.__module__ for kind in type(model).__mro__)

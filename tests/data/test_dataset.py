@@ -1,0 +1,340 @@
+"""A whole data set: what comes out is what `explain` gives, a stopped run goes on, and what is wrong is said."""
+
+import copy
+import errno
+import json
+import os
+import resource
+import shutil
+import sys
+from pathlib import Path
+
+import pandas
+import pytest
+import torch
+from PIL import Image
+
+import attnx
+from attnx.data import place
+from attnx.errors import AttnxError, ChoiceError, InputError
+from tests import verb_number_zoo, zoo
+
+TEXTS = ["the key", "the keys to the cabinet", "keys near the pilots", "the author", "the key", "a pilot near the keys"]
+
+
+def explained(folder, data=TEXTS, **options):
+    options = {"methods": ("raw", "rollout"), "shard_rows": 4, "progress": False, **options}
+    return attnx.explain_dataset(verb_number_zoo.model(), verb_number_zoo.tokenizer(), data, output=folder, **options)
+
+
+def same(one, other):
+    return one.to_table().equals(other.to_table())
+
+
+def test_rows_are_the_explanations_of_their_shard(tmp_path):
+    run = explained(tmp_path / "run", shard_rows=100)
+    once = list(dict.fromkeys(TEXTS))
+    options = {"methods": ("raw", "rollout"), "layer": 3}
+    found = attnx.explain(verb_number_zoo.model(), verb_number_zoo.tokenizer(), once, **options)
+    expected = dict(zip(once, found, strict=True))
+    assert [one.text for one in run] == TEXTS
+    assert all(one == expected[one.text] for one in run)
+    assert run[1] == expected[TEXTS[1]]
+    assert run[-1] == expected[TEXTS[-1]]
+
+
+@pytest.mark.parametrize(
+    ("model", "tokenizer", "options"),
+    [
+        (zoo.classifier, zoo.wordpiece_tokenizer, {}),
+        (zoo.classifier, zoo.wordpiece_tokenizer, {"target": "NEGATIVE", "layer": "all"}),
+        (zoo.masked_lm, zoo.wordpiece_tokenizer, {"methods": "flow"}),
+        (zoo.causal_lm, zoo.bytelevel_tokenizer, {"layer": "all", "first_token": "begin"}),
+        (zoo.causal_lm, zoo.bytelevel_tokenizer, {"spans": "sentences", "methods": "rollout"}),
+    ],
+)
+def test_nothing_of_an_explanation_is_lost(tmp_path, model, tokenizer, options):
+    texts = ["a witty film", "the [MASK] was a witty and a dull film", ("a film", "witty")]
+    texts = texts[:2] if model is zoo.causal_lm else texts
+    made, reads = model(), tokenizer()
+    if options.get("target"):
+        options["target"] = made.config.id2label[0]
+    run = attnx.explain_dataset(made, reads, texts, output=tmp_path / "run", progress=False, **options)
+    layer = {"layer": None if options.pop("layer", None) == "all" else made.config.num_hidden_layers}
+    assert list(run) == attnx.explain(made, reads, texts, **layer, **options)
+
+
+def test_the_model_and_the_threads_are_left_as_they_were(tmp_path):
+    model = verb_number_zoo.model()
+    before = {name: one.clone() for name, one in model.state_dict().items()}, torch.get_num_threads(), model.training
+    explained(tmp_path / "run")
+    assert all(torch.equal(one, before[0][name]) for name, one in model.state_dict().items())
+    assert (torch.get_num_threads(), model.training) == before[1:]
+
+
+def test_bad_rows_say_why_and_the_others_are_there(tmp_path):
+    data = ["the key", "", 7, None, "the key " * 2000, "the keys"]
+    run = explained(tmp_path / "run", data)
+    errors = {one.row: one.error for one in run.failed}
+    assert list(errors) == [1, 2, 3, 4]
+    assert "empty" in errors[1]
+    assert "cannot explain int" in errors[2]
+    assert "nothing in this row" in errors[3]
+    assert "truncate=True" in errors[4]
+    assert [one.text for one in run] == ["the key", "the keys"]
+    with pytest.raises(InputError, match="row 1 could not be explained: the text is empty"):
+        run[1]
+    frame = run.to_frame()
+    assert list(frame.loc[frame.error.isna(), "row"]) == [0, 5]
+
+
+def test_a_row_that_breaks_the_model_is_one_row(tmp_path, monkeypatch):
+    model = verb_number_zoo.model()
+    forward = type(model).forward
+
+    def breaks(self, input_ids, **rest):
+        if input_ids.shape[-1] == max(lengths):
+            raise RuntimeError("no kernel for this")
+        return forward(self, input_ids, **rest)
+
+    lengths = [len(verb_number_zoo.tokenizer()(text)["input_ids"]) for text in [*TEXTS, TEXTS[1] + " near the author"]]
+    monkeypatch.setattr(type(model), "forward", breaks)
+    run = explained(tmp_path / "run", [TEXTS[1] + " near the author", *TEXTS], references=())
+    assert [one.row for one in run.failed] == [0]
+    assert "RuntimeError: no kernel for this" in run.failed[0].error
+
+
+@pytest.mark.slow
+def test_identical_texts_are_explained_once_a_shard(tmp_path, monkeypatch):
+    from attnx.explaining import call
+
+    asked = []
+    real = call.explain_prepared
+    monkeypatch.setattr(
+        call, "explain_prepared", lambda *given, **how: asked.append(len(given[2])) or real(*given, **how)
+    )
+    run = explained(tmp_path / "run", ["the key"] * 100_000, shard_rows=20_000)
+    assert len(run) == 100_000
+    assert sum(asked) == 1 + 5  # the trial, and one a shard
+    assert run[99_999] == run[0]
+
+
+def test_what_is_done_is_not_done_again(tmp_path, monkeypatch):
+    whole = explained(tmp_path / "whole")
+    explained(tmp_path / "run")
+    parts = sorted(Path(tmp_path / "run").glob("*.parquet"))
+    parts[0].unlink()  # as if a run had been killed before it was written
+    (tmp_path / "run" / f"{place.TEMPORARY}half").write_bytes(b"PAR1")
+    stays = parts[1].stat().st_mtime_ns
+    resumed = explained(tmp_path / "run")
+    assert same(resumed, whole)
+    assert parts[1].stat().st_mtime_ns == stays
+    assert not (tmp_path / "run" / f"{place.TEMPORARY}half").exists()
+    assert {one.name: one.read_bytes() for one in parts} == {
+        one.name: one.read_bytes() for one in (tmp_path / "whole").glob("*.parquet")
+    }
+
+
+def test_a_generator_and_a_list_give_the_same_run(tmp_path):
+    assert same(explained(tmp_path / "one", (one for one in TEXTS)), explained(tmp_path / "two"))
+    explained(tmp_path / "one", (one for one in TEXTS))  # and go on in each other's folder
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"methods": "raw"}, "methods was raw, rollout and is raw"),
+        ({"layer": 1}, "layer was -1 and is 1"),
+        ({"shard_rows": 5}, "shard_rows was 4 and is 5"),
+        ({"data": ["the keys", *TEXTS[1:]]}, "over other data: rows 0 to 3 are not those"),
+        ({"data": [*TEXTS, "the pilot"]}, r"over other data: rows 4 to 6 .* \(2 rows then, 3 now\)"),
+        ({"data": TEXTS[:4]}, "over more data: 6 rows in 2 shards, there are 1 now"),
+    ],
+)
+def test_another_run_in_the_same_folder_is_an_error_that_names_the_difference(tmp_path, changed, said):
+    explained(tmp_path / "run")
+    with pytest.raises(InputError, match=said):
+        explained(tmp_path / "run", **changed)
+
+
+def test_another_model_in_the_same_folder(tmp_path):
+    explained(tmp_path / "run")
+    model = copy.deepcopy(verb_number_zoo.model())
+    with torch.no_grad():
+        next(model.parameters()).add_(1e-3)
+    with pytest.raises(InputError, match=r"holds another run: other weights. Give another folder"):
+        attnx.explain_dataset(
+            model,
+            verb_number_zoo.tokenizer(),
+            TEXTS,
+            output=tmp_path / "run",
+            methods=("raw", "rollout"),
+            shard_rows=4,
+            progress=False,
+        )
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path):
+    (tmp_path / "thesis.docx").write_text("dear")
+    with pytest.raises(InputError, match=r"holds no run of attnx, but thesis.docx; give a new or an empty folder"):
+        explained(tmp_path)
+    assert [one.name for one in tmp_path.iterdir()] == ["thesis.docx"]
+    with pytest.raises(InputError, match="is a file; give the name of a folder"):
+        explained(tmp_path / "thesis.docx")
+
+
+def test_two_runs_in_one_folder(tmp_path):
+    def while_running():
+        yield "the key"
+        with pytest.raises(InputError, match="another run is writing to"):
+            explained(tmp_path / "run")
+        yield "the keys"
+
+    assert len(explained(tmp_path / "run", while_running())) == 2
+
+
+def test_a_full_disk_in_the_middle(tmp_path, monkeypatch):
+    """The system refuses to write beyond a size, as where no space is left: the run says so, and goes on later."""
+    whole = explained(tmp_path / "whole")
+    written = []
+    real = place.Place._write_here
+
+    def limited(folder, other, name, content):
+        if name.startswith("part-"):
+            written.append(name)
+        if len(written) == 2:
+            soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+            try:
+                return real(folder, other, name, content)
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        return real(folder, other, name, content)
+
+    monkeypatch.setattr(place.Place, "_write_here", staticmethod(limited))
+    with pytest.raises(
+        AttnxError, match=r"cannot write part-.*: File too large; mend that, and the same command goes on"
+    ):
+        explained(tmp_path / "run")
+    assert not list((tmp_path / "run").glob(f"{place.TEMPORARY}*"))
+    assert len(list((tmp_path / "run").glob("*.parquet"))) == 1
+    monkeypatch.undo()
+    assert same(explained(tmp_path / "run"), whole)
+
+
+def test_no_permission_to_write(tmp_path, monkeypatch):
+    def refuse(*given, **how):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(place.Path, "mkdir", refuse)  # root, as whom tests may run, is refused nothing
+    with pytest.raises(AttnxError, match=r"cannot make .*: Permission denied; mend that"):
+        explained(tmp_path / "run")
+
+
+def test_images_in_a_folder_with_one_that_cannot_be_read(tmp_path):
+    model, processor = _vision()
+    folder = tmp_path / "images"
+    (folder / "red").mkdir(parents=True)
+    for number in range(3):
+        Image.new("RGB", (20, 30), (200, number, 0)).save(folder / "red" / f"{number}.png")
+    (folder / "red" / "1.png").write_bytes(b"no image")
+    run = attnx.explain_dataset(
+        model, processor, folder, output=tmp_path / "run", methods=("raw", "rollout"), references=(), progress=False
+    )
+    assert [(one.row, one.id) for one in run.failed] == [(1, "red/1.png")]
+    assert "no image that can be read" in run.failed[0].error
+    paths = [folder / "red" / "0.png", folder / "red" / "2.png"]
+    layer = model.config.num_hidden_layers
+    assert list(run) == attnx.explain(model, processor, paths, methods=("raw", "rollout"), references=(), layer=layer)
+    assert list(run.to_frame(["gold"]).gold) == ["red"] * 3
+
+
+def _vision():
+    import transformers
+
+    config = transformers.ViTConfig(
+        hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16, image_size=32, patch_size=16
+    )
+    processor = transformers.ViTImageProcessor(size={"height": 32, "width": 32})
+    return transformers.ViTForImageClassification(config).eval(), processor
+
+
+def test_where_no_row_works_the_reason_is_told_before_the_run(tmp_path):
+    with pytest.raises(InputError, match="none of the first 3 rows can be explained; row 0: cannot explain int"):
+        explained(tmp_path / "run", [1, 2, 3])
+    assert not (tmp_path / "run" / "_attnx.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({"output": ""}, InputError, "say where the run is kept"),
+        ({"methods": "rolout"}, ChoiceError, "did you mean 'rollout'"),
+        ({"maps": True}, ChoiceError, "one score a position"),
+        ({"head": "each"}, ChoiceError, "one score a position"),
+        ({"position": [1, 2]}, ChoiceError, "one for all rows"),
+        ({"engine": "spark"}, ChoiceError, "engine 'spark' is not known"),
+        ({"workers": 2}, ChoiceError, "engine='ray' has more"),
+        ({"shard_rows": 0}, InputError, "shard_rows must be at least 1"),
+        ({"colunm": "text"}, AttnxError, "argument of explain 'colunm' is not known"),
+    ],
+)
+def test_wrong_arguments(tmp_path, options, error, said):
+    with pytest.raises(error, match=said):
+        explained(**{"folder": tmp_path / "run", **({"folder": ""} if "output" in options else options)})
+
+
+def test_models_by_pipeline_and_by_path(tmp_path):
+    import transformers
+
+    model, tokenizer = zoo.deep(zoo.classifier()), zoo.wordpiece_tokenizer()
+    model.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    pipeline = transformers.pipeline("text-classification", model=model, tokenizer=tokenizer)
+    options = {"methods": "rollout", "references": (), "progress": False}
+    texts = ["a witty film", "a film"]
+    by_pipeline = attnx.explain_dataset(pipeline, data=texts, output=tmp_path / "one", **options)
+    by_path = attnx.explain_dataset(str(tmp_path / "model"), texts, output=tmp_path / "two", **options)
+    assert by_path.to_table(["rollout"]).equals(by_pipeline.to_table(["rollout"]))
+
+
+def test_another_address_than_a_path(tmp_path):
+    whole = explained(tmp_path / "whole")
+    remote = explained(f"local://{tmp_path}/run")
+    assert same(remote, whole)
+    explained(f"local://{tmp_path}/run")
+    assert same(attnx.Run.load(tmp_path / "run"), whole)
+
+
+def test_an_address_that_nothing_serves(tmp_path):
+    with pytest.raises(AttnxError, match=r"cannot read nowhere://x: .*nowhere"):
+        explained("nowhere://x")
+
+
+def test_the_manifest_tells_what_made_the_numbers(tmp_path):
+    explained(tmp_path / "run")
+    told = json.loads((tmp_path / "run" / "_attnx.json").read_text())
+    assert told["complete"]
+    assert told["rows"] == 6
+    assert told["fingerprint"]["settings"] == {"layer": -1, "methods": ["raw", "rollout"]}
+    assert set(told["fingerprint"]["versions"]) >= {"attnx", "torch", "transformers"}
+    assert len(told["fingerprint"]["model"]) == len(told["data"]) == 64
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="resource limits as on POSIX systems")
+def test_the_estimate_is_said(tmp_path, capfd):
+    explained(tmp_path / "run", progress=True)
+    said = capfd.readouterr().err
+    assert "attnx: 6 rows in about 1 s, by the first 4 (" in said
+    assert "MB for a shard of 4 rows" in said
+
+
+def test_pandas_labels_are_held_against_the_answers(tmp_path):
+    model, tokenizer = zoo.classifier(), zoo.wordpiece_tokenizer()
+    texts = ["a witty film", "a film"]
+    label = attnx.explain(model, tokenizer, texts[0]).prediction
+    other = next(name for name in label.labels if name != label.label)
+    frame = pandas.DataFrame({"text": [texts[0]] * 4, "label": [label.label.lower(), other, str(label.index), "?"]})
+    run = attnx.explain_dataset(model, tokenizer, frame, output=tmp_path / "run", methods="raw", progress=False)
+    assert list(run.to_frame(["right"]).right) == [True, False, True, None]
+    shutil.rmtree(tmp_path / "run")
