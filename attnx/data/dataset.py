@@ -86,8 +86,6 @@ def _options(methods: Any, references: Any, layer: Any, options: Any) -> dict[st
     for name in ("position", "target"):
         if isinstance(options.get(name), list):
             raise ChoiceError(f"{name} is one for all rows of a data set, found a list")
-    if isinstance(layer, str) and layer != "all":
-        raise ChoiceError(f"layer is a number from 1, or 'all'; found {layer!r}")
     asked = {"methods": methods, "references": references, **options}
     asked["layer"] = None if layer == "all" else LAST if layer is None else layer
     return {name: value for name, value in asked.items() if value is not None}
