@@ -47,6 +47,15 @@ def calls():
     return script.calls()
 
 
+@pytest.fixture(autouse=True)
+def untraced():
+    """What measures coverage is set aside: an interrupt between its lock and its unlocking would stop all for ever."""
+    before = sys.gettrace()
+    sys.settrace(None)
+    yield
+    sys.settrace(before)
+
+
 @pytest.fixture
 def own_handler():
     """Under `nohup` Python leaves SIGINT ignored: the tests bring the usual handler along."""
@@ -76,12 +85,12 @@ class Look:
 
 
 def looked_at(call, files, at=None):
-    look, before = Look(files, at), sys.gettrace()
+    look = Look(files, at)
     sys.settrace(look.trace)
     try:
         call()
     finally:
-        sys.settrace(before)  # the one that measures what the tests cover
+        sys.settrace(None)
     return look.seen
 
 
