@@ -37,6 +37,7 @@ def test_notebook_runs(notebook, monkeypatch, tmp_path, capsys, no_hub):
             if last is not None:
                 shown = eval(compile(ast.Expression(last.value), notebook.name, "eval"), namespace)
                 assert shown is None or repr(shown)
+                assert not hasattr(shown, "_repr_html_") or shown._repr_html_()
     assert capsys.readouterr().out
 
 

@@ -15,6 +15,7 @@ from attnx.explaining.settings import Normalization
 from attnx.graph.asked import Head
 from attnx.inputs.spans import Asked as Spans
 from attnx.results.explanation import Explanation
+from attnx.results.explanations import Explanations
 from attnx.results.recommendation import Recommendation
 from attnx.running.given_model import given_model, with_its_text
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @overload
-def explain(model: nn.Module, tokenizer: Any, text: list[Any], **options: Unpack[Options]) -> list[Explanation]: ...
+def explain(model: nn.Module, tokenizer: Any, text: list[Any], **options: Unpack[Options]) -> Explanations: ...
 
 
 @overload
@@ -60,7 +61,7 @@ def explain(
     interpolate: bool = False,
     within: str = "",
     batch_size: int = 8,
-) -> Explanation | list[Explanation]:
+) -> Explanation | Explanations:
     """What `model` looked at in `text`, as an `Explanation`; for a list of texts, a list of them.
 
     `text` is a text, a pair of texts, (text, [choice, …]), an image, or what the tokenizer made of them; `tokenizer` is
@@ -120,4 +121,4 @@ def explain(
         batch_size=batch_size,
     )
     explanations = call.in_order()
-    return explanations[0] if call.single else explanations
+    return explanations[0] if call.single else Explanations(explanations)

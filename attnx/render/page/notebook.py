@@ -18,12 +18,13 @@ from attnx.results.result import Result
 HEIGHT = 680
 
 
-def notebook_html(shown: Result) -> str:
+def notebook_html(shown: Result | list[Explanation]) -> str:
     """HTML for `_repr_html_` of whatever a page shows, needing nothing outside itself."""
     beneath: dict[str, Any] = {"result": None, "text": "", "behind": BEHIND_FOR, "against": BEHIND_AGAINST}
     if isinstance(shown, Explanation):
         beneath["result"] = plain_words(*harmless(content([shown])))
     else:
-        beneath["text"] = harmless(shown.to_text())
+        several = shown if isinstance(shown, list) else [shown]
+        beneath["text"] = harmless("\n\n".join(one.to_text() for one in several))
     cell: str = template("templates/notebook").render(page=to_html(shown), height=HEIGHT, **beneath)
     return cell
