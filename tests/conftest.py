@@ -87,6 +87,10 @@ def no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
         transformers.AutoModelForSequenceClassification: lambda name: zoo.deep(zoo.classifier()),
         transformers.AutoModelForMaskedLM: lambda name: zoo.deep(zoo.masked_lm()),
         transformers.AutoModelForCausalLM: lambda name: zoo.causal_lm(),
+        transformers.AutoModel: lambda name: zoo.deep(zoo.classifier()).bert,
+        transformers.AutoModelForQuestionAnswering: lambda name: zoo.with_head("BertForQuestionAnswering"),
+        transformers.AutoModelForMultipleChoice: lambda name: zoo.with_head("BertForMultipleChoice"),
+        transformers.AutoModelForTokenClassification: lambda name: zoo.with_head("BertForTokenClassification"),
     }
     for auto, stand_in in stand_ins.items():
         monkeypatch.setattr(
