@@ -66,18 +66,14 @@ def explain_generation(
     `methods` and `references` are those of `explain`, value path first where you choose none; all tokens share one run,
     and what knows the answer goes back through it once for each. With `contrast` it does so once more, for each token
     against its runner-up. `layer` is the last unless you choose, or "each"; `first_token` puts a neutral token in
-    front, and `spans` names parts of the prompt, as in `explain`. `progress` shows how far it is.
+    front, and `spans` names parts of the prompt, as in `explain`. `progress` shows how far it is. Of an encoder–decoder
+    the prompt is the source, and rows are over it and what was written before.
 
     Of a list of prompts it is a list, a `GenerationExplanation` each; a list of messages is one chat. The model and its
     generation config are left exactly as they were.
     """
     model = unwrapped(model)
     check_writer(model)
-    if adapter_for(model).output_embeddings is not None:
-        raise CaptureError(
-            f"{type(model).__name__} is an encoder–decoder: explain(model, tokenizer, source, target_text=…, "
-            "position='every') explains each token of a text that it wrote"
-        )
     if head == EACH:
         raise ChoiceError("head='each' has no place in a matrix generated × source; give one number, or mean, max, min")
     check_no_reference(methods)
@@ -129,7 +125,8 @@ class _Call:
         for one in prompts:
             if "input_ids" not in one.inputs:
                 raise InputError(
-                    "explain_generation goes on from a text; what a model saw in an image is attnx.explain"
+                    "explain_generation goes on from a text; what a model saw in an image is attnx.explain, and of "
+                    "sound give what was written: continuation=…"
                 )
             first = self._behind(one)
             yield write(self.model, self.tokenizer, first, most, generation, progress=self.progress)
@@ -147,7 +144,7 @@ class _Call:
 
     def explained(self, written: Written, generation: Mapping[str, Any]) -> GenerationExplanation:
         whole, queries = written.prepared, _queries(written)
-        ids = whole.inputs["input_ids"].tolist()
+        ids = whole.written_ids
         requests = [Request(whole, position=query, target=ids[query + 1]) for query in queries]
         if self.contrast:
             rivals = runners_up(self.model, self.tokenizer, whole, queries)
@@ -172,7 +169,7 @@ class _Call:
 
 
 def _check_causal(step: Explanation, model: nn.Module) -> None:
-    if not step.causal:
+    if not step.causal and not step.streams:
         raise CaptureError(
             f"{type(model).__name__} lets positions see later ones, so a pass over the finished text is not what it "
             "saw while it wrote; explain its text with attnx.explain"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import nn
 
 from attnx.answer.registry import logits_of
@@ -19,8 +20,8 @@ from attnx.running.batches import collate, padding_id
 def runners_up(model: nn.Module, tokenizer: Any, whole: Prepared, queries: Sequence[int]) -> list[int]:
     """For each position that predicted a token, the id of the best token that is not the one that was written."""
     inputs = without_cache(model, collate(model, [whole], padding_id(model, tokenizer)))
-    ids = inputs["input_ids"][0]
-    places = ids.new_tensor(queries)
+    ids = whole.written_ids
+    places = torch.tensor(queries, device=next(iter(inputs.values())).device)
     told = {"logits_to_keep": places} if answers_where_told(model) else {}
     with undisturbed(model):
         logits = logits_of(model, model(**inputs, **told))
@@ -28,8 +29,8 @@ def runners_up(model: nn.Module, tokenizer: Any, whole: Prepared, queries: Seque
             raise CaptureError(
                 f"{type(model).__name__} predicts no token, so none is a runner-up; load it with its head"
             )
-        best = (logits[0] if told else logits[0, places]).topk(2).indices
+        best = (logits[0] if told else logits[0, places - whole.source_length]).topk(2).indices
     return [
         next(one for one in pair if one != wrote)
-        for pair, wrote in zip(best.tolist(), ids[places + 1].tolist(), strict=True)
+        for pair, wrote in zip(best.tolist(), (ids[query + 1] for query in queries), strict=True)
     ]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from attnx.inputs.adapter import Prepared
+from attnx.inputs.positions import group_words
 from attnx.results.explanation import Explanation
 from attnx.results.generation import GenerationExplanation
 from attnx.results.result import Array
@@ -25,6 +27,7 @@ def joined(
     layers = first.layers if len(first.layers) > 1 else None
     # Where nobody asked for a reference it may have been left out of some step, whose note says so.
     measured = [name for name in first.references if all(name in one.references for one in steps)]
+    whole = _in_one_text(whole)
     return GenerationExplanation(
         positions=whole.positions,
         words=whole.words,
@@ -47,8 +50,26 @@ def joined(
         else {},
         contrasts=_answers(contrasts),
         spans=whole.spans,
+        streams=dict(whole.streams),
         against={name: _rows(contrasts, name) for name in _about_answer(contrasts)},
     )
+
+
+def _in_one_text(whole: Prepared) -> Prepared:
+    """Source and output of an encoder–decoder as one text, a line each, so that words are counted through."""
+    if not isinstance(whole.text, tuple) or not whole.streams:
+        return whole
+    source, output = whole.text
+    shift = len(source) + 1
+    moved = [
+        one
+        if one.segment == 0 or one.start is None or one.end is None
+        else replace(one, start=one.start + shift, end=one.end + shift)
+        for one in whole.positions
+    ]
+    text = f"{source}\n{output}"
+    positions, words = group_words([replace(one, segment=0, word=None) for one in moved], [text])
+    return replace(whole, positions=positions, words=words, text=text)
 
 
 def _answers(steps: Sequence[Explanation]) -> tuple[Any, ...]:

@@ -13,8 +13,10 @@ from torch import nn
 from attnx.capturing.watch import undisturbed
 from attnx.errors import CaptureError, InputError, in_a_line, whole_number
 from attnx.inputs.adapter import Adapter, Prepared
-from attnx.inputs.model_facts import max_positions
+from attnx.inputs.model_facts import max_positions, output_limit
+from attnx.inputs.output import Output
 from attnx.inputs.positions import BROKEN, Position, group_words
+from attnx.inputs.streams import with_output
 from attnx.results.row import legible
 from attnx.running.batches import bar, collate, padding_id
 
@@ -52,8 +54,9 @@ def write(
     progress: bool = False,
 ) -> Written:
     """Let the model go on from the prompt, greedily unless `options` of `model.generate` say otherwise."""
-    length = len(prompt.positions)
-    wanted, notes = _room(model, length, max_new_tokens)
+    length = len(prompt.positions) - prompt.source_length
+    limit = output_limit(model) if prompt.streams else max_positions(model)
+    wanted, notes = _room(length, max_new_tokens, limit)
     inputs = collate(model, [prompt], None)
     config = _config(model, tokenizer, wanted, options)
     with bar("writing", wanted, progress, " tokens") as shown:
@@ -66,11 +69,17 @@ def write(
     ends = _end_tokens(model, tokenizer)
     if new[0] in ends:
         notes += ("the model ended the text at once: the one row explains the end-of-text token",)
+    if prompt.streams:
+        return Written(_behind_source(model, tokenizer, prompt, new, ends, notes), len(prompt.positions))
     return Written(_joined(tokenizer, prompt, new, ends, notes), length)
 
 
 def read(adapter: Adapter, model: nn.Module, tokenizer: Any, prompt: str, continuation: str) -> Written:
     """The given text, tokenised as one. A token that reaches over the end of the prompt counts to the continuation."""
+    if adapter.output_embeddings is not None:
+        prepared = adapter.prepare(model, tokenizer, prompt, target_text=continuation)
+        written = prepared.positions[prepared.source_length :]
+        return Written(prepared, next(one.index for one in written if not one.special))
     if not isinstance(prompt, str) or not isinstance(continuation, str) or not continuation:
         raise InputError("continuation needs a prompt and a continuation that are texts, both not empty")
     prepared = adapter.prepare(model, tokenizer, prompt + continuation)
@@ -117,12 +126,11 @@ def _generated(
         ) from error
 
 
-def _room(model: nn.Module, length: int, wanted: int) -> tuple[int, tuple[str, ...]]:
+def _room(length: int, wanted: int, limit: int | None) -> tuple[int, tuple[str, ...]]:
     """How many tokens may be written before the model's positions end."""
     wanted = whole_number("max_new_tokens", wanted)
     if wanted < 1:
         raise InputError(f"max_new_tokens must be at least 1, found {wanted}: with no new token nothing is explained")
-    limit = max_positions(model)
     if limit is None or length + wanted <= limit:
         return wanted, ()
     if length >= limit:
@@ -190,6 +198,36 @@ def _joined(tokenizer: Any, prompt: Prepared, new: Sequence[int], ends: set[int]
     text = None if text is None else text + added
     placed, words = group_words(positions, None if text is None else [text])
     return Prepared(inputs, placed, words, text, (*prompt.notes, *notes), prompt.facts, spans=prompt.spans)
+
+
+def _behind_source(
+    model: nn.Module, tokenizer: Any, prompt: Prepared, new: Sequence[int], ends: set[int], notes: tuple[str, ...]
+) -> Prepared:
+    """The source with all that was written behind it, in a text of its own."""
+    begun = prompt.inputs["decoder_input_ids"].tolist()
+    ids = [*begun, *new]
+    specials = set(getattr(tokenizer, "all_special_ids", ())) | ends
+    text, spans = _spans(tokenizer, ids, len(begun))
+    names = tokenizer.convert_ids_to_tokens(ids)
+    positions = [Position(index, names[index], special=True) for index in range(len(begun))]
+    for index, (start, end) in enumerate(spans, start=len(begun)):
+        special = ids[index] in specials
+        at = (None, None) if special else (start, end)
+        positions.append(Position(index, names[index], special, *at))
+    return with_output(model, _source_of(prompt), Output(ids, positions, text, notes))
+
+
+def _source_of(prompt: Prepared) -> Prepared:
+    """The source alone."""
+    length = prompt.source_length
+    return replace(
+        prompt,
+        inputs={name: one for name, one in prompt.inputs.items() if name != "decoder_input_ids"},
+        positions=prompt.positions[:length],
+        words=tuple(one for one in prompt.words if one.segment == 0),
+        text=prompt.text[0] if isinstance(prompt.text, tuple) else prompt.text,
+        streams={},
+    )
 
 
 def _spans(tokenizer: Any, ids: Sequence[int], length: int) -> tuple[str, list[tuple[int, int]]]:

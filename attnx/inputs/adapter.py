@@ -47,6 +47,17 @@ class Prepared:
         return tuple(self.streams.values()) if pixels is None else tuple(pixels.shape)
 
     @property
+    def source_length(self) -> int:
+        """How many positions stand before what the model writes: those of an encoder–decoder's source, else none."""
+        return next(iter(self.streams.values()), 0)
+
+    @property
+    def written_ids(self) -> dict[int, int]:
+        """Position → token id, of all that the model writes or goes on from."""
+        ids = self.inputs["decoder_input_ids" if self.streams else "input_ids"].tolist()
+        return dict(enumerate(ids, start=self.source_length))
+
+    @property
     def ids(self) -> dict[str, slice]:
         """The inputs that hold token ids, and whose positions they are."""
         if not self.streams:

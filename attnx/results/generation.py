@@ -87,6 +87,8 @@ class GenerationExplanation(Result):
     """Method → layer × generated × source, where every layer was asked for."""
     spans: tuple[Span, ...] = field(default=(), metadata=LATER)
     """Parts of the prompt that the caller named (`by_span`)."""
+    streams: Mapping[str, int] = field(default_factory=dict, metadata=LATER)
+    """Of an encoder–decoder how many positions its source and its output have; else empty."""
     contrasts: tuple[Prediction, ...] = field(default=(), metadata=LATER)
     """Each token against its runner-up, where that was asked for."""
     against: Mapping[str, Array] = field(default_factory=dict, metadata=LATER)
@@ -125,8 +127,8 @@ class GenerationExplanation(Result):
 
     @property
     def front(self) -> tuple[str, int]:
-        """What is not the model's own: the prompt, and how many positions it has."""
-        return "prompt", self.prompt_length
+        """What is not the model's own: the prompt or the source, and how many positions it has."""
+        return next(iter(self.streams.items()), ("prompt", self.prompt_length))
 
     def from_front(self, method: str | None = None) -> Array:
         """For each new token how much is from the prompt, and not from what was written before, from 0 to 1.
@@ -237,7 +239,8 @@ class GenerationExplanation(Result):
             spans=self.spans,
             text=text,
             prediction=self.predictions[number],
-            causal=True,
+            causal=not self.streams,
+            streams=self._streams_before(seen),
             signed=self.signed,
             digits=self.digits,
             local=self.local,
@@ -245,6 +248,11 @@ class GenerationExplanation(Result):
             notes=self.notes,
             provenance=self._provenance(number),
         )
+
+    def _streams_before(self, seen: int) -> dict[str, int]:
+        """The streams as they were when so many positions had been read."""
+        lengths = dict(self.streams)
+        return {**lengths, list(lengths)[-1]: seen - sum(list(lengths.values())[:-1])} if lengths else {}
 
     def _provenance(self, number: int) -> dict[str, Any]:
         """What made a step: what a method tells of its row, as the account of what it adds up to, is its own."""

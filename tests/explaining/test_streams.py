@@ -174,6 +174,48 @@ def test_sound_has_stretches_of_time():
         of_family("whisper", references="blankout")
 
 
+def generation(**options):
+    return attnx.explain_generation(*load_demo(), SOURCE, **options)
+
+
+def test_each_token_that_is_generated_is_explained_over_both_streams():
+    g = generation()
+    assert g.generated == ("1998", "03", "03", "<eos>")
+    assert (g.front, g.prompt_length) == (("source", 8), 9)
+    assert [g.step(number).top(1)[0].text for number in range(3)] == ["1998", "march", "third"]
+    assert "% what is from the source" in g.to_text()
+    assert attnx.GenerationExplanation.from_json(g.to_json()) == g
+
+
+def test_a_step_is_what_explain_says_of_that_token():
+    g = generation(methods=("rollout", "alti"), references="value_path")
+    for number, target in ((0, None), (2, "1998 03")):
+        e = explain(target_text=target, references="value_path")
+        step = g.step(number)
+        assert (step.streams, step.prediction.label) == (e.streams, e.prediction.label)
+        for name in ("rollout", "alti", "value_path"):
+            np.testing.assert_allclose(step.scores(name), e.scores(name), atol=1e-4)
+
+
+@pytest.mark.parametrize("how", [{"num_beams": 3}, {"do_sample": True, "top_k": 3}, {"max_new_tokens": 2}])
+def test_it_writes_as_generate_does(how):
+    model, tokenizer = load_demo()
+    torch.manual_seed(0)
+    written = model.generate(
+        **tokenizer(SOURCE, return_tensors="pt"), **{"max_new_tokens": 20, "do_sample": False, **how}
+    )
+    torch.manual_seed(0)
+    g = generation(methods="rollout", **how)
+    assert [one.index for one in g.predictions] == written[0, 1:].tolist()
+
+
+def test_a_text_that_is_given_is_explained_and_set_against_runners_up():
+    g = generation(continuation="1998 07", methods="alti", references="value_path", contrast=True)
+    assert g.generated == ("1998", "07")
+    assert g.contrasts[1].against == "03"
+    assert float(g.against["value_path"][1].sum()) < 0
+
+
 class TestBadInput:
     def test_a_model_without_a_start_token_needs_a_target(self):
         model = streams_zoo.FAMILIES["bert-bert"]().eval()
