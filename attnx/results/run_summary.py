@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -43,6 +43,10 @@ class Group:
     """Share of what is carried by the first, second, … fifth of the words of a text; then by special tokens."""
 
 
+def _five_and_special(places: Sequence[float], _: Any) -> str | None:
+    return None if len(places) == 6 else "six shares: one for each fifth of the words, one for special tokens"
+
+
 @dataclass(frozen=True, eq=False)
 class RunSummary(TableResult):
     """Of a run. `s.groups` has the labels, `s.disagreements` the rows where the data says something else."""
@@ -51,6 +55,8 @@ class RunSummary(TableResult):
     rules: ClassVar[Rules] = {
         "rows": Between(0),
         "failed": Between(0),
+        "groups.*.places": _five_and_special,
+        "disagreements.*.places": _five_and_special,
         **PROVENANCE,
     }
     indent: ClassVar[int | None] = 2
