@@ -10,6 +10,7 @@ from attnx.registry import FILLERS
 if TYPE_CHECKING:
     from attnx.attention.tensor import AttentionTensor
     from attnx.capturing.capture import capture
+    from attnx.comparison.align import align, alignment
     from attnx.comparison.compare import compare
     from attnx.comparison.faithfulness import faithfulness
     from attnx.comparison.head_atlas import head_atlas
@@ -36,11 +37,13 @@ if TYPE_CHECKING:
     from attnx.results.side_by_side import SideBySide, side_by_side
     from attnx.results.similarity import Similarity
     from attnx.results.truth import Truth
+    from attnx.results.word_alignment import Alignment
     from attnx.truth.measure import measure_truth
 
 __version__ = "0.1.0"
 
 _ON_DEMAND = {
+    "Alignment": "results.word_alignment",
     "Adapter": "inputs.adapter",
     "AttentionTensor": "attention.tensor",
     "Comparison": "results.comparison",
@@ -54,6 +57,8 @@ _ON_DEMAND = {
     "SideBySide": "results.side_by_side",
     "Similarity": "results.similarity",
     "adapters": "inputs.families",
+    "align": "comparison.align",
+    "alignment": "comparison.align",
     "capture": "capturing.capture",
     "compare": "comparison.compare",
     "edit": "explaining.edit",
@@ -98,6 +103,7 @@ def load_demo() -> tuple[Any, Any]:
 
 __all__ = [
     "Adapter",
+    "Alignment",
     "AttentionTensor",
     "AttnxError",
     "Comparison",
@@ -111,6 +117,8 @@ __all__ = [
     "Similarity",
     "Truth",
     "adapters",
+    "align",
+    "alignment",
     "capture",
     "compare",
     "edit",

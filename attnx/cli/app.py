@@ -8,6 +8,7 @@ import typer
 
 import attnx
 from attnx.cli import probe, reproduce, train
+from attnx.cli.align import align_command
 from attnx.cli.atlas import atlas_command
 from attnx.cli.compare import compare_command
 from attnx.cli.demo import demo_command
@@ -24,6 +25,7 @@ app.command("explain")(explain_command)
 app.command("run")(run_command)
 app.command("show")(show_command)
 app.command("generate")(generate_command)
+app.command("align")(align_command)
 app.command("compare")(compare_command)
 app.command("recommend")(recommend_command)
 app.command("truth")(truth_command)

@@ -81,7 +81,7 @@ def check_output(output: Path | None, suffixes: Sequence[str], asked: str = "--o
 def show(table: Result, as_json: bool, as_markdown: bool, output: Path | None) -> None:
     """Write a table where the user asked, and print it: in that order, for whoever reads the print may hang up."""
     if output is not None:
-        output.write_text(_FORMS[output.suffix.lower()](table).rstrip("\n") + "\n", encoding="utf-8")
+        output.write_text(FORMS[output.suffix.lower()](table).rstrip("\n") + "\n", encoding="utf-8")
     print_inert(table.to_json()) if as_json else print_text(table.to_markdown() if as_markdown else table.to_text())
 
 
@@ -117,14 +117,14 @@ def print_inert(text: str) -> None:
     print(json_line(text))
 
 
-_FORMS: Mapping[str, Callable[[Result], str]] = {
+FORMS: Mapping[str, Callable[[Result], str]] = {
     ".json": lambda table: table.to_json(),
     ".md": lambda table: table.to_markdown(),
     ".csv": lambda table: table.to_csv(),
     ".html": lambda table: table.to_html(),
     ".txt": lambda table: table.to_text(),
 }
-TABLES = tuple(_FORMS)
+TABLES = tuple(FORMS)
 """The end of a file's name says the format of a table in it."""
 
 

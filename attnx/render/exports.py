@@ -19,7 +19,8 @@ def to_bertviz(explanation: Explanation, method: str | None = None) -> dict[str,
     """The keyword arguments of BertViz's views: `attention`, a tensor of 1 × heads × n × n a layer, and `tokens`.
 
     By default raw attention, which is what BertViz shows. Rollout and flow take the same place, each line then leading
-    to the input position itself. For a pair of texts there is `sentence_b_start`, too.
+    to the input position itself. For a pair of texts there is `sentence_b_start`, too. Of an encoder–decoder they are
+    `encoder_attention`, `decoder_attention`, `cross_attention` and the tokens of both.
     """
     of_one_layer = (name for name in explanation.methods if name in explanation.local)
     name = method or next(of_one_layer, explanation.default_method)
@@ -31,9 +32,27 @@ def to_bertviz(explanation: Explanation, method: str | None = None) -> dict[str,
     explanation.map(name)  # a method of the answer alone has none, and says so
     maps = torch.from_numpy(explanation.maps[name].copy())
     heads = maps if maps.ndim == 4 else maps[:, None]
+    if explanation.streams:
+        return _of_two_streams(explanation, heads)
     given: dict[str, Any] = {"attention": tuple(heads[:, None]), "tokens": list(explanation.tokens)}
     second = [one.index for one in explanation.positions if one.segment == 1]
     return given | ({"sentence_b_start": second[0]} if second else {})
+
+
+def _of_two_streams(explanation: Explanation, heads: torch.Tensor) -> dict[str, Any]:
+    """The levels of each kind by themselves, over the positions of its streams."""
+    length = next(iter(explanation.streams.values()))
+    source, output = slice(0, length), slice(length, len(explanation.positions))
+    kinds = explanation.provenance["settings"]["levels"]
+    places = {"encoder": (source, source), "decoder": (output, output), "cross": (output, source)}
+    given: dict[str, Any] = {"encoder_tokens": list(explanation.tokens[source])}
+    given["decoder_tokens"] = list(explanation.tokens[output])
+    for name, (rows, columns) in places.items():
+        kind = "self" if name == "decoder" else name
+        own = [one for one, number in zip(heads, explanation.layers, strict=True) if kinds[number - 1] == kind]
+        if own:
+            given[f"{name}_attention"] = tuple(one[None, :, rows, columns] for one in own)
+    return given
 
 
 def to_captum(

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from attnx.answer.named import split
+from attnx.answer.output import behind_source
 from attnx.answer.registry import logits_of
 from attnx.capturing.watch import unwrapped
 from attnx.errors import ChoiceError
@@ -51,7 +52,8 @@ def margins(model: nn.Module, processor: Any, requests: Sequence[Request]) -> li
             raise ChoiceError(f"{type(model).__name__} predicts nothing, so nothing can be right; load a head")
         asked = requests[row]
         where = adapter.explained(model, processor, asked.prepared) if asked.position is None else asked.position
-        return _margin(logits[place, where] if logits.ndim == 3 else logits[place], asked.target)
+        seat = where - behind_source(output)
+        return _margin(logits[place, seat] if logits.ndim == 3 else logits[place], asked.target)
 
     return each_answer(model, processor, [one.prepared for one in requests], read)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from attnx.registry import Registry
 from attnx.truth.suite import Suite
 from attnx.truth.suites.cues import CUES
+from attnx.truth.suites.dates import DATES
 from attnx.truth.suites.documents import DOCUMENTS
 from attnx.truth.suites.faithfulness import FAITHFULNESS
 from attnx.truth.suites.names import NAMES
@@ -13,5 +14,5 @@ from attnx.truth.suites.recall import RECALL
 from attnx.truth.suites.subject import SUBJECT
 
 SUITES: Registry[Suite] = Registry("suite", row=Suite)
-for _row in (RECALL, DOCUMENTS, SUBJECT, PATCH, CUES, NAMES, FAITHFULNESS):
+for _row in (RECALL, DOCUMENTS, DATES, SUBJECT, PATCH, CUES, NAMES, FAITHFULNESS):
     SUITES.add(_row.name, _row)

@@ -1,5 +1,6 @@
 """What other tools take: BertViz the model's own attention, head by head, and Captum records for its text view."""
 
+import copy
 import math
 import re
 
@@ -8,6 +9,7 @@ import torch
 
 import attnx
 from attnx.errors import InputError
+from attnx.tasks.dates.checkpoint import load_demo
 from tests import zoo
 from tests.render.rows import explanation
 
@@ -44,6 +46,22 @@ def test_the_second_text_of_a_pair_is_told_apart():
     pair = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), ("the key", "a table"), maps=True, methods="raw")
     given = pair.to_bertviz()
     assert given["tokens"][given["sentence_b_start"] :] == ["a", "table", "[SEP]"]
+
+
+def test_an_encoder_decoder_has_its_three_kinds_of_attention():
+    model, tokenizer = load_demo()
+    one = attnx.explain(model, tokenizer, "march 3 1998", target_text="1998 03", methods="raw", head="each", maps=True)
+    given = one.to_bertviz()
+    assert given["encoder_tokens"] == ["march", "3", "1998", "<eos>"]
+    assert given["decoder_tokens"] == ["<bos>", "1998", "03"]
+    eager = copy.deepcopy(model)
+    eager.set_attn_implementation("eager")
+    ids = torch.tensor([tokenizer.convert_tokens_to_ids(given["decoder_tokens"])])
+    output = eager(**tokenizer("march 3 1998", return_tensors="pt"), decoder_input_ids=ids, output_attentions=True)
+    for kind in ("encoder", "decoder", "cross"):
+        wanted = output[f"{kind}_attentions"]
+        assert len(given[f"{kind}_attention"]) == len(wanted) == 2
+        torch.testing.assert_close(torch.cat(given[f"{kind}_attention"]), torch.cat(wanted), rtol=0, atol=1e-5)
 
 
 def test_without_maps_it_says_how_to_get_them():

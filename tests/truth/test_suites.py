@@ -18,7 +18,7 @@ from attnx.truth.suites.names import MEN, OCCUPATIONS, WOMEN, sentences
 from attnx.truth.suites.subject import sentences as beginnings
 from tests import zoo
 
-EMBEDDED = ("recall", "documents", "subject", "patch")
+EMBEDDED = ("recall", "documents", "dates", "subject", "patch")
 
 
 @pytest.fixture(scope="module")
@@ -77,11 +77,14 @@ def test_an_explainer_that_is_told_what_is_right_gets_one(reference, models, sui
     model, processor = models[suite]
     told = {}
     for one in islice(SUITES[suite].questions(Given(model, processor, 8)), 64):
-        told[_key(one.request.prepared)] = [place for unit in one.right for place in one.units[unit]]
+        told[_key(one.request.prepared), one.request.position] = [
+            place for unit in one.right for place in one.units[unit]
+        ]
 
     def scores(case):
         row = np.full(len(case.prepared.positions), -1.0)
-        row[told[_key(case.prepared)]] = 1.0
+        position = case.target.position if case.prepared.streams else None  # of two streams several are asked
+        row[told[_key(case.prepared), position]] = 1.0
         return row
 
     reference("told", scores)
@@ -92,6 +95,16 @@ def test_an_explainer_that_is_told_what_is_right_gets_one(reference, models, sui
 
 def _key(prepared):
     return b"".join(tensor.numpy().tobytes() for tensor in prepared.inputs.values())
+
+
+def test_the_best_find_the_deciding_word_of_nearly_every_date(models):
+    found = attnx.measure_truth(
+        *models["dates"], suites="dates", methods="raw", references="value_path", progress=False
+    )
+    for name in ("raw", "value_path"):
+        assert found.cell(name, "dates", "first").mean >= 0.95
+        assert found.verdict(name, "dates") == "better than chance"
+    assert found.cell("chance", "dates", "first").mean < 0.2
 
 
 def test_changing_the_source_of_recall_changes_the_answer(models):

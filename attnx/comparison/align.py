@@ -1,0 +1,106 @@
+"""`alignment(explanation)` and `align(model, tokenizer, sources, targets)`: which source word a written word is from.
+
+Words are what stands between spaces, as in files of links. A single level of cross-attention is the better aligner than
+the whole chain: the chain says how much came from source and output at all, and mixes neighbours on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any
+
+from torch import nn
+
+from attnx.agreement.links import Choice, Gold
+from attnx.arguments import checked
+from attnx.attention.naming import levels_of
+from attnx.comparison.two_streams import CROSS, NO_OFFSETS, Row, TwoStreams
+from attnx.errors import InputError
+from attnx.explaining.explain import explain
+from attnx.methods.raw import RAW
+from attnx.results.explanation import Explanation
+from attnx.results.word_alignment import Alignment
+from attnx.running.batches import bar
+
+
+@checked
+def alignment(
+    explanation: Explanation | Sequence[Explanation],
+    *,
+    method: str | None = None,
+    layer: int | str | None = None,
+    choice: Choice = "argmax",
+    row: Row = "predicts",
+) -> Alignment:
+    """Which source word each written word is from, in an explanation of an encoder–decoder or in several.
+
+    It comes from `explain(model, tokenizer, source, target_text=…, methods="raw", maps=True)`. `method` is raw
+    attention unless you choose, and `layer` the last level of cross-attention but one of those that are there.
+    `choice` is "argmax", the source word with the highest score, or "intersection": only what is the highest for the
+    source word, too. The `row` of a written word is that of the position that "predicts" it, or of the one that
+    "reads" it.
+    """
+    several = [explanation] if isinstance(explanation, Explanation) else list(explanation)
+    if not several or not all(isinstance(one, Explanation) for one in several):
+        raise InputError("an alignment is of an explanation of an encoder–decoder, or of a list of them")
+    found = [TwoStreams.of(one, method, layer, row) for one in several]
+    told = dict.fromkeys(f"{one.method} at {one.layer}" for one in found)
+    if len(told) > 1:
+        raise InputError(f"the explanations are not of one method and level: {', '.join(told)}; say which")
+    return Alignment.choose(
+        [([word for word, _ in one.source], [word for word, _ in one.output]) for one in found],
+        [one.by_word for one in found],
+        choice,
+        method=found[0].method,
+        layer=found[0].layer,
+        row=row,
+        notes=tuple(dict.fromkeys(note for one in found for note in one.notes)),
+        provenance=several[0].provenance,
+    )
+
+
+@checked
+def align(
+    model: nn.Module,
+    tokenizer: Any,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    *,
+    method: str = RAW.name,
+    layer: int | str | None = None,
+    choice: Choice = "argmax",
+    row: Row = "predicts",
+    gold: str | PathLike[str] | Sequence[Gold] | None = None,
+    progress: bool = True,
+) -> Alignment:
+    """Align each source with its target, as the model sees them when it is given both.
+
+    What is asked is as in `alignment`. With a `gold`, a file of links or what `read_links` read of one, the result has
+    the alignment error rate.
+    """
+    if len(sources) != len(targets):
+        raise InputError(f"{len(sources)} sources and {len(targets)} targets: give a target for each source")
+    if not sources:
+        raise InputError("nothing to align: give at least one source with its target")
+    for number, pair in enumerate(zip(sources, targets, strict=True), start=1):
+        if not all(one.strip() for one in pair):
+            raise InputError(f"pair {number} is empty on one side; leave both lines out, and that of the gold")
+    found = []
+    with bar("align", len(sources), progress, " pairs") as shown:
+        for source, target in zip(sources, targets, strict=True):
+            one = explain(model, tokenizer, source, target_text=target, methods=method, layer=layer, maps=True)
+            layer = _but_one(one) if layer is None else layer
+            found.append(one)
+            shown.update(1)
+    aligned = alignment(found, method=method, layer=layer, choice=choice, row=row)
+    if gold is None:
+        return aligned
+    if NO_OFFSETS in aligned.notes:
+        raise InputError(f"a gold links words, and {NO_OFFSETS}; load a fast tokenizer")
+    return aligned.against(gold)
+
+
+def _but_one(explanation: Explanation) -> int:
+    """The last level of cross-attention but one, where all levels were explained; further pairs need no other."""
+    return levels_of(explanation.provenance["settings"]["levels"], CROSS)[-2:][0]

@@ -1,0 +1,80 @@
+"""Alignment on the model that rewrites dates, of which every link is known."""
+
+import numpy as np
+import pytest
+import torch
+
+import attnx
+from attnx.agreement.links import Gold
+from attnx.errors import AttnxError
+from attnx.tasks.dates.checkpoint import load_demo
+from attnx.tasks.dates.generator import generate
+from tests import zoo
+
+MODEL, TOKENIZER = load_demo()
+TEXT, WRITTEN = "not may 9 2011 but the third of march 1998", "1998 03 03"
+DATES = generate(20, seed=3)
+GOLD = [Gold(links, links) for links in (frozenset((s, t) for t, s in enumerate(one.sources)) for one in DATES)]
+
+
+@pytest.fixture(scope="module")
+def explained():
+    return attnx.explain(MODEL, TOKENIZER, TEXT, target_text=WRITTEN, methods=("raw", "rollout"), maps=True)
+
+
+def aligned(**options):
+    texts = [one.text for one in DATES], [one.written for one in DATES]
+    return attnx.align(MODEL, TOKENIZER, *texts, gold=GOLD, progress=False, **options)
+
+
+def test_every_field_is_linked_to_the_word_that_decides_it(explained):
+    found = attnx.alignment(explained)
+    assert found.pairs() == (("1998", "1998"), ("march", "03"), ("third", "03"))
+    assert found.to_pharaoh() == "9-0 8-1 6-2\n"
+    assert (found.method, found.layer) == ("raw", "cross 1")
+
+
+def test_scores_are_the_models_own_cross_attention_of_the_position_that_predicts(explained):
+    source = TOKENIZER(TEXT, return_tensors="pt")
+    ids = torch.tensor([[MODEL.config.decoder_start_token_id, *TOKENIZER(WRITTEN)["input_ids"][:-1]]])
+    attention = attnx.capture(MODEL, **source, decoder_input_ids=ids)
+    length = source["input_ids"].shape[1]
+    for layer in ("cross 1", "cross 2"):
+        rows = attnx.raw(attention, layer=layer)[length:, : length - 1].numpy()
+        for row, first in (("predicts", 0), ("reads", 1)):
+            found = attnx.alignment(explained, layer=layer, row=row)
+            np.testing.assert_allclose(found.scores[0], rows[first : first + 3], atol=1e-6)
+
+
+def test_a_single_cross_level_finds_all_and_the_chain_nearly_all():
+    assert aligned().error_rate == 0.0
+    assert aligned(layer="cross 2", choice="intersection").error_rate == 0.0
+    assert aligned(method="rollout", layer="cross 2").error_rate < 0.05
+
+
+def test_the_position_that_reads_a_field_looks_for_the_next_one_already():
+    assert aligned(row="reads").error_rate > 0.5
+
+
+def test_several_explanations_make_one_alignment(explained):
+    assert len(attnx.alignment([explained, explained])) == 2
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda e: attnx.alignment([]), "an explanation of an encoder–decoder"),
+        (lambda e: attnx.alignment(e, row="both"), "predicts"),
+        (lambda e: attnx.alignment(e, choice="best"), "argmax"),
+        (lambda e: attnx.alignment(e, layer="cross 3"), "cross 1 to cross 2"),
+        (lambda e: attnx.alignment(e, method="flow"), "flow"),
+        (lambda e: attnx.alignment(attnx.explain(MODEL, TOKENIZER, TEXT)), "maps=True"),
+        (lambda e: attnx.alignment(attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "a key")), "one text"),
+        (lambda e: attnx.align(MODEL, TOKENIZER, ["a"], []), "1 sources and 0 targets"),
+        (lambda e: attnx.align(MODEL, TOKENIZER, [], []), "nothing to align"),
+        (lambda e: attnx.align(MODEL, TOKENIZER, ["march"], [" "]), "pair 1 is empty"),
+    ],
+)
+def test_what_cannot_be_aligned_is_told(explained, call, says):
+    with pytest.raises(AttnxError, match=says):
+        call(explained)
