@@ -20,12 +20,21 @@ import attnx
 ROOT = Path(__file__).parents[2]
 OUTSIDE = {"changes.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md"}
 GROUPS = {
-    "Explain": ("explain", "explain_generation", "explain_similarity", "explain_dataset", "edit", "side_by_side"),
+    "Explain": (
+        "explain",
+        "explain_generation",
+        "alignment",
+        "align",
+        "explain_similarity",
+        "explain_dataset",
+        "edit",
+        "side_by_side",
+    ),
     "Trust": ("recommend", "measure_truth", "faithfulness", "compare", "head_atlas"),
     "Parts": ("capture", "AttentionTensor", "raw", "rollout", "flow", "to_networkx"),
     "Results": (
         *("Explanation", "GenerationExplanation", "Similarity", "Run", "SideBySide", "Recommendation"),
-        *("Truth", "Faithfulness", "Comparison", "HeadAtlas", "to_html"),
+        *("Truth", "Faithfulness", "Comparison", "HeadAtlas", "Alignment", "to_html"),
     ),
     "Families and models": ("Adapter", "adapters", "register_adapter", "load_demo", "AttnxError"),
 }
