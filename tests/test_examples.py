@@ -37,7 +37,8 @@ def test_notebook_runs(notebook, monkeypatch, tmp_path, capsys, no_hub):
             if last is not None:
                 shown = eval(compile(ast.Expression(last.value), notebook.name, "eval"), namespace)
                 assert shown is None or repr(shown)
-                assert not hasattr(shown, "_repr_html_") or shown._repr_html_()
+                ours = type(shown).__module__.startswith("attnx.")
+                assert not ours or "<iframe" in shown._repr_html_()  # whatever of attnx a cell ends with is a page
     assert capsys.readouterr().out
 
 
