@@ -76,3 +76,11 @@ def test_several_prompts_are_several_texts_and_one_page(monkeypatch, capsys, tmp
     assert run(monkeypatch, "k3 v7 k3", "k1 v2 k1", "--output", str(tmp_path / "g.safetensors")) == 2
     assert "take one prompt" in capsys.readouterr().err
     assert run(monkeypatch, "k3 v7 k3", "--html", "g.txt") == 2
+
+
+def test_the_embedded_encoder_decoder_is_called_by_its_name(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert run(monkeypatch, "the third of march 1998", "--model", "dates") == 0
+    out = capsys.readouterr().out
+    assert [line.split()[0] for line in out.splitlines() if "  p " in line] == ["'1998'", "'03'", "'03'", "'<eos>'"]
+    assert "% what is from the source" in out

@@ -8,6 +8,7 @@ import pytest
 import attnx
 from attnx.answer.prediction import Prediction
 from attnx.inputs.positions import Position, group_words
+from attnx.tasks.dates.checkpoint import load_demo
 from tests import zoo
 from tests.render.page.test_browser import EVIL
 
@@ -189,3 +190,18 @@ def test_a_bar_says_how_much_is_from_the_prompt(opened, written):
         shown = float(tab.locator("#written-shares .track").get_attribute("data-share"))
         assert shown == pytest.approx(written.from_front("rollout")[step], abs=1e-5)
     assert "from the prompt" in tab.locator("#written-shares").inner_text()
+
+
+def test_of_two_streams_the_bar_is_of_the_source_and_says_where_the_residual_alone_sets_it(opened):
+    model, tokenizer = load_demo()
+    dated = attnx.explain_generation(
+        model, tokenizer, "the third of march 1998", methods="rollout", references="value_path"
+    )
+    tab = opened(dated)
+    by(tab, "value_path")
+    shown = float(tab.locator("#written-shares .track").get_attribute("data-share"))
+    assert shown == pytest.approx(dated.from_front("value_path")[0], abs=1e-5)
+    assert "from the source" in tab.locator("#written-shares").inner_text()
+    assert "residual" not in tab.locator("#written-shares").inner_text()
+    by(tab, "rollout")
+    assert "by the share of the residual" in tab.locator("#written-shares").inner_text()

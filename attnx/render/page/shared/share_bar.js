@@ -1,6 +1,6 @@
 "use strict";
 // A bar in two parts: how much is from the prompt or the source, and how much from what was written before.
-attnx.shareBar = (front, scores) => {
+attnx.shareBar = (front, scores, split = false) => {
   const { make } = attnx.elements;
   const sizes = [...scores].map(Math.abs);
   const whole = sizes.reduce((sum, one) => sum + one, 0);
@@ -12,6 +12,6 @@ attnx.shareBar = (front, scores) => {
   return [
     said(`from the ${front.name}`, share),
     make("span", { class: "track two", role: "img", "aria-label": `${(share * 100).toFixed(0)} % from the ${front.name}`, "data-share": share }, fill),
-    said("from what was written before", 1 - share),
+    said(`from what was written before${split ? " (by the share of the residual, whatever the text)" : ""}`, 1 - share),
   ];
 };

@@ -40,6 +40,7 @@ def _text(written: GenerationExplanation, texts: int) -> dict[str, Any]:
         "front": dict(zip(("name", "length"), written.front, strict=True)),
         "tokens": _tokens(written),
         "spans": [[one.name, list(one.positions)] for one in written.spans],
+        "split": [name for name in written.names if written.step(0).split_by_residual(name)],
         "parts": [list(one) for one in written.parts],
         "answers": [_answer(written, step) for step in range(len(written))],
         "names": list(written.names),

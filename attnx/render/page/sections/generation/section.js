@@ -142,7 +142,7 @@ attnx.sections.push((() => {
     });
     byId("written-remarks").textContent = `${chosen.name} for ${visible(tokens[end].text)}: ${remarks[chosen.name][step]}`;
     legend(top);
-    byId("written-shares").replaceChildren(...attnx.shareBar(text().front, scores.subarray(0, end)));
+    byId("written-shares").replaceChildren(...attnx.shareBar(text().front, scores.subarray(0, end), text().split.includes(chosen.name)));
     drawn(scores, end, top);
     parts(scores);
     likely(step);
