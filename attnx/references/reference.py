@@ -12,7 +12,7 @@ from attnx.errors import ChoiceError, InputError
 from attnx.references.case import Case, Scored
 from attnx.registry import unknown
 
-Measured: TypeAlias = Callable[..., list[Scored]]
+Measure: TypeAlias = Callable[..., list[Scored]]
 """`(model, processor, cases, *, progress=False, …)` → one `Scored` for each case."""
 
 Forwards: TypeAlias = Callable[..., float]
@@ -27,7 +27,7 @@ class Reference:
     """What is measured on the model. It can be called as its function can."""
 
     name: str
-    function: Measured
+    function: Measure
     title: str = ""
     """As a heading says it: "integrated gradients"; by default the name."""
     paper: str = ""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from attnx.agreement.summary import Summary
 from attnx.render.axes import LOOKS
 from attnx.render.columns import Block, decimals
-from attnx.results.table import MeanDeviation, Measured, Published, SubjectTable, Table
+from attnx.results.table import ByProtocol, MeanDeviation, Published, SubjectTable, Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -120,7 +120,7 @@ def plot_subject(table: SubjectTable) -> Figure:
     return figure
 
 
-def _table_lines(published: Published, measured: Measured) -> Iterator[list[str]]:
+def _table_lines(published: Published, measured: ByProtocol) -> Iterator[list[str]]:
     """The cells of the printed table, line by line, the head first."""
     yield ["", "", *(f"L{layer}" for layer in range(1, len(measured.tied) + 1))]
     for method, cells in measured.cells.items():

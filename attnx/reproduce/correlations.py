@@ -20,7 +20,7 @@ from attnx.references.gradient import gradient
 from attnx.reproduce.explained import Rows, relevance_rows
 from attnx.reproduce.protocols import gradient_case, positions
 from attnx.results.provenance import provenance
-from attnx.results.table import Measured, Protocol, Published, Reference, Table
+from attnx.results.table import ByProtocol, Protocol, Published, Reference, Table
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -80,7 +80,7 @@ def correlate(
     protocol: Protocol,
     *,
     seed: int,
-) -> Measured:
+) -> ByProtocol:
     """The cells of a table under one protocol, from the relevance and the reference of each sentence."""
     correlation = spearman if protocol.ranks == "average" else dense_rank_correlation
     found: dict[str, list[Array]] = {method: [] for method in rows[0].relevance}
@@ -94,7 +94,7 @@ def correlate(
         method: tuple(Summary.of(layer, undefined=protocol.undefined, seed=seed) for layer in np.stack(values).T)
         for method, values in found.items()
     }
-    return Measured(protocol, cells, tuple(np.stack(tied).mean(0).tolist()))
+    return ByProtocol(protocol, cells, tuple(np.stack(tied).mean(0).tolist()))
 
 
 def _accuracy(predicted: Sequence[int], labels: Sequence[int | None]) -> float | None:

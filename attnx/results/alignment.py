@@ -15,7 +15,7 @@ from typing import TypeAlias
 from attnx.inputs.positions import Word
 from attnx.results.explanation import Explanation
 
-Row: TypeAlias = tuple[tuple[int, ...], ...]
+Matched: TypeAlias = tuple[tuple[int, ...], ...]
 """For each explanation the words of this row, by index; none where it has nothing in this place."""
 Link: TypeAlias = tuple[int, int]
 """A word of the first explanation and a word of another."""
@@ -44,7 +44,7 @@ class Span:
         return self.segment == other.segment and self.start < other.end and other.start < self.end
 
 
-def aligned(explanations: Sequence[Explanation], changes: Sequence[Change] | None = None) -> tuple[Row, ...]:
+def aligned(explanations: Sequence[Explanation], changes: Sequence[Change] | None = None) -> tuple[Matched, ...]:
     """The rows, in the order of the texts. `changes` made the text of all others of that of the first."""
     first, *others = explanations
     groups = {(0, word.index): {(0, word.index)} for word in first.words}

@@ -10,7 +10,7 @@ import numpy as np
 
 from attnx.errors import ChoiceError, InputError
 from attnx.registry import unknown
-from attnx.results.alignment import Change, Row, aligned, span_of
+from attnx.results.alignment import Change, Matched, aligned, span_of
 from attnx.results.explanation import Explanation
 from attnx.results.fit import PROVENANCE, Rules
 from attnx.results.of_explanations import OfExplanations
@@ -24,7 +24,7 @@ _LONGEST = 28
 """Characters of a title: it heads a column of numbers."""
 
 
-def _words_of_each(rows: Sequence[Row], result: Any) -> str | None:
+def _words_of_each(rows: Sequence[Matched], result: Any) -> str | None:
     """In every row a place in the words of each explanation, or none."""
     sizes = [len(one.words) for one in result.whole.explanations]
     fits = all(
@@ -49,7 +49,7 @@ class SideBySide(OfExplanations):
     explanations: tuple[Explanation, ...]
     titles: tuple[str, ...]
     """What each is called: a model, or before and after."""
-    rows: tuple[Row, ...]
+    rows: tuple[Matched, ...]
     """For each row and each explanation, the words that stand for each other, by index."""
     changes: tuple[Change, ...] = ()
     """What was changed in the text of the first; nothing where the text is the same."""

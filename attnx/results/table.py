@@ -72,7 +72,7 @@ class Protocol:
 
 
 @dataclass(frozen=True)
-class Measured:
+class ByProtocol:
     """One protocol's numbers: method → one summary for each layer, and the share of flow values that tie."""
 
     protocol: Protocol
@@ -80,7 +80,7 @@ class Measured:
     tied: tuple[float, ...]
 
 
-def _one_a_layer(measured: Measured, _: Any) -> str | None:
+def _one_a_layer(measured: ByProtocol, _: Any) -> str | None:
     layers = len(measured.tied)
     fits = layers and measured.cells and all(len(cells) == layers for cells in measured.cells.values())
     return None if fits else f"with {layers} summaries for each method, one for each of its tied shares"
@@ -103,7 +103,7 @@ class Table(TableResult):
     title: str
     reference: Reference
     published: Published
-    measured: tuple[Measured, ...]
+    measured: tuple[ByProtocol, ...]
     samples: int
     source: str
     accuracy: float | None

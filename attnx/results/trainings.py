@@ -17,7 +17,7 @@ from attnx.errors import ChoiceError, InputError
 from attnx.registry import unknown
 from attnx.results.fit import PROVENANCE, NamedAs, Rules
 from attnx.results.result import TableResult
-from attnx.results.table import MeanDeviation, Measured, Protocol, Shares, SubjectTable, Table
+from attnx.results.table import ByProtocol, MeanDeviation, Protocol, Shares, SubjectTable, Table
 
 UNNAMED, ALL = "no named recipe", "all recipes"
 
@@ -28,23 +28,23 @@ class Claim:
 
     name: str
     says: str
-    margin: Callable[[Measured], float | None]
+    margin: Callable[[ByProtocol], float | None]
     """What is averaged over models."""
-    weakest: Callable[[Measured], float | None]
+    weakest: Callable[[ByProtocol], float | None]
     """What decides whether it holds in one of them."""
 
 
-def _means(measured: Measured, method: str) -> list[float | None]:
+def _means(measured: ByProtocol, method: str) -> list[float | None]:
     return [cell.mean for cell in measured.cells.get(method, ())]
 
 
-def _gaps(measured: Measured, above: str, below: str, layers: slice) -> list[float]:
+def _gaps(measured: ByProtocol, above: str, below: str, layers: slice) -> list[float]:
     pairs = zip(_means(measured, above)[layers], _means(measured, below)[layers], strict=False)  # one may be missing
     return [high - low for high, low in pairs if high is not None and low is not None]
 
 
-def _over(combine: Callable[[list[float]], Any], above: str, below: str, layers: slice) -> Callable[[Measured], Any]:
-    def read(measured: Measured) -> float | None:
+def _over(combine: Callable[[list[float]], Any], above: str, below: str, layers: slice) -> Callable[[ByProtocol], Any]:
+    def read(measured: ByProtocol) -> float | None:
         gaps = _gaps(measured, above, below, layers)
         return float(combine(gaps)) if gaps else None
 
@@ -192,7 +192,7 @@ class Trainings(_OverModels[Table]):
         ]
         return Spread.of(cells).mean
 
-    def measured(self, recipe: str, protocol: str) -> dict[str, Measured]:
+    def measured(self, recipe: str, protocol: str) -> dict[str, ByProtocol]:
         """Model → its numbers under a protocol."""
         place = [one.name for one in self.protocols].index(protocol)
         return {name: self.tables[name].measured[place] for name in self._recipe(recipe)}

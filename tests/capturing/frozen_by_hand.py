@@ -1,4 +1,4 @@
-"""GPT-2 written out, with everything frozen at one input: an affine map of other embeddings."""
+"""What frozen runs are held against: GPT-2 written out, an affine map of other embeddings; a path not frozen."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+from attnx.capturing.frozen.path import Path
+
+GRADIENT = Path("gradient", values=1.0, scores=1.0, frozen=False)
+"""The model's own gradient, which autograd gives as well."""
 
 
 def frozen_gpt2(model: Any, ids: Tensor, direction: Tensor) -> Callable[[Tensor], Tensor]:

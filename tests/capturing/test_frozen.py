@@ -12,12 +12,12 @@ import transformers as hf
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from attnx.capturing.frozen.path import GRADIENT, VALUE_PATH, WHOLE_PATH
+from attnx.capturing.frozen.path import VALUE_PATH, WHOLE_PATH
 from attnx.capturing.frozen.run import frozen_run
 from attnx.capturing.frozen.sink_values import _by_input, _kept, _leaving, neutral_values, sink_shares
 from attnx.errors import CaptureError
 from tests import zoo
-from tests.capturing.frozen_by_hand import frozen_gpt2
+from tests.capturing.frozen_by_hand import GRADIENT, frozen_gpt2
 from tests.capturing.test_untouched import state
 
 BIAS_FREE = ["llama", "mistral", "qwen3", "gemma2", "gemma3", "phi3", "t5"]

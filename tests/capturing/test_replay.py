@@ -6,12 +6,13 @@ from torch import nn
 
 from attnx.answer.target import Target
 from attnx.capturing.frozen import replay
-from attnx.capturing.frozen.path import GRADIENT, VALUE_PATH, WHOLE_PATH
+from attnx.capturing.frozen.path import VALUE_PATH, WHOLE_PATH
 from attnx.capturing.frozen.run import frozen_run
 from attnx.inputs.families import adapter_for
 from attnx.references.case import Case
 from attnx.references.registry import REFERENCES
 from tests import zoo
+from tests.capturing.frozen_by_hand import GRADIENT
 from tests.capturing.test_frozen import InDoubles, asked, made
 from tests.capturing.test_untouched import state
 

@@ -7,7 +7,7 @@ import pytest
 from attnx.agreement.summary import Summary
 from attnx.reproduce.protocols import CORRECTED
 from attnx.reproduce.table1 import PUBLISHED_TABLE
-from attnx.results.table import Measured, Table
+from attnx.results.table import ByProtocol, Table
 from tests.results import examples
 
 CELLS = {
@@ -23,7 +23,7 @@ def table():
         title="Table 1",
         reference="blank-out",
         published=PUBLISHED_TABLE,
-        measured=(Measured(CORRECTED, CELLS, (0.0, 0.125)),),
+        measured=(ByProtocol(CORRECTED, CELLS, (0.0, 0.125)),),
         samples=100,
         source="a file",
         accuracy=0.94,

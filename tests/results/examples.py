@@ -23,7 +23,7 @@ from attnx.results.recommendation import Recommendation
 from attnx.results.run_summary import CarryingWord, Group, RunSummary
 from attnx.results.side_by_side import SideBySide
 from attnx.results.similarity import Similarity
-from attnx.results.table import Measured, Shares, SubjectTable, Table
+from attnx.results.table import ByProtocol, Shares, SubjectTable, Table
 from attnx.results.trainings import SubjectTrainings, Trainings
 from attnx.results.truth import Truth
 from attnx.results.word_alignment import Alignment
@@ -140,7 +140,7 @@ def report() -> Report:
 def table() -> Table:
     cells = {"raw": (CELL, UNDEFINED), "flow": (UNDEFINED, CELL)}
     published = {"raw": ((0.69, 0.27), None)}
-    measured = (Measured(CORRECTED, cells, (0.0, 0.125)), Measured(PUBLISHED, cells, (0.0, 0.5)))
+    measured = (ByProtocol(CORRECTED, cells, (0.0, 0.125)), ByProtocol(PUBLISHED, cells, (0.0, 0.5)))
     return Table("Table 1", "blank-out", published, measured, 100, "a file", None, PROVENANCE)
 
 
@@ -155,7 +155,7 @@ def trainings() -> Trainings:
     return Trainings({"a|1": table(), "a-2": higher, "b": table()}, {"a|1": "a", "a-2": "a", "b": "no named recipe"})
 
 
-def _moved(measured: Measured, by: float) -> Measured:
+def _moved(measured: ByProtocol, by: float) -> ByProtocol:
     cells = {
         method: tuple(one if one.mean is None else replace(one, mean=one.mean + by) for one in several)
         for method, several in measured.cells.items()

@@ -7,7 +7,7 @@ import pytest
 from attnx.agreement.summary import Summary
 from attnx.errors import ChoiceError, FileFormatError, InputError
 from attnx.reproduce.protocols import PUBLISHED
-from attnx.results.table import Measured, Table
+from attnx.results.table import ByProtocol, Table
 from attnx.results.trainings import ALL, CLAIMS, Trainings
 from tests.results import examples
 
@@ -20,7 +20,7 @@ def model(**means):
     }
     published = {"raw": ((0.5, 0.1), (0.1, 0.1)), "rollout": ((0.3, 0.1), (0.6, 0.1)), "flow": ((0.3, 0.1), (0.7, 0.1))}
     layers = len(cells["raw"])
-    return Table("Table 1", "blank-out", published, (Measured(PUBLISHED, cells, (0.0,) * layers),), 10, "a file", 0.9)
+    return Table("Table 1", "blank-out", published, (ByProtocol(PUBLISHED, cells, (0.0,) * layers),), 10, "a file", 0.9)
 
 
 @pytest.fixture

@@ -29,4 +29,3 @@ class Path:
 
 VALUE_PATH = Path("value_path", values=1.0, scores=0.0)
 WHOLE_PATH = Path("whole_path", values=0.5, scores=0.5)
-GRADIENT = Path("gradient", values=1.0, scores=1.0, frozen=False)

@@ -97,7 +97,7 @@ _NEEDED = ("sentence", "candidates")
 _KNOWN = (*_NEEDED, "answer", "pronouns", "implies")
 _HELP = "give Winogender's templates.tsv, or a CSV file with the columns sentence, candidates, answer"
 
-Row = Sequence[str]
+Fields = Sequence[str]
 
 
 def read(path: str | Path) -> list[Sentence]:
@@ -146,7 +146,7 @@ def mapping(cell: str) -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
-def _rows(path: Path) -> Iterator[tuple[int, Row]]:
+def _rows(path: Path) -> Iterator[tuple[int, Fields]]:
     """(line number, cells) of all lines that are not blank. Tabs part the cells where the first line has one."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -165,7 +165,7 @@ def _rows(path: Path) -> Iterator[tuple[int, Row]]:
         raise InputError(f"{path.name}, line {reader.line_num}: {error}; mend or delete the line") from None
 
 
-def _parser(head: Row) -> winogender.Parser:
+def _parser(head: Fields) -> winogender.Parser:
     unknown = [name for name in head if name not in _KNOWN]
     if unknown:
         raise InputError(f"column {unknown[0]!r} is not known; there are: {', '.join(_KNOWN)}")

@@ -23,8 +23,8 @@ from attnx.tasks.verb_number import linzen
 from attnx.tasks.verb_number.beginning import Beginning
 from attnx.tasks.verb_number.config import TAGS
 
-Row = list[str]
-Parser = Callable[[Row], Beginning]
+Fields = list[str]
+Parser = Callable[[Fields], Beginning]
 
 _ORIGINAL = ("sentence", "verb_pos", "subj_index", "verb_index", "n_diff_intervening")
 _WITH_SUBJECT = ("label", "subject", "beginning")
@@ -77,7 +77,7 @@ def _lines(path: Path) -> Iterator[str]:
         ) from None
 
 
-def _layout(path: Path, first: Row) -> tuple[Parser, bool]:
+def _layout(path: Path, first: Fields) -> tuple[Parser, bool]:
     """How to read the rows of a file, and whether its first row is a header."""
     if set(_ORIGINAL) <= set(first):
         columns = [first.index(name) for name in _ORIGINAL]
@@ -89,13 +89,13 @@ def _layout(path: Path, first: Row) -> tuple[Parser, bool]:
     return lambda row: _two_columns(row, count), False
 
 
-def _two_columns(row: Row, attractor_count: int | None) -> Beginning:
+def _two_columns(row: Fields, attractor_count: int | None) -> Beginning:
     if len(row) != 2:
         raise ValueError(f"expected a label, a tab and words, found {len(row)} columns")
     return Beginning(_text(row[1]), _label(row[0]), attractor_count=attractor_count, natural=attractor_count is None)
 
 
-def _with_subject(row: Row) -> Beginning:
+def _with_subject(row: Fields) -> Beginning:
     if len(row) != 3:
         raise ValueError(f"expected label, subject and beginning, found {len(row)} columns")
     text = _text(row[2])
