@@ -52,6 +52,8 @@ SHOWN = {
     "trainings": {"tables"},
     "subject_trainings": {"tables"},
     "truth": {"truth"},
+    "similarity": {"alignment", "text", "trust", "layers", "graph", "agreement", "details"},
+    "run_summary": {"tables"},
     "side_by_side": {"side_by_side", "text", "trust", "layers", "graph", "agreement", "details"},
     "word_alignment": {"alignment"},
 }
