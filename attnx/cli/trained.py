@@ -31,7 +31,7 @@ Models = Annotated[
         f"{SHIPPED} is the embedded one.",
     ),
 ]
-More = Annotated[list[Path] | None, typer.Argument(metavar="", hidden=True, help="Further directories of --models.")]
+More = Annotated[list[Path] | None, typer.Argument(metavar="DIR", hidden=True, help="Further directories of --models.")]
 Data = Annotated[
     list[Path] | None,
     typer.Option("--data", help="A file in Linzen's format; may be repeated. By default sentences are generated."),

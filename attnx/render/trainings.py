@@ -193,7 +193,8 @@ def _lines(trainings: Trainings, recipe: str, protocol: str) -> Iterator[list[st
 
         if any(one is not None for one in paper):
             yield line("published", [decimals(one) for one in paper])
-        yield line("mean of models", [decimals(one.mean) for one in cells])
+        alone = all(len(one.values) < 2 for one in cells)
+        yield line("the model" if alone else "mean of models", [decimals(one.mean) for one in cells])
         if any(one.deviation is not None for one in cells):
             yield line("± between models", [decimals(one.deviation) for one in cells])
         yield line("± between sentences", [decimals(one) for one in sentences])
