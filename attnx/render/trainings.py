@@ -33,7 +33,10 @@ def blocks(trainings: Trainings) -> Iterator[Block]:
         yield Block(
             heading=f"{about}: which claims hold in which training",
             lines=list(_claim_lines(trainings, protocol.name)),
-            foot=tuple(f"{claim.name}: {claim.says}." for claim in CLAIMS),
+            foot=(
+                *(f"{claim.name}: {claim.says}." for claim in CLAIMS),
+                "± training is the deviation between models, averaged over the paper's cells.",
+            ),
         )
 
 
@@ -200,13 +203,18 @@ def _lines(trainings: Trainings, recipe: str, protocol: str) -> Iterator[list[st
         yield line("± between sentences", [decimals(one) for one in sentences])
         if any(one.expected is not None for one in cells):
             title = "a new training" if any(len(one.values) >= FEWEST for one in cells) else "range of the two"
-            yield line(title, [_interval(one.expected) for one in cells])
+            yield line(title, [_interval(_correlations(one.expected)) for one in cells])
             if any(one is not None for one in paper):
                 yield line("the paper is", [_place(one, known) for one, known in zip(cells, paper, strict=True)])
 
 
 def _claim_lines(trainings: Trainings, protocol: str) -> Iterator[list[str]]:
-    yield ["recipe", "models", *(head for claim in CLAIMS for head in (claim.name, "by", "95 % over models")), "± seed"]
+    yield [
+        "recipe",
+        "models",
+        *(head for claim in CLAIMS for head in (claim.name, "by", "95 % over models")),
+        "± training",
+    ]
     for recipe, models in trainings.groups.items():
         told = []
         for claim in CLAIMS:
@@ -229,6 +237,11 @@ def _subject_lines(trainings: SubjectTrainings, recipe: str, attractors_known: b
 
 def _interval(interval: tuple[float, float] | None) -> str:
     return "–" if interval is None else f"{decimals(interval[0])} to {decimals(interval[1])}"
+
+
+def _correlations(interval: tuple[float, float] | None) -> tuple[float, float] | None:
+    """As far as there are such correlations."""
+    return None if interval is None else (max(-1.0, interval[0]), min(1.0, interval[1]))
 
 
 def _place(cell: Spread, published: float | None) -> str:
