@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 
 from attnx.errors import ArgumentError
+from attnx.inputs.families import reads_images
 from attnx.registry import quoted
 from attnx.running.loading import load
 
@@ -36,7 +37,7 @@ def given_model(model: Any, processor: Any = None) -> Given:
             f"a model is one of transformers with its tokenizer, a pipeline, or the directory or hub id of one; "
             f"found {quoted(model)}"
         )
-    if processor is None or isinstance(processor, str):
+    if isinstance(processor, str) or (processor is None and not reads_images(model)):  # pixels need no processor
         name = getattr(getattr(model, "config", None), "name_or_path", "") or "the model's directory"
         raise ArgumentError(
             f"{type(model).__name__} comes without its tokenizer; load it, "
