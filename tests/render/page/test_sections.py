@@ -56,8 +56,6 @@ SHOWN = {
     "run_summary": {"tables"},
     "side_by_side": {"side_by_side", "text", "trust", "layers", "graph", "agreement", "details"},
     "word_alignment": {"alignment"},
-    "similarity": {"alignment", "text", "trust", "layers", "graph", "agreement", "details"},
-    "run_summary": {"tables"},
 }
 
 
