@@ -40,7 +40,9 @@ def recommend_command(
     ] = None,
     target: TargetName = None,
     truncate: Truncate = False,
-    random: Annotated[int, typer.Option("--random", min=1, help="Random orders of each text.")] = 10,
+    random: Annotated[
+        int | None, typer.Option("--random", min=1, help="Random orders of each text; by default as many as it needs.")
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Of chance and of the verdicts.")] = 0,
     as_json: AsJson = False,
     as_markdown: AsMarkdown = False,

@@ -10,7 +10,6 @@ Each is held against random orders of the same positions of the same texts.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,28 +19,19 @@ from attnx.answer.number import Score
 from attnx.answer.score import check_score
 from attnx.arguments import checked
 from attnx.capturing.watch import unwrapped
-from attnx.comparison.removal import (
-    Curves,
-    cases_of,
-    curves,
-    orders_of,
-    removed_counts,
-    share_count,
-    variants,
-)
+from attnx.comparison.chance import Array
+from attnx.comparison.removal import Curves, curves, removed_counts, share_count, variants
+from attnx.comparison.removing import Removal, Removed, remove
 from attnx.errors import InputError
 from attnx.explaining.call import Call
 from attnx.inputs.families import adapter_for
 from attnx.methods.registry import PAPER_METHODS
-from attnx.references.blank import Blank, Named, choose_blank
+from attnx.references.blank import Named, choose_blank
+from attnx.references.case import units_of
 from attnx.references.registry import Asked, asked_references
-from attnx.references.variants import measure
-from attnx.results.explanation import Explanation
 from attnx.results.faithfulness import RANDOM, Faithfulness
 from attnx.results.noted import counted
 from attnx.running.plan import LAST
-
-Array = np.ndarray[Any, np.dtype[np.float64]]
 
 SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
 """Of the positions, as DeYoung et al. take them: comprehensiveness and sufficiency are means over these."""
@@ -60,7 +50,7 @@ def faithfulness(
     blank: Named = None,
     shares: Sequence[float] = SHARES,
     steps: int = 10,
-    random: int = 10,
+    random: int | None = None,
     seed: int = 0,
     target: Any = None,
     progress: bool = True,
@@ -68,12 +58,14 @@ def faithfulness(
 ) -> Faithfulness:
     """Measure methods (at `layer`, by default the last) and references alike, beside `random` orders for each text.
 
+    By default as many of these are drawn as each text needs for chance to be known well, 4 to 20. They hang on the
+    text and the `seed` alone.
     `score` is the target's probability, logit or log-odds; `blank` is what stands for nothing (see `blankout`);
     `steps` is the resolution of the curves. Further `options` are those of `explain`.
     """
     model = unwrapped(model)
     kind = check_score(score, model, "probability")
-    if steps < 1 or random < 1 or not all(0 < share <= 1 for share in shares) or not shares:
+    if steps < 1 or (random is not None and random < 1) or not all(0 < share <= 1 for share in shares) or not shares:
         raise InputError("steps and random must be at least 1, and shares lie between 0 and 1")
     if seed < 0:
         raise InputError(f"a seed is a whole number from 0, found {seed}")
@@ -88,11 +80,19 @@ def faithfulness(
         **options,
     )
     chosen = choose_blank(model, adapter_for(model), tokenizer, call.requests[0].prepared, blank)
-    plan = _Plan(kind, chosen, tuple(shares), steps, random)
-    generator = np.random.default_rng(seed)
     explanations = call.in_order("explaining", progress)
-    drawn = _curves(call, explanations, plan, generator, progress)
-    metrics = [{name: _metrics(curves, shares) for name, curves in of_text.items()} for of_text in drawn]
+    points = [removed_counts(len(units_of(one.prepared)), steps, shares) for one in call.requests]
+    removal = Removal(
+        kind,
+        chosen,
+        seed,
+        random,
+        runs=lambda number, order: variants(number, order, points[number]),
+        metrics=lambda number, order, scores: _metrics(curves(number, order, points[number], scores), shares),
+    )
+    removed = remove(call, explanations, removal, label="faithfulness", progress=progress)
+    drawn = _curves(removed, points)
+    metrics = [{name: _mean_metrics(several, shares) for name, several in of_text.items()} for of_text in drawn]
     explainers = tuple(name for name in metrics[0] if name != RANDOM)
     return Faithfulness(
         layer=explanations[0].layers[-1],
@@ -100,7 +100,8 @@ def faithfulness(
         values={name: np.stack([one[name] for one in metrics]) for name in (*explainers, RANDOM)},
         deletion=_mean_curves(drawn, "without"),
         insertion=_mean_curves(drawn, "only"),
-        orders=random,
+        orders=max(removed.drawn()),
+        fewest_orders=min(removed.drawn()),
         seed=seed,
         signed=tuple(name for name in explainers if name in explanations[0].signed),
         blank=chosen.name,
@@ -109,70 +110,33 @@ def faithfulness(
     )
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """What is removed, and what is read off the model then."""
-
-    kind: Score
-    blank: Blank
-    shares: tuple[float, ...]
-    steps: int
-    random: int
-
-
-def _curves(
-    call: Call, explanations: Sequence[Explanation], plan: _Plan, generator: np.random.Generator, progress: bool
-) -> list[dict[str, list[Curves]]]:
-    """For each text and each explainer the curves of its order, and for chance those of its many.
-
-    All run together: what several orders share is run once, and texts of one length fill whole batches.
-    """
-    cases = cases_of(call, explanations)
-    orders = [orders_of(one, case, plan.random, generator) for one, case in zip(explanations, cases, strict=True)]
-    counts = [removed_counts(len(case.units), plan.steps, plan.shares) for case in cases]
-    runs = list(
-        dict.fromkeys(
-            one
-            for number, of_text in enumerate(orders)
-            for several in of_text.values()
-            for order in several
-            for one in variants(number, order, counts[number])
-        )
-    )
-    measured = measure(
-        call.model,
-        call.tokenizer,
-        cases,
-        runs,
-        kind=plan.kind,
-        blank=plan.blank,
-        label="faithfulness",
-        progress=progress,
-    )
-    scores = dict(zip(runs, measured.tolist(), strict=True))
+def _curves(removed: Removed, points: Sequence[Sequence[int]]) -> list[dict[str, list[Curves]]]:
+    """For each text and each explainer the curves of its order, and for chance those of its many."""
     return [
         {
-            name: [curves(number, order, counts[number], scores) for order in several]
+            name: [curves(number, order, points[number], removed.scores) for order in several]
             for name, several in of_text.items()
         }
-        for number, of_text in enumerate(orders)
+        for number, of_text in enumerate(removed.orders)
     ]
 
 
-def _metrics(several: Sequence[Curves], shares: Sequence[float]) -> Array:
+def _mean_metrics(several: Sequence[Curves], shares: Sequence[float]) -> Array:
     """Comprehensiveness, sufficiency, deletion and insertion, each the mean over the orders."""
-    return np.mean([_metrics_of(one, shares) for one in several], axis=0)  # type: ignore[no-any-return]
+    return np.mean([_metrics(one, shares) for one in several], axis=0)  # type: ignore[no-any-return]
 
 
-def _metrics_of(one: Curves, shares: Sequence[float]) -> list[float]:
+def _metrics(one: Curves, shares: Sequence[float]) -> Array:
     whole = one.without[0]
     places = [one.counts.index(share_count(share, one.counts[-1])) for share in shares]
-    return [
-        float(np.mean(whole - one.without[places])),
-        float(np.mean(whole - one.only[places])),
-        _area(one.without, one.shares),
-        _area(one.only, one.shares),
-    ]
+    return np.array(
+        [
+            float(np.mean(whole - one.without[places])),
+            float(np.mean(whole - one.only[places])),
+            _area(one.without, one.shares),
+            _area(one.only, one.shares),
+        ]
+    )
 
 
 def _area(scores: Array, shares: Array) -> float:
@@ -184,7 +148,11 @@ def _mean_curves(drawn: Sequence[Mapping[str, Sequence[Curves]]], kind: str) -> 
     grid = np.linspace(0, 1, 11)
     return {
         name: np.mean(
-            [np.interp(grid, one.shares, getattr(one, kind)) for of_text in drawn for one in of_text[name]], axis=0
+            [
+                np.mean([np.interp(grid, one.shares, getattr(one, kind)) for one in of_text[name]], axis=0)
+                for of_text in drawn
+            ],
+            axis=0,
         )
         for name in drawn[0]
     }

@@ -7,8 +7,8 @@ orders of the same texts, and against the best. Removals that several orders sha
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,18 +18,19 @@ from attnx.answer.number import Score
 from attnx.answer.score import check_score
 from attnx.arguments import checked
 from attnx.capturing.watch import unwrapped
-from attnx.comparison.removal import Order, cases_of, orders_of, share_count, without
+from attnx.comparison.chance import FIRST, Order
+from attnx.comparison.removal import cases_of, share_count, without
+from attnx.comparison.removing import Removal, Scores, measured, remove
 from attnx.errors import InputError
 from attnx.explaining.attempt import Refused, attempt
 from attnx.explaining.call import Call
 from attnx.inputs.families import adapter_for
 from attnx.methods.method import Method, duration
 from attnx.methods.registry import METHODS
-from attnx.references.blank import Blank, Named, choose_blank
-from attnx.references.case import Array, Case
+from attnx.references.blank import Named, choose_blank
+from attnx.references.case import units_of
 from attnx.references.registry import REFERENCES, Asked, asked_references, cheap_references
-from attnx.references.variants import Variant, measure
-from attnx.results.explanation import Explanation
+from attnx.references.variant import Variant
 from attnx.results.recommendation import Recommendation
 from attnx.running.batches import announce
 from attnx.running.plan import LAST
@@ -53,7 +54,7 @@ def recommend(
     layer: int | None = None,
     score: Score | None = None,
     blank: Named = None,
-    random: int = 10,
+    random: int | None = None,
     seed: int = 0,
     progress: bool = True,
     **options: Any,
@@ -61,102 +62,67 @@ def recommend(
     """Which `methods` (at `layer`, by default the last) and `references` hold on these `texts`; by default all.
 
     What an explainer puts first is blanked, and the fall of the target's `score` (by default its probability) is held
-    against `random` orders of each text. Verdicts are corrected for how many are compared; fewer than six texts give
-    none. What nobody asked for and the model cannot have is left out with its reason. With `progress` the cost is said
-    before it is paid. Further `options` are those of `explain`.
+    against `random` orders of each text: by default as many as it needs for chance to be known well, 4 to 20. Verdicts
+    are corrected for how many are compared; fewer than six texts give none. What nobody asked for and the model cannot
+    have is left out with its reason. With `progress` the cost is said before it is paid. Further `options` are those
+    of `explain`.
     """
     model = unwrapped(model)
     kind = check_score(score, model, "probability")
-    if random < 1 or seed < 0:
+    if (random is not None and random < 1) or seed < 0:
         raise InputError("random must be at least 1, and a seed is a whole number from 0")
-    measured = {} if references is None else asked_references(references)
+    named = {} if references is None else asked_references(references)
     asked = METHODS.names() if methods is None else methods
     call = Call.of(
-        model, tokenizer, texts, methods=asked, references=measured, layer=LAST if layer is None else layer, **options
+        model, tokenizer, texts, methods=asked, references=named, layer=LAST if layer is None else layer, **options
     )
     call, dear = _bearable(call, methods is None, references is None)
     call, unable = _able(call, methods is None, references is None)
     chosen = choose_blank(model, adapter_for(model), tokenizer, call.requests[0].prepared, blank)
-    removal = _Removal(kind, chosen, random, np.random.default_rng(seed))
+    counts = [_counts(units_of(one.prepared)) for one in call.requests]
+    removal = Removal(
+        kind,
+        chosen,
+        seed,
+        random,
+        runs=lambda number, order: [Variant(number), *without(number, order, counts[number])],
+        metrics=lambda number, order, scores: np.array([_fall(number, [order], counts[number], scores)]),
+    )
     if progress:
         announce(_foresight(call, removal))
     explanations = call.in_order("explaining", progress)
-    values, runs = _values(call, explanations, removal, progress)
+    removed = remove(call, explanations, removal, label="removing", progress=progress)
     middle = _middle_length(call)
     return Recommendation(
-        values=values,
+        values={
+            name: np.array([_fall(n, one[name], counts[n], removed.scores) for n, one in enumerate(removed.orders)])
+            for name in removed.orders[0]
+        },
         references={name: call.references[name] for name in explanations[0].references},
         layer=explanations[0].layers[-1],
         score=kind,
         blank=chosen.name,
         units="words" if call.requests[0].prepared.boxes is None else "patches",
-        orders=random,
-        runs=runs,
+        orders=max(removed.drawn()),
+        fewest_orders=min(removed.drawn()),
+        runs=len(removed.scores),
         forwards=_forwards(call, middle),
         left_out={**unable, **dear},
-        signed=tuple(name for name in values if name in explanations[0].signed),
+        signed=tuple(name for name in removed.orders[0] if name in explanations[0].signed),
         seed=seed,
         provenance=explanations[0].provenance,
     )
 
 
-@dataclass(frozen=True)
-class _Removal:
-    """What is read off the model when something is gone, and what stands in its place."""
-
-    kind: Score
-    blank: Blank
-    random: int
-    generator: np.random.Generator
-
-
-def _values(
-    call: Call, explanations: Sequence[Explanation], removal: _Removal, progress: bool
-) -> tuple[dict[str, Array], int]:
-    """Explainer → for each text the mean fall of the score, and how many different runs it took."""
-    cases = cases_of(call, explanations)
-    orders = [
-        orders_of(one, case, removal.random, removal.generator) for one, case in zip(explanations, cases, strict=True)
-    ]
-    runs = list(dict.fromkeys(_variants(orders, cases)))
-    scores = dict(zip(runs, _measured(call, cases, runs, removal, progress).tolist(), strict=True))
-    values = {
-        name: np.array([_fall(number, of_text[name], cases[number], scores) for number, of_text in enumerate(orders)])
-        for name in orders[0]
-    }
-    return values, len(runs)
-
-
-def _measured(call: Call, cases: Sequence[Case], runs: Sequence[Variant], removal: _Removal, progress: bool) -> Array:
-    return measure(
-        call.model,
-        call.tokenizer,
-        cases,
-        runs,
-        kind=removal.kind,
-        blank=removal.blank,
-        label="removing",
-        progress=progress,
-    )
-
-
-def _variants(orders: Sequence[Mapping[str, Sequence[Order]]], cases: Sequence[Case]) -> Iterator[Variant]:
-    for number, of_text in enumerate(orders):
-        yield Variant(number)
-        for several in of_text.values():
-            for order in several:
-                yield from without(number, order, _counts(cases[number]))
-
-
-def _fall(number: int, orders: Sequence[Order], case: Case, scores: Mapping[Variant, float]) -> float:
+def _fall(number: int, orders: Sequence[Order], counts: Sequence[int], scores: Scores) -> float:
     """How far the score falls, the mean over shares and orders."""
-    left = [[scores[one] for one in without(number, order, _counts(case))] for order in orders]
+    left = [[scores[one] for one in without(number, order, counts)] for order in orders]
     return scores[Variant(number)] - float(np.mean(left))
 
 
-def _counts(case: Case) -> list[int]:
-    """How many positions are removed, for each share; a short text has some of them twice, and they count twice."""
-    return [share_count(share, len(case.units)) for share in SHARES]
+def _counts(units: Sequence[Any]) -> list[int]:
+    """How many units are removed, for each share; a short text has some of them twice, and they count twice."""
+    return [share_count(share, len(units)) for share in SHARES]
 
 
 def _bearable(call: Call, any_method: bool, any_reference: bool) -> tuple[Call, dict[str, str]]:
@@ -199,21 +165,22 @@ def _able(call: Call, any_method: bool, any_reference: bool) -> tuple[Call, dict
     return replace(call, settings=replace(call.settings, methods=kept), references=references), left_out
 
 
-def _foresight(call: Call, removal: _Removal) -> str:
+def _foresight(call: Call, removal: Removal) -> str:
     """What it will cost, from a few runs on the text of middle length."""
     request = sorted(call.requests, key=lambda one: len(one.prepared.positions))[len(call.requests) // 2]
     few = replace(call, requests=[request], references={})
     (case,) = cases_of(few, few.in_order())
     tried = [Variant(0, (place,)) for place in case.content[:8]]
-    _measured(few, [case], tried[:1], removal, progress=False)  # what is done once is not counted
+    measured(few, [case], tried[:1], removal, label="", progress=False)  # what is done once is not counted
     start = time.perf_counter()
-    _measured(few, [case], tried, removal, progress=False)
+    measured(few, [case], tried, removal, label="", progress=False)
     each = (time.perf_counter() - start) / len(tried)
     explainers, texts = len(call.settings.methods or ()) + len(call.references), len(call.requests)
-    removals = texts * (1 + len(set(_counts(case))) * (explainers + removal.random))
+    orders = explainers + (removal.random or 2 * FIRST)  # some texts need more, most need fewer
+    removals = texts * (1 + len(set(_counts(case.units))) * orders)
     runs = removals + texts * sum(_forwards(call, len(request.prepared.positions)).values())
     return (
-        f"recommend: {explainers} explainers on {texts} text{'s' * (texts > 1)}, up to {runs:,.0f} runs of the model, "
+        f"recommend: {explainers} explainers on {texts} text{'s' * (texts > 1)}, some {runs:,.0f} runs of the model, "
         f"about {duration(runs * each)}"
     )
 

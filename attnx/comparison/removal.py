@@ -8,22 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from attnx.agreement.ties import told_apart
 from attnx.answer.target import Target
-from attnx.errors import InputError
+from attnx.comparison.chance import Array, Order
 from attnx.explaining.call import Call
 from attnx.references.case import Case
-from attnx.references.variants import Variant
+from attnx.references.variant import Variant
 from attnx.results.explanation import Explanation
-from attnx.results.faithfulness import RANDOM
-
-Array = np.ndarray[Any, np.dtype[np.float64]]
-Order = tuple[tuple[int, ...], ...]
-"""Units, the most relevant first, each the positions that go together: one, or those of a span."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,11 +43,6 @@ def order_of(explanation: Explanation, explainer: str, layer: int | None, random
     return tuple(units[place] for place in np.lexsort((random.random(len(units)), -scores)))
 
 
-def random_orders(explanation: Explanation, count: int, random: np.random.Generator) -> list[Order]:
-    units = explanation.units
-    return [tuple(units[place] for place in random.permutation(len(units))) for _ in range(count)]
-
-
 def removed_counts(positions: int, steps: int, shares: Sequence[float]) -> tuple[int, ...]:
     """How many units are gone at each point of a curve: a grid of `steps`, and those that `shares` ask for."""
     grid = {round(step * positions / steps) for step in range(steps + 1)}
@@ -63,17 +52,6 @@ def removed_counts(positions: int, steps: int, shares: Sequence[float]) -> tuple
 def share_count(share: float, positions: int) -> int:
     """A share of a text in whole positions: rounded up, so that it is never none."""
     return min(positions, max(1, int(np.ceil(share * positions - 1e-9))))
-
-
-def orders_of(
-    explanation: Explanation, case: Case, random_count: int, random: np.random.Generator
-) -> dict[str, list[Order]]:
-    """The order of every method, at the last layer there is, and of every reference; and many for chance."""
-    if not case.content:
-        raise InputError("a text without content positions has nothing to remove; leave it out")
-    names = (*explanation.methods, *explanation.references)
-    orders = {name: [order_of(explanation, name, explanation.layers[-1], random)] for name in names}
-    return {**orders, RANDOM: random_orders(explanation, random_count, random)}
 
 
 def cases_of(call: Call, explanations: Sequence[Explanation]) -> list[Case]:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from attnx.answer.number import Score
 from attnx.answer.score import answers_where_told, as_rows, check_score, first_answer, kind_of, score
-from attnx.capturing.untouched import switched
+from attnx.capturing.untouched import looking_on, switched
 from attnx.capturing.watch import undisturbed, unwrapped
 from attnx.errors import AttnxError, ChoiceError, InputError, in_a_line
 from attnx.inputs.adapter import Adapter, Prepared
@@ -32,6 +32,7 @@ from attnx.running.batches import (
     padding_id,
     positions_at_once,
 )
+from attnx.running.linear_map import LinearMaps
 
 Reduction: TypeAlias = Literal["sum", "absolute sum", "norm", "mean"]
 REDUCTIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
@@ -110,7 +111,7 @@ def attribute(
             found[row] = Scored(scores, {"score": chosen_kind, **fact}, notes, signed=reduction in ("sum", "mean"))
         shown.update(len(rows))
 
-    with undisturbed(model, gradients=gradients), bar(label, len(cases), progress) as shown:
+    with undisturbed(model, gradients=gradients), looking_on(LinearMaps()), bar(label, len(cases), progress) as shown:
         entry = _entry(model, adapter, processor, cases[0].prepared, embed)
         for places, inputs in in_batches(
             model,

@@ -18,7 +18,8 @@ from attnx.references.blank import Named, choose_blank
 from attnx.references.case import Case, Scored
 from attnx.references.occlusion import patch_groups
 from attnx.references.reference import Reference
-from attnx.references.variants import Variant, measure
+from attnx.references.variant import Variant
+from attnx.references.variants import measure
 from attnx.registry import unknown
 
 Unit = Literal["token", "word", "span"]

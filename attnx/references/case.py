@@ -37,7 +37,7 @@ class Case:
     @property
     def units(self) -> list[tuple[int, ...]]:
         """What is removed together: the parts that the caller named, or each position that is no special token."""
-        return [one.positions for one in self.prepared.spans] or [(place,) for place in self.content]
+        return units_of(self.prepared)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,3 +88,8 @@ def by_input(cases: Sequence[Case]) -> tuple[list[int], list[list[int]]]:
 def content_positions(prepared: Prepared) -> list[int]:
     """The positions that are no special tokens."""
     return [one.index for one in prepared.positions if not one.special]
+
+
+def units_of(prepared: Prepared) -> list[tuple[int, ...]]:
+    """What is removed together: the parts that the caller named, or each position that is no special token."""
+    return [one.positions for one in prepared.spans] or [(place,) for place in content_positions(prepared)]

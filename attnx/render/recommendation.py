@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from attnx.agreement.summary import Summary
 from attnx.render.axes import LOOKS, given_or_new
 from attnx.render.columns import Block, decimals
-from attnx.results.faithfulness import FEWEST_TEXTS, RANDOM
+from attnx.results.faithfulness import FEWEST_TEXTS, RANDOM, orders_told
 from attnx.results.recommendation import Recommendation
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _verdict(one: Recommendation, name: str) -> str:
 def _foot(one: Recommendation) -> Iterator[str]:
     yield (
         "Means over 1, 5, 10, 20 and 50 % of the positions; intervals of 95 % for each number alone, over the texts; "
-        f"chance is {one.orders} random order{'s' * (one.orders > 1)} of each text."
+        f"chance is {orders_told(one.fewest_orders, one.orders)} of each text."
     )
     yield (
         "Verdicts at 5 %, corrected for all explainers (against chance) and for all pairs (against the best) by the "

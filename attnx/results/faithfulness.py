@@ -35,6 +35,12 @@ def verdict_of(difference: Summary, more_is_better: bool = True) -> Verdict:
     return "better than chance" if (difference.low > 0) == more_is_better else "worse than chance"
 
 
+def orders_told(fewest: int | None, most: int) -> str:
+    """How many random orders texts got."""
+    span = str(most) if fewest in (None, most) else f"{fewest} to {most}"
+    return f"{span} random order{'s' * (most > 1)}"
+
+
 @dataclass(frozen=True, eq=False)
 class Faithfulness(TableResult):
     """How faithful explainers are. `f.verdict("rollout", "comprehensiveness")` says whether it beats chance."""
@@ -49,6 +55,7 @@ class Faithfulness(TableResult):
         "insertion": NamedAs("values"),
         "insertion.*": Shape("steps", undefined=True),
         "orders": Between(1),
+        "fewest_orders": Between(1),
         "seed": Between(0),
         "notes.*": Between(1),
         **PROVENANCE,
@@ -63,7 +70,7 @@ class Faithfulness(TableResult):
     insertion: Mapping[str, Array]
     """Explainer → the mean score with only 0 %, 10 %, … 100 % of the positions left."""
     orders: int
-    """Random orders for each text."""
+    """Random orders of the text that got the most."""
     seed: int = 0
     signed: tuple[str, ...] = ()
     """Explainers whose scores are for and against the answer: what speaks against it is removed last."""
@@ -72,6 +79,8 @@ class Faithfulness(TableResult):
     provenance: Mapping[str, Any] = field(default_factory=dict)
     notes: Mapping[str, int] = field(default_factory=dict, metadata=LATER)
     """What should be known of how texts were read and explained, such as that they were cut, and of how many."""
+    fewest_orders: int | None = field(default=None, metadata=LATER)
+    """Random orders of the text that got the fewest; None where all got as many."""
 
     @property
     def explainers(self) -> tuple[str, ...]:
@@ -121,6 +130,6 @@ class Faithfulness(TableResult):
         if len(self.values[RANDOM]) < FEWEST_TEXTS:
             return f"Fewer than {FEWEST_TEXTS} texts cannot be told apart from chance; give more."
         return (
-            f"+ better, − worse than {self.orders} random orders of each text: the 95 % interval of the paired "
-            "difference leaves 0 out."
+            f"+ better, − worse than {orders_told(self.fewest_orders, self.orders)} of each text: the 95 % interval of "
+            "the paired difference leaves 0 out."
         )

@@ -17,6 +17,7 @@ from attnx.registry import unknown
 from attnx.results.faithfulness import FEWEST_TEXTS, RANDOM, Verdict
 from attnx.results.fit import PROVENANCE, Between, Filled, Named, Rules, Shape
 from attnx.results.result import Array, TableResult
+from attnx.results.schema import LATER
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,6 +37,7 @@ class Recommendation(TableResult):
         "references.*": Named(),
         "layer": Between(1),
         "orders": Between(1),
+        "fewest_orders": Between(1),
         "runs": Between(0),
         "forwards.*": Between(0),
         "seed": Between(0),
@@ -52,7 +54,7 @@ class Recommendation(TableResult):
     """What stood for what was removed."""
     units: str = "words"
     orders: int = 10
-    """Random orders for each text."""
+    """Random orders of the text that got the most."""
     runs: int = 0
     """Runs of the model with something removed; the same one is never made twice."""
     forwards: Mapping[str, float] = field(default_factory=dict)
@@ -62,6 +64,8 @@ class Recommendation(TableResult):
     signed: tuple[str, ...] = ()
     seed: int = 0
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    fewest_orders: int | None = field(default=None, metadata=LATER)
+    """Random orders of the text that got the fewest; None where all got as many."""
 
     @property
     def texts(self) -> int:

@@ -20,8 +20,10 @@ from attnx.inputs.model_facts import base_model
 
 R = TypeVar("R")
 
-POSITIONS_AT_ONCE = 4_096
-"""Positions in one batch, padding included: more is no faster on a CPU, and takes more memory."""
+POSITIONS_AT_ONCE = 2_048
+"""Positions in one batch, padding included: on a CPU more is slower, for it no longer fits into the caches."""
+
+_ON_AN_ACCELERATOR = 8 * POSITIONS_AT_ONCE
 
 _LOGITS_AT_ONCE = 2**26
 """256 MB: a batch of a language model has a logit for each word of its vocabulary at each position."""
@@ -136,11 +138,13 @@ def positions_at_once(model: nn.Module, *, all_answers: bool = False) -> int:
 
     Models that can be told where to answer answer nowhere else, unless `all_answers` are wanted.
     """
+    device, _ = _place(model)
+    most = POSITIONS_AT_ONCE if device is None or device.type == "cpu" else _ON_AN_ACCELERATOR
     embeddings = getattr(model, "get_output_embeddings", lambda: None)()  # a wrapper may have none
     vocabulary = getattr(embeddings, "weight", None)
     if vocabulary is None or (answers_where_told(model) and not all_answers):
-        return POSITIONS_AT_ONCE
-    return max(1, min(POSITIONS_AT_ONCE, _LOGITS_AT_ONCE // len(vocabulary)))
+        return most
+    return max(1, min(most, _LOGITS_AT_ONCE // len(vocabulary)))
 
 
 def collate(model: nn.Module, prepared: Sequence[Prepared], pad_id: int | None) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def measured():
 
 
 def test_values_are_the_comprehensiveness_of_faithfulness():
-    asked = {"methods": ("raw", "rollout"), "references": "blankout", "seed": 3, "progress": False}
+    asked = {"methods": ("raw", "rollout"), "references": "blankout", "random": 6, "seed": 3, "progress": False}
     one = attnx.recommend(zoo.model(), zoo.tokenizer(), list(zoo.TEXTS), **asked)
     other = attnx.faithfulness(zoo.model(), zoo.tokenizer(), list(zoo.TEXTS), **asked)
     for name in ("raw", "rollout", "blankout", RANDOM):
@@ -180,7 +180,7 @@ def test_by_default_all_are_asked_and_what_the_model_cannot_have_is_left_out(mon
     assert one.left_out["refusing"] == "not on this model; use another"
     assert "Left out: refusing (not on this model; use another); blankout (it takes" in one.to_text()
     said = capsys.readouterr().err
-    assert said.startswith(f"recommend: {len(one.explainers)} explainers on 2 texts, up to ")
+    assert said.startswith(f"recommend: {len(one.explainers)} explainers on 2 texts, some ")
     assert "runs of the model, about" in said
 
 

@@ -1,0 +1,145 @@
+"""What variants share is run once, and no number changes by it."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+import transformers
+
+from attnx.inputs.families import adapter_for
+from attnx.references import prefixes, unread_rows
+from attnx.references.blank import choose_blank
+from attnx.references.case import cases
+from attnx.references.variant import Variant
+from attnx.references.variants import measure
+from attnx.running import linear_map
+from tests import verb_number_zoo
+from tests import zoo as families
+
+
+class Positions:
+    """Counts the positions that the first layer of a model gets."""
+
+    def __init__(self, model):
+        self.count = 0
+        self._handle = model.model.layers[0].register_forward_pre_hook(self._add, with_kwargs=True)
+
+    def _add(self, module, args, kwargs):
+        states = args[0] if args else kwargs["hidden_states"]
+        self.count += states.shape[0] * states.shape[1]
+
+    def close(self):
+        self._handle.remove()
+
+
+def llama(**config):
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4}
+    made = transformers.LlamaConfig(vocab_size=300, num_key_value_heads=2, **sizes, **config)
+    return transformers.LlamaForCausalLM(made).eval()
+
+
+def asked_of(model, tokenizer, text):
+    prepared = adapter_for(model).prepare(model, tokenizer, text)
+    (case,) = cases(model, tokenizer, [prepared])
+    return case, choose_blank(model, adapter_for(model), tokenizer, prepared)
+
+
+@pytest.fixture
+def always(monkeypatch):
+    monkeypatch.setattr(prefixes, "_WORTH_IT", 1)
+    monkeypatch.setattr(unread_rows, "_WORTH_A_SEARCH", 1)
+
+
+TEXT = "the key to the cabinets near the old house of the boys that the girl likes"
+
+
+def one_by_one(model, tokenizer, case, variants, blank):
+    with torch.no_grad():
+        found = []
+        for one in variants:
+            inputs = {name: tensor[None] for name, tensor in blank.apply(case.prepared, one.places).inputs.items()}
+            found.append(float(model(**inputs).logits[0, case.target.position, case.target.index]))
+    return np.array(found)
+
+
+def test_a_causal_model_runs_a_variant_from_its_first_blank_on(always, monkeypatch):
+    monkeypatch.setattr(unread_rows, "_WORTH_A_SEARCH", 1_000)
+    model, tokenizer = llama(), families.bytelevel_tokenizer()
+    case, blank = asked_of(model, tokenizer, TEXT)
+    length = len(case.prepared.positions)
+    variants = [Variant(0), *(Variant(0, (place,)) for place in range(length)), Variant(0, (3, length - 2))]
+    counted = Positions(model)
+    try:
+        found = measure(model, tokenizer, [case], variants, kind="logit", blank=blank, at_once=2 * length)
+    finally:
+        counted.close()
+    np.testing.assert_allclose(found, one_by_one(model, tokenizer, case, variants, blank), atol=1e-5)
+    assert counted.count < 0.7 * len(variants) * length  # a half, and what the proof takes
+
+
+def test_a_model_that_answers_otherwise_behind_a_beginning_is_run_plainly(always, monkeypatch):
+    model, tokenizer = llama(), families.bytelevel_tokenizer()
+    case, blank = asked_of(model, tokenizer, TEXT)
+    variants = [Variant(0, (place,)) for place in range(len(case.prepared.positions))]
+    crop = transformers.DynamicCache.crop
+    monkeypatch.setattr(transformers.DynamicCache, "crop", lambda self, off: crop(self, off - 1))
+    found = measure(model, tokenizer, [case], variants, kind="logit", blank=blank)
+    np.testing.assert_allclose(found, one_by_one(model, tokenizer, case, variants, blank), atol=1e-5)
+
+
+def test_rows_that_nothing_reads_are_not_computed(always, monkeypatch):
+    model, tokenizer = verb_number_zoo.model(), verb_number_zoo.tokenizer()
+    case, blank = asked_of(model, tokenizer, "the key to the cabinets")
+    variants = [Variant(0, (place,)) for place in case.content]
+    seen = []
+    find = unread_rows._unread
+    monkeypatch.setattr(unread_rows, "_unread", lambda *args: seen.append(find(*args)) or seen[-1])
+    found = measure(model, tokenizer, [case], variants, kind="logit", blank=blank)
+    with torch.no_grad():
+        expected = [
+            float(model(blank.apply(case.prepared, one.places).inputs["input_ids"][None]).logits[0, case.target.index])
+            for one in variants
+        ]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert len(seen[0]) >= 3  # the last layer's query, its output and its two maps behind
+
+
+def test_a_model_that_pools_over_its_positions_reads_all_rows(always, monkeypatch):
+    model, tokenizer = verb_number_zoo.model(), verb_number_zoo.tokenizer()
+    case, blank = asked_of(model, tokenizer, "the key to the cabinets")
+    variants = [Variant(0, (place,)) for place in case.content]
+    seen = []
+    find = unread_rows._unread
+    monkeypatch.setattr(unread_rows, "_unread", lambda *args: seen.append(find(*args)) or seen[-1])
+    stack = next(module for name, module in model.named_modules() if name.endswith("encoder"))
+    pool = stack.register_forward_hook(
+        lambda module, args, output: (
+            (output[0].mean(1, keepdim=True).expand_as(output[0]), *output[1:])
+            if isinstance(output, tuple)
+            else type(output)(last_hidden_state=output[0].mean(1, keepdim=True).expand_as(output[0]))
+        )
+    )
+    try:
+        measure(model, tokenizer, [case], variants, kind="logit", blank=blank)
+    finally:
+        pool.remove()
+    assert len(seen[0]) <= 1  # the pooler, whose input is the same everywhere, at most
+
+
+def test_linear_maps_by_onednn_are_those_of_torch():
+    if not linear_map.quicker_by_onednn():
+        pytest.skip("torch's own library is as quick on this processor")
+    taken, weight, bias = torch.randn(2, 7, 32, requires_grad=True), torch.randn(16, 32), torch.randn(16)
+    with torch.no_grad():
+        torch.testing.assert_close(linear_map.by_onednn(taken, weight, bias), F.linear(taken, weight, bias))
+    with linear_map.LinearMaps():
+        (slope,) = torch.autograd.grad(F.linear(taken, weight, bias).square().sum(), taken)
+    (expected,) = torch.autograd.grad(F.linear(taken, weight, bias).square().sum(), taken)
+    torch.testing.assert_close(slope, expected)
+
+
+def test_other_numbers_are_left_to_torch():
+    taken, weight = torch.randn(2, 3, dtype=torch.float64), torch.randn(4, 3, dtype=torch.float64)
+    with linear_map.LinearMaps(), torch.no_grad():
+        assert torch.equal(F.linear(taken, weight), taken @ weight.t())
