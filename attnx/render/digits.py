@@ -15,11 +15,13 @@ def places(scores: Any, exact: int | None = None) -> int:
 
     >>> places([0.25, 0.031]), places([12.3, -840.0]), places([2e-7, 0]), places([2e-7, 0], exact=9)
     (3, 1, 9, 9)
+    >>> places([1.0]), places([1 - 1e-16])  # rounding is not seen
+    (2, 2)
     """
     most = float(np.abs(np.asarray(scores, dtype=float)).max(initial=0))
     if most == 0:
         return FIGURES
-    wanted = FIGURES - 1 - int(np.floor(np.log10(most)))
+    wanted = FIGURES - 1 - int(np.floor(np.log10(float(f"{most:.{FIGURES - 1}e}"))))
     return max(_FEWEST, min(wanted, _MOST if exact is None else exact))
 
 

@@ -1,5 +1,6 @@
 """Scores have as many decimals as mean something."""
 
+import numpy as np
 import pytest
 
 from attnx.render.digits import places, written
@@ -16,3 +17,7 @@ def test_three_figures_of_the_strongest_as_far_as_the_method_is_exact(scores, ex
 def test_a_zero_has_no_sign():
     assert written(-0.0004, 3) == "0.000"
     assert written(-0.5, 3) == "-0.500"
+
+
+def test_a_rounding_changes_no_digits():
+    assert places([1.0, 0.5]) == places([np.nextafter(1.0, 0), 0.5]) == 2
