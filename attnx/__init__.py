@@ -95,7 +95,12 @@ def __dir__() -> list[str]:
 
 @checked
 def load_demo() -> tuple[Any, Any]:
-    """(model, tokenizer) of the small trained model that ships with attnx: is the verb to come singular or plural?"""
+    """(model, tokenizer) of the small trained model that ships with attnx: is the verb to come singular or plural?
+
+    >>> model, tokenizer = load_demo()
+    >>> tokenizer.tokenize("the keys")
+    ['the', 'keys']
+    """
     from attnx.tasks.verb_number.checkpoint import load_demo as load
 
     return load()

@@ -10,7 +10,14 @@ _LONGEST = 600
 
 
 class AttnxError(Exception):
-    """The base of every error that attnx raises on purpose; the command line prints it in one line."""
+    """The base of every error that attnx raises on purpose; the command line prints it in one line.
+
+    >>> try:
+    ...     attnx.explain(*attnx.load_demo(), "the keys", layer=7)
+    ... except AttnxError as error:
+    ...     print(error)
+    layer 7 asked, model has 6 (1 is next to the input)
+    """
 
     def __init__(self, message: str = "", *rest: object) -> None:
         if len(message) > _LONGEST:  # the end says what to change

@@ -29,6 +29,9 @@ class AttentionTensor:
 
     An encoder–decoder has two `streams`, "source" and "output", whose positions stand in one count. Its levels are
     counted from the input up through both, and have names: "encoder 1", "self 2", "cross 2" (see `number`).
+
+    >>> AttentionTensor.of(np.full((2, 1, 3, 3), 1 / 3))
+    AttentionTensor(2 layers, 1 heads, 3 positions)
     """
 
     levels: tuple[Level, ...]

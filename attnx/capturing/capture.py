@@ -62,6 +62,10 @@ def capture(
 
     Of an encoder–decoder (`decoder_input_ids=…`) the attention is of both streams in one chain; `within` picks
     "encoder", "self" or "cross" of it.
+
+    >>> model, tokenizer = attnx.load_demo()
+    >>> capture(model, **tokenizer("the keys", return_tensors="pt"))
+    AttentionTensor(6 layers, 8 heads, 4 positions)
     """
     if not isinstance(within, str):
         raise ChoiceError(f"within must be the beginning of a module's name, found {within!r}")

@@ -40,6 +40,12 @@ def alignment(
     `choice` is "argmax", the source word with the highest score, or "intersection": only what is the highest for the
     source word, too. The `row` of a written word is that of the position that "predicts" it, or of the one that
     "reads" it.
+
+    >>> from attnx.tasks.dates.checkpoint import load_demo
+    >>> model, tokenizer = load_demo()
+    >>> e = explain(model, tokenizer, "the third of march 1998", target_text="1998 03 03", methods="raw", maps=True)
+    >>> alignment(e).pairs()[0]
+    ('1998', '1998')
     """
     several = [explanation] if isinstance(explanation, Explanation) else list(explanation)
     if not several or not all(isinstance(one, Explanation) for one in several):
@@ -78,6 +84,11 @@ def align(
 
     What is asked is as in `alignment`. With a `gold`, a file of links or what `read_links` read of one, the result has
     the alignment error rate.
+
+    >>> from attnx.tasks.dates.checkpoint import load_demo
+    >>> model, tokenizer = load_demo()
+    >>> align(model, tokenizer, ["the third of march 1998"], ["1998 03 03"], progress=False).pairs()[0]
+    ('1998', '1998')
     """
     if len(sources) != len(targets):
         raise InputError(f"{len(sources)} sources and {len(targets)} targets: give a target for each source")

@@ -33,6 +33,12 @@ def compare(
 
     Content positions are ranked, special tokens are not; a signed reference counts by its size. `measure` is
     "spearman", "kendall" or "top_k". `options` are those of `explain`: target, position, head, residual, truncate.
+
+    >>> model, tokenizer = attnx.load_demo()
+    >>> few = {"methods": "rollout", "references": "value_path", "progress": False}
+    >>> c = compare(model, tokenizer, ["the keys to the cabinet"], **few)
+    >>> c.cell("value_path", "rollout").count
+    1
     """
     MEASURES[measure]
     asked = asked_references(references)

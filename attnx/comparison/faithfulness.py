@@ -62,6 +62,12 @@ def faithfulness(
     text and the `seed` alone.
     `score` is the target's probability, logit or log-odds; `blank` is what stands for nothing (see `blankout`);
     `steps` is the resolution of the curves. Further `options` are those of `explain`.
+
+    >>> model, tokenizer = attnx.load_demo()
+    >>> few = {"methods": "rollout", "references": "value_path", "progress": False}
+    >>> f = faithfulness(model, tokenizer, ["the keys to the cabinet"], **few)
+    >>> f.explainers
+    ('rollout', 'value_path')
     """
     model = unwrapped(model)
     kind = check_score(score, model, "probability")

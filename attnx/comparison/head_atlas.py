@@ -39,6 +39,11 @@ def head_atlas(
 
     `measure` is "spearman", "kendall" or "top_k". `options` are those of `explain`: target, position, layer, residual,
     normalize, drop_sink, truncate. With `references=()` the model is run once and nothing is measured on it.
+
+    >>> model, tokenizer = attnx.load_demo()
+    >>> atlas = head_atlas(model, tokenizer, ["the keys to the cabinet"], references="value_path", progress=False)
+    >>> len(atlas.best(3))
+    3
     """
     MEASURES[measure]
     rows = asked_methods(methods)

@@ -66,6 +66,12 @@ def recommend(
     are corrected for how many are compared; fewer than six texts give none. What nobody asked for and the model cannot
     have is left out with its reason. With `progress` the cost is said before it is paid. Further `options` are those
     of `explain`.
+
+    >>> model, tokenizer = attnx.load_demo()
+    >>> texts = ["the keys to the cabinet", "the boy near the girls", "the girls", "a letter", "the dogs", "the key"]
+    >>> r = recommend(model, tokenizer, texts, methods="rollout", references="value_path", random=2, progress=False)
+    >>> sorted(r.explainers)
+    ['rollout', 'value_path']
     """
     model = unwrapped(model)
     kind = check_score(score, model, "probability")

@@ -56,6 +56,14 @@ def explain_dataset(
     folder are an error. A row that cannot be explained says why in its column `error`, and the run goes on. Rows are
     run in shards of `shard_rows`: no more are in memory. `engine="ray"`, or the address of a cluster, has `workers` do
     them, each with `num_gpus`.
+
+    >>> model, tokenizer = attnx.load_demo()
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> texts = ["the keys to the cabinet", "the boy near the girls"]
+    >>> run = explain_dataset(model, tokenizer, texts, output=folder, methods="rollout", progress=False)
+    >>> len(run), run.complete
+    (2, True)
     """
     model, tokenizer, data = with_its_text(model, tokenizer, data)
     if data is None:

@@ -39,7 +39,16 @@ class Failed:
 
 
 class Run:
-    """Explanations of a data set. `run[7]` is one, `for e in run` all, `run.failed` what could not be explained."""
+    """Explanations of a data set. `run[7]` is one, `for e in run` all, `run.failed` what could not be explained.
+
+    >>> model, tokenizer = attnx.load_demo()
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> texts = ["the keys to the cabinet", "the boy near the girls"]
+    >>> run = explain_dataset(model, tokenizer, texts, output=folder, methods="rollout", progress=False)
+    >>> print(run[1].prediction)
+    singular (0.998)
+    """
 
     def __init__(self, place: Place, manifest: Manifest) -> None:
         self.place, self.manifest = place, manifest

@@ -40,6 +40,12 @@ def edit(
     row are one key. What replaces it may be any text, and "" takes it away. The changed text is explained with the
     settings of `e`, and for the same target: what speaks for an answer before and after can be compared, also where
     the model now answers otherwise. `options` of `explain` say otherwise (`target=None`: its new answer).
+
+    >>> model, tokenizer = attnx.load_demo()
+    >>> e = explain(model, tokenizer, "the key to the cabinets")
+    >>> both = edit(model, tokenizer, e, {"key": "keys"})
+    >>> [one.prediction.label for one in both.explanations]
+    ['singular', 'singular']
     """
     if not isinstance(explanation, Explanation) or explanation.text is None:
         raise InputError("edit changes words of a text: give an explanation of one, not of token ids or of an image")

@@ -90,6 +90,13 @@ def explain(
     explained over both, and `e.shares` says how much is from each. Without it that is the first token that the model
     writes; `position` is another one of the output, and "every" gives a list, one for each. `layer` may be a name
     there: "cross 2" (see `docs/encoder-decoders.md`).
+
+    >>> model, tokenizer = attnx.load_demo()
+    >>> e = explain(model, tokenizer, "the keys to the cabinet")
+    >>> print(e.prediction)
+    plural (0.998)
+    >>> e.top(1)[0].text
+    'keys'
     """
     model, tokenizer, text = with_its_text(model, tokenizer, text)
     if text is None:

@@ -71,6 +71,12 @@ def explain_generation(
 
     Of a list of prompts it is a list, a `GenerationExplanation` each; a list of messages is one chat. The model and its
     generation config are left exactly as they were.
+
+    >>> from attnx.tasks.recall.checkpoint import load_demo
+    >>> model, tokenizer = load_demo()
+    >>> g = explain_generation(model, tokenizer, "k3 v7 k1 v2 k8 v5 k1", max_new_tokens=1, methods="rollout")
+    >>> g.generated
+    ('v2',)
     """
     model = unwrapped(model)
     check_writer(model)

@@ -61,6 +61,13 @@ def explain_similarity(
     cosine as target. `grid` is what each pair of words adds to the cosine: by "value_path", words as they enter the
     model; by "states", positions as they leave it; False leaves it out. By default it is the first, and the second
     where that would take long or the model cannot be followed. Further `options` are those of `explain`.
+
+    >>> from attnx.tasks.recall.checkpoint import load_demo
+    >>> decoder, tokenizer = load_demo()
+    >>> few = {"methods": "rollout", "references": "value_path"}
+    >>> s = explain_similarity(decoder.model, tokenizer, "k3 v7", "k3 v2", pooling="mean", **few)
+    >>> round(s.cosine, 2)
+    1.0
     """
     model = unwrapped(model)
     how = embedding_pooling(model, pooling)

@@ -74,6 +74,11 @@ class Adapter:
         register_adapter(Adapter(name="my_model", prepare=prepare_text, explained=cls_position))
 
     `name` is the `model_type` of the family's config.
+
+    >>> from attnx.inputs.explained import cls_position
+    >>> from attnx.inputs.text import prepare_text
+    >>> Adapter(name="my_model", prepare=prepare_text, explained=cls_position).name
+    'my_model'
     """
 
     name: str

@@ -20,12 +20,22 @@ ADAPTERS: Registry[Adapter] = Registry("adapter")
 
 
 def register_adapter(adapter: Adapter) -> Adapter:
-    """Add a family. A `model_type` that has an adapter already is an error, never an override."""
+    """Add a family. A `model_type` that has an adapter already is an error, never an override.
+
+    >>> register_adapter(adapters()["bert"])
+    Traceback (most recent call last):
+        ...
+    attnx.errors.RegistryError: ...
+    """
     return ADAPTERS.add(adapter.name, adapter)
 
 
 def adapters() -> dict[str, Adapter]:
-    """All adapters by name: `model_type` of a family, or encoder, decoder, encoder_decoder, vision for all others."""
+    """All adapters by name: `model_type` of a family, or encoder, decoder, encoder_decoder, vision for all others.
+
+    >>> [name for name in adapters() if name in ("bert", "gpt2", "vit")]
+    ['bert', 'gpt2', 'vit']
+    """
     return {name: ADAPTERS[name] for name in ADAPTERS}
 
 

@@ -38,7 +38,13 @@ class HeadScore:
 
 @dataclass(frozen=True, eq=False)
 class HeadAtlas(TableResult):
-    """Layer × head, by what the heads carry and by their agreement with references. `atlas.best(5)` names the top."""
+    """Layer × head, by what the heads carry and by their agreement with references. `atlas.best(5)` names the top.
+
+    >>> model, tokenizer = attnx.load_demo()
+    >>> atlas = head_atlas(model, tokenizer, ["the keys to the cabinet"], references="value_path", progress=False)
+    >>> HeadAtlas.from_json(atlas.to_json()) == atlas
+    True
+    """
 
     kind: ClassVar[str] = "atlas"
     rules: ClassVar[Rules] = {

@@ -27,7 +27,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Comparison(TableResult):
-    """How far methods agree with references. `c.cell("blankout", "rollout")` is the summary at the last layer."""
+    """How far methods agree with references. `c.cell("blankout", "rollout")` is the summary at the last layer.
+
+    >>> model, tokenizer = attnx.load_demo()
+    >>> few = {"methods": "rollout", "references": "value_path", "progress": False}
+    >>> c = compare(model, tokenizer, ["the keys to the cabinet"], **few)
+    >>> Comparison.from_json(c.to_json()) == c
+    True
+    """
 
     kind: ClassVar[str] = "comparison"
     rules: ClassVar[Rules] = {

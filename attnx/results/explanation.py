@@ -45,7 +45,15 @@ class WordScore:
 
 @dataclass(frozen=True, eq=False)
 class Explanation(Drawn):
-    """What the model looked at, keyed by position. `e["rollout"]` is layers × positions, the last layer last."""
+    """What the model looked at, keyed by position. `e["rollout"]` is layers × positions, the last layer last.
+
+    >>> model, tokenizer = attnx.load_demo()
+    >>> e = explain(model, tokenizer, "the keys to the cabinet", methods="rollout")
+    >>> e["rollout"].shape
+    (6, 7)
+    >>> [word.text for word in e.words]
+    ['the', 'keys', 'to', 'the', 'cabinet']
+    """
 
     kind: ClassVar[str] = "explanation"
     rules: ClassVar[Rules] = {

@@ -43,7 +43,14 @@ def orders_told(fewest: int | None, most: int) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Faithfulness(TableResult):
-    """How faithful explainers are. `f.verdict("rollout", "comprehensiveness")` says whether it beats chance."""
+    """How faithful explainers are. `f.verdict("rollout", "comprehensiveness")` says whether it beats chance.
+
+    >>> model, tokenizer = attnx.load_demo()
+    >>> few = {"methods": "rollout", "references": "value_path", "progress": False}
+    >>> f = faithfulness(model, tokenizer, ["the keys to the cabinet"], **few)
+    >>> Faithfulness.from_json(f.to_json()) == f
+    True
+    """
 
     kind: ClassVar[str] = "faithfulness table"
     rules: ClassVar[Rules] = {

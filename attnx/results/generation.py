@@ -31,6 +31,12 @@ class GenerationExplanation(Result):
 
     A row is a generated token. The columns are all positions but the last, for which nothing was left to predict; a
     row is 0 from its own token on.
+
+    >>> from attnx.tasks.recall.checkpoint import load_demo
+    >>> model, tokenizer = load_demo()
+    >>> g = explain_generation(model, tokenizer, "k3 v7 k1", continuation=" v2", methods="rollout")
+    >>> g["rollout"].shape
+    (1, 4)
     """
 
     kind: ClassVar[str] = "explained generation"

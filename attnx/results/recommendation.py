@@ -28,6 +28,12 @@ class Recommendation(TableResult):
     """Explainers by what removing their first words costs the answer, held against chance and against the best.
 
     `r.holds` are those that are better than chance, the best first; `explain(…, methods=r)` takes them.
+
+    >>> model, tokenizer = attnx.load_demo()
+    >>> texts = ["the keys to the cabinet", "the boy near the girls", "the girls", "a letter", "the dogs", "the key"]
+    >>> r = recommend(model, tokenizer, texts, methods="rollout", references="value_path", random=2, progress=False)
+    >>> Recommendation.from_json(r.to_json()) == r
+    True
     """
 
     kind: ClassVar[str] = "recommendation"

@@ -41,7 +41,13 @@ def _a_stretch(change: Change, result: Any) -> str | None:
 
 @dataclass(frozen=True, eq=False)
 class SideBySide(OfExplanations):
-    """`s.scores()[row, 0]` is the score of a word in the first explanation, `[row, 1]` what it is in the second."""
+    """`s.scores()[row, 0]` is the score of a word in the first explanation, `[row, 1]` what it is in the second.
+
+    >>> model, tokenizer = attnx.load_demo()
+    >>> e = explain(model, tokenizer, "the key to the cabinets")
+    >>> edit(model, tokenizer, e, {"key": "keys"}).titles
+    ('before', 'after')
+    """
 
     kind: ClassVar[str] = "side by side"
     rules: ClassVar[Rules] = {"rows": _words_of_each, "changes.*": _a_stretch, **PROVENANCE}
@@ -112,8 +118,11 @@ def side_by_side(explanations: Sequence[Explanation], titles: Sequence[str] | No
     Positions are aligned by characters, so that it does not matter how each tokenizer cuts the text. `titles` are by
     default what tells the explanations apart: their models, or their texts.
 
-    >>> side_by_side([cased, uncased]).scores("rollout")[0]    # doctest: +SKIP
-    array([0.12, 0.31])
+    >>> model, tokenizer = attnx.load_demo()
+    >>> first = explain(model, tokenizer, "the key to the cabinets", layer=1)
+    >>> last = explain(model, tokenizer, "the key to the cabinets", layer=6)
+    >>> side_by_side([first, last], ["layer 1", "layer 6"]).scores("rollout").shape
+    (5, 2)
     """
     several: list[Any] = list(explanations) if isinstance(explanations, (list, tuple)) else [explanations]
     if len(several) < 2 or not all(isinstance(one, Explanation) for one in several):

@@ -31,7 +31,15 @@ def _position_by_position(grid: Array | None, result: Any) -> str | None:
 
 @dataclass(frozen=True, eq=False)
 class Similarity(OfExplanations):
-    """`s.explanations` has a heat map for each text, `s.word_grid()` what each pair of words adds to the cosine."""
+    """`s.explanations` has a heat map for each text, `s.word_grid()` what each pair of words adds to the cosine.
+
+    >>> from attnx.tasks.recall.checkpoint import load_demo
+    >>> decoder, tokenizer = load_demo()
+    >>> few = {"methods": "rollout", "references": "value_path"}
+    >>> s = explain_similarity(decoder.model, tokenizer, "k3 v7", "k3 v2", pooling="mean", **few)
+    >>> s.word_grid().shape  # the words of each text, and the rest
+    (3, 3)
+    """
 
     kind: ClassVar[str] = "similarity"
     rules: ClassVar[Rules] = {"cosine": Between(-1.001, 1.001), "grid": _position_by_position, **PROVENANCE}

@@ -53,7 +53,14 @@ def _one_each(counts: Sequence[LinkCounts], result: Any) -> str | None:
 
 @dataclass(frozen=True, eq=False)
 class Alignment(Result):
-    """Links between words. `a.pairs()` names them, `a.to_pharaoh()` writes them, `a.against(gold)` counts errors."""
+    """Links between words. `a.pairs()` names them, `a.to_pharaoh()` writes them, `a.against(gold)` counts errors.
+
+    >>> from attnx.tasks.dates.checkpoint import load_demo
+    >>> model, tokenizer = load_demo()
+    >>> links = align(model, tokenizer, ["the third of march 1998"], ["1998 03 03"], progress=False)
+    >>> links.to_pharaoh().split()[0]
+    '4-0'
+    """
 
     kind: ClassVar[str] = "word alignment"
     rules: ClassVar[Rules] = {

@@ -46,6 +46,10 @@ def measure_truth(
     Where one of `methods` and `references` is named alone, nothing is measured of the other.
     `rows` is the number of inputs of each suite, by default the suite's own. `normalize` is as in `explain`. The same
     `seed` gives the same inputs and the same intervals.
+
+    >>> t = measure_truth(suites="recall", rows=5, methods="rollout", references="value_path", progress=False)
+    >>> float(t.cell("value_path", "recall").mean)
+    1.0
     """
     if (model is None) != (tokenizer is None):
         raise InputError("give a model with its tokenizer or image processor, or neither for the embedded ones")

@@ -101,6 +101,11 @@ def to_html(
     """One page for an explanation, for several with a picker, or for whatever else attnx returns.
 
     With `content_only` it opens without punctuation, whose share it still says.
+
+    >>> model, tokenizer = attnx.load_demo()
+    >>> e = explain(model, tokenizer, "the keys to the cabinet", methods="rollout")
+    >>> to_html(e).lower().startswith("<!doctype html>")
+    True
     """
     place = None if path is None else file_of(path, PAGES, "to_html")
     shown = Shown.of(results, tuple(kind for section in SECTIONS for kind in section.kinds), content_only)
