@@ -124,6 +124,10 @@ def _whole(value: Any) -> bool:
     return not isinstance(value, bool)
 
 
+def _whole_or_none(value: Any) -> bool:
+    return value is None or _whole(value)
+
+
 def _flag(value: Any) -> bool:
     return type(value).__name__ in ("bool", "bool_") or (_whole(value) and value in (0, 1))  # numpy's are called so
 
@@ -131,7 +135,8 @@ def _flag(value: Any) -> bool:
 _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     **dict.fromkeys(("methods", "references", "extras", "suites"), (_names, "a name, or several in a list")),
     **dict.fromkeys(("method", "measure", "normalize", "score", "backend"), (_text, "a name")),
-    **dict.fromkeys(("batch_size", "seed", "steps", "random"), (_whole, "a whole number")),
+    **dict.fromkeys(("batch_size", "seed", "steps"), (_whole, "a whole number")),
+    "random": (_whole_or_none, "a whole number"),
     **dict.fromkeys(
         (
             "drop_sink",

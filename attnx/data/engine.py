@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import torch
 
@@ -37,10 +37,13 @@ class Done:
     failed: int
 
 
-class Engine(Protocol):
-    """Runs shards in any order, and says of each when it is done."""
+Told: TypeAlias = Callable[[Done], None]
 
-    def run(self, job: Job, given: Given, shards: Iterator[Shard], tick: Tick) -> Iterator[Done]: ...
+
+class Engine(Protocol):
+    """Runs shards in any order, and tells of each when it is done. What it holds meanwhile ends with the call."""
+
+    def run(self, job: Job, given: Given, shards: Iterator[Shard], tick: Tick, told: Told) -> None: ...
 
 
 def work(job: Job, model: Any, processor: Any, shard: Shard, tick: Tick = lambda: None) -> Done:
@@ -54,9 +57,9 @@ def work(job: Job, model: Any, processor: Any, shard: Shard, tick: Tick = lambda
 class OneProcess:
     """Here, one shard after the other."""
 
-    def run(self, job: Job, given: Given, shards: Iterator[Shard], tick: Tick) -> Iterator[Done]:
+    def run(self, job: Job, given: Given, shards: Iterator[Shard], tick: Tick, told: Told) -> None:
         for shard in shards:
-            yield work(job, given.model, given.processor, shard, tick)
+            told(work(job, given.model, given.processor, shard, tick))
 
 
 @contextmanager

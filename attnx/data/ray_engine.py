@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from attnx.data.engine import Done, Job, work
+from attnx.data.engine import Done, Job, Told, work
 from attnx.data.fingerprint import weights_digest
 from attnx.data.question import Tick
 from attnx.data.row import Shard
@@ -33,7 +33,7 @@ class Ray:
     retries: int = 3
     """How often a shard is begun again whose worker died."""
 
-    def run(self, job: Job, given: Given, shards: Iterator[Shard], tick: Tick) -> Iterator[Done]:
+    def run(self, job: Job, given: Given, shards: Iterator[Shard], tick: Tick, told: Told) -> None:
         ray = _ray()
         with self._connected(ray, job):
             model = None if given.name is not None else ray.put((given.model, given.processor))
@@ -44,7 +44,8 @@ class Ray:
                 actor.remote(job, given.name, [model], bool(self.num_gpus))
                 for _ in range(self._count(ray, job.threads))
             ]
-            yield from _all_done(ray, pool, shards)
+            for done in _all_done(ray, pool, shards):
+                told(done)
 
     @contextmanager
     def _connected(self, ray: Any, job: Job) -> Iterator[None]:

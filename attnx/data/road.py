@@ -7,13 +7,14 @@ nothing else is. Shards that were not finished are done again, one for each work
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
 from attnx.data import manifest as manifests
-from attnx.data.engine import Engine, Job, threads
+from attnx.data.engine import Done, Engine, Job, threads
 from attnx.data.fingerprint import fingerprint
 from attnx.data.lock import alone
 from attnx.data.manifest import Manifest, Part, check_part
@@ -83,19 +84,8 @@ class Travel:
 
     def _go(self, job: Job, waiting: Iterator[Shard], there: dict[int, Part]) -> int:
         """Have all missing shards done; how many shards there are."""
-        seen = 0
+        counted = _Counted(self.place, waiting, there)
         with bar(self.question.name, self.source.count, self.progress, unit=" rows") as shown:
-
-            def missing() -> Iterator[Shard]:
-                nonlocal seen
-                for shard in waiting:
-                    seen += 1
-                    if shard.number in there:
-                        check_part(self.place, there[shard.number], shard)
-                        shown.update(len(shard.rows))
-                    else:
-                        yield shard
-
             ticked = 0
 
             def tick() -> None:
@@ -103,10 +93,13 @@ class Travel:
                 ticked += 1
                 shown.update(1)
 
-            for done in self.engine.run(job, self.given, missing(), tick):
+            def told(done: Done) -> None:
+                nonlocal ticked
                 shown.update(done.rows - min(ticked, done.rows))  # rows that were alike, or bad, made no tick
                 ticked = 0
-        return seen
+
+            self.engine.run(job, self.given, counted.missing(shown.update), tick, told)
+        return counted.seen
 
     def _check_end(self, finished: dict[int, Part], seen: int) -> None:
         beyond = [number for number in finished if number >= seen]
@@ -131,6 +124,24 @@ class Travel:
             f"attnx: {known or 'rows without end'}, by the first {len(rows)} ({1 / each:,.0f} a second in a process); "
             f"memory {_peak()}, and about {max(1, held / 2**20):,.0f} MB for a shard of {self.shard_rows:,} rows"
         )
+
+
+class _Counted:
+    """The shards of a run, counted as they are read."""
+
+    def __init__(self, place: Place, waiting: Iterator[Shard], there: Mapping[int, Part]) -> None:
+        self.place, self.waiting, self.there = place, waiting, there
+        self.seen = 0
+
+    def missing(self, skipped: Callable[[int], Any]) -> Iterator[Shard]:
+        """Those whose part is not there; of the others `skipped` is told the rows."""
+        for shard in self.waiting:
+            self.seen += 1
+            if shard.number in self.there:
+                check_part(self.place, self.there[shard.number], shard)
+                skipped(len(shard.rows))
+            else:
+                yield shard
 
 
 def _chained(first: Shard, rest: Iterator[Shard]) -> Iterator[Shard]:

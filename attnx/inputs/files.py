@@ -91,8 +91,9 @@ def _read(path: Path, column: str | None) -> Iterator[LabelledText]:
         raise FileFormatError(f"cannot read {path}: {error!s:.200}") from error
 
 
-def lines_in(file: IO[str], path: Path, longest: float = LONGEST_FILE) -> Iterator[str]:
+def lines_in(file: IO[str], path: Path, longest: float | None = None) -> Iterator[str]:
     """The lines as they are needed, none too long and not without end: a small gzip file may hold terabytes."""
+    longest = LONGEST_FILE if longest is None else longest
     total = 0
     while line := file.readline(LONGEST_LINE):
         total += len(line)

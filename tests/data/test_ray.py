@@ -54,11 +54,11 @@ class _Killing:
     def __init__(self, mark):
         self.mark = mark
 
-    def run(self, job, given, shards, tick):
+    def run(self, job, given, shards, tick, told):
         from dataclasses import replace
 
         question = _Deadly(job.question, str(self.mark))
-        yield from Ray(workers=2).run(replace(job, question=question), given, shards, tick)
+        Ray(workers=2).run(replace(job, question=question), given, shards, tick, told)
 
 
 class _Deadly:

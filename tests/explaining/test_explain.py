@@ -9,7 +9,7 @@ import transformers as hf
 from PIL import Image
 
 import attnx
-from attnx.errors import CaptureError, ChoiceError, InputError
+from attnx.errors import ArgumentError, CaptureError, ChoiceError, InputError
 from tests import zoo
 from tests.children import python
 
@@ -229,7 +229,7 @@ BAD = [
     ({"text": ""}, InputError, "empty"),
     ({"text": " \n"}, InputError, "empty"),
     ({"text": []}, InputError, "list of texts is empty"),
-    ({"text": None}, InputError, "cannot explain NoneType"),
+    ({"text": None}, ArgumentError, "missing a required argument: 'text'"),
     ({"text": ("a", "b", "c")}, InputError, "pair"),
     ({"text": {"ids": [1]}}, InputError, "needs 'input_ids', found ids"),
     ({"text": {"input_ids": [[2, 999, 3]]}}, InputError, "token id 999"),
@@ -241,7 +241,7 @@ BAD = [
     ({"methods": ["rollup"]}, ChoiceError, "did you mean 'rollout'"),
     ({"methods": []}, InputError, "no method"),
     ({"batch_size": 0}, InputError, "at least 1"),
-    ({"tokenizer": None}, InputError, "needs a tokenizer"),
+    ({"tokenizer": None}, ArgumentError, "comes without its tokenizer; load it"),
 ]
 
 

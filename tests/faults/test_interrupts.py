@@ -170,7 +170,7 @@ def _is_a_block(function):
 
 
 def _opens_a_file(expression):
-    return "open(" in ast.unparse(expression)
+    return any(word in ast.unparse(expression) for word in ("open(", "opened("))
 
 
 @pytest.mark.parametrize("name", ["explain", "compare", "faithfulness", "explain_generation", "load_demo"])

@@ -7,7 +7,7 @@ import transformers as hf
 from PIL import Image
 
 import attnx
-from attnx.errors import CaptureError, ChoiceError, InputError
+from attnx.errors import ArgumentError, CaptureError, ChoiceError, InputError
 from attnx.inputs.families import adapter_for
 from tests import zoo
 
@@ -286,7 +286,7 @@ BAD = [
     ({"text": "a cat"}, InputError, "not text"),
     ({"text": "cat.jpg"}, InputError, r"no image file 'cat\.jpg'"),
     ({"text": ["missing.png", "other.png"]}, InputError, "image 1 of 2: there is no image file"),
-    ({"text": None}, InputError, "cannot explain NoneType as an image"),
+    ({"text": None}, ArgumentError, "missing a required argument: 'text'"),
     ({"text": ("a", "b")}, InputError, "cannot explain tuple as an image"),
     ({"text": {"input_ids": [[1, 2]]}}, InputError, "not tokenised text"),
     ({"text": np.zeros((0, 4, 3), np.uint8)}, InputError, "empty"),
