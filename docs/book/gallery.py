@@ -74,6 +74,34 @@ ENTRIES = (
         """,
     ),
     Entry(
+        "written",
+        "Text that a decoder wrote",
+        "Click a written token: prompt and earlier output are coloured by what it drew from.",
+        """
+        import attnx
+        from attnx.tasks.recall.checkpoint import load_demo
+
+        model, tokenizer = load_demo()
+        prompts = "k3 v7 k1 v2 k8 v5 k1"
+        html = attnx.explain_generation(model, tokenizer, prompts, continuation=" v2 k8 v5").to_html()
+        """,
+    ),
+    Entry(
+        "alignment",
+        "From source to output",
+        "A small encoder–decoder rewrites dates. Click a written word to see which word of the source it is from.",
+        """
+        import attnx
+        from attnx.tasks.dates.checkpoint import load_demo
+        from attnx.tasks.dates.generator import generate
+
+        model, tokenizer = load_demo()
+        dates = generate(5, seed=1)
+        sources, written = [one.text for one in dates], [one.written for one in dates]
+        html = attnx.align(model, tokenizer, sources, written, progress=False).to_html()
+        """,
+    ),
+    Entry(
         "picture",
         "A picture",
         "The class hangs on one planted patch of 64. Rollout finds it; the last layer's raw attention often does not.",
