@@ -24,6 +24,7 @@ import torch
 from hypothesis import HealthCheck, settings
 
 from tests import workers
+from tests.browser import browser as browser
 from tests.children import Children
 
 # The models here are tiny: a second thread costs them more than it brings.

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-CHROMIUM = Path("/usr/bin/chromium")
 
 pytestmark = [
     pytest.mark.slow,
@@ -30,18 +29,6 @@ def site(tmp_path_factory):
     )
     assert built.returncode == 0, built.stderr
     return folder
-
-
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api", reason="the site is looked at in a browser")
-    if not CHROMIUM.exists():
-        pytest.skip("there is no Chromium here")
-    with playwright.sync_playwright() as driver:
-        arguments = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=arguments)
-        yield chromium
-        chromium.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, sync_playwright
 import attnx
 from attnx.inputs.positions import Position, group_words
 from attnx.results.explanation import Explanation
-from tests.render.page.conftest import ARGUMENTS, browser_path
+from tests.browser import ARGUMENTS, browser_path
 
 LAYERS, METHODS = 6, ("raw", "rollout", "flow")
 REPEATS = 5
