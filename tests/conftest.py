@@ -11,9 +11,12 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import gettempdir
 from typing import NoReturn
 
 os.environ["HF_HUB_OFFLINE"] = "1"
+# A home may be missing, or not be ours to write; what the libraries keep is kept elsewhere.
+os.environ["HF_HOME"] = str(Path(gettempdir()) / f"attnx-tests-{os.getpid()}")
 
 from tests import half_precision
 

@@ -29,6 +29,14 @@ def contents(folder):
     return {one.name: one.read_bytes() for one in Path(folder).glob("part-*")}
 
 
+@pytest.fixture(scope="module", autouse=True)
+def home(tmp_path_factory):
+    """Ray keeps a file in the home, which may not be there, or not be ours to write."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+        yield
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     return explained(tmp_path_factory.mktemp("runs") / "whole")
