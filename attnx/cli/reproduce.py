@@ -104,6 +104,7 @@ def subject_command(
     """How much relevance lies on the subject, on attractors and elsewhere, for right and for wrong predictions."""
     from attnx.reproduce.subject import subject
     from attnx.reproduce.trainings import subject_over_trainings
+    from attnx.results.trainings import SubjectTrainings
 
     check_output(output, TABLES)
     check_plot(plot)
@@ -111,7 +112,7 @@ def subject_command(
         raise InputError("--attractors is for generated sentences; leave it away with --data")
     asked = Asked(model, models, more, data, held_out, samples, seed, attractors, with_subject=True)
     options = {"layer": layer, "seed": seed, "progress": True}
-    table = measured(subject, subject_over_trainings, asked, options)
+    table = measured(subject, subject_over_trainings, SubjectTrainings, asked, options)
     show(table, as_json, as_markdown, output)
     draw(table, plot)
 
@@ -180,12 +181,13 @@ def _table(
 ) -> None:
     from attnx.reproduce.protocols import PROTOCOLS
     from attnx.reproduce.trainings import over_trainings
+    from attnx.results.trainings import Trainings
 
     check_output(output, TABLES)
     check_plot(plot)
     protocols = [one for name, one in PROTOCOLS.items() if protocol.value in (name, "both")]
     options = {"protocols": protocols, "seed": asked.seed, "progress": True}
-    table = measured(measure, partial(over_trainings, measure), asked, options)
+    table = measured(measure, partial(over_trainings, measure), Trainings, asked, options)
     show(table, as_json, as_markdown, output)
     draw(table, plot)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from attnx.reproduce.sentences import Sentences
     from attnx.reproduce.trainings import Trained
     from attnx.results.result import Result
+    from attnx.results.trainings import OverModels
 
 SHIPPED = "verb-number"
 
@@ -28,7 +29,7 @@ Models = Annotated[
         "--models",
         metavar="DIR…",
         help=f"Several models in one table, by the recipes that trained them: directories, one after the other; "
-        f"{SHIPPED} is the embedded one.",
+        f"{SHIPPED} is the embedded one, and a .json file of such a table brings its models along.",
     ),
 ]
 More = Annotated[list[Path] | None, typer.Argument(metavar="DIR", hidden=True, help="Further directories of --models.")]
@@ -73,15 +74,26 @@ class Asked:
             raise InputError("--held-out needs the files of the model's training: --data FILE --data FILE …")
 
 
-def measured(measure: Callable[..., Any], over: Callable[..., Any], asked: Asked, options: dict[str, Any]) -> Result:
-    """The table of the model, or `over` all that were asked for."""
+def measured(
+    measure: Callable[..., Any],
+    over: Callable[..., OverModels[Any]],
+    kind: type[OverModels[Any]],
+    asked: Asked,
+    options: dict[str, Any],
+) -> Result:
+    """The table of the model, or `over` all that were asked for, joined with tables of that kind that were saved."""
     table: Result
-    if asked.models:
-        table = over(_trained(asked), **options)
-    else:
+    if not asked.models:
         with chosen_model(asked.model) as (directory, loaded, tokenizer):
             table = measure(loaded, tokenizer, _sentences(asked, directory, loaded, tokenizer), **options)
-    return table
+        return table
+    from attnx.inputs.files import lines_of
+
+    given = (*asked.models, *(asked.more or ()))
+    saved = [kind.from_json("\n".join(lines_of(one))) for one in given if one.suffix == ".json"]
+    trained = _trained(asked, [one for one in given if one.suffix != ".json"])
+    parts = [*saved, *([over(trained, **options)] if len(saved) < len(given) else [])]
+    return parts[0] if len(parts) == 1 else kind.merge(parts)
 
 
 def check_plot(plot: Path | None) -> None:
@@ -99,14 +111,14 @@ def draw(table: Result, plot: Path | None) -> None:
         say(f"drawn in {path}" for path in save_picture(table.plot(), plot))
 
 
-def _trained(asked: Asked) -> Iterator[Trained]:
+def _trained(asked: Asked, directories: Sequence[Path]) -> Iterator[Trained]:
     """One model after the other; that all are there is seen before the first is measured."""
     from attnx.reproduce.trainings import Trained
     from attnx.results.trainings import UNNAMED
     from attnx.tasks.verb_number.checkpoint import saved_model
     from attnx.tasks.verb_number.evaluation import read_note
 
-    places = [None if str(one) == SHIPPED else saved_model(one) for one in (*(asked.models or ()), *(asked.more or ()))]
+    places = [None if str(one) == SHIPPED else saved_model(one) for one in directories]
     for place in places:
         with chosen_model(place) as (directory, model, tokenizer):
             name = SHIPPED if place is None else place.resolve().name

@@ -71,7 +71,7 @@ One = TypeVar("One", Table, SubjectTable)
 
 
 @dataclass(frozen=True, eq=False)
-class _OverModels(TableResult, Generic[One]):
+class OverModels(TableResult, Generic[One]):
     """What both kinds share. `tables[name]` is the table of one model."""
 
     indent: ClassVar[int | None] = 2
@@ -139,7 +139,7 @@ def _shape(table: Table | SubjectTable) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Trainings(_OverModels[Table]):
+class Trainings(OverModels[Table]):
     """A table of the paper over many models."""
 
     kind: ClassVar[str] = "trainings"
@@ -203,7 +203,7 @@ class Trainings(_OverModels[Table]):
 
 
 @dataclass(frozen=True, eq=False)
-class SubjectTrainings(_OverModels[SubjectTable]):
+class SubjectTrainings(OverModels[SubjectTable]):
     """The shares of the subject check over many models."""
 
     kind: ClassVar[str] = "subject over trainings"

@@ -78,6 +78,21 @@ def test_several_models_make_one_table_and_a_picture(attnx, saved, tmp_path):
     assert "flow, corrected" in (tmp_path / "dots.svg").read_text()
 
 
+def test_a_saved_table_brings_its_models_along(attnx, saved, tmp_path):
+    for name in ("a-1", "a-2"):
+        shutil.copytree(saved, tmp_path / name)
+        (tmp_path / name / "training.json").write_text('{"name": "plain"}')
+    options = ["--samples", 4, "--protocol", "corrected", "--json"]
+    attnx("reproduce", "table2", "--models", "a-1", *options, "--output", "one.json", model=None)
+    _, both, _ = attnx("reproduce", "table2", "--models", "a-1", "a-2", *options, model=None)
+    code, joined, err = attnx("reproduce", "table2", "--models", "one.json", "a-2", *options, model=None)
+    assert (code, "a-1 (plain)" in err) == (0, False)  # not measured again
+    assert Trainings.from_json(joined) == Trainings.from_json(both)
+    assert attnx("reproduce", "table2", "--models", "one.json", *options, model=None)[0] == 0
+    refused, _, err = attnx("reproduce", "table2", "--models", "one.json", "a-1", *options, model=None)
+    assert (refused, "a-1 is in two of the parts" in err) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
