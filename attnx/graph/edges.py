@@ -9,6 +9,7 @@ the identity, whatever the weighting and the residual. For flow that is exact, b
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -127,7 +128,7 @@ class Edges:
         own = self.weights.own
         return None if self._writes_all else list(range(own.start, own.stop))
 
-    @property
+    @cached_property
     def _writes_all(self) -> bool:
         return self.weights.own == slice(0, self.weights.length)
 
@@ -152,9 +153,7 @@ class Edges:
     def _with_residual(self, rows: Tensor, queries: list[int] | None) -> Tensor:
         """… × query × key; the rows are those of some queries, or of all."""
         kind, share = self.weights.weighting.residual, self.rules.residual
-        places = torch.arange(self.weights.length, device=rows.device)
-        asked = places if queries is None else places[queries]
-        rows = self._adjusted(rows, asked, slice(None))
+        rows = self._adjusted(rows, range(self.weights.length) if queries is None else queries, slice(None))
         if kind == "inside":
             return rows
         scaled = rows.clone() if kind == "added" else (1 - share) * rows
@@ -162,12 +161,12 @@ class Edges:
         if queries is None:
             scaled.diagonal(dim1=-2, dim2=-1).add_(added)
         else:
-            scaled[..., places[: len(asked)], asked] += added
+            scaled[..., list(range(len(queries))), queries] += added
         if kind == "added":
             return scaled
         return scaled / scaled.sum(-1, keepdim=True) if share > 0 else rows_to_one(scaled)  # with a share none is 0
 
-    def _adjusted(self, rows: Tensor, queries: Tensor, keys: slice) -> Tensor:
+    def _adjusted(self, rows: Tensor, queries: Sequence[int], keys: slice) -> Tensor:
         """Rows of W over some keys, without the sink and with columns normalised, where that is asked for."""
         if self.rules.sink is not None:
             rows = self._without(self.rules.sink, rows, queries, keys)
@@ -175,19 +174,19 @@ class Edges:
             return rows
         return by_column(rows, self.weights.level.mask.queries_seeing[keys].to(rows.device))
 
-    def _without(self, sink: int, rows: Tensor, queries: Tensor, keys: slice) -> Tensor:
+    def _without(self, sink: int, rows: Tensor, queries: Sequence[int], keys: slice) -> Tensor:
         dropped = torch.arange(self.weights.length, device=rows.device)[keys] == sink
         if self.weights.weighting.residual != "inside":
             return rows * ~dropped
         # What the sink keeps of itself cannot be told from its residual, and stays.
-        kept = rows * ~(dropped & torch.ne(queries, sink)[:, None])
+        others = torch.tensor([query != sink for query in queries], device=rows.device)
+        kept = rows * ~(dropped & others[:, None])
         return rows_to_one(kept) * rows.sum(-1, keepdim=True)
 
     def _split(self, start: int, stop: int) -> tuple[slice, Tensor, Tensor]:
         """A block of A, without the residual: which keys, query × key, and what of each query stays where it is."""
         block: Block = self.weights.merged(start, stop)
-        queries = torch.arange(start, stop, device=block.weights.device)
-        rows = self._adjusted(block.weights[0], queries, block.keys)
+        rows = self._adjusted(block.weights[0], range(start, stop), block.keys)
         kind, share = self.weights.weighting.residual, self.rules.residual
         if kind != "share":
             return block.keys, rows, torch.full_like(rows[:, 0], self._added if kind == "added" else 0.0)

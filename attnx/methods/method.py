@@ -142,11 +142,18 @@ def apply(method: Method, graph: Graph, asked: Asked, normalize: Normalize | Non
     relevance = method.relevance(graph, asked)
     facts = method.facts(graph, asked, relevance) if method.facts is not None else {}
     found = {name: one(graph, asked, relevance) for name, one in method.diagnostics.items()}
-    if normalize in ("receptive_field", "prefix"):
-        reach = method.reach or method.relevance
-        everywhere = method.everywhere if method.everywhere_in_streams or not graph.streams else None
-        relevance = by_reach(relevance, graph, asked, normalize, reach, method.relevance, everywhere)
-    return Answer(relevance, found, facts)
+    return Answer(_against_reach(method, relevance, graph, asked, normalize), found, facts)
+
+
+def _against_reach(
+    method: Method, relevance: Tensor, graph: Graph, asked: Asked, normalize: Normalize | None
+) -> Tensor:
+    """Held against the receptive field, where that is asked for."""
+    if normalize not in ("receptive_field", "prefix"):
+        return relevance
+    reach = method.reach or method.relevance
+    everywhere = method.everywhere if method.everywhere_in_streams or not graph.streams else None
+    return by_reach(relevance, graph, asked, normalize, reach, method.relevance, everywhere)
 
 
 def call(
@@ -180,7 +187,8 @@ def call(
     )
     number = None if layer is None else tensor.number(layer)
     asked = Asked.of(graph.depth, graph.length, layer=number, position=position, down_to=down_to)
-    relevance = asked.shaped(apply(method, graph, asked, normalize).relevance, graph.head)
+    found = _against_reach(method, method.relevance(graph, asked), graph, asked, normalize)
+    relevance = asked.shaped(found, graph.head)
     return relevance.numpy() if isinstance(attention, np.ndarray) else relevance
 
 
