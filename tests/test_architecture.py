@@ -1,5 +1,6 @@
 """The architecture is a test: imports go down the road of the data, no circle closes, and the surface is small."""
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -37,6 +38,13 @@ def test_a_rooms_init_is_its_docstring():
         lines = path.read_text(encoding="utf-8")
         assert lines.startswith('"""'), path
         assert "import " not in lines.split('"""', 2)[2], path
+
+
+def test_what_is_content_is_said_in_one_place():
+    own = Path(attnx.__path__[0], "inputs", "positions.py")
+    for path in set(Path(attnx.__path__[0]).rglob("*.py")) - {own}:
+        for line in path.read_text(encoding="utf-8").splitlines():
+            assert not re.search(r" for (\w+) in .* if (not )?\1\.(special|is_punctuation)\b", line), f"{path}: {line}"
 
 
 def test_gradients_are_switched_where_no_signal_can_cut_the_switch_in_two():

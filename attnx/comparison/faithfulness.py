@@ -27,7 +27,6 @@ from attnx.explaining.call import Call
 from attnx.inputs.families import adapter_for
 from attnx.methods.registry import PAPER_METHODS
 from attnx.references.blank import Named, choose_blank
-from attnx.references.case import units_of
 from attnx.references.registry import Asked, asked_references
 from attnx.results.faithfulness import RANDOM, Faithfulness
 from attnx.results.noted import counted
@@ -87,7 +86,7 @@ def faithfulness(
     )
     chosen = choose_blank(model, adapter_for(model), tokenizer, call.requests[0].prepared, blank)
     explanations = call.in_order("explaining", progress)
-    points = [removed_counts(len(units_of(one.prepared)), steps, shares) for one in call.requests]
+    points = [removed_counts(len(one.prepared.units), steps, shares) for one in call.requests]
     removal = Removal(
         kind,
         chosen,

@@ -28,7 +28,6 @@ from attnx.inputs.families import adapter_for
 from attnx.methods.method import Method, duration
 from attnx.methods.registry import METHODS
 from attnx.references.blank import Named, choose_blank
-from attnx.references.case import units_of
 from attnx.references.registry import REFERENCES, Asked, asked_references, cheap_references
 from attnx.references.variant import Variant
 from attnx.results.recommendation import Recommendation
@@ -85,7 +84,7 @@ def recommend(
     call, dear = _bearable(call, methods is None, references is None)
     call, unable = _able(call, methods is None, references is None)
     chosen = choose_blank(model, adapter_for(model), tokenizer, call.requests[0].prepared, blank)
-    counts = [_counts(units_of(one.prepared)) for one in call.requests]
+    counts = [_counts(one.prepared.units) for one in call.requests]
     removal = Removal(
         kind,
         chosen,

@@ -10,7 +10,7 @@ import numpy as np
 
 from attnx.attention.naming import level_name, level_number
 from attnx.errors import ChoiceError, InputError
-from attnx.inputs.positions import Position
+from attnx.inputs.positions import Positions
 from attnx.registry import unknown
 from attnx.results.explanation import Explanation
 from attnx.results.result import Array
@@ -67,7 +67,7 @@ class TwoStreams:
             output=words[1],
             method=name,
             layer=level_name(kinds, number) if kinds else str(number),
-            notes=explanation.notes + ((NO_OFFSETS,) if not _told(source) or not _told(output) else ()),
+            notes=explanation.notes + ((NO_OFFSETS,) if not source.told or not output.told else ()),
         )
 
     @property
@@ -87,17 +87,13 @@ def _level(layers: Sequence[int], kinds: Sequence[str], asked: int | str | None)
     return (cross[-2:] or list(layers))[0] if cross else layers[-1]
 
 
-def _told(positions: Sequence[Position]) -> bool:
-    return all(one.start is not None for one in positions if not one.special)
-
-
-def _words(positions: Sequence[Position], text: str | None) -> Words:
-    if text is None or not _told(positions):
-        return [(one.token, [place]) for place, one in enumerate(positions) if not one.special]
+def _words(positions: Positions, text: str | None) -> Words:
+    if text is None or not positions.told:
+        return [(one.token, [one.index - positions[0].index]) for one in positions.named]
     return spaced(positions, text)
 
 
-def spaced(positions: Sequence[Position], text: str) -> Words:
+def spaced(positions: Positions, text: str) -> Words:
     """The words between spaces; one of which no token is left has no places."""
     spans: list[tuple[int, int]] = []
     end = 0
@@ -106,14 +102,14 @@ def spaced(positions: Sequence[Position], text: str) -> Words:
         end = start + len(word)
         spans.append((start, end))
     places: list[list[int]] = [[] for _ in spans]
-    for place, one in enumerate(positions):
-        if one.special or one.start is None or one.end is None:
+    for one in positions.named:
+        if one.start is None or one.end is None:
             continue
         piece = text[one.start : one.end]
         inked = one.start + len(piece) - len(piece.lstrip())
         for number, (start, stop) in enumerate(spans):
             if start <= inked < stop:
-                places[number].append(place)
+                places[number].append(one.index - positions[0].index)
     return [(text[start:stop], own) for (start, stop), own in zip(spans, places, strict=True)]
 
 

@@ -107,7 +107,7 @@ def carried_by(explanation: Explanation, method: str | None) -> tuple[dict[str, 
     scores = np.abs(explanation.scores(method))
     total = float(scores.sum()) or 1.0
     places = np.zeros(_FIFTHS + 1)
-    places[-1] = sum(scores[one.index] for one in explanation.positions if one.special) / total
+    places[-1] = scores[explanation.positions.special].sum() / total
     words = explanation.content_words
     sizes = [float(scores[list(one.positions)].sum()) for one in words]
     inside = sum(sizes) or 1.0

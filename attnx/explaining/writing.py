@@ -79,16 +79,15 @@ def read(adapter: Adapter, model: nn.Module, tokenizer: Any, prompt: str, contin
     if adapter.output_embeddings is not None:
         prepared = adapter.prepare(model, tokenizer, prompt, target_text=continuation)
         written = prepared.positions[prepared.source_length :]
-        return Written(prepared, next(one.index for one in written if not one.special))
+        return Written(prepared, written.content[0])
     if not isinstance(prompt, str) or not isinstance(continuation, str) or not continuation:
         raise InputError("continuation needs a prompt and a continuation that are texts, both not empty")
     prepared = adapter.prepare(model, tokenizer, prompt + continuation)
-    ends = [one.end for one in prepared.positions if not one.special]
-    if None in ends:
+    if not prepared.positions.told:
         raise InputError(
             f"{type(tokenizer).__name__} tells no offsets, so the prompt's end cannot be found; use a fast tokenizer"
         )
-    first = next((one.index for one in prepared.positions if not one.special and (one.end or 0) > len(prompt)), 0)
+    first = next((one.index for one in prepared.positions.named if (one.end or 0) > len(prompt)), 0)
     if first == 0:
         raise InputError("no token stands before the continuation, or none is left of it; give a longer prompt")
     return Written(prepared, first)

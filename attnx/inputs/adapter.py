@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from torch import Tensor, nn
 
-from attnx.inputs.positions import Position, Span, Word
+from attnx.inputs.positions import Positions, Span, Word
 
 Box: TypeAlias = tuple[int, int, int, int]
 """Left, top, right and bottom; the last two are just outside."""
@@ -19,7 +19,8 @@ class Prepared:
     """One input, ready for the model: tensors without a batch axis, and what each position is."""
 
     inputs: dict[str, Tensor]
-    positions: tuple[Position, ...]
+    positions: Positions
+    """Any tuple of `Position` that is given becomes this."""
     words: tuple[Word, ...]
     text: str | tuple[str, str] | None = None
     notes: tuple[str, ...] = ()
@@ -38,6 +39,14 @@ class Prepared:
     """Of multiple choice, all that there is to choose from, each an input of its own; this is the first."""
     streams: Mapping[str, int] = field(default_factory=dict)
     """Of an encoder–decoder how many positions each stream has, in the order of the count; else empty."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "positions", Positions(self.positions))
+
+    @property
+    def units(self) -> list[tuple[int, ...]]:
+        """What is removed together: the parts that the caller named, or each position that is no special token."""
+        return self.positions.units(self.spans)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from attnx.errors import ChoiceError, InputError
 from attnx.inputs.adapter import Prepared
 from attnx.inputs.families import is_decoder
 from attnx.inputs.model_facts import max_positions, vocabulary_size
-from attnx.inputs.positions import Position
+from attnx.inputs.positions import Position, Positions
 from attnx.inputs.text import UnchangedTokenizer
 from attnx.registry import quoted
 
@@ -53,9 +53,8 @@ def with_first_token(model: nn.Module, tokenizer: Any, prepared: Prepared, asked
         inputs={
             name: torch.cat([tensor.new_full((1,), fill[name]), tensor]) for name, tensor in prepared.inputs.items()
         },
-        positions=(
-            Position(0, token, special=True),
-            *(replace(one, index=one.index + 1) for one in prepared.positions),
+        positions=Positions(
+            (Position(0, token, special=True), *(replace(one, index=one.index + 1) for one in prepared.positions))
         ),
         words=tuple(replace(word, positions=tuple(one + 1 for one in word.positions)) for word in prepared.words),
         notes=(*prepared.notes, f"{token} was put in front of the text: the model read another input than the text"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import SupportsIndex, overload
 
 _JOINERS = frozenset("'’-‐_")
 _DECIMAL = frozenset(".,")
@@ -35,6 +36,57 @@ class Position:
     """Of a patch: left, top, right and bottom in the original image, in pixels; None where it reads none of it."""
     time: tuple[float, float] | None = field(default=None, metadata={"later": True})
     """Of sound: when it begins and ends, in seconds."""
+
+    def piece(self, texts: Sequence[str]) -> str:
+        """Its slice of the text, white space and all; empty where there is none."""
+        if self.special or self.start is None or self.segment >= len(texts):
+            return ""
+        return texts[self.segment][self.start : self.end]
+
+
+class Positions(tuple[Position, ...]):
+    """What each index of an input is: a tuple that knows what of it is content, and what is special.
+
+    >>> positions = Positions([Position(0, "[CLS]", special=True), Position(1, "keys", start=0, end=4)])
+    >>> positions.content, positions.special, positions.told
+    ([1], [0], True)
+    >>> positions[1:].content
+    [1]
+    """
+
+    __slots__ = ()
+
+    @property
+    def content(self) -> list[int]:
+        """The indices that are no special tokens."""
+        return [one.index for one in self.named]
+
+    @property
+    def special(self) -> list[int]:
+        """The indices of special tokens."""
+        return [one.index for one in self if one.special]
+
+    @property
+    def named(self) -> list[Position]:
+        """The content as positions: pieces of text, patches, stretches of sound."""
+        return [one for one in self if not one.special]
+
+    @property
+    def told(self) -> bool:
+        """Whether the tokenizer tells of all content where in the text it stands."""
+        return all(one.start is not None and one.end is not None for one in self.named)
+
+    def units(self, spans: Sequence[Span]) -> list[tuple[int, ...]]:
+        """What is removed together: the parts that the caller named, or each content position by itself."""
+        return [one.positions for one in spans] or [(index,) for index in self.content]
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> Position: ...
+    @overload
+    def __getitem__(self, index: slice) -> Positions: ...
+    def __getitem__(self, index: SupportsIndex | slice) -> Position | Positions:
+        found = super().__getitem__(index)
+        return found if isinstance(found, Position) else Positions(found)
 
 
 @dataclass(frozen=True)
@@ -64,27 +116,35 @@ class Span:
     positions: tuple[int, ...]
 
 
-def group_words(
-    positions: Sequence[Position], texts: Sequence[str] | None
-) -> tuple[tuple[Position, ...], tuple[Word, ...]]:
+def content_words(words: Sequence[Word]) -> tuple[Word, ...]:
+    """The words without punctuation."""
+    return tuple(one for one in words if not one.is_punctuation)
+
+
+def punctuation(words: Sequence[Word]) -> list[int]:
+    """The positions of punctuation."""
+    return [index for one in words if one.is_punctuation for index in one.positions]
+
+
+def group_words(positions: Sequence[Position], texts: Sequence[str] | None) -> tuple[Positions, tuple[Word, ...]]:
     """Give every position its word. Without texts, or without offsets, each position is a word by itself."""
-    if texts is None or any(one.start is None for one in positions if not one.special):
+    positions = Positions(positions)
+    if texts is None or not positions.told:
         return _each_alone(positions)
     spans = [word_spans(text) for text in texts]
     groups: dict[tuple[int, int], list[Position]] = {}
-    for one in positions:
-        if not one.special:
-            place = _word_place(one, texts[one.segment], spans[one.segment])
-            groups.setdefault((one.segment, place), []).append(one)
+    for one in positions.named:
+        place = _word_place(one, texts[one.segment], spans[one.segment])
+        groups.setdefault((one.segment, place), []).append(one)
     words: list[Word] = []
     word_of: dict[int, int] = {}
     for (segment, _), pieces in sorted(groups.items()):
-        start = min(_inked(one, texts[segment])[0] for one in pieces)
-        end = max(_inked(one, texts[segment])[1] for one in pieces)
+        start = min(inked(one, texts[segment])[0] for one in pieces)
+        end = max(inked(one, texts[segment])[1] for one in pieces)
         index, text = len(words), texts[segment][start:end]
         words.append(Word(index, text.strip(" ") or text, tuple(one.index for one in pieces), segment))
         word_of |= {one.index: index for one in pieces}
-    return tuple(replace(one, word=word_of.get(one.index)) for one in positions), tuple(words)
+    return Positions(replace(one, word=word_of.get(one.index)) for one in positions), tuple(words)
 
 
 def word_spans(text: str) -> list[tuple[int, int]]:
@@ -141,7 +201,7 @@ def _joins(text: str, index: int) -> bool:
     return text[index] in _JOINERS and bool(after) and _kind(after) == "letter"
 
 
-def _inked(position: Position, text: str) -> tuple[int, int]:
+def inked(position: Position, text: str) -> tuple[int, int]:
     """The span without white space around it: some tokenizers count the space before a word to its first piece."""
     start, end = position.start or 0, position.end or 0
     piece = text[start:end]
@@ -154,14 +214,13 @@ def _word_place(position: Position, text: str, spans: Sequence[tuple[int, int]])
     """Where the position's word begins. A piece of nothing but spaces belongs to the word that follows, if one does;
     other white space, such as a line break, is a word by itself.
     """
-    start, end = _inked(position, text)
+    start, end = inked(position, text)
     if text[start:end].strip(" ") == "":
         start = end
     return next((a for a, b in spans if a <= start < b), position.start or 0)
 
 
-def _each_alone(positions: Sequence[Position]) -> tuple[tuple[Position, ...], tuple[Word, ...]]:
-    named = [one for one in positions if not one.special]
-    words = tuple(Word(index, one.token, (one.index,), one.segment) for index, one in enumerate(named))
-    word_of = {one.index: index for index, one in enumerate(named)}
-    return tuple(replace(one, word=word_of.get(one.index)) for one in positions), words
+def _each_alone(positions: Positions) -> tuple[Positions, tuple[Word, ...]]:
+    words = tuple(Word(index, one.token, (one.index,), one.segment) for index, one in enumerate(positions.named))
+    word_of = {index: number for number, index in enumerate(positions.content)}
+    return Positions(replace(one, word=word_of.get(one.index)) for one in positions), words

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from attnx.errors import InputError
 from attnx.inputs.adapter import Prepared
-from attnx.inputs.positions import Span
+from attnx.inputs.positions import Span, inked
 from attnx.registry import quoted, unknown
 
 Place: TypeAlias = tuple[int, int]
@@ -29,7 +29,7 @@ def with_spans(prepared: Prepared, asked: Asked) -> Prepared:
     """
     if not isinstance(prepared.text, str):
         raise InputError("spans are parts of one text, and this input is none: give the text itself")
-    if any(one.start is None for one in prepared.positions if not one.special):
+    if not prepared.positions.told:
         raise InputError("this tokenizer tells no offsets, so parts of the text cannot be found; use a fast tokenizer")
     places = _places(prepared.text, asked)
     spans = tuple(Span(name, _positions(prepared, place)) for name, place in places.items())
@@ -109,16 +109,9 @@ def _some(found: dict[str, Place]) -> dict[str, Place]:
 
 
 def _positions(prepared: Prepared, place: Place) -> tuple[int, ...]:
-    text, inside = prepared.text, []
+    text = prepared.text
     assert isinstance(text, str)
-    for one in prepared.positions:
-        if one.special or one.start is None or one.end is None:
-            continue
-        piece = text[one.start : one.end]
-        first = one.start + len(piece) - len(piece.lstrip()) if piece.strip() else one.start
-        if place[0] <= first < place[1]:
-            inside.append(one.index)
-    return tuple(inside)
+    return tuple(one.index for one in prepared.positions.named if place[0] <= inked(one, text)[0] < place[1])
 
 
 def _check_apart(spans: Sequence[Span]) -> None:

@@ -12,7 +12,7 @@ from attnx.errors import InputError
 from attnx.inputs.adapter import Prepared
 from attnx.inputs.model_facts import output_limit
 from attnx.inputs.output import Output, written_so_far
-from attnx.inputs.positions import Position, Word, group_words
+from attnx.inputs.positions import Position, Positions, Word, group_words
 from attnx.inputs.sound import prepare_sound, reads_sound
 from attnx.inputs.text import prepare_text
 
@@ -45,7 +45,7 @@ def with_output(model: nn.Module, source: Prepared, output: Output) -> Prepared:
     return replace(
         source,
         inputs={**source.inputs, "decoder_input_ids": ids},
-        positions=(*source.positions, *positions),
+        positions=Positions((*source.positions, *positions)),
         words=(*source.words, *words),
         text=None if source.text is None or isinstance(source.text, tuple) else (source.text, output.text or ""),
         notes=(*source.notes, *output.notes),

@@ -54,7 +54,7 @@ def prepare_text(model: nn.Module, tokenizer: Any, text: Any, *, truncate: bool 
     _check_ids(model, row)
     positions, words = group_words(_positions(row, tokenizer, template=isinstance(text, Chat)), texts)
     # A generator that is left half-way would swallow a Ctrl-C that comes at that moment.
-    if not [one for one in positions if not one.special]:
+    if not positions.content:
         raise InputError("the text is empty after tokenisation: there is nothing to look at; give at least one word")
     unknown = _unknown_words(row, tokenizer, texts, words)
     if "cut" in facts:

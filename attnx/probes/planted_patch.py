@@ -52,7 +52,7 @@ def find(
 def _rank(explanation: Explanation, picture: Planted, name: str, layer: int | None) -> float:
     """1 plus the patches that score higher, plus half of those that tie. Scores that differ by rounding tie."""
     scores = np.abs(explanation.scores(name, layer))
-    patches = {one.token: round(float(scores[one.index]), 9) for one in explanation.positions if not one.special}
+    patches = {one.token: round(float(scores[one.index]), 9) for one in explanation.positions.named}
     own = patches.pop(picture.token)
     return 1 + sum(other > own for other in patches.values()) + sum(other == own for other in patches.values()) / 2
 

@@ -18,7 +18,7 @@ from torch import nn
 from attnx.errors import ChoiceError, InputError, whole_number
 from attnx.inputs.adapter import Adapter, Prepared
 from attnx.inputs.model_facts import vocabulary_size
-from attnx.inputs.positions import Position
+from attnx.inputs.positions import Positions
 from attnx.references.embedded import ENTRIES, embedded, embedding_of, has_mean, mean_embedding, same_by_embeddings
 from attnx.references.painting import FILLS, painted
 from attnx.registry import unknown
@@ -164,14 +164,14 @@ def deleted(prepared: Prepared, places: Sequence[int]) -> Prepared:
     kept = [index for index in range(len(prepared.positions)) if index not in gone]
     if not kept:
         raise ChoiceError("nothing would be left of the text; blank it with a token instead of deleting")
-    positions = tuple(prepared.positions[index] for index in kept)
+    positions = Positions(prepared.positions[index] for index in kept)
     if prepared.streams:
         return _shortened(prepared, places, positions)
     inputs = {name: tensor[kept] for name, tensor in prepared.inputs.items()}
     return replace(prepared, inputs=inputs, positions=positions)
 
 
-def _shortened(prepared: Prepared, places: Sequence[int], positions: tuple[Position, ...]) -> Prepared:
+def _shortened(prepared: Prepared, places: Sequence[int], positions: Positions) -> Prepared:
     """Two streams, each without its own of the places."""
     gone = dict(_by_stream(prepared, places))
     inputs, lengths = dict(prepared.inputs), []

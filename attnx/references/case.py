@@ -32,12 +32,12 @@ class Case:
     @property
     def content(self) -> list[int]:
         """The positions that are no special tokens."""
-        return content_positions(self.prepared)
+        return self.prepared.positions.content
 
     @property
     def units(self) -> list[tuple[int, ...]]:
         """What is removed together: the parts that the caller named, or each position that is no special token."""
-        return units_of(self.prepared)
+        return self.prepared.units
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,13 +83,3 @@ def by_input(cases: Sequence[Case]) -> tuple[list[int], list[list[int]]]:
         size = max(2, _SHARED_POSITIONS // len(cases[group[0]].prepared.positions))
         shared += [group[start : start + size] for start in range(0, len(group), size)]
     return [one[0] for one in shared if len(one) == 1], [one for one in shared if len(one) > 1]
-
-
-def content_positions(prepared: Prepared) -> list[int]:
-    """The positions that are no special tokens."""
-    return [one.index for one in prepared.positions if not one.special]
-
-
-def units_of(prepared: Prepared) -> list[tuple[int, ...]]:
-    """What is removed together: the parts that the caller named, or each position that is no special token."""
-    return [one.positions for one in prepared.spans] or [(place,) for place in content_positions(prepared)]

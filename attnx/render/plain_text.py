@@ -84,7 +84,7 @@ def patch_table(explanation: Explanation, method: str | None = None, layer: int 
     """A headline, and the best patches with their place in the image, their score and a bar."""
     name = explanation.row_name(method, layer)
     scores = explanation.scores(name, layer)
-    patches = [one for one in explanation.positions if not one.special]
+    patches = explanation.positions.named
     best = sorted(patches, key=lambda one: -abs(round(float(scores[one.index]), 9)))[:count]
     most = max((abs(float(scores[one.index])) for one in best), default=0.0)
     at = "" if name in explanation.references else f" at layer {explanation.layers[-1] if layer is None else layer}"

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from attnx.answer.number import Score
 from attnx.inputs.adapter import Prepared
-from attnx.references.case import Case, content_positions
+from attnx.references.case import Case
 from attnx.results.table import GradientOf, Protocol, Which
 
 PUBLISHED = Protocol(
@@ -42,7 +42,7 @@ PROTOCOLS_TABLE_3 = {protocol.name: protocol for protocol in (PUBLISHED_TABLE_3,
 def positions(prepared: Prepared, which: Which) -> list[int]:
     """The positions that a protocol names; special tokens (CLS, EOS) are no content."""
     if which == "content":
-        return content_positions(prepared)
+        return prepared.positions.content
     return list(range(len(prepared.positions) - (which == "all but the last")))
 
 

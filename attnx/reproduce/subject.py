@@ -20,7 +20,7 @@ from attnx.inputs.adapter import Prepared
 from attnx.inputs.families import adapter_for
 from attnx.methods.registry import PAPER_METHODS
 from attnx.references.blankout import PAPER, blankout
-from attnx.references.case import cases, content_positions
+from attnx.references.case import cases
 from attnx.references.gradient import gradient
 from attnx.reproduce.explained import relevance_rows
 from attnx.reproduce.sentences import Sentences
@@ -96,7 +96,7 @@ class Places:
             )
 
         attractors = frozenset().union(*map(pieces, beginning.attractors or ()))
-        return cls(pieces(beginning.subject or 0), attractors, tuple(content_positions(prepared)))
+        return cls(pieces(beginning.subject or 0), attractors, tuple(prepared.positions.content))
 
 
 def shares_of(scores: Array, places: Places) -> tuple[float, float, float, float]:

@@ -11,7 +11,7 @@ import numpy as np
 from attnx.agreement.ties import DIGITS, tied_share, told_apart
 from attnx.answer.prediction import Prediction
 from attnx.errors import AttentionError, ChoiceError, InputError, how_many
-from attnx.inputs.positions import Position, Span, Word
+from attnx.inputs.positions import Position, Positions, Span, Word, content_words
 from attnx.registry import unknown
 from attnx.results.drawn import Drawn
 from attnx.results.fit import ANSWER, PROVENANCE, TEXT, Below, Between, Filled, Rising, Rules, Shape, check
@@ -74,7 +74,7 @@ class Explanation(Drawn):
         **PROVENANCE,
     }
 
-    positions: tuple[Position, ...]
+    positions: Positions
     words: tuple[Word, ...]
     position: int
     """The explained position: whose view of the input this is."""
@@ -119,6 +119,7 @@ class Explanation(Drawn):
     """Of an encoder–decoder how many positions its source and its output have, in the order of the count; else none."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "positions", Positions(self.positions))
         check(self)
         _check_maps(self)
         for scores in (*self.relevance.values(), *self.references.values(), *(self.maps or {}).values()):
@@ -187,12 +188,12 @@ class Explanation(Drawn):
     @property
     def content(self) -> list[int]:
         """The positions that are no special tokens."""
-        return [one.index for one in self.positions if not one.special]
+        return self.positions.content
 
     @property
     def content_words(self) -> tuple[Word, ...]:
         """The words without punctuation."""
-        return tuple(one for one in self.words if not one.is_punctuation)
+        return content_words(self.words)
 
     @property
     def explained(self) -> str:
@@ -205,9 +206,7 @@ class Explanation(Drawn):
 
     def _as_written(self, position: Position) -> str:
         """The slice of the text; the tokenizer's name where there is none, or nothing that can be seen."""
-        if position.special or position.start is None or position.segment >= len(self.texts):
-            return position.token
-        return self.texts[position.segment][position.start : position.end].strip() or position.token
+        return position.piece(self.texts).strip() or position.token
 
     @property
     def verdict(self) -> str:
@@ -310,7 +309,7 @@ class Explanation(Drawn):
     @property
     def units(self) -> list[tuple[int, ...]]:
         """What is removed together when a ranking is tested: the spans, or each position that is no special token."""
-        return [one.positions for one in self.spans] or [(index,) for index in self.content]
+        return self.positions.units(self.spans)
 
     def by_span(self, method: str | None = None, layer: int | None = None) -> list[WordScore]:
         """The parts that were named by `spans=`, in their order, each with the sum over its positions."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from attnx.answer.prediction import Prediction
 from attnx.errors import AttentionError, ChoiceError, InputError
-from attnx.inputs.positions import BROKEN, Position, Span, Word, group_words
+from attnx.inputs.positions import BROKEN, Positions, Span, Word, group_words
 from attnx.registry import unknown
 from attnx.results.explanation import Explanation
 from attnx.results.fit import ANSWER, PROVENANCE, TEXT, Below, Between, Filled, Rising, Rules, Shape, check
@@ -59,7 +59,7 @@ class GenerationExplanation(Result):
         **PROVENANCE,
     }
 
-    positions: tuple[Position, ...]
+    positions: Positions
     """Of the whole text, the prompt's first."""
     words: tuple[Word, ...]
     prompt_length: int
@@ -101,6 +101,7 @@ class GenerationExplanation(Result):
     """What knows the answer → generated × source, for each token against its runner-up."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "positions", Positions(self.positions))
         check(self)
         shape = (len(self.positions) - self.prompt_length, len(self.positions) - 1)
         for name, scores in (*self.relevance.items(), *self.references.items(), *self.against.items()):

@@ -13,7 +13,7 @@ from attnx.agreement.by_sign import agree
 from attnx.agreement.spearman import spearman
 from attnx.agreement.ties import told_apart
 from attnx.answer.prediction import Prediction
-from attnx.inputs.positions import Position, Word
+from attnx.inputs.positions import Positions, Word, punctuation
 from attnx.results.result import Array
 
 _JOINERS = "\u200c\u200d"
@@ -47,7 +47,7 @@ class Row:
     layer: int | None
     """None for a reference, which has no layers."""
     scores: Array
-    positions: Sequence[Position]
+    positions: Positions
     words: Sequence[Word]
     explained: str
     """Whose view of the input it is, as it stands in the text; or the mean of all positions."""
@@ -82,7 +82,7 @@ class Row:
     @cached_property
     def content(self) -> list[int]:
         """The positions that are no special tokens."""
-        return [one.index for one in self.positions if not one.special]
+        return self.positions.content
 
     @cached_property
     def units(self) -> list[tuple[str, list[int]]]:
@@ -137,11 +137,11 @@ class Row:
 
     @cached_property
     def special_share(self) -> float:
-        return self._share([one.index for one in self.positions if one.special])
+        return self._share(self.positions.special)
 
     @cached_property
     def punctuation_share(self) -> float:
-        return self._share([index for one in self.words if one.is_punctuation for index in one.positions])
+        return self._share(punctuation(self.words))
 
     @cached_property
     def agreements(self) -> tuple[Agreement, ...]:

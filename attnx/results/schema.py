@@ -71,6 +71,8 @@ class _Reader:
             return _LEAVES[kind](given, where)
         if is_dataclass(kind) and isinstance(kind, type):
             return self.record(kind, given, where)
+        if hasattr(kind, "__orig_bases__"):  # a tuple with a name
+            return kind(self.value(kind.__orig_bases__[0], given, where))
         origin = get_origin(kind)
         if origin in (Union, UnionType):
             return self._either(get_args(kind), given, where)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from attnx.comparison.two_streams import by_word, spaced
-from attnx.inputs.positions import Position
+from attnx.inputs.positions import Position, Positions
 
 
 def test_words_are_what_stands_between_spaces_whatever_the_tokenizer_makes_of_them():
@@ -11,12 +11,12 @@ def test_words_are_what_stands_between_spaces_whatever_the_tokenizer_makes_of_th
     pieces = [(0, 3), (3, 5), (5, 11), (11, 12), (12, 16)]  # don | 't | ␣␣stop | , | ␣now
     positions = [Position(place, "x", start=start, end=end) for place, (start, end) in enumerate(pieces)]
     positions.append(Position(5, "</s>", special=True))
-    assert spaced(positions, text) == [("don't", [0, 1]), ("stop,", [2, 3]), ("now", [4])]
+    assert spaced(Positions(positions), text) == [("don't", [0, 1]), ("stop,", [2, 3]), ("now", [4])]
 
 
 def test_the_same_word_twice_is_two_words():
     positions = [Position(0, "the", start=0, end=3), Position(1, "the", start=4, end=7)]
-    assert spaced(positions, "the the") == [("the", [0]), ("the", [1])]
+    assert spaced(Positions(positions), "the the") == [("the", [0]), ("the", [1])]
 
 
 def test_source_pieces_are_added_up_and_target_pieces_averaged():

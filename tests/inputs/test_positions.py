@@ -2,7 +2,8 @@
 
 import pytest
 
-from attnx.inputs.positions import Position, group_words, word_spans
+from attnx.inputs.adapter import Prepared
+from attnx.inputs.positions import Position, Positions, Span, group_words, word_spans
 
 WORDS = [
     ("It's a well-known 3.5, ok!", ["It's", "a", "well-known", "3.5", ",", "ok", "!"]),
@@ -86,3 +87,22 @@ def test_without_offsets_each_token_is_a_word():
     positions, words = group_words([Position(0, "[CLS]", special=True), Position(1, "▁he"), Position(2, "y")], ["hey"])
     assert [word.text for word in words] == ["▁he", "y"]
     assert [one.word for one in positions] == [None, 0, 1]
+
+
+def test_content_is_what_is_no_special_token_also_of_a_part():
+    positions = Positions(
+        [Position(0, "[CLS]", special=True), Position(1, "keys", start=0, end=4), Position(2, "[SEP]", special=True)]
+    )
+    assert (positions.content, positions.special) == ([1], [0, 2])
+    assert isinstance(positions[1:], Positions)
+    assert positions[1:].content == [1]
+    assert positions.units(()) == [(1,)]
+    assert positions.units([Span("all", (1, 2))]) == [(1, 2)]
+    assert positions.told
+    assert not Positions([Position(0, "keys")]).told
+
+
+def test_a_plain_tuple_of_positions_becomes_what_knows_its_content():
+    positions = (Position(0, "[CLS]", special=True), Position(1, "keys"))
+    assert Prepared({}, positions, ()).positions.content == [1]
+    assert Prepared({}, positions, ()).positions == positions

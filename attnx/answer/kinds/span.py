@@ -142,8 +142,8 @@ def _where(told: Told) -> tuple[int, int]:
     """Where an answer may stand: in the second text of a pair, or in all of a single one."""
     if told.prepared is None:
         return 0, len(told.logits)
-    content = [one for one in told.prepared.positions if not one.special]
-    places = [one.index for one in content if one.segment == 1] or [one.index for one in content]
+    positions = told.prepared.positions
+    places = [one.index for one in positions.named if one.segment == 1] or positions.content
     return places[0], places[-1] + 1
 
 

@@ -188,13 +188,13 @@ def _place_of(name: str, sentence: Masked) -> tuple[int, int]:
 
 def _covering(sentence: Masked, start: int, end: int) -> tuple[int, ...]:
     """The positions of the tokens between two characters, by the tokenizer's offsets."""
-    positions = [one for one in sentence.prepared.positions if not one.special]
-    if any(one.start is None for one in positions):
+    positions = sentence.prepared.positions
+    if not positions.told:
         raise InputError(
             "this tokenizer does not tell where its tokens stand in the text, so candidates cannot be found; "
             "use a fast tokenizer"
         )
-    found = tuple(one.index for one in positions if (one.start or 0) < end and (one.end or 0) > start)
+    found = tuple(one.index for one in positions.named if (one.start or 0) < end and (one.end or 0) > start)
     if not found:
         raise InputError(f"the tokenizer has no token for {sentence.text[start:end]!r}; choose another candidate")
     return found

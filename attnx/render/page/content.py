@@ -75,9 +75,7 @@ def _positions(explanation: Explanation) -> list[dict[str, Any]]:
 
 def _label(position: Position, texts: Sequence[str]) -> str:
     """The slice of the text, which may be all white space; the tokenizer's name where there is none."""
-    if position.special or position.start is None or position.segment >= len(texts):
-        return position.token
-    piece = texts[position.segment][position.start : position.end]
+    piece = position.piece(texts)
     return piece.strip() or piece or position.token
 
 

@@ -24,9 +24,9 @@ def questions(given: Given) -> Iterator[Known]:
     for part in count():
         for one in generator.generate(_AT_ONCE, seed=1 + given.seed * 1_000_003 + part):
             prepared = prepare(model, given.processor, one.image)
-            patches = [position for position in prepared.positions if not position.special]
+            patches = prepared.positions.named
             right = next(place for place, patch in enumerate(patches) if patch.token == one.token)
-            units = tuple((patch.index,) for patch in patches)
+            units = tuple(prepared.units)
             yield Known(Request(prepared, target=labels.index(one.label)), units, (right,))
 
 
