@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def start_up() -> None:
-    """The first flow of a process, after `import attnx`, with and without a kept kernel."""
+    """The first flow of a process that has loaded torch and attnx, with and without a kept kernel."""
     print("start-up: first flow of a fresh process")
     with tempfile.TemporaryDirectory() as folder:
         cold = [_first_flow(Path(folder) / str(attempt)) for attempt in range(3)]
@@ -65,10 +65,11 @@ def start_up() -> None:
 
 def _first_flow(cache: Path) -> float:
     script = (
-        "import time, numpy as np, attnx\n"
+        "import time, numpy as np\n"
+        "from attnx import flow\n"
         "attention = np.random.default_rng(0).dirichlet(np.ones(16), size=(6, 4, 16))\n"
         "begin = time.perf_counter()\n"
-        "attnx.flow(attention, position=0)\n"
+        "flow(attention, position=0)\n"
         "print(time.perf_counter() - begin)\n"
     )
     environment = {**os.environ, "XDG_CACHE_HOME": str(cache), "LOCALAPPDATA": str(cache)}
@@ -152,9 +153,9 @@ def least_time(work: Callable[[], object], times: int = 5) -> float:
 
 def _igraph_seconds_per_pair(attention: Array, samples: int, source: int | None = None) -> tuple[float, float]:
     """Seconds per pair of a loop over `maxflow_value`, and the widest difference from attnx."""
-    capacities = attnx.methods.question.Question.ask(
-        attention, layer=None, position=None, head=None, residual=0.5
-    ).below
+    from attnx.graph.graph import Graph  # here, for `beside.py` takes attention from this file for older code, too
+
+    capacities = torch.stack([edges.matrix for edges in Graph.of(attention).levels])
     layers, length, _ = capacities.shape
     layer, query, key = (index.numpy() for index in (capacities > 0).nonzero(as_tuple=True))
     edges = np.stack([(layer + 1) * length + query, layer * length + key], axis=1)

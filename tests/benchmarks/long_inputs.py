@@ -66,17 +66,13 @@ def report(lengths: Sequence[int], growth: Sequence[int]) -> None:
 
 def flow_limit() -> None:
     """What one position at every layer takes by flow, and where attnx refuses to begin."""
-    import torch
-
     import attnx
     from attnx.methods.flow.flow import LIMIT, SECONDS_PER_EDGE, estimated_seconds
 
     print("flow of the last position at every one of 12 layers, random causal attention, one thread")
     measured = []
     for length in (128, 256, 512, 768):
-        scores = 2 * torch.randn(12, 1, length, length, generator=torch.Generator().manual_seed(0))
-        scores.masked_fill_(torch.ones(length, length, dtype=torch.bool).triu(1), -math.inf)
-        attention = scores.softmax(-1)
+        attention = causal_attention(length)
         attnx.flow(attention[:3, :, :8, :8] / 2, position=-1)  # the machine code is loaded
         taken = seconds(lambda attention=attention: attnx.flow(attention, position=-1, threads=1, limit=None))
         expected = estimated_seconds(range(1, 13), length)
@@ -85,6 +81,15 @@ def flow_limit() -> None:
     exponent = slope(*([math.log(one[part]) for one in measured[1:]] for part in (0, 1)))
     longest = (LIMIT / SECONDS_PER_EDGE / sum(range(3, 13))) ** (1 / 3)
     print(f"  grows as n^{exponent:.2f}; refused above n = {longest:.0f} (12 layers, {LIMIT:.0f} s estimated)")
+
+
+def causal_attention(length: int) -> Any:
+    """12 layers × 1 head × n × n, of no model."""
+    import torch
+
+    scores = 2 * torch.randn(12, 1, length, length, generator=torch.Generator().manual_seed(0))
+    scores.masked_fill_(torch.ones(length, length, dtype=torch.bool).triu(1), -math.inf)
+    return scores.softmax(-1)
 
 
 def megabytes(length: int, kind: str, beside: str = "forward") -> float:
