@@ -4,11 +4,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.browser import ARGUMENTS, browser_path
+from tests.browser import browser_path
+from tests.demo import visitor
 
 gradio = pytest.importorskip("gradio", reason='the demo is made with Gradio: pip install "attnx[demo]"')
-
-FRAME = 'iframe[title="what attnx says"]'
 
 pytestmark = pytest.mark.slow
 
@@ -30,31 +29,7 @@ def visit(address, *questions):
     Each is in a thread of its own: the browser that the suite shares keeps the loop of this one.
     """
     with ThreadPoolExecutor(len(questions)) as visitors:
-        return list(visitors.map(lambda question: _visit(address, *question), questions))
-
-
-def _visit(address, text, target):
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=browser_path(), args=ARGUMENTS)
-        page = browser.new_page()
-        page.set_default_timeout(300_000)
-        asked = []
-        page.on("request", lambda request: asked.append(request.url))
-        page.goto(address)
-        page.get_by_label("Text", exact=True).fill(text)
-        page.get_by_label("Target").fill(target)
-        page.get_by_role("button", name="Explain").click()
-        answer = page.frame_locator(FRAME)
-        page.locator(f"{FRAME}, :text('is not known')").first.wait_for()
-        if page.locator(FRAME).count():
-            answer.get_by_text("How far to trust it").wait_for()
-            seen = answer.locator("body").inner_text()
-        else:
-            seen = page.locator("body").inner_text()
-        browser.close()
-        return seen, asked
+        return list(visitors.map(lambda question: visitor.visit(address, *question), questions))
 
 
 @pytest.fixture(autouse=True)
