@@ -1,10 +1,13 @@
 """The docs as a site: built without a warning, read without a network, searched from disk, a gallery of real pages."""
 
 import os
+import re
 import subprocess
 import sys
+from html.parser import HTMLParser
 from importlib.util import find_spec
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -70,3 +73,38 @@ def test_the_gallery_shows_what_attnx_wrote(site):
     for page in pages:
         assert page.stat().st_size <= 300_000, page.name
         assert "Content-Security-Policy" in page.read_text(encoding="utf-8"), page.name
+
+
+def test_every_link_and_anchor_of_the_site_leads_somewhere(site):
+    pages = {path.resolve(): Page(path) for path in site.rglob("*.html") if path.name != "404.html"}
+    broken = [
+        f"{path.relative_to(site.resolve())} → {link}"
+        for path, page in pages.items()
+        for link in page.links
+        if not leads_somewhere(path, link, pages)
+    ]
+    assert sum(len(page.links) for page in pages.values()) > 1000
+    assert broken == []
+
+
+def leads_somewhere(path, link, pages):
+    file, _, anchor = link.partition("#")
+    target = (path.parent / unquote(file)).resolve() if file else path
+    if anchor and target in pages:
+        return unquote(anchor) in pages[target].anchors
+    return target.exists()
+
+
+class Page(HTMLParser):
+    """The anchors that a page has, and its links to files of the site."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.anchors, self.links = set(), set()
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attributes):
+        given = dict(attributes)
+        self.anchors |= {given[name] for name in ("id", "name") if given.get(name)}
+        links = {given[name] for name in ("href", "src") if given.get(name)}
+        self.links |= {one for one in links if not re.match(r"[a-z]+:|//|#?$", one)}
