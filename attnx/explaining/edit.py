@@ -19,7 +19,7 @@ from attnx.inputs.adapter import Prepared
 from attnx.inputs.families import adapter_for
 from attnx.inputs.first_token import with_first_token
 from attnx.inputs.positions import word_spans
-from attnx.results.alignment import Change, aligned, span_of
+from attnx.results.alignment import Change, aligned, extent_of
 from attnx.results.explanation import Explanation
 from attnx.results.side_by_side import SideBySide
 
@@ -84,7 +84,7 @@ def changes_of(explanation: Explanation, changes: Mapping[int | str, str]) -> tu
         if not isinstance(text, str):
             raise ArgumentError(f"word {word!r} is replaced by a text, found {text!r}")
         first, last = _words(explanation, word)
-        start, end = (span_of(explanation, explanation.words[index]) for index in (first, last))
+        start, end = (extent_of(explanation, explanation.words[index]) for index in (first, last))
         if start is None or end is None or start.segment != end.segment:
             raise InputError(
                 "the tokenizer tells no offsets, so words cannot be found in the text; use a fast tokenizer"
@@ -117,7 +117,7 @@ def _prepared(model: nn.Module, tokenizer: Any, text: Any, given: Mapping[str, A
 
 def _spliced(explanation: Explanation, first: int, last: int, new: str) -> list[Change]:
     """A change for each word that differs, where as many words replace several, with the same between them."""
-    spans = [span_of(explanation, word) for word in explanation.words[first : last + 1]]
+    spans = [extent_of(explanation, word) for word in explanation.words[first : last + 1]]
     inner = word_spans(new)
     if len(spans) < 2 or len(inner) != len(spans):
         return []
@@ -166,7 +166,7 @@ def _words(explanation: Explanation, asked: int | str) -> tuple[int, int]:
 
 def _places(explanation: Explanation, asked: str) -> list[tuple[int, int]]:
     """Every first and last word whose characters are the asked ones."""
-    spans = [span_of(explanation, word) for word in explanation.words]
+    spans = [extent_of(explanation, word) for word in explanation.words]
     texts = (explanation.text,) if isinstance(explanation.text, str) else explanation.text or ()
     found = []
     for first, start in enumerate(spans):

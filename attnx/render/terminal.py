@@ -25,7 +25,8 @@ from attnx.render.plain_text import (
 )
 from attnx.render.printable import isolated, printable
 from attnx.render.word_rows import GAP, WordRows, layer_rows, named_rows
-from attnx.results.explanation import Explanation, WordScore
+from attnx.results.explanation import Explanation
+from attnx.results.units import WordScore
 
 MOST_WORDS, MOST_WORDS_BY_LAYER = 240, 60
 """Longer texts are shortened to their strongest words, and the view says so."""

@@ -33,14 +33,14 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Span:
+class Extent:
     """Where a word stands, without white space around it."""
 
     segment: int
     start: int
     end: int
 
-    def meets(self, other: Span) -> bool:
+    def meets(self, other: Extent) -> bool:
         return self.segment == other.segment and self.start < other.end and other.start < self.end
 
 
@@ -66,7 +66,7 @@ def aligned(explanations: Sequence[Explanation], changes: Sequence[Change] | Non
     )
 
 
-def span_of(explanation: Explanation, word: Word) -> Span | None:
+def extent_of(explanation: Explanation, word: Word) -> Extent | None:
     """Where a word stands in its text; None where that is not known."""
     pieces = [explanation.positions[place] for place in word.positions]
     if word.segment >= len(explanation.texts) or any(one.start is None or one.end is None for one in pieces):
@@ -75,13 +75,13 @@ def span_of(explanation: Explanation, word: Word) -> Span | None:
     end = max(one.end for one in pieces if one.end is not None)
     piece = explanation.texts[word.segment][start:end]
     if not piece.strip():  # a line break is a word by itself
-        return Span(word.segment, start, end)
-    return Span(word.segment, start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip()))
+        return Extent(word.segment, start, end)
+    return Extent(word.segment, start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip()))
 
 
 def _links(first: Explanation, other: Explanation, changes: Sequence[Change] | None) -> Iterator[Link]:
-    ones = [span_of(first, word) for word in first.words]
-    twos = [span_of(other, word) for word in other.words]
+    ones = [extent_of(first, word) for word in first.words]
+    twos = [extent_of(other, word) for word in other.words]
     known = changes is not None or first.text == other.text
     if not known or None in ones or None in twos:
         yield from _by_sequence(first, other)
@@ -91,7 +91,7 @@ def _links(first: Explanation, other: Explanation, changes: Sequence[Change] | N
             yield from ((one, two) for two, found in enumerate(twos) if found is not None and found.meets(place))
 
 
-def _places(span: Span, changes: Sequence[Change]) -> Iterator[Span]:
+def _places(span: Extent, changes: Sequence[Change]) -> Iterator[Extent]:
     """Where the characters of a span are after the changes."""
     moved, rest = 0, span.start
     for change in sorted(changes, key=lambda one: one.start):
@@ -99,12 +99,12 @@ def _places(span: Span, changes: Sequence[Change]) -> Iterator[Span]:
             continue
         if change.end > span.start:
             if rest < change.start:
-                yield Span(span.segment, rest + moved, change.start + moved)
-            yield Span(span.segment, change.start + moved, change.start + moved + len(change.text))
+                yield Extent(span.segment, rest + moved, change.start + moved)
+            yield Extent(span.segment, change.start + moved, change.start + moved + len(change.text))
             rest = change.end
         moved += len(change.text) - (change.end - change.start)
     if rest < span.end:
-        yield Span(span.segment, rest + moved, span.end + moved)
+        yield Extent(span.segment, rest + moved, span.end + moved)
 
 
 def _by_sequence(first: Explanation, other: Explanation) -> Iterator[Link]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 
-from attnx.agreement.ties import DIGITS, tied_share, told_apart
+from attnx.agreement.ties import DIGITS, tied_share
 from attnx.answer.prediction import Prediction
 from attnx.errors import AttentionError, ChoiceError, InputError, how_many
 from attnx.inputs.positions import Position, Positions, Span, Word, content_words
@@ -18,8 +18,9 @@ from attnx.results.fit import ANSWER, PROVENANCE, TEXT, Below, Between, Filled, 
 from attnx.results.older_files import explanation_facts
 from attnx.results.remarks import Said, line, remarks
 from attnx.results.result import Array
-from attnx.results.row import Row, legible, quoted
+from attnx.results.row import Row, in_quotes, legible
 from attnx.results.schema import LATER
+from attnx.results.units import WordScore, best, summed
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -30,17 +31,6 @@ OFFERED = ("blankout", "value_path")
 
 _DERIVED = ("saturation", "verdict", "remarks")
 """What files tell besides, for their readers: it follows from the fields."""
-
-
-@dataclass(frozen=True)
-class WordScore:
-    """A word of the text with its relevance: the sum over its pieces."""
-
-    text: str
-    score: float
-    positions: tuple[int, ...]
-    speaks: Literal["for", "against"] | None = None
-    """For or against the answer, where the scores have a sign; None where they say only how much."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,11 +204,11 @@ class Explanation(Drawn):
         row = self.row()
         answer = self.prediction
         sure = "" if answer is None or answer.probability is None else f" ({answer.probability:.3f})"
-        named = quoted if answer is not None and answer.kind == "token" else legible  # a token is no word of ours
+        named = in_quotes if answer is not None and answer.kind == "token" else legible  # a token is no word of ours
         rival = "" if answer is None or answer.against is None else f" against {named(answer.against)}"
         subject = f"{named(answer.label)}{sure}{rival} from" if answer else "what reaches"
         is_word = not self._averaged and not self.positions[self.position].special
-        place = (quoted if is_word else legible)(self.explained)
+        place = (in_quotes if is_word else legible)(self.explained)
         return f"{subject} {place} by {legible(row.what)}: {line(remarks(row))}"
 
     def remarks(self, method: str | None = None, layer: int | None = None) -> tuple[Said, ...]:
@@ -298,13 +288,8 @@ class Explanation(Drawn):
         self, method: str | None = None, layer: int | None = None, *, content_only: bool = False
     ) -> list[WordScore]:
         """The words of the text in their order, special tokens left out; with `content_only` punctuation, too."""
-        scores = self.scores(method, layer)
-        signed = self.row_name(method, layer) in self.signed
-        found = []
-        for one in self.content_words if content_only else self.words:
-            score = float(scores[list(one.positions)].sum())
-            found.append(WordScore(one.text, score, one.positions, _speaks(score) if signed else None))
-        return found
+        words = self.content_words if content_only else self.words
+        return summed(words, self.scores(method, layer), signed=self.row_name(method, layer) in self.signed)
 
     @property
     def units(self) -> list[tuple[int, ...]]:
@@ -315,12 +300,7 @@ class Explanation(Drawn):
         """The parts that were named by `spans=`, in their order, each with the sum over its positions."""
         if not self.spans:
             raise InputError("no spans were named: explain(…, spans={'doc 1': (0, 812), …}), 'sentences' or 'lines'")
-        scores, signed = self.scores(method, layer), self.row_name(method, layer) in self.signed
-        sums = [float(scores[list(one.positions)].sum()) for one in self.spans]
-        return [
-            WordScore(one.name, score, one.positions, _speaks(score) if signed else None)
-            for one, score in zip(self.spans, sums, strict=True)
-        ]
+        return summed(self.spans, self.scores(method, layer), signed=self.row_name(method, layer) in self.signed)
 
     def top(
         self, count: int = 5, method: str | None = None, layer: int | None = None, *, content_only: bool = False
@@ -330,9 +310,7 @@ class Explanation(Drawn):
         Where scores have a sign, those that speak most *for* the answer come first; `speaks` tells which do.
         """
         words = self.by_word(method, layer, content_only=content_only)
-        digits = self.digits.get(self.row_name(method, layer))
-        order = np.argsort(-told_apart([word.score for word in words], digits), kind="stable")
-        return [words[place] for place in order[: how_many(count)]]
+        return best(words, how_many(count), self.digits.get(self.row_name(method, layer)))
 
     def tied(self, method: str | None = None, layer: int | None = None) -> float:
         """The share of positions whose score another has, too, to 1e-9 or its own digits: their order means nothing."""
@@ -365,10 +343,6 @@ class Explanation(Drawn):
             f"Explanation({len(self.positions)} positions, {len(self.layers)} layers, explained {explained!r}, "
             f"methods {', '.join(self.methods)}{answer})"
         )
-
-
-def _speaks(score: float) -> Literal["for", "against"] | None:
-    return None if score == 0 else "for" if score > 0 else "against"
 
 
 def _check_maps(e: Explanation) -> None:

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from attnx.results.row import Agreement, Row, legible, quoted
+from attnx.results.row import Agreement, Row, in_quotes, legible
 
 Level: TypeAlias = Literal["fair", "open", "care"]
 """Speaks for the row, leaves it open, or tells to take care."""
@@ -214,7 +214,7 @@ REMARKS: tuple[Remark, ...] = (
         "unknown",
         70,
         lambda row: bool(row.input.get("unknown")),
-        lambda row: "not in the vocabulary: " + ", ".join(map(quoted, row.input["unknown"])),
+        lambda row: "not in the vocabulary: " + ", ".join(map(in_quotes, row.input["unknown"])),
         of_input=True,
     ),
     Remark(

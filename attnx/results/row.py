@@ -25,7 +25,7 @@ def legible(text: str) -> str:
     return "".join(one if one.isprintable() or one in _JOINERS else "�" for one in text.strip())
 
 
-def quoted(text: str) -> str:
+def in_quotes(text: str) -> str:
     return f"'{legible(text)}'"
 
 
@@ -101,7 +101,7 @@ class Row:
 
     def unit(self, number: int | None) -> str:
         """A unit as a sentence names it; "" for None."""
-        return "" if number is None else quoted(self.units[number][0])
+        return "" if number is None else in_quotes(self.units[number][0])
 
     @cached_property
     def first(self) -> int | None:

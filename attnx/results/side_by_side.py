@@ -10,7 +10,7 @@ import numpy as np
 
 from attnx.errors import ChoiceError, InputError
 from attnx.registry import unknown
-from attnx.results.alignment import Change, Matched, aligned, span_of
+from attnx.results.alignment import Change, Matched, aligned, extent_of
 from attnx.results.explanation import Explanation
 from attnx.results.fit import PROVENANCE, Rules
 from attnx.results.of_explanations import OfExplanations
@@ -150,7 +150,7 @@ def _short(title: str) -> str:
 def _written(explanation: Explanation, places: Sequence[int]) -> str:
     if not places:
         return ""
-    spans = [span_of(explanation, explanation.words[place]) for place in places]
+    spans = [extent_of(explanation, explanation.words[place]) for place in places]
     known = [span for span in spans if span is not None]
     if len(known) < len(spans) or len({span.segment for span in known}) > 1:
         return " ".join(explanation.words[place].text for place in places)

@@ -9,7 +9,7 @@ import numpy as np
 
 from attnx.inputs.positions import Position
 from attnx.render.page.reduction import MAP_BYTES, kept_edges, kept_layers, packed, share_of_strongest, strongest
-from attnx.results.alignment import span_of
+from attnx.results.alignment import extent_of
 from attnx.results.explanation import Explanation
 from attnx.results.result import Array
 
@@ -87,7 +87,7 @@ def _words(explanation: Explanation) -> list[dict[str, Any]]:
         gap = " " if words else ""
         if word.segment != segment:
             segment, end, gap = word.segment, 0, "\n\n"
-        span = span_of(explanation, word)
+        span = extent_of(explanation, word)
         if span is not None:
             gap = gap if gap == "\n\n" else explanation.texts[word.segment][end : span.start]
             end = max(end, span.end)
