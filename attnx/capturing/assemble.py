@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from attnx.attention.computed import Computed
 from attnx.attention.levels import Behind, Held, Level, all_keys
 from attnx.attention.placed import Placed, placed_mask
 from attnx.attention.tensor import AttentionTensor
@@ -167,8 +166,8 @@ def _rest(record: Record, recorder: Recorder) -> Rest:
 
 
 def _with_rest(level: Level, rest: Behind) -> Level:
-    assert isinstance(level, Held | Computed)
-    return replace(level, rest=rest)
+    known: Level = replace(cast(Any, level), rest=rest)  # every way to keep a level is a dataclass
+    return known
 
 
 def _stacked(levels: list[Level], records: Sequence[Record], recorder: Recorder) -> Tensor | None:

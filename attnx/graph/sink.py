@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from attnx.attention.levels import Held
+from attnx.attention.levels import all_keys
 from attnx.attention.tensor import as_attention
 from attnx.attention.visibility import first_seen
 from attnx.errors import ChoiceError
@@ -40,9 +40,9 @@ def sink_share(attention: Any, *, layer: int | None = None, head: Head | None = 
         level = tensor.levels[number - 1]
         seen = level.mask.visible(0, graph.length)[:, sink].clone()
         seen[sink] = False
-        if not isinstance(level, Held) or not bool(seen.any()):
+        if level.own != slice(0, graph.length) or not bool(seen.any()):
             raise ChoiceError(f"no later position sees position {sink}, so there is no sink; give a longer input")
-        given = level.weights[:, seen, sink].double().mean(-1)
+        given = all_keys(level.rows(0, graph.length), graph.length)[:, seen, sink].double().mean(-1)
         if isinstance(graph.head, int):
             given = given[graph.head : graph.head + 1]
         shares.append(given if graph.head == "each" else given.mean(0, keepdim=True))
