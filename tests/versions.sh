@@ -27,7 +27,7 @@ work=${ENVIRONMENTS:-$(mktemp -d)}
 [ -n "${ENVIRONMENTS:-}" ] || trap 'rm -rf "$work"' EXIT
 mkdir -p "$work"
 # Libraries that go with transformers are chosen by it.
-grep -vE '^(torch|transformers|tokenizers|huggingface_hub|datasets|gradio)==' constraints.txt > "$work/constraints.txt"
+grep -vE '^(torch|transformers|tokenizers|huggingface_hub|datasets|fsspec|gradio)==' constraints.txt > "$work/constraints.txt"
 
 row() { echo "| $1 | $2 | $3 | $4 |"; }
 
