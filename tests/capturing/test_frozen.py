@@ -13,6 +13,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from attnx.capturing.frozen.path import VALUE_PATH, WHOLE_PATH
+from attnx.capturing.frozen.rules import freezing
 from attnx.capturing.frozen.run import frozen_run
 from attnx.capturing.frozen.sink_values import _by_input, _kept, _leaving, neutral_values, sink_shares
 from attnx.errors import CaptureError
@@ -358,6 +359,16 @@ class TestSink:
         model = made(name)
         found = run(model, name, ends=slice(0, 1))
         assert sink_shares(model, model.get_input_embeddings(), found.kernels, 1) is None
+
+    def test_a_summand_is_not_taken_for_another_that_had_its_place_in_memory(self):
+        model = made("llama")
+        mode = freezing(model, VALUE_PATH, model.embed_tokens)
+        result, entry = 2 * torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
+        mode.with_constant(result, torch.ones(3))
+        mode._summands[id(entry)] = mode._summands.pop(id(result))
+        mode.take_whole(entry)
+        result.sum().backward()
+        assert mode.constants.total == 3
 
     def test_a_neutral_first_token_is_all_sink(self):
         """Where every token has the same embedding, what the first gives is what any would give."""

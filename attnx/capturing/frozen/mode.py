@@ -21,6 +21,7 @@ by itself without its gradient where it enters a call. So nothing of the model i
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -105,7 +106,7 @@ class Freezing(TorchFunctionMode):
         self._entered = {} if entered is None else entered
         self._ends = ends
         self._marks = Marks()
-        self._summands: dict[int, RemovableHandle] = {}
+        self._summands: dict[int, tuple[weakref.ref[Tensor], RemovableHandle]] = {}
         self._through_zero: dict[tuple[Any, ...], bool] = {}
         self._replayed: Iterator[Kernel] | None = None
 
@@ -225,13 +226,15 @@ class Freezing(TorchFunctionMode):
     def with_constant(self, result: Tensor, constant: Tensor | float) -> Tensor:
         """`result`, in which `constant` is a summand that belongs to no position."""
         if self.path.conserves and result.requires_grad:
-            self._summands[id(result)] = watched(result, lambda gradient: self.constants.add(constant, gradient))
+            handle = watched(result, lambda gradient: self.constants.add(constant, gradient))
+            self._summands[id(result)] = weakref.ref(result), handle
         return result
 
     def take_whole(self, entry: Tensor) -> None:
         """Count what was added to make up `entry` as part of it, such as the place of a patch."""
-        if id(entry) in self._summands:
-            self._summands.pop(id(entry)).remove()
+        result, handle = self._summands.get(id(entry), (None, None))
+        if handle is not None and result is not None and result() is entry:  # an id may be that of one long gone
+            handle.remove()
 
     def kernel(self, values: Tensor, outputs: Tensor) -> Tensor:
         """Keep both ends of an attention call, and what entered its block."""
