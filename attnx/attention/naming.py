@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from attnx.errors import ChoiceError, whole_number
 from attnx.registry import unknown
 
-KINDS = ("encoder", "self", "cross")
+SELF, CROSS = "self", "cross"
+KINDS = ("encoder", SELF, CROSS)
 """A source's own attention, an output's own, and the output's to the source."""
 
 

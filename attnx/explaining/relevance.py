@@ -55,8 +55,9 @@ class Relevance:
         return {name: scores(one.relevance, self.settings).astype("float32") for name, one in whole.items()}
 
     def sink(self) -> tuple[float, ...] | None:
-        """Per layer, the share of attention that goes to the first token of a decoder; not known of a long input."""
-        if not self.attention.whole or not self.attention.causal:
+        """Per layer, the share of attention that goes to the first token of what a model writes; None where there is no
+        such token, and of a long input."""
+        if not self.attention.whole or not (self.attention.causal or self.attention.streams):
             return None
         try:
             share = sink_share(self.attention, layer=self.settings.layer_of(self.attention))

@@ -113,6 +113,13 @@ class Graph:
         """The positions that see no later ones of their stream: all of a decoder, the output of an encoder–decoder."""
         return looking_back(self._all, self.streams)
 
+    @property
+    def first(self) -> int:
+        """The first position of what is written, which is the sink: a decoder's, or the start of an output."""
+        if self.streams and self.written is not None:
+            return int(self.written.start)
+        return first_seen(self.seen, causal=self.causal)
+
     @cached_property
     def seen(self) -> Tensor:
         """Whether any query of any level sees a position; what none sees is padding."""
@@ -154,9 +161,7 @@ class Graph:
         return replace(self, levels=_edges([edges.weights for edges in self.levels], rules, self.device), rules=rules)
 
     def _without_sink(self) -> Graph:
-        if self.streams and self.written is not None:
-            return self._by(replace(self.rules, sink=self.written.start))
-        return self._by(replace(self.rules, sink=first_seen(self.seen, causal=self.causal)))
+        return self._by(replace(self.rules, sink=self.first))
 
     def _evenly(self, levels: list[Even]) -> Graph:
         rules = replace(self.rules, column=False, discard=0.0)

@@ -49,19 +49,23 @@ def value_path(
 
     In a decoder the first position also gives what any token would give there. With `sink` that is kept apart: a
     number of its own beside the biases, not a part of the first token. By default it is, where the first position
-    sees itself alone. `value` = positions + `sink` + `biases`.
+    sees itself alone. Of an encoder–decoder the first position of the output is its start, the same whatever is
+    written: all that later positions take from it is the sink's. `value` = positions + `sink` + `biases`.
     """
     found: dict[int, Scored] = {}
     how = _How(VALUE_PATH, score, slice(0, 1) if sink is not False else None, label="value path", progress=progress)
 
     def read(rows: list[int], run: FrozenRun, entry: nn.Module | None) -> None:
-        shares = (
-            None if sink is False or entry is None else sink_shares(unwrapped(model), entry, run.kernels, len(rows))
-        )
+        every = [_parts(run, place, cases[row]) for place, row in enumerate(rows)]
+        shares: Sequence[float] | Tensor | None = None
+        if sink is not False and cases[rows[0]].prepared.streams:
+            shares = [_of_start(parts, cases[row]) for parts, row in zip(every, rows, strict=True)]
+        elif sink is not False and entry is not None:
+            shares = sink_shares(unwrapped(model), entry, run.kernels, len(rows))
         if sink and shares is None:
             raise ChoiceError(f"sink=True asked, but the first position of {type(model).__name__} sees others, too")
         for place, row in enumerate(rows):
-            parts, value = _parts(run, place, cases[row]), float(run.scores[place])
+            parts, value = every[place], float(run.scores[place])
             biases = value - float(parts.sum())
             facts: dict[str, float | str] = {
                 "score": how.kind(model, cases),
@@ -69,7 +73,7 @@ def value_path(
                 "biases": biases,
             }
             if shares is not None:
-                parts[0] -= shares[place]
+                parts[cases[row].prepared.source_length] -= shares[place]
                 facts["sink"] = float(shares[place])
             facts["account"] = _account(facts, float(parts.sum()), alone=cases[row].target.against is None)
             found[row] = Scored(parts.numpy(), facts, run.notes, signed=True)
@@ -201,6 +205,13 @@ def _parts(run: FrozenRun, place: int, case: Case) -> Tensor:
         source, output = case.prepared.streams.values()
         return torch.cat([parts[:-output].reshape(source, -1).sum(-1), parts[-output:]])
     return parts[:length].clone()
+
+
+def _of_start(parts: Tensor, case: Case) -> float:
+    """What later positions take from the start of an output, by the values of its self-attention, which is all that
+    reaches them; what it says at its own place, of the first token, is no sink's."""
+    start = case.prepared.source_length
+    return float(parts[start]) if case.target.position > start else 0.0
 
 
 def _inside(pixels: Tensor, box: Box) -> Tensor:

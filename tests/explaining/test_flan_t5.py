@@ -1,5 +1,6 @@
 """A real model translates, and each word is found to come from the word that it translates."""
 
+import numpy as np
 import pytest
 
 import attnx
@@ -21,5 +22,26 @@ def test_words_come_from_what_they_translate():
         for reference in ("value_path", "blankout"):
             best = next(one for one in step.top(9, reference) if one.positions[0] < source)
             assert best.text == word
+    taken = np.abs(g["value_path"]).sum(1)
+    sinks = [abs(one["value_path"]["sink"]) / whole for one, whole in zip(g.provenance["measured"], taken, strict=True)]
+    assert max(sinks) < 0.05
     assert g.step(0).split_by_residual("rollout")
     assert not g.step(0).split_by_residual("alti")
+
+
+@pytest.mark.slow
+def test_most_attention_of_the_output_goes_to_its_start_which_carries_little():
+    model, tokenizer = flan_t5.load()
+    e = attnx.explain(model, tokenizer, SOURCE, target_text="Das Haus ist", methods="rollout", references="value_path")
+    kinds = e.provenance["settings"]["levels"]
+    own = [share for share, kind in zip(e.sink, kinds, strict=True) if kind == "self"]
+    assert min(own) > 0.6
+    facts = e.provenance["references"]["value_path"]
+    assert abs(facts["sink"]) < 0.05 * np.abs(e.references["value_path"]).sum()
+
+
+@pytest.mark.slow
+def test_what_it_writes_is_aligned():
+    model, tokenizer = flan_t5.load()
+    g = attnx.explain_generation(model, tokenizer, SOURCE, max_new_tokens=12)
+    assert {("house", "Haus"), ("wonderful.", "wunderbar.")} <= set(attnx.alignment(g).pairs())

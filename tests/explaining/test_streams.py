@@ -61,7 +61,7 @@ def test_shares_tell_how_much_is_from_each_stream():
     assert sum(e.shares.values()) == pytest.approx(1)
     assert "rollout: 75% from the source, 25% from the output so far, by the share of the residual" in e.to_text()
     shown = attnx.explain(*load_demo(), SOURCE, target_text=TARGET)
-    assert "value_path: 87% from the source" in shown.to_text()
+    assert "value_path: 89% from the source" in shown.to_text()
     assert attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key").shares == {}
 
 
@@ -98,7 +98,8 @@ def test_it_is_saved_and_loaded(tmp_path):
 def test_source_output_and_biases_add_up_to_the_score(name):
     e = of_family(name, methods="rollout", references="value_path")
     facts = e.provenance["references"]["value_path"]
-    assert float(e.references["value_path"].sum()) + facts["biases"] == pytest.approx(facts["value"], abs=1e-4)
+    parts = float(e.references["value_path"].sum()) + facts["sink"] + facts["biases"]
+    assert parts == pytest.approx(facts["value"], abs=1e-4)
     assert np.abs(e.references["value_path"][: e.streams["source"]]).max() > 0
 
 
@@ -106,6 +107,84 @@ def of_family(name, **options):
     source = {"input_features": streams_zoo.inputs("whisper")["input_features"]} if name == "whisper" else "the key to"
     model, tokenizer = streams_zoo.model(name), zoo.wordpiece_tokenizer()
     return attnx.explain(model, tokenizer, source, target_text="the book", **options)
+
+
+class TestStartOfTheOutput:
+    """It is the same whatever is written: what later positions take from it is the sink's."""
+
+    def both(self, **options):
+        return [
+            explain(methods="rollout", references={"value_path": {} if sink else {"sink": False}}, **options)
+            for sink in (True, False)
+        ]
+
+    def test_what_it_gives_to_later_positions_is_kept_apart(self):
+        apart, inside = self.both(target_text=TARGET)
+        start, facts = apart.streams["source"], apart.provenance["references"]["value_path"]
+        assert apart.references["value_path"][start] == 0
+        assert facts["sink"] == pytest.approx(float(inside.references["value_path"][start]), rel=1e-4)
+        assert f"sink {facts['sink']:+.4g}" in facts["account"]
+        others = np.arange(len(apart.positions)) != start
+        expected = inside.references["value_path"][others]
+        np.testing.assert_allclose(apart.references["value_path"][others], expected, atol=1e-4)
+        assert apart.stream_shares("value_path")["output"] < inside.stream_shares("value_path")["output"]
+
+    def test_what_it_says_of_the_first_token_is_its_own(self):
+        apart, inside = self.both()
+        np.testing.assert_allclose(apart.references["value_path"], inside.references["value_path"], atol=1e-4)
+        assert apart.provenance["references"]["value_path"]["sink"] == 0
+
+    def test_all_of_it_leaves_by_the_values_of_self_attention(self):
+        """In one decoder layer they know nothing of the source yet: sink = (∂S/∂v − ∂S/∂o) · v at the start."""
+        from attnx.answer.score import as_rows, score
+        from attnx.answer.target import Target
+        from attnx.capturing.frozen.path import VALUE_PATH
+        from attnx.capturing.frozen.run import frozen_run
+
+        torch.manual_seed(0)
+        model = (
+            hf.T5ForConditionalGeneration(hf.T5Config(**{**streams_zoo.T5, "num_decoder_layers": 1})).eval().double()
+        )
+        tokenizer = zoo.wordpiece_tokenizer()
+        e = attnx.explain(model, tokenizer, "the key to", target_text="the book", references="value_path")
+        ids = torch.tensor([tokenizer("the key to")["input_ids"]])
+        written = torch.tensor([[0, *tokenizer("the book")["input_ids"][:-1]]])
+        inputs = {"input_ids": ids, "decoder_input_ids": written}
+        targets = as_rows([Target(e.prediction.index, e.position)], ids.device)
+        entry = (model.shared, model.get_decoder().get_input_embeddings())
+        run = frozen_run(
+            model, lambda: score(model, inputs, targets, "margin"), VALUE_PATH, entry=entry, ends=slice(0, 1)
+        )
+        own = next(one for one in run.kernels if one.module.startswith("decoder") and "SelfAttention" in one.module)
+        expected = float(((own.values_gradient - own.outputs_gradient) * own.values).sum())
+        assert e.provenance["references"]["value_path"]["sink"] == pytest.approx(expected, rel=1e-4)
+
+    def test_of_a_list_each_has_its_own(self):
+        given = [(SOURCE, TARGET), ("2011 may 9", "2011")]
+        several = explain([one for one, _ in given], target_text=[one for _, one in given], references="value_path")
+        for found, (source, target) in zip(several, given, strict=True):
+            alone = explain(source, target_text=target, references="value_path")
+            np.testing.assert_allclose(found.references["value_path"], alone.references["value_path"], atol=1e-3)
+            sinks = [one.provenance["references"]["value_path"]["sink"] for one in (found, alone)]
+            assert sinks[0] == pytest.approx(sinks[1], abs=1e-3)
+
+    def test_how_much_attention_goes_there_is_told_level_by_level(self):
+        e = explain(target_text=TARGET)
+        ids = torch.tensor([[load_demo()[0].config.decoder_start_token_id, *load_demo()[1](TARGET)["input_ids"][:-1]]])
+        attention = attnx.capture(load_demo()[0], **load_demo()[1](SOURCE, return_tensors="pt"), decoder_input_ids=ids)
+        expected = [
+            attention.weights[number - 1][:, 9:, 8].mean() if kind == "self" else 0.0
+            for number, kind in enumerate(attention.kinds, start=1)
+        ]
+        np.testing.assert_allclose(e.sink, expected, atol=1e-6)
+        assert min(e.sink[number - 1] for number in attention.levels_of("self")) > 0.4
+        assert explain().sink is None  # nothing is written yet
+
+    @pytest.mark.parametrize("method", ["rollout", "flow", "alti", "gradient_rollout"])
+    def test_dropped_it_takes_nothing(self, method):
+        e = explain(target_text=TARGET, methods=method, drop_sink=True, normalize=None)
+        assert e[method][-1, e.streams["source"]] == pytest.approx(0, abs=1e-9)
+        assert e[method][-1, e.streams["source"] + 1 :].sum() > 0
 
 
 @pytest.mark.parametrize("reference", ["gradient", "blankout"])

@@ -9,6 +9,7 @@ import torch
 import attnx
 from attnx.errors import ChoiceError
 from attnx.graph.sink import sink_share
+from tests import streams_zoo
 from tests.methods.test_receptive_field import attention, even, mask, wrap
 
 
@@ -86,3 +87,38 @@ def test_no_other_model_has_a_first_token_to_drop():
             call(weights)
     with pytest.raises(ChoiceError, match="longer input"):
         sink_share(np.ones((2, 1, 1, 1)))
+
+
+class TestOutputOfAnEncoderDecoder:
+    """Its sink is the start of the output: source 3 positions, output 4, of which position 3 is the start."""
+
+    def chain(self):
+        encoder = [streams_zoo.rows_of_one(2, 3, 3, seed=1)]
+        layers = [
+            (streams_zoo.rows_of_one(2, 4, 4, seed=seed, causal=True), streams_zoo.rows_of_one(2, 4, 3, seed=seed + 9))
+            for seed in (2, 3)
+        ]
+        return encoder, layers
+
+    def test_its_share_is_of_the_output_s_own_attention_alone(self):
+        encoder, layers = self.chain()
+        attention = streams_zoo.by_hand(encoder, layers)
+        expected = [0.0] + [share for own, _ in layers for share in (float(own[:, 1:, 0].mean()), 0.0)]
+        np.testing.assert_allclose(sink_share(attention), expected)
+        np.testing.assert_allclose(sink_share(attention, layer="self 2"), expected[3])
+        np.testing.assert_allclose(sink_share(attention, head="each")[1], layers[0][0][:, 1:, 0].mean(1))
+
+    def test_an_output_of_its_start_alone_has_no_sink(self):
+        attention = streams_zoo.by_hand([np.ones((1, 1, 1))], [(np.ones((1, 1, 1)), np.ones((1, 1, 1)))])
+        with pytest.raises(ChoiceError, match="no later position sees position 1"):
+            sink_share(attention)
+
+    @pytest.mark.parametrize("method", [attnx.rollout, attnx.flow])
+    def test_dropped_it_takes_nothing_and_the_source_is_left_alone(self, method):
+        encoder, layers = self.chain()
+        without = [(own.clone(), cross) for own, cross in layers]
+        for own, _ in without:
+            own[:, :, 0] = 0
+        found = method(streams_zoo.by_hand(encoder, layers), drop_sink=True)
+        np.testing.assert_allclose(found, method(streams_zoo.by_hand(encoder, without)), atol=1e-9)
+        assert float(found[-1, 4:, 3].abs().max()) == 0

@@ -41,6 +41,7 @@ def _facts(explanation: Explanation, layers: list[int]) -> dict[str, Any]:
         "accounts": dict(accounts(explanation, explanation.names)),
         "named": {name: blanked_name(explanation.provenance, name) for name in explanation.references},
         "sink": None if explanation.sink is None else [explanation.sink[one] for one in kept],
+        "sinkName": "the start of the output" if explanation.streams else "the first token",
     }
 
 

@@ -19,7 +19,7 @@ attnx.sections.push((() => {
     name: "trust",
     draw(state) {
       const { result } = state;
-      const { diagnostics, sink } = result.trust;
+      const { diagnostics, sink, sinkName } = result.trust;
       const scores = row(state);
       const whole = sum(scores);
       const own = state.rows === null && state.head === null;
@@ -48,8 +48,8 @@ attnx.sections.push((() => {
           ...(marks.length ? [meter("punctuation holds", facts.punctuation, percent(facts.punctuation))] : []),
           meter("positions that tie", facts.tied, percent(facts.tied)),
           ...(saturation ? [meter("inputs saturated", facts.saturated, percent(facts.saturated))] : []),
-          ...(sink && !isReference(state)
-            ? [meter("attention on the first token", sink[state.layer], percent(sink[state.layer]))] : []),
+          ...(sink?.[state.layer] > 0 && !isReference(state)
+            ? [meter(`attention on ${sinkName}`, sink[state.layer], percent(sink[state.layer]))] : []),
         ]),
       );
     },
