@@ -39,6 +39,11 @@ def _whisper() -> Any:
     return hf.WhisperForConditionalGeneration(hf.WhisperConfig(**sizes, **places, **TOKENS))
 
 
+PROPHETNET = {
+    **{"vocab_size": VOCABULARY, "hidden_size": 32, "num_encoder_layers": 2, "num_decoder_layers": 2, "ngram": 2},
+    **{"num_encoder_attention_heads": 4, "num_decoder_attention_heads": 4, "max_position_embeddings": 64},
+    **{"encoder_ffn_dim": 48, "decoder_ffn_dim": 48},
+}
 FAMILIES: dict[str, Callable[[], Any]] = {
     "t5": lambda: hf.T5ForConditionalGeneration(hf.T5Config(**T5)),
     "mt5": lambda: hf.MT5ForConditionalGeneration(hf.MT5Config(**T5)),
@@ -55,11 +60,15 @@ FAMILIES: dict[str, Callable[[], Any]] = {
 }
 
 
+PREDICTING = {"prophetnet": lambda: hf.ProphetNetForConditionalGeneration(hf.ProphetNetConfig(**PROPHETNET, **TOKENS))}
+"""Whose output has more positions than tokens."""
+
+
 @cache
 def model(name: str, implementation: str | None = None) -> Any:
     """Always the same weights, sharp enough that attention is not flat."""
     torch.manual_seed(0)
-    made = FAMILIES[name]().eval()
+    made = {**FAMILIES, **PREDICTING}[name]().eval()
     if implementation is not None:
         made.load_state_dict(model(name).state_dict())
         made.set_attn_implementation(implementation)

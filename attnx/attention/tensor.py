@@ -41,6 +41,9 @@ class AttentionTensor:
     """layer × head × n × n, of which the levels are views, where all is held."""
     streams: Mapping[str, slice] = field(default_factory=dict)
     """Name → its positions, where there are several, in the order of the count."""
+    copies: int = 1
+    """How many positions of the output there are for each token: 1, or 1 + the streams that predict (ProphetNet's). The
+    tokens' stand first; those of a stream hold no token, and the first stream's answer for what comes next."""
 
     def __post_init__(self) -> None:
         if not self.levels or len({level.mask.length for level in self.levels}) != 1:
@@ -75,6 +78,20 @@ class AttentionTensor:
     def length(self) -> int:
         """n, the number of input positions."""
         return self.levels[0].mask.length
+
+    @property
+    def tokens(self) -> int:
+        """How many positions hold an input: all, but for those of streams that predict."""
+        return self.length - self._shift * (self.copies - 1)
+
+    def answering(self, position: int) -> int:
+        """The position whose row is the answer at one: itself, or where it is predicted."""
+        return position + self._shift if self.copies > 1 and position >= self.streams["output"].start else position
+
+    @property
+    def _shift(self) -> int:
+        """How many tokens the output has."""
+        return (self.length - self.streams["output"].start) // self.copies if self.copies > 1 else 0
 
     @property
     def device(self) -> torch.device:

@@ -45,7 +45,8 @@ def assemble(
                 "value_zeroing is defined for one stack; use alti, rollout, or references=('value_path',)"
             )
         sources = _real_positions(padding, recorder.batch, found.source)
-        outputs = _real_positions(output_padding, recorder.batch, found.output)
+        written = None if output_padding is None else output_padding.repeat(1, found.copies)
+        outputs = _real_positions(written, recorder.batch, found.output)
         return [_chained(found, index, sources[index], outputs[index], recorder) for index in range(recorder.batch)]
     own = output_padding if isinstance(found, Chain) and found.alone == "self" else padding
     real = _real_positions(own, recorder.batch, records[0].shape[-1])
@@ -99,7 +100,7 @@ def _chained(found: Chain, index: int, source: Tensor, output: Tensor, recorder:
             masks[name] = placed_mask(level.mask, streams[own], streams[over], sum(lengths))
         levels.append(Placed(level, streams[own], streams[over], masks[name], call.kind))
     head = recorder.head if any(level.whole for level in levels) else None
-    return AttentionTensor(tuple(levels), head, streams=streams)
+    return AttentionTensor(tuple(levels), head, streams=streams, copies=found.copies)
 
 
 def _cropped(
@@ -203,8 +204,8 @@ def _check_written(record: Record, recorder: Recorder) -> None:
     """That values and projection, summed over heads and keys, are what the block wrote."""
     if record.unlike:
         raise CaptureError(
-            f"values and projections of {record.module} are not what it writes: {record.unlike}. Weights alone can be "
-            "captured: leave extras out"
+            f"values and projections of {record.module} are not what it writes: {record.unlike}. Use methods of "
+            "attention itself (raw, rollout, flow), or references=('value_path',); capture weights without extras"
         )
     by_hand = "ask for the gate, too: extras=('values', 'projections', 'gates')"
     instead = "use methods of attention itself (rollout, flow)" if "blocks" in recorder.extras else by_hand

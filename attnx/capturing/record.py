@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import FrameType
@@ -18,6 +19,7 @@ from attnx.capturing.descent import Descent
 from attnx.capturing.heads import Folded, named_heads
 from attnx.capturing.joined import BlockCall, Joined
 from attnx.capturing.mixers import MIXING, mixes
+from attnx.capturing.predicting import together
 from attnx.errors import CaptureError, ChoiceError
 
 Merging: TypeAlias = Merger | Callable[[Tensor], Tensor] | None
@@ -69,6 +71,8 @@ class Record:
     handed: int = 0
     """Those that the values alone descend from: of cross-attention they are another stream's."""
 
+    copies: int = 1
+    """How many positions it has for each token: its own, and those of streams that predict (see `predicting`)."""
     folded: Folded | None = None
     """What is known of the heads, where they came in one axis with the batch."""
     carried: int | None = None
@@ -125,12 +129,16 @@ class Recorder:
         self.head = head if head is None or isinstance(head, str) else getattr(head, "__name__", "merged")
         self._merge = _merger(head)
         self._masks: dict[tuple[Any, ...], Mask] = {}
+        self._latest: tuple[weakref.ref[Tensor], weakref.ref[Tensor]] | None = None
         self._modules = dict(model.named_modules())
         self._names: dict[int, str] = {id(module): name for name, module in self._modules.items()}
 
     def add(self, weights: Tensor, visible: Tensor | None, values: Tensor, module: nn.Module | None = None) -> Record:
         """Keep one call. `weights` may come as (batch · head) × query × key, as models that use `bmm` have it."""
         name = self._names.get(id(module), "") if module is not None else self._caller()
+        if weights.ndim == 5 and self._joins(weights, values, name):
+            return self.records[-1]
+        self._latest = weakref.ref(weights), weakref.ref(values)
         folded = self._folded(weights, values, name)
         weights = self._by_head(weights, name)
         if weights.dtype in (torch.float16, torch.bfloat16):
@@ -195,6 +203,23 @@ class Recorder:
             by_head = self._by_head(values, record.module)
             once = _each_once(by_head.detach().transpose(0, 1)).transpose(0, 1)
             record.values = by_head if self.gradients else once
+
+    def _joins(self, weights: Tensor, values: Tensor, name: str) -> bool:
+        """Whether a call is of streams that predict, beside the tokens of the call before; the two are one then."""
+        own, own_values = (None, None) if self._latest is None else (one() for one in self._latest)
+        if own is None or own_values is None or not self.records or self.records[-1].module != name:
+            return False
+        whole = together(own, own_values, weights, values)
+        if whole is None:
+            return False
+        record = self.records[-1]
+        kept = self._merge(whole) if self._merge else whole
+        record.weights = kept if self.gradients else kept.detach()
+        record.visible = whole.detach().amax(1) > 0
+        record.copies = 1 + weights.shape[1]
+        record.unlike = "tokens, and the positions that predict them, are written by two calls"
+        record.mixed = record.values = None
+        return True
 
     def _mask(self, source: Tensor | None, key: Tensor, *, causal: bool) -> Mask:
         """The mask of one call; calls that read the same memory share it."""

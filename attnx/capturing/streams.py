@@ -37,6 +37,9 @@ class Chain:
     calls: tuple[Call, ...]
     source: int
     output: int
+    copies: int = 1
+    """How many positions of the output there are for each of its tokens: more than one where streams of their own
+    predict (`predicting`)."""
 
     @property
     def records(self) -> list[Record]:
@@ -70,7 +73,7 @@ def chain(records: Sequence[Record]) -> Chain | None:
     source = next(one for one in streams if one is not output)
     kinds = ["cross" if own is not over else "self" if own is output else "encoder" for own, over in places]
     calls = tuple(Call(record, kind) for record, kind in zip(records, kinds, strict=True))
-    return Chain(calls, source.length, output.length)
+    return Chain(calls, source.length, output.length, max(record.copies for record in records))
 
 
 def _place(record: Record, streams: list[_Stream]) -> tuple[_Stream, _Stream] | None:

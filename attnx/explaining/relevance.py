@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -67,12 +67,17 @@ class Relevance:
 
     def _answers(self, positions: list[int] | None, methods: Sequence[Method] | None = None) -> dict[str, Answer]:
         layer = self.settings.layer_of(self.attention)
-        asked = Asked.of(self.attention.layers, self.attention.length, layer=layer, position=positions)
-        normalize = self.settings.normalization
-        return {
-            method.name: apply(method, self._graph(method), asked, normalize(self.attention, method))
+        attention, normalize = self.attention, self.settings.normalization
+        if attention.copies > 1:
+            every = range(attention.tokens) if positions is None else positions
+            positions = [attention.answering(one) for one in every]
+        asked = Asked.of(attention.layers, attention.length, layer=layer, position=positions)
+        found = {
+            method.name: apply(method, self._graph(method), asked, normalize(attention, method))
             for method in (self.methods if methods is None else methods)
         }
+        # What a position keeps that holds no token is no token's.
+        return {name: replace(one, relevance=one.relevance[..., : attention.tokens]) for name, one in found.items()}
 
     def _graph(self, method: Method) -> Graph:
         """The graph of a method's weighting and shares, over weights that are checked and merged once."""

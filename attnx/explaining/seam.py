@@ -236,7 +236,7 @@ def _unseen_mixers(seen: Observation) -> tuple[str, ...]:
 
 
 def _check_length(attention: AttentionTensor, prepared: Prepared, adapter: Adapter, model: nn.Module) -> None:
-    if attention.length != len(prepared.positions):
+    if attention.tokens != len(prepared.positions):
         raise CaptureError(
             f"{type(model).__name__} attends over {attention.length} positions, but the {adapter.name!r} adapter names "
             f"{len(prepared.positions)}: the family needs an adapter of its own (see docs/adapters.md)"
