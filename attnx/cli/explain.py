@@ -13,7 +13,7 @@ import typer
 from attnx.arguments import PAGES, SAVED
 from attnx.cli.counterpart import Counterpart, show_both
 from attnx.cli.file_names import file_notes
-from attnx.cli.options import check_output, number_or_word, print_inert, print_text, read_input, say
+from attnx.cli.options import check_output, level, number_or_word, print_inert, print_text, read_input, say
 from attnx.errors import AttnxError, InputError
 
 PICTURES = (".png", ".jpg", ".jpeg", ".webp")
@@ -108,7 +108,9 @@ def explain_command(
             "--reference", help="What to measure on the model, by a name of `attnx methods`; may be repeated."
         ),
     ] = None,
-    layer: Annotated[int | None, typer.Option("--layer", help="One layer, counted from 1 next to the input.")] = None,
+    layer: Annotated[
+        str | None, typer.Option("--layer", help='One layer, counted from 1 next to the input; or a name: "cross 2".')
+    ] = None,
     layers: Annotated[bool, typer.Option("--layers", help="Show every layer, the last on top.")] = False,
     head: Annotated[
         str | None, typer.Option("--head", help="A head from 0, or mean, max, min: how they merge.")
@@ -118,6 +120,10 @@ def explain_command(
     ] = None,
     target: Annotated[
         str | None, typer.Option("--target", help="The class or token that the prediction is of.")
+    ] = None,
+    target_text: Annotated[
+        str | None,
+        typer.Option("--target-text", help="What an encoder–decoder has written; the next token is explained."),
     ] = None,
     normalize: Annotated[
         str, typer.Option("--normalize", help="For decoders: auto, prefix, receptive_field, column or none.")
@@ -164,10 +170,11 @@ def explain_command(
     text = read_input() if text == "-" else text
     given = image if image is not None else text if pair is None else (text, pair)
     explanation, both = _explain(model, given, method, html, counterpart, {
-        "layer": layer,
+        "layer": level(layer),
         "head": number_or_word(head),
         "position": number_or_word(position),
         "target": target,
+        "target_text": target_text,
         "normalize": None if normalize == "none" else normalize,
         "drop_sink": drop_sink,
         "first_token": number_or_word(first_token),
@@ -212,6 +219,11 @@ def _explain(
         options["methods"] = method
     with nullcontext((None, *load(model))) if model is not None else chosen_model() as (_, loaded, tokenizer):
         explanation = explain(loaded, tokenizer, text, **options)
+        if isinstance(explanation, list):
+            raise InputError(
+                f"--position {options['position']} explains several, and this command shows one: give a number, use "
+                "attnx generate --continuation for every token of an output, or attnx.explain in Python"
+            )
         if counterpart is not None:
             both = counterpart.beside(loaded, tokenizer, explanation, text, options)
             if html is not None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attnx.arguments import file_of
+from attnx.attention.naming import KINDS
 from attnx.errors import InputError
 from attnx.render.inert import json_line
 from attnx.render.printable import printable, printable_lines
@@ -83,6 +84,17 @@ def show(table: Result, as_json: bool, as_markdown: bool, output: Path | None) -
     if output is not None:
         output.write_text(FORMS[output.suffix.lower()](table).rstrip("\n") + "\n", encoding="utf-8")
     print_inert(table.to_json()) if as_json else print_text(table.to_markdown() if as_markdown else table.to_text())
+
+
+def level(given: str | None) -> int | str | None:
+    """A layer by its number, or by its name in an encoder–decoder; all else is a mistake that needs no model."""
+    found = number_or_word(given)
+    if isinstance(found, str) and found.partition(" ")[0] not in KINDS:
+        raise InputError(
+            f"--layer {found!r} is no layer: give a number from 1, or of an encoder–decoder one of {', '.join(KINDS)} "
+            'with its place ("cross 2")'
+        )
+    return found
 
 
 def number_or_word(given: str | None) -> int | str | None:

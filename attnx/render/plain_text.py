@@ -151,8 +151,10 @@ def streams_line(explanation: Explanation, name: str, layer: int | None = None) 
     """How much of a row is from the source of an encoder–decoder, and how much from what it has written."""
     shares = explanation.stream_shares(name, layer)
     told = ", ".join(f"{share:.0%} from the {stream}" for stream, share in shares.items())
-    fixed = explanation.split_by_residual(name, layer)
-    return f"{name}: {told} so far" + (", by the share of the residual, whatever the text" if fixed else "")
+    if not explanation.split_by_residual(name, layer):
+        return f"{name}: {told} so far"
+    fixed = "for one level reads one stream" if name in explanation.local else "by the share of the residual"
+    return f"{name}: {told} so far, {fixed}, whatever the text"
 
 
 def blanked_name(provenance: Mapping[str, Any], reference: str) -> str:

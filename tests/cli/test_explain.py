@@ -269,3 +269,30 @@ def test_a_decoder_can_be_left_as_it_is(tmp_path, monkeypatch, capsys):
         "--normalize none --drop-sink": (None, True),
         "--normalize column": ("column", False),
     }
+
+
+SOURCE = "on friday the third of march 1998"
+
+
+def test_an_encoder_decoder_goes_on_from_what_it_has_written(monkeypatch, capsys):
+    arguments = ("explain", "--model", "dates", SOURCE, "--target-text", "1998 03", "--layer", "cross 1")
+    monkeypatch.setattr(sys, "argv", ["attnx", *arguments, "--method", "raw"])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert not stopped.value.code
+    out = capsys.readouterr().out
+    assert "prediction: 03" in out
+    assert "raw: 100% from the source, 0% from the output so far, for one level reads one stream" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--target-text", "1998", "--position", "every"), "attnx generate --continuation"),
+        (("--layer", "decoder 1"), "one of encoder, self, cross"),
+        (("--layer", "cross 7"), "cross 1 to cross 2"),
+        (("--target-text", " "), "target_text is empty"),
+    ],
+)
+def test_mistakes_about_an_output_are_one_line(monkeypatch, capsys, arguments, says):
+    assert says in fail(monkeypatch, capsys, "explain", "--model", "dates", SOURCE, *arguments)
