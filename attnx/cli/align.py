@@ -19,7 +19,10 @@ def align_command(
         str, typer.Option("--model", help="A saved encoder–decoder's directory or hub id, or the embedded one: dates.")
     ],
     source: Annotated[Path, typer.Option("--source", help="A file of source sentences, one a line, words by spaces.")],
-    target: Annotated[Path, typer.Option("--target", help="A file of what they were rewritten as, line by line.")],
+    target: Annotated[
+        Path | None,
+        typer.Option("--target", help="A file of what they were rewritten as, line by line; else the model writes."),
+    ] = None,
     gold: Annotated[
         Path | None,
         typer.Option("--gold", help="Links by people (0-0 1-2, or 1p2 for possible): tells the error rate."),
@@ -28,7 +31,9 @@ def align_command(
         int | None,
         typer.Option("--gold-first", help="The number of the first word in it: 0, or 1; else 1 for .talp files."),
     ] = None,
-    method: Annotated[str, typer.Option("--method", help="What links are chosen from, as in explain.")] = "raw",
+    method: Annotated[
+        str, typer.Option("--method", help="What links are chosen from, as in explain; a reference, too.")
+    ] = "raw",
     layer: Annotated[
         str | None, typer.Option("--layer", help='"cross 2", or a number; else the last cross-attention but one.')
     ] = None,
@@ -36,28 +41,43 @@ def align_command(
     row: Annotated[
         str, typer.Option("--row", help="Whose row stands for a word: the position that predicts it, or reads it.")
     ] = "predicts",
+    max_new_tokens: Annotated[
+        int | None, typer.Option("--max-new-tokens", help="The most tokens to write for a source; else 128.")
+    ] = None,
+    written: Annotated[
+        Path | None, typer.Option("--written", help="Keep there what the model writes where there is no --target.")
+    ] = None,
     as_json: AsJson = False,
     output: Annotated[
         Path | None, typer.Option("--output", help="Write there instead: .txt for links, or .json, .csv, .md, .html.")
     ] = None,
 ) -> None:
-    """Align words: for each written word the source word that it is from, as 0-2 1-0 … a line."""
+    """Align words: for each written word the source word that it is from, as 0-2 1-0 … a line.
+
+    Without --target the model writes the targets itself.
+    """
     check_output(output, (*_PHARAOH, *_OTHERS))
-    for given in (source, target, *((gold,) if gold else ())):
+    for given in (one for one in (source, target, gold) if one is not None):
         if not given.is_file():
             raise InputError(f"there is no file {given}")
+    if target is not None and (written is not None or max_new_tokens is not None):
+        raise InputError("--written and --max-new-tokens are of what the model writes, and a --target is given")
     from attnx.inputs.files import lines_of
     from attnx.inputs.link_files import read_links
 
-    sources, targets = (lines_of(one) for one in (source, target))
+    sources, targets = lines_of(source), None if target is None else lines_of(target)
     wanted = None if gold is None else read_links(gold, first=gold_first)
     # Loaded here, so that --help and mistakes in the files answer at once.
-    from attnx.comparison.align import align
+    from attnx.comparison.align import NEW_TOKENS, align
     from attnx.render.word_alignment import error_lines
     from attnx.running.loading import load
 
     options: dict[str, Any] = {"method": method, "layer": number_or_word(layer), "choice": choice, "row": row}
+    options["max_new_tokens"] = NEW_TOKENS if max_new_tokens is None else max_new_tokens
     found = align(*load(model), sources, targets, gold=wanted, **options)
+    if written is not None:
+        written.write_text("".join(" ".join(one.target) + "\n" for one in found.sentences), encoding="utf-8")
+        say([f"wrote {written}"])
     if output is not None:
         form = FORMS.get(output.suffix.lower()) if output.suffix.lower() in _OTHERS else None
         output.write_text(found.to_pharaoh() if form is None else form(found) + "\n", encoding="utf-8")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
@@ -48,7 +48,7 @@ def explain_generation(
     methods: Sequence[str] | str | None = None,
     references: Asked | None = None,
     contrast: bool = False,
-    layer: int | Literal["each"] | None = None,
+    layer: int | str | None = None,
     head: Head | None = None,
     residual: float | None = None,
     normalize: Normalization = "auto",
@@ -67,7 +67,7 @@ def explain_generation(
     and what knows the answer goes back through it once for each. With `contrast` it does so once more, for each token
     against its runner-up. `layer` is the last unless you choose, or "each"; `first_token` puts a neutral token in
     front, and `spans` names parts of the prompt, as in `explain`. `progress` shows how far it is. Of an encoder–decoder
-    the prompt is the source, and rows are over it and what was written before.
+    the prompt is the source, rows are over it and what was written before, and a layer has a name ("cross 2").
 
     Of a list of prompts it is a list, a `GenerationExplanation` each; a list of messages is one chat. The model and its
     generation config are left exactly as they were.

@@ -82,7 +82,7 @@ def grid(alignment: Alignment, sentence: int = 0, *, ax: Axes | None = None) -> 
     axes.tick_params(length=0)
     axes.set_xlabel("source", fontsize=9)
     axes.set_ylabel("written", fontsize=9)
-    axes.set_title(f"{printable(alignment.method)} at {printable(alignment.layer)}", fontsize=9, **VERBATIM)
+    axes.set_title(printable(alignment.scored_by), fontsize=9, **VERBATIM)
     return axes
 
 

@@ -77,7 +77,7 @@ class Alignment(Result):
     """For each pair of sentences target × source: what links were chosen from."""
     method: str
     layer: str
-    """The level that the scores are of: "cross 2", or where a chain ends."""
+    """The level that the scores are of: "cross 2", or where a chain ends; empty where they are of the whole model."""
     choice: Choice = "argmax"
     row: str = "predicts"
     """Whose row stands for a written word: the position that predicts it, or the one that reads it."""
@@ -180,7 +180,12 @@ class Alignment(Result):
     def headline(self) -> str:
         """What links were chosen from, in a line."""
         how = "the source word with the highest score" if self.choice == "argmax" else "highest in both directions"
-        return f"{self.method} at {self.layer}, {how}; the position that {self.row} a word stands for it"
+        return f"{self.scored_by}, {how}; the position that {self.row} a word stands for it"
+
+    @property
+    def scored_by(self) -> str:
+        """The method with its level, or what was measured on the whole model."""
+        return f"{self.method} at {self.layer}" if self.layer else self.method
 
     def plot(self, sentence: int = 0, *, ax: Axes | None = None) -> Axes:
         """The grid of one pair of sentences: a row for each written word, its links framed."""

@@ -20,7 +20,8 @@ def align(monkeypatch, capsys, tmp_path):
         (tmp_path / name).write_text(text)
 
     def run(*arguments, source="a.txt", target="b.txt", model="dates"):
-        given = ("align", "--model", model, "--source", source, "--target", target, *arguments)
+        targets = () if target is None else ("--target", target)
+        given = ("align", "--model", model, "--source", source, *targets, *arguments)
         monkeypatch.setattr(sys, "argv", ["attnx", *given])
         with pytest.raises(SystemExit) as stopped:
             main()
@@ -45,6 +46,14 @@ def test_they_go_to_a_file_of_any_format(align, tmp_path):
     assert 'id="alignment"' in (tmp_path / "a.html").read_text()
 
 
+def test_without_a_target_the_model_writes_it(align, tmp_path):
+    code, out, _ = align("--written", "written.txt", target=None)
+    assert (code, out) == (0, GOLD)
+    assert (tmp_path / "written.txt").read_text() == TARGETS
+    code, out, _ = align("--method", "value_path", target=None)
+    assert (code, out) == (0, GOLD)
+
+
 @pytest.mark.parametrize(
     ("arguments", "given", "says"),
     [
@@ -54,6 +63,11 @@ def test_they_go_to_a_file_of_any_format(align, tmp_path):
         (("--layer", "cross 9"), {}, "cross 1 to cross 2"),
         ((), {"model": "recall"}, "encoder–decoder"),
         (("--output", "x.png"), {}, "x.png"),
+        (("--written", "w.txt"), {}, "a --target is given"),
+        (("--gold", "gold.txt"), {"target": None}, "give the targets"),
+        ((), {"target": None, "model": "recall"}, "no encoder–decoder"),
+        (("--max-new-tokens", "0"), {"target": None}, "at least 1"),
+        (("--method", "value_path", "--layer", "cross 1"), {}, "leave layer out"),
     ],
 )
 def test_mistakes_are_one_line(align, arguments, given, says):

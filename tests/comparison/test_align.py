@@ -60,6 +60,46 @@ def test_several_explanations_make_one_alignment(explained):
     assert len(attnx.alignment([explained, explained])) == 2
 
 
+@pytest.fixture(scope="module")
+def generated():
+    return attnx.explain_generation(MODEL, TOKENIZER, TEXT, methods=("raw", "rollout"), layer="each")
+
+
+def test_what_the_model_writes_is_aligned_as_if_it_had_been_given(generated, explained):
+    for options in ({}, {"layer": "cross 2"}, {"method": "rollout"}, {"row": "reads"}, {"choice": "intersection"}):
+        own, given = attnx.alignment(generated, **options), attnx.alignment(explained, **options)
+        assert (own.sentences, own.headline) == (given.sentences, given.headline)
+        np.testing.assert_allclose(own.scores[0], given.scores[0], atol=1e-6)
+
+
+def test_what_was_measured_aligns_a_generation_and_leads_where_it_is_shown_first():
+    g = attnx.explain_generation(MODEL, TOKENIZER, TEXT)
+    found = attnx.alignment(g)
+    assert (found.method, found.layer, found.pairs()[1]) == ("value_path", "", ("march", "03"))
+    assert found.headline.startswith("value_path, the source word")
+    assert found.scores[0].min() >= 0  # what speaks against a word is not where it is from
+    assert attnx.Alignment.from_json(found.to_json()) == found
+    with pytest.raises(AttnxError, match="leave layer out"):
+        attnx.alignment(g, method="value_path", layer="cross 1")
+
+
+def test_without_targets_the_model_writes_them():
+    texts = [one.text for one in DATES]
+    found = attnx.align(MODEL, TOKENIZER, texts, progress=False)
+    assert [" ".join(one.target) for one in found.sentences] == [one.written for one in DATES]
+    assert found.against(GOLD).error_rate == 0.0
+    assert aligned(method="value_path").error_rate == 0.0
+
+
+def test_a_source_of_several_lines_and_a_word_that_is_cut_off():
+    g = attnx.explain_generation(MODEL, TOKENIZER, "the third\nof march 1998", max_new_tokens=2, methods="raw")
+    found = attnx.alignment(g)
+    assert found.sentences[0].source == ("the", "third", "of", "march", "1998")
+    assert found.pairs() == (("1998", "1998"), ("march", "03"))
+    with pytest.raises(AttnxError, match="the last token was not read"):
+        attnx.alignment(g, row="reads")
+
+
 @pytest.mark.parametrize(
     ("call", "says"),
     [
@@ -72,6 +112,8 @@ def test_several_explanations_make_one_alignment(explained):
         (lambda e: attnx.alignment(attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "a key")), "one text"),
         (lambda e: attnx.align(MODEL, TOKENIZER, ["a"], []), "1 sources and 0 targets"),
         (lambda e: attnx.align(MODEL, TOKENIZER, [], []), "nothing to align"),
+        (lambda e: attnx.align(MODEL, TOKENIZER, ["march"], gold=GOLD), "give the targets"),
+        (lambda e: attnx.align(MODEL, TOKENIZER, [" "]), "pair 1 is empty"),
         (lambda e: attnx.align(MODEL, TOKENIZER, ["march"], [" "]), "pair 1 is empty"),
     ],
 )
