@@ -1,6 +1,6 @@
-"""Print what docs/pronouns.md counts in a results file of `attnx probe pronouns --data … --output FILE.jsonl`.
+"""Print what docs/pronouns.md counts in the results of `attnx probe pronouns --data … --output FOLDER`.
 
-    python docs/pronoun_counts.py FILE.jsonl
+    python docs/pronoun_counts.py FOLDER
 
 How often twins (the same two candidates, another ending) get the same choice, how often the candidate of more word
 pieces is chosen, and how each method chooses for every pronoun that is predicted.
@@ -14,9 +14,12 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
+from pyarrow.parquet import read_table
+
 
 def main(path: Path) -> None:
-    _, *found = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    kept = [probe for part in sorted(path.glob("part-*")) for probe in read_table(part)["probe"].to_pylist()]
+    found = [json.loads(probe) for probe in kept if probe is not None]
     predicted = Counter(max(one["probabilities"], key=one["probabilities"].get) for one in found)
     print("predicted:", ", ".join(f"{pronoun} {count}" for pronoun, count in predicted.most_common()))
     twins = [pair for pair in _by_candidates(found).values() if len(pair) == 2]
@@ -64,5 +67,5 @@ def _by_prediction(found: list[dict[str, Any]], method: str, layer: int) -> str:
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
-        sys.exit("give the results file: python docs/pronoun_counts.py FILE.jsonl")
+        sys.exit("give the folder of results: python docs/pronoun_counts.py FOLDER")
     main(Path(sys.argv[1]))

@@ -13,17 +13,21 @@ from attnx.cli.options import (
     AsMarkdown,
     Column,
     Data,
+    EngineName,
+    Keeping,
     Measure,
     Model,
     References,
+    RunFolder,
     Samples,
     TableOutput,
     TargetName,
     Texts,
     Truncate,
+    Workers,
     asked_model,
-    asked_texts,
     check_output,
+    kept,
     say,
     show,
 )
@@ -40,18 +44,22 @@ def atlas_command(
     measure: Measure = "spearman",
     target: TargetName = None,
     truncate: Truncate = False,
+    run: RunFolder = None,
+    engine: EngineName = None,
+    workers: Workers = None,
     as_json: AsJson = False,
     as_markdown: AsMarkdown = False,
     output: TableOutput = None,
 ) -> None:
     """Show which heads carry most to the explained position, as a grid of layers and heads."""
     check_output(output, TABLES)
-    chosen = asked_texts(texts, data, column, samples)
+    keeping = Keeping(run, engine, workers)
+    chosen, more = keeping.texts(texts, data, column, samples)
     say(file_notes(texts or (), "atlas"))
     options: dict[str, Any] = {"methods": method, "measure": measure, "target": target, "truncate": truncate}
-    options |= {"references": reference} if reference else {}
+    options |= {"references": reference, **more} if reference else more
     from attnx.comparison.head_atlas import head_atlas
 
-    with asked_model(model) as (loaded, tokenizer):
+    with asked_model(model) as (loaded, tokenizer), kept(keeping):
         atlas = head_atlas(loaded, tokenizer, chosen, **options)
     show(atlas, as_json, as_markdown, output)

@@ -13,17 +13,21 @@ from attnx.cli.options import (
     AsMarkdown,
     Column,
     Data,
+    EngineName,
+    Keeping,
     Measure,
     Model,
     References,
+    RunFolder,
     Samples,
     TableOutput,
     TargetName,
     Texts,
     Truncate,
+    Workers,
     asked_model,
-    asked_texts,
     check_output,
+    kept,
     say,
     show,
 )
@@ -44,25 +48,29 @@ def compare_command(
     ] = False,
     truncate: Truncate = False,
     seed: Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Of the bootstrap and of chance.")] = 0,
+    run: RunFolder = None,
+    engine: EngineName = None,
+    workers: Workers = None,
     as_json: AsJson = False,
     as_markdown: AsMarkdown = False,
     output: TableOutput = None,
 ) -> None:
     """Compare attention with gradients and blank-out, over many texts."""
     check_output(output, TABLES)
-    chosen = asked_texts(texts, data, column, samples)
+    keeping = Keeping(run, engine, workers)
+    chosen, more = keeping.texts(texts, data, column, samples)
     say(file_notes(texts or (), "compare"))
-    options: dict[str, Any] = {"target": target, "truncate": truncate, "seed": seed}
+    options: dict[str, Any] = {"target": target, "truncate": truncate, "seed": seed, **more}
     options |= {"methods": method} if method else {}
     options |= {"references": reference} if reference else {}
-    with asked_model(model) as (loaded, tokenizer):
+    with asked_model(model) as (loaded, tokenizer), kept(keeping):
         result = _run(loaded, tokenizer, chosen, faithful, measure, options)
     show(result, as_json, as_markdown, output)
     if output is not None:
         say([f"wrote {output}"])
 
 
-def _run(model: Any, tokenizer: Any, texts: list[str], faithful: bool, measure: str, options: dict[str, Any]) -> Any:
+def _run(model: Any, tokenizer: Any, texts: Any, faithful: bool, measure: str, options: dict[str, Any]) -> Any:
     from attnx.comparison.compare import compare
     from attnx.comparison.faithfulness import faithfulness
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -47,6 +48,53 @@ def asked_texts(texts: list[str] | None, data: Path | None, column: str | None, 
     if column is not None or samples is not None:
         raise InputError("--column and --samples are for a file: --data FILE")
     return texts
+
+
+RunFolder = Annotated[
+    str | None,
+    typer.Option("--run", help="Keep the work in this folder, or address: the same command goes on from there."),
+]
+EngineName = Annotated[
+    str | None, typer.Option("--engine", help="Of --run: ray, or the address of a cluster: ray://head:10001.")
+]
+Workers = Annotated[int | None, typer.Option("--workers", help="Of --engine: how many; by default all.")]
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """Where a command over many inputs keeps its work, and who does it."""
+
+    run: str | None
+    engine: str | None = None
+    workers: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.run is None and (self.engine is not None or self.workers is not None):
+            raise InputError("--engine and --workers are for work that is kept: --run DIR")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        told = {"output": self.run, "engine": self.engine, "workers": self.workers}
+        return {name: value for name, value in told.items() if value is not None}
+
+    def texts(
+        self, texts: list[str] | None, data: Path | None, column: str | None, samples: int | None
+    ) -> tuple[Any, dict[str, Any]]:
+        """What to look at, and the further options for it: a file whose work is kept is read as it is needed."""
+        if self.run is None or data is None or texts or samples is not None:
+            return asked_texts(texts, data, column, samples), self.options
+        return data, {**self.options, **({} if column is None else {"column": column})}
+
+
+@contextmanager
+def kept(keeping: Keeping) -> Iterator[None]:
+    """Work that may be stopped: who stops it is told how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if keeping.run is not None:
+            say([f"what was done is in {keeping.run}; the same command goes on from there"])
+        raise
 
 
 @contextmanager

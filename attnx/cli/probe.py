@@ -11,10 +11,11 @@ from typing import Annotated, Any
 import typer
 
 from attnx.arguments import FIGURES, file_of
-from attnx.cli.options import AsJson, AsMarkdown, check_output, print_inert, print_text, say, show
+from attnx.cli.options import AsJson, AsMarkdown, print_inert, print_text, say, show
 from attnx.errors import InputError
 
-RESULTS = (".jsonl",)
+_OLDER = ".jsonl"
+"""How the names of results files of earlier versions ended."""
 _NOTES = 5
 """So many remarks are printed; the results have all of them."""
 
@@ -61,7 +62,7 @@ def pronouns_command(
         Path | None,
         typer.Option(
             "--output",
-            help="A .png, .svg or .pdf, else the first two; of a data set its .jsonl, too.",
+            help="A .png, .svg or .pdf, else the first two; of a data set also the folder of its results.",
         ),
     ] = None,
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Sentences in one run of the model.")] = 8,
@@ -71,7 +72,7 @@ def pronouns_command(
 ) -> None:
     """Which candidate does a masked pronoun draw from, layer by layer, and does that agree with the prediction?
 
-    With --data, results are written as they come: the same command goes on where it was stopped.
+    With --data, results are kept in a folder as they come: the same command goes on where it was stopped.
     """
     if (sentence is None) == (data is None):
         raise InputError('give a sentence with a mask ("The author talked to Sara about [MASK] book"), or --data FILE')
@@ -80,8 +81,8 @@ def pronouns_command(
     if data is not None:
         if candidates or pronouns or implies:
             raise InputError("--candidates, --pronouns and --implies are of a sentence; with --data the file has them")
-        files = _files(output, f"{data.name.split('.')[0]}.{'written' if written else 'pronouns'}")
-        report = _run(model, data, *files, written=written, batch_size=batch_size, seed=seed, **options)
+        names = _names(output, f"{data.name.split('.')[0]}.{'written' if written else 'pronouns'}")
+        report = _run(model, data, *names, written=written, batch_size=batch_size, seed=seed, **options)
         show(report, as_json, as_markdown, None)
     else:
         if written:
@@ -89,7 +90,7 @@ def pronouns_command(
         _ask(model, str(sentence), candidates, pronouns, implies, output, as_json, options)
 
 
-def _run(model: str, data: Path, results: Path, pictures: Sequence[Path], *, written: bool, **options: Any) -> Any:
+def _run(model: str, data: Path, folder: Path, pictures: Sequence[Path], *, written: bool, **options: Any) -> Any:
     # Loaded here, so that --help and mistakes in the arguments answer at once.
     from attnx.probes.pronouns.data_file import read
     from attnx.probes.pronouns.run import run
@@ -99,18 +100,19 @@ def _run(model: str, data: Path, results: Path, pictures: Sequence[Path], *, wri
 
     sentences = written_out(read(data)) if written else read(data)
     source = f"{data.name}, pronouns written out" if written else data.name
-    check_output(results, RESULTS)
+    if not folder.parent.is_dir():
+        raise InputError(f"there is no directory {folder.parent}; make it first")
     loaded, tokenizer = load(model)
-    there = _lines(results)
+    there = _kept(folder)
     begun = time.perf_counter()
     try:
-        report = run(loaded, tokenizer, sentences, source=source, output=results, progress=True, **options)
+        report = run(loaded, tokenizer, sentences, source=source, output=folder, progress=True, **options)
     except KeyboardInterrupt:
-        say([f"what was asked is in {results}; the same command goes on from there"])
+        say([f"what was asked is in {folder}; the same command goes on from there"])
         raise
-    asked, seconds = _lines(results) - max(there, 1), time.perf_counter() - begun
+    asked, seconds = _kept(folder) - there, time.perf_counter() - begun
     say(f"{note} (in {count:,} sentences)" for note, count in list(report.notes.items())[:_NOTES])
-    say([f"{asked:,} sentences asked in {seconds:.1f} s; {results} has {len(sentences):,}"])
+    say([f"{asked:,} sentences asked in {seconds:.1f} s; {folder} has {len(sentences):,}"])
     if report.right.sentences or report.implied.sentences:
         figure = report.plot()
         say([", ".join(str(path) for one in pictures for path in save_picture(figure, one))])
@@ -150,18 +152,20 @@ def _ask(
         say([", ".join(map(str, save_picture(found.plot(), output)))])
 
 
-def _lines(results: Path) -> int:
-    """Whole lines of the file, the first of which is its header."""
-    return results.read_bytes().count(b"\n") if results.exists() else 0
+def _kept(folder: Path) -> int:
+    """Sentences that the folder has results of."""
+    from attnx.data import manifest
+    from attnx.data.place import Place
+
+    return sum(one.rows for one in manifest.parts(Place.of(folder)).values())
 
 
-def _files(output: Path | None, name: str) -> tuple[Path, list[Path]]:
-    """Of a data set: where its results go, and its pictures, a .png and a .svg unless the asked name ends like one."""
-    if output is None:
-        output = Path(f"{name}.jsonl")
-    elif not output.suffix:
-        output = output.with_name(f"{output.name}.jsonl")
-    file_of(output, (*RESULTS, *FIGURES), "--output")
-    if output.suffix.lower() in FIGURES:
-        return output.with_suffix(".jsonl"), [output]
-    return output, [output.with_suffix(suffix) for suffix in FIGURES[:2]]
+def _names(output: Path | None, name: str) -> tuple[Path, list[Path]]:
+    """Of a data set: the folder of its results, and its pictures, a .png and a .svg unless the name ends like one."""
+    if output is None or not output.suffix:
+        folder = Path(name) if output is None else output
+        return folder, [folder.with_name(folder.name + suffix) for suffix in FIGURES[:2]]
+    if output.suffix == _OLDER:
+        raise InputError(f"results are a folder now, and no file of lines: --output {output.with_suffix('')}")
+    file_of(output, FIGURES, "--output")
+    return output.with_suffix(""), [output]

@@ -12,15 +12,19 @@ from attnx.cli.options import (
     AsMarkdown,
     Column,
     Data,
+    EngineName,
+    Keeping,
     Model,
+    RunFolder,
     Samples,
     TableOutput,
     TargetName,
     Texts,
     Truncate,
+    Workers,
     asked_model,
-    asked_texts,
     check_output,
+    kept,
     say,
     show,
 )
@@ -44,20 +48,24 @@ def recommend_command(
         int | None, typer.Option("--random", min=1, help="Random orders of each text; by default as many as it needs.")
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Of chance and of the verdicts.")] = 0,
+    run: RunFolder = None,
+    engine: EngineName = None,
+    workers: Workers = None,
     as_json: AsJson = False,
     as_markdown: AsMarkdown = False,
     output: TableOutput = None,
 ) -> None:
     """Say which methods hold on these texts: what they put first is removed, beside random orders."""
     check_output(output, TABLES)
-    chosen = asked_texts(texts, data, column, samples)
-    options: dict[str, Any] = {"target": target, "truncate": truncate, "random": random, "seed": seed}
+    keeping = Keeping(run, engine, workers)
+    chosen, more = keeping.texts(texts, data, column, samples)
+    options: dict[str, Any] = {"target": target, "truncate": truncate, "random": random, "seed": seed, **more}
     options |= {"methods": method} if method else {}
     options |= {"references": reference} if reference else {}
     # Loaded here, so that --help answers at once.
     from attnx.comparison.recommend import recommend
 
-    with asked_model(model) as (loaded, tokenizer):
+    with asked_model(model) as (loaded, tokenizer), kept(keeping):
         result = recommend(loaded, tokenizer, chosen, **options)
     say(f"{name} was left out: {reason}" for name, reason in result.left_out.items())
     show(result, as_json, as_markdown, output)

@@ -9,7 +9,20 @@ from typing import Annotated, Any
 
 import typer
 
-from attnx.cli.options import TABLES, AsJson, AsMarkdown, TableOutput, check_output, chosen_model, print_text, say, show
+from attnx.cli.options import (
+    TABLES,
+    AsJson,
+    AsMarkdown,
+    Keeping,
+    RunFolder,
+    TableOutput,
+    check_output,
+    chosen_model,
+    kept,
+    print_text,
+    say,
+    show,
+)
 from attnx.cli.table3 import ProtocolName, WhichProtocol, table3_command
 from attnx.cli.trained import (
     Asked,
@@ -46,6 +59,7 @@ def table1_command(
     samples: Samples = 2000,
     seed: Seed = 0,
     protocol: WhichProtocol = ProtocolName.both,
+    run: RunFolder = None,
     as_json: AsJson = False,
     as_markdown: AsMarkdown = False,
     output: TableOutput = None,
@@ -55,7 +69,7 @@ def table1_command(
     from attnx.reproduce.table1 import table1
 
     asked = Asked(model, models, more, data, held_out, samples, seed)
-    _table(table1, asked, protocol, as_json, as_markdown, output, plot)
+    _table(table1, asked, protocol, Keeping(run), as_json, as_markdown, output, plot)
 
 
 @app.command("table2")
@@ -68,6 +82,7 @@ def table2_command(
     samples: Samples = 2000,
     seed: Seed = 0,
     protocol: WhichProtocol = ProtocolName.both,
+    run: RunFolder = None,
     as_json: AsJson = False,
     as_markdown: AsMarkdown = False,
     output: TableOutput = None,
@@ -77,7 +92,7 @@ def table2_command(
     from attnx.reproduce.table2 import table2
 
     asked = Asked(model, models, more, data, held_out, samples, seed)
-    _table(table2, asked, protocol, as_json, as_markdown, output, plot)
+    _table(table2, asked, protocol, Keeping(run), as_json, as_markdown, output, plot)
 
 
 app.command("table3")(table3_command)
@@ -96,6 +111,7 @@ def subject_command(
         int | None, typer.Option("--attractors", help="Generate sentences with exactly so many attractors.")
     ] = None,
     layer: Annotated[int | None, typer.Option("--layer", help="From 1 next to the input; by default the last.")] = None,
+    run: RunFolder = None,
     as_json: AsJson = False,
     as_markdown: AsMarkdown = False,
     output: TableOutput = None,
@@ -111,8 +127,10 @@ def subject_command(
     if data and attractors is not None:
         raise InputError("--attractors is for generated sentences; leave it away with --data")
     asked = Asked(model, models, more, data, held_out, samples, seed, attractors, with_subject=True)
-    options = {"layer": layer, "seed": seed, "progress": True}
-    table = measured(subject, subject_over_trainings, SubjectTrainings, asked, options)
+    keeping = Keeping(run)
+    options = {"layer": layer, "seed": seed, "progress": True, **keeping.options}
+    with kept(keeping):
+        table = measured(subject, subject_over_trainings, SubjectTrainings, asked, options)
     show(table, as_json, as_markdown, output)
     draw(table, plot)
 
@@ -174,6 +192,7 @@ def _table(
     measure: Callable[..., Any],
     asked: Asked,
     protocol: ProtocolName,
+    keeping: Keeping,
     as_json: bool,
     as_markdown: bool,
     output: Path | None,
@@ -186,8 +205,9 @@ def _table(
     check_output(output, TABLES)
     check_plot(plot)
     protocols = [one for name, one in PROTOCOLS.items() if protocol.value in (name, "both")]
-    options = {"protocols": protocols, "seed": asked.seed, "progress": True}
-    table = measured(measure, partial(over_trainings, measure), Trainings, asked, options)
+    options = {"protocols": protocols, "seed": asked.seed, "progress": True, **keeping.options}
+    with kept(keeping):
+        table = measured(measure, partial(over_trainings, measure), Trainings, asked, options)
     show(table, as_json, as_markdown, output)
     draw(table, plot)
 

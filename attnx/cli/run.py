@@ -13,6 +13,7 @@ from attnx.errors import InputError
 
 _FAILED = 5
 """So many failed rows are told; the column `error` has all of them."""
+_STOPPED = "stopped; the same command goes on"
 
 
 def run_command(
@@ -76,7 +77,7 @@ def run_command(
         except KeyboardInterrupt:
             say([f"what was done is in {output}; the same command goes on from there"])
             raise
-    _say_failed(run)
+    _say_failed(run.failed)
     say([f"{len(run):,} rows are in {output}; attnx show {output}"])
 
 
@@ -107,19 +108,23 @@ def _model(name: str | None) -> Any:
 
 
 def _status(folder: str) -> None:
-    from attnx.data.run import Run
+    from attnx.data.status import status_of
 
-    run = Run.load(folder)
-    total = run.manifest.rows
-    state = "complete" if run.complete else "being written now" if run.running else "stopped; the same command goes on"
-    share = f" of {total:,} ({len(run) / total:.0%})" if total and not run.complete else ""
-    print_text(f"{folder}: {len(run):,}{share} rows in {len(run.parts):,} shards, {state}")
-    print_text(f"data {run.manifest.source}; {', '.join((*run.layout.methods, *run.layout.references))}")
-    _say_failed(run)
+    status = status_of(folder)
+    total, there = status.manifest.rows, status.rows
+    state = "complete" if status.manifest.complete else "being written now" if status.running else _STOPPED
+    share = f" of {total:,} ({there / total:.0%})" if total and not status.manifest.complete else ""
+    print_text(f"{folder}: {status.manifest.question}, {there:,}{share} rows in {status.parts:,} shards, {state}")
+    settings = status.manifest.fingerprint["settings"]
+    print_text(f"data {status.manifest.source}; {'; '.join(f'{name} {_told(one)}' for name, one in settings.items())}")
+    _say_failed(status.failed)
 
 
-def _say_failed(run: Any) -> None:
-    failed = run.failed
+def _told(setting: Any) -> str:
+    return ", ".join(map(str, setting)) if isinstance(setting, (list, dict)) else str(setting)
+
+
+def _say_failed(failed: Any) -> None:
     if failed:
         say([f"{len(failed):,} rows could not be explained, and say why in the column error:"])
         say(f"  row {one.row} ({one.id}): {one.error}" for one in failed[:_FAILED])

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from attnx.cli.options import TABLES, AsJson, AsMarkdown, TableOutput, check_output, show
+from attnx.cli.options import TABLES, AsJson, AsMarkdown, Keeping, RunFolder, TableOutput, check_output, kept, show
 
 
 class ProtocolName(StrEnum):
@@ -34,6 +34,7 @@ def table3_command(
     samples: Annotated[int, typer.Option("--samples", help="How many sentences, from the first.")] = 100,
     seed: Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Of the bootstrap.")] = 0,
     protocol: WhichProtocol = ProtocolName.both,
+    run: RunFolder = None,
     as_json: AsJson = False,
     as_markdown: AsMarkdown = False,
     output: TableOutput = None,
@@ -50,5 +51,7 @@ def table3_command(
     chosen = [one for name, one in PROTOCOLS_TABLE_3.items() if protocol.value in (name, "both")]
     loaded, tokenizer = load(model or MODEL, NEEDED)
     sentences = reviews(loaded, tokenizer, data, samples)
-    table = table3(loaded, tokenizer, sentences, protocols=chosen, seed=seed, progress=True)
+    keeping = Keeping(run)
+    with kept(keeping):
+        table = table3(loaded, tokenizer, sentences, protocols=chosen, seed=seed, progress=True, **keeping.options)
     show(table, as_json, as_markdown, output)

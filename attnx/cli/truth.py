@@ -8,7 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attnx.arguments import PAGES
-from attnx.cli.options import TABLES, AsJson, AsMarkdown, TableOutput, check_output, say, show
+from attnx.cli.options import (
+    TABLES,
+    AsJson,
+    AsMarkdown,
+    EngineName,
+    Keeping,
+    RunFolder,
+    TableOutput,
+    Workers,
+    check_output,
+    kept,
+    say,
+    show,
+)
 from attnx.errors import InputError
 
 if TYPE_CHECKING:
@@ -36,6 +49,9 @@ def truth_command(
         str, typer.Option("--normalize", help="For decoders: auto, prefix, receptive_field, column or none.")
     ] = "auto",
     seed: Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Of the inputs and of the bootstrap.")] = 0,
+    run: RunFolder = None,
+    engine: EngineName = None,
+    workers: Workers = None,
     as_json: AsJson = False,
     as_markdown: AsMarkdown = False,
     html: Annotated[Path | None, typer.Option("--html", help="Write a page to look at, in one file.")] = None,
@@ -46,16 +62,19 @@ def truth_command(
     check_output(html, PAGES, "--html")
     if data is not None and not data.is_file():
         raise InputError(f"there is no file {data}; give one with --data")
-    found = _measured(
-        model,
-        suites=suite or None,
-        data=data,
-        methods=method or None,
-        references=reference or None,
-        rows=rows,
-        normalize=None if normalize == "none" else normalize,
-        seed=seed,
-    )
+    keeping = Keeping(run, engine, workers)
+    with kept(keeping):
+        found = _measured(
+            model,
+            suites=suite or None,
+            data=data,
+            methods=method or None,
+            references=reference or None,
+            rows=rows,
+            normalize=None if normalize == "none" else normalize,
+            seed=seed,
+            **keeping.options,
+        )
     show(found, as_json, as_markdown, output)
     if html is not None:
         found.to_html(html)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any, ClassVar
 
 from torch import nn
 
 from attnx.agreement.measures import MEASURES
 from attnx.arguments import checked
+from attnx.comparison.explained import Explained
+from attnx.data.keeping import Keeping
 from attnx.errors import InputError
-from attnx.explaining.call import Call
 from attnx.methods.registry import PAPER_METHODS
 from attnx.references.registry import Asked, asked_references
-from attnx.results.comparison import Comparison
+from attnx.results.comparison import Comparison, cells_of, gathered
+from attnx.results.explanation import Explanation
+from attnx.results.gathered import Cells
+from attnx.running.given_model import given_model
 
 
 @checked
@@ -27,12 +33,17 @@ def compare(
     measure: str = "spearman",
     progress: bool = True,
     seed: int = 0,
+    output: str | PathLike[str] | None = None,
     **options: Any,
 ) -> Comparison:
     """How far each method agrees with each reference at every layer, over all `texts` (or the one).
 
     Content positions are ranked, special tokens are not; a signed reference counts by its size. `measure` is
     "spearman", "kendall" or "top_k". `options` are those of `explain`: target, position, head, residual, truncate.
+
+    With a folder as `output` the work is kept there, and the same call goes on where a stopped or killed one was.
+    `texts` is then whatever `explain_dataset` takes, and so are its options `column`, `shard_rows`, `engine`, `workers`
+    and `num_gpus`; a row that cannot be measured is left out, and the notes say why.
 
     >>> model, tokenizer = attnx.load_demo()
     >>> few = {"methods": "rollout", "references": "value_path", "progress": False}
@@ -44,5 +55,20 @@ def compare(
     asked = asked_references(references)
     if not asked:
         raise InputError("a comparison needs a reference to compare with: references=('gradient', 'blankout')")
-    call = Call.of(model, tokenizer, texts, methods=methods, references=asked, **options)
-    return Comparison.of(call.in_order("comparing", progress), measure=measure, seed=seed)
+    keeping, options = Keeping.taken(output, options)
+    asking = Comparing({"methods": methods, "references": asked, **options}, measure, seed)
+    result: Comparison = keeping.result(asking, given_model(model, tokenizer), texts, progress=progress)
+    return result
+
+
+@dataclass(frozen=True)
+class Comparing(Explained):
+    """The measurement: how far what explanations carry agrees."""
+
+    name: ClassVar[str] = "comparison"
+
+    def of_each(self, explanation: Explanation) -> Cells:
+        return cells_of(explanation, self.measure)
+
+    def result(self, cells: Iterable[Cells], left_out: Mapping[str, int]) -> Comparison:
+        return gathered(cells, left_out, measure=self.measure, seed=self.seed)

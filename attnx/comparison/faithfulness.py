@@ -9,8 +9,10 @@ Each is held against random orders of the same positions of the same texts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any, ClassVar
 
 import numpy as np
 from torch import nn
@@ -19,17 +21,21 @@ from attnx.answer.number import Score
 from attnx.answer.score import check_score
 from attnx.arguments import checked
 from attnx.capturing.watch import unwrapped
-from attnx.comparison.chance import Array
+from attnx.comparison.chance import Array, Order
+from attnx.comparison.explained import OnTexts
 from attnx.comparison.removal import Curves, curves, removed_counts, share_count, variants
-from attnx.comparison.removing import Removal, Removed, remove
+from attnx.comparison.removing import Removal, Scores, blank_of, remove
+from attnx.data.keeping import Keeping
+from attnx.data.question import Tick
 from attnx.errors import InputError
-from attnx.explaining.call import Call
-from attnx.inputs.families import adapter_for
+from attnx.explaining.seam import Request
 from attnx.methods.registry import PAPER_METHODS
-from attnx.references.blank import Named, choose_blank
+from attnx.references.blank import Named
 from attnx.references.registry import Asked, asked_references
-from attnx.results.faithfulness import RANDOM, Faithfulness
-from attnx.results.noted import counted
+from attnx.results.explanation import Explanation
+from attnx.results.faithfulness import RANDOM, Faithfulness, gathered
+from attnx.results.gathered import FACTS, Cells, facts
+from attnx.running.given_model import given_model
 from attnx.running.plan import LAST
 
 SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
@@ -53,6 +59,7 @@ def faithfulness(
     seed: int = 0,
     target: Any = None,
     progress: bool = True,
+    output: str | PathLike[str] | None = None,
     **options: Any,
 ) -> Faithfulness:
     """Measure methods (at `layer`, by default the last) and references alike, beside `random` orders for each text.
@@ -60,7 +67,8 @@ def faithfulness(
     By default as many of these are drawn as each text needs for chance to be known well, 4 to 20. They hang on the
     text and the `seed` alone.
     `score` is the target's probability, logit or log-odds; `blank` is what stands for nothing (see `blankout`);
-    `steps` is the resolution of the curves. Further `options` are those of `explain`.
+    `steps` is the resolution of the curves. Further `options` are those of `explain`. With a folder as `output` the
+    work is kept there, and the same call goes on, as in `compare`.
 
     >>> model, tokenizer = attnx.load_demo()
     >>> few = {"methods": "rollout", "references": "value_path", "progress": False}
@@ -68,70 +76,89 @@ def faithfulness(
     >>> f.explainers
     ('rollout', 'value_path')
     """
-    model = unwrapped(model)
-    kind = check_score(score, model, "probability")
+    given = given_model(model, tokenizer)
+    kind = check_score(score, unwrapped(given.model), "probability")
     if steps < 1 or (random is not None and random < 1) or not all(0 < share <= 1 for share in shares) or not shares:
         raise InputError("steps and random must be at least 1, and shares lie between 0 and 1")
     if seed < 0:
         raise InputError(f"a seed is a whole number from 0, found {seed}")
-    call = Call.of(
-        model,
-        tokenizer,
-        texts,
-        methods=methods,
-        references=asked_references(references),
-        layer=LAST if layer is None else layer,
-        target=target,
+    keeping, options = Keeping.taken(output, options)
+    asked = {
+        "methods": methods,
+        "references": asked_references(references),
+        "layer": LAST if layer is None else layer,
+        "target": target,
         **options,
-    )
-    chosen = choose_blank(model, adapter_for(model), tokenizer, call.requests[0].prepared, blank)
-    explanations = call.in_order("explaining", progress)
-    points = [removed_counts(len(one.prepared.units), steps, shares) for one in call.requests]
-    removal = Removal(
-        kind,
-        chosen,
-        seed,
-        random,
-        runs=lambda number, order: variants(number, order, points[number]),
-        metrics=lambda number, order, scores: _metrics(curves(number, order, points[number], scores), shares),
-    )
-    removed = remove(call, explanations, removal, label="faithfulness", progress=progress)
-    drawn = _curves(removed, points)
-    metrics = [{name: _mean_metrics(several, shares) for name, several in of_text.items()} for of_text in drawn]
-    explainers = tuple(name for name in metrics[0] if name != RANDOM)
-    return Faithfulness(
-        layer=explanations[0].layers[-1],
-        score=kind,
-        values={name: np.stack([one[name] for one in metrics]) for name in (*explainers, RANDOM)},
-        deletion=_mean_curves(drawn, "without"),
-        insertion=_mean_curves(drawn, "only"),
-        orders=max(removed.drawn()),
-        fewest_orders=min(removed.drawn()),
-        seed=seed,
-        signed=tuple(name for name in explainers if name in explanations[0].signed),
-        blank=chosen.name,
-        provenance=explanations[0].provenance,
-        notes=counted(explanations),
-    )
+    }
+    removing = Removing(asked, kind, blank, tuple(shares), steps, random, seed)
+    result: Faithfulness = keeping.result(removing, given, texts, progress=progress)
+    return result
 
 
-def _curves(removed: Removed, points: Sequence[Sequence[int]]) -> list[dict[str, list[Curves]]]:
-    """For each text and each explainer the curves of its order, and for chance those of its many."""
-    return [
-        {
-            name: [curves(number, order, points[number], removed.scores) for order in several]
-            for name, several in of_text.items()
+@dataclass(frozen=True)
+class Removing(OnTexts):
+    """The measurement: four numbers and two curves for each explainer of a text, and for chance."""
+
+    name: ClassVar[str] = "faithfulness"
+    score: Score = "probability"
+    blank: Named = None
+    shares: tuple[float, ...] = SHARES
+    steps: int = 10
+    random: int | None = None
+    seed: int = 0
+
+    def decided(self, model: Any, processor: Any, things: Sequence[Request]) -> dict[str, Any]:
+        return {"blank": blank_of(model, processor, things, self.blank).name}
+
+    def cells(
+        self, model: Any, processor: Any, things: Sequence[Request], tick: Tick, progress: bool
+    ) -> Sequence[Cells]:
+        call = self.call(model, processor, things)
+        explanations = call.in_order("explaining", progress)
+        points = [removed_counts(len(one.prepared.units), self.steps, self.shares) for one in things]
+        removal = Removal(
+            self.score,
+            blank_of(model, processor, things, self.blank),
+            self.seed,
+            self.random,
+            runs=lambda number, order: variants(number, order, points[number]),
+            metrics=lambda number, order, scores: _metrics(curves(number, order, points[number], scores), self.shares),
+        )
+        removed = remove(call, explanations, removal, label="faithfulness", progress=progress)
+        return [
+            self._of_text(one, number, orders, points[number], removed.scores)
+            for number, (one, orders) in enumerate(zip(explanations, removed.orders, strict=True))
+        ]
+
+    def result(self, cells: Iterable[Cells], left_out: Mapping[str, int]) -> Faithfulness:
+        return gathered(
+            cells, left_out, score=self.score, blank="" if self.blank is None else str(self.blank), seed=self.seed
+        )
+
+    def _of_text(
+        self, explanation: Explanation, number: int, orders: Mapping[str, Sequence[Order]], counts: Any, scores: Scores
+    ) -> Cells:
+        drawn = {name: [curves(number, one, counts, scores) for one in several] for name, several in orders.items()}
+        explainers = tuple(name for name in orders if name != RANDOM)
+        told = {
+            "layer": explanation.layers[-1],
+            "explainers": explainers,
+            "signed": tuple(name for name in explainers if name in explanation.signed),
         }
-        for number, of_text in enumerate(removed.orders)
-    ]
-
-
-def _mean_metrics(several: Sequence[Curves], shares: Sequence[float]) -> Array:
-    """Comprehensiveness, sufficiency, deletion and insertion, each the mean over the orders."""
-    return np.mean([_metrics(one, shares) for one in several], axis=0)  # type: ignore[no-any-return]
+        return {
+            **{
+                name: np.mean([_metrics(one, self.shares) for one in several], axis=0)
+                for name, several in drawn.items()
+            },
+            **{f"deletion {name}": _on_grid(several, "without") for name, several in drawn.items()},
+            **{f"insertion {name}": _on_grid(several, "only") for name, several in drawn.items()},
+            "random orders": len(orders[RANDOM]),
+            FACTS: facts(provenance=explanation.provenance, notes=explanation.notes, **told),
+        }
 
 
 def _metrics(one: Curves, shares: Sequence[float]) -> Array:
+    """Comprehensiveness, sufficiency, deletion and insertion of one order."""
     whole = one.without[0]
     places = [one.counts.index(share_count(share, one.counts[-1])) for share in shares]
     return np.array(
@@ -148,16 +175,7 @@ def _area(scores: Array, shares: Array) -> float:
     return float(((scores[1:] + scores[:-1]) / 2 * np.diff(shares)).sum())
 
 
-def _mean_curves(drawn: Sequence[Mapping[str, Sequence[Curves]]], kind: str) -> dict[str, Array]:
-    """Explainer → the mean over texts on one grid of eleven shares, from 0 to 1."""
+def _on_grid(several: Sequence[Curves], kind: str) -> Array:
+    """The mean over the orders of a text, at eleven shares from 0 to 1."""
     grid = np.linspace(0, 1, 11)
-    return {
-        name: np.mean(
-            [
-                np.mean([np.interp(grid, one.shares, getattr(one, kind)) for one in of_text[name]], axis=0)
-                for of_text in drawn
-            ],
-            axis=0,
-        )
-        for name in drawn[0]
-    }
+    return np.mean([np.interp(grid, one.shares, getattr(one, kind)) for one in several], axis=0)  # type: ignore[no-any-return]

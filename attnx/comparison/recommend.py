@@ -7,9 +7,11 @@ orders of the same texts, and against the best. Removals that several orders sha
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from typing import Any, ClassVar
 
 import numpy as np
 from torch import nn
@@ -18,28 +20,31 @@ from attnx.answer.number import Score
 from attnx.answer.score import check_score
 from attnx.arguments import checked
 from attnx.capturing.watch import unwrapped
+from attnx.comparison.candidates import able, bearable, forwards
 from attnx.comparison.chance import FIRST, Order
+from attnx.comparison.explained import OnTexts
 from attnx.comparison.removal import cases_of, share_count, without
-from attnx.comparison.removing import Removal, Scores, measured, remove
+from attnx.comparison.removing import Removal, Scores, blank_of, measured, remove
+from attnx.data.keeping import Keeping
+from attnx.data.question import Tick
 from attnx.errors import InputError
-from attnx.explaining.attempt import Refused, attempt
-from attnx.explaining.call import Call
-from attnx.inputs.families import adapter_for
-from attnx.methods.method import Method, duration
-from attnx.methods.registry import METHODS
-from attnx.references.blank import Named, choose_blank
-from attnx.references.registry import REFERENCES, Asked, asked_references, cheap_references
+from attnx.explaining.call import Call, Choices
+from attnx.explaining.seam import Request
+from attnx.methods.method import duration
+from attnx.methods.registry import METHODS, asked_methods
+from attnx.references.blank import Blank, Named
+from attnx.references.registry import Asked, asked_references
 from attnx.references.variant import Variant
-from attnx.results.recommendation import Recommendation
+from attnx.results.explanation import Explanation
+from attnx.results.faithfulness import RANDOM
+from attnx.results.gathered import FACTS, Cells, Gathered, facts
+from attnx.results.recommendation import Recommendation, gathered
 from attnx.running.batches import announce
+from attnx.running.given_model import given_model
 from attnx.running.plan import LAST
 
 SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
 """Of the positions, as DeYoung et al. take them; what is measured is comprehensiveness, the mean over these."""
-
-FORWARDS = 50
-"""What takes more plain forwards for a text of middle length is left out, unless it is asked for: what
-holds must also be worth its price on every text that is explained later."""
 
 
 @checked
@@ -56,6 +61,7 @@ def recommend(
     random: int | None = None,
     seed: int = 0,
     progress: bool = True,
+    output: str | PathLike[str] | None = None,
     **options: Any,
 ) -> Recommendation:
     """Which `methods` (at `layer`, by default the last) and `references` hold on these `texts`; by default all.
@@ -64,7 +70,8 @@ def recommend(
     against `random` orders of each text: by default as many as it needs for chance to be known well, 4 to 20. Verdicts
     are corrected for how many are compared; fewer than six texts give none. What nobody asked for and the model cannot
     have is left out with its reason. With `progress` the cost is said before it is paid. Further `options` are those
-    of `explain`.
+    of `explain`. With a folder as `output` the work is kept there, and the same call goes on, as in `compare`; what is
+    left out is then decided by the first shard.
 
     >>> model, tokenizer = attnx.load_demo()
     >>> texts = ["the keys to the cabinet", "the boy near the girls", "the girls", "a letter", "the dogs", "the key"]
@@ -72,50 +79,113 @@ def recommend(
     >>> sorted(r.explainers)
     ['rollout', 'value_path']
     """
-    model = unwrapped(model)
-    kind = check_score(score, model, "probability")
+    given = given_model(model, tokenizer)
+    kind = check_score(score, unwrapped(given.model), "probability")
     if (random is not None and random < 1) or seed < 0:
         raise InputError("random must be at least 1, and a seed is a whole number from 0")
-    named = {} if references is None else asked_references(references)
-    asked = METHODS.names() if methods is None else methods
-    call = Call.of(
-        model, tokenizer, texts, methods=asked, references=named, layer=LAST if layer is None else layer, **options
+    keeping, options = Keeping.taken(output, options)
+    asked = {
+        "methods": METHODS.names() if methods is None else methods,
+        "references": {} if references is None else asked_references(references),
+        "layer": LAST if layer is None else layer,
+        **options,
+    }
+    choosing = Choosing(
+        asked, kind, blank, random, seed, any_method=methods is None, any_reference=references is None, told=progress
     )
-    call, dear = _bearable(call, methods is None, references is None)
-    call, unable = _able(call, methods is None, references is None)
-    chosen = choose_blank(model, adapter_for(model), tokenizer, call.requests[0].prepared, blank)
-    counts = [_counts(one.prepared.units) for one in call.requests]
-    removal = Removal(
-        kind,
-        chosen,
-        seed,
-        random,
-        runs=lambda number, order: [Variant(number), *without(number, order, counts[number])],
-        metrics=lambda number, order, scores: np.array([_fall(number, [order], counts[number], scores)]),
-    )
-    if progress:
-        announce(_foresight(call, removal))
-    explanations = call.in_order("explaining", progress)
-    removed = remove(call, explanations, removal, label="removing", progress=progress)
-    middle = _middle_length(call)
-    return Recommendation(
-        values={
-            name: np.array([_fall(n, one[name], counts[n], removed.scores) for n, one in enumerate(removed.orders)])
-            for name in removed.orders[0]
-        },
-        references={name: call.references[name] for name in explanations[0].references},
-        layer=explanations[0].layers[-1],
-        score=kind,
-        blank=chosen.name,
-        units="words" if call.requests[0].prepared.boxes is None else "patches",
-        orders=max(removed.drawn()),
-        fewest_orders=min(removed.drawn()),
-        runs=len(removed.scores),
-        forwards=_forwards(call, middle),
-        left_out={**unable, **dear},
-        signed=tuple(name for name in removed.orders[0] if name in explanations[0].signed),
-        seed=seed,
-        provenance=explanations[0].provenance,
+    result: Recommendation = keeping.result(choosing, given, texts, progress=progress)
+    return result
+
+
+@dataclass(frozen=True)
+class Choosing(OnTexts):
+    """The measurement: how far the score of a text falls without what each explainer, and chance, puts first."""
+
+    name: ClassVar[str] = "recommendation"
+    score: Score = "probability"
+    blank: Named = None
+    random: int | None = None
+    seed: int = 0
+    any_method: bool = False
+    """Whether the caller named none, so that what is dear, or not to be had, may be left out."""
+    any_reference: bool = False
+    chosen: Mapping[str, Any] = field(default_factory=dict)
+    """The methods and references that are measured, once that is decided."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """All others, with why."""
+    told: bool = False
+    """Whether the cost is said before it is paid."""
+
+    def settings(self) -> dict[str, Any]:
+        return {name: value for name, value in super().settings().items() if name not in ("chosen", "left_out", "told")}
+
+    def decided(self, model: Any, processor: Any, things: Sequence[Request]) -> dict[str, Any]:
+        call, dear = bearable(self.call(model, processor, things), self.any_method, self.any_reference)
+        call, unable = able(call, self.any_method, self.any_reference)
+        blank = blank_of(model, processor, things, self.blank)
+        if self.told:
+            announce(_foresight(call, self._removal(blank, things)))
+        methods = [one.name for one in call.settings.methods or ()]
+        chosen = {"methods": methods, "references": call.references}
+        return {"chosen": chosen, "left_out": {**unable, **dear}, "blank": blank.name}
+
+    def call(self, model: Any, processor: Any, things: Sequence[Request]) -> Call:
+        return Choices.of(model, **{**self.options, **self.chosen}).call(processor, things)
+
+    def cells(
+        self, model: Any, processor: Any, things: Sequence[Request], tick: Tick, progress: bool
+    ) -> Sequence[Cells]:
+        call = self.call(model, processor, things)
+        explanations = call.in_order("explaining", progress)
+        removal = self._removal(blank_of(model, processor, things, self.blank), things)
+        removed = remove(call, explanations, removal, label="removing", progress=progress)
+        runs = Counter(one.case for one in removed.scores)
+        return [
+            {
+                **{name: _fall(n, several, _counts(things[n]), removed.scores) for name, several in orders.items()},
+                "random orders": len(orders[RANDOM]),
+                "model runs": runs[n],
+                "all positions": len(things[n].prepared.positions),
+                FACTS: _facts(one, things[n], orders),
+            }
+            for n, (one, orders) in enumerate(zip(explanations, removed.orders, strict=True))
+        ]
+
+    def result(self, cells: Iterable[Cells], left_out: Mapping[str, int]) -> Recommendation:
+        found = Gathered.of(cells, left_out)
+        references: Mapping[str, Any] = self.chosen["references"]
+        middle = int(np.median(found.columns["all positions"]))
+        return gathered(
+            found,
+            references={name: references[name] for name in found.first["references"]},
+            score=self.score,
+            blank=str(self.blank),
+            forwards=forwards(asked_methods(self.chosen["methods"]), references, middle),
+            left_out=self.left_out,
+            seed=self.seed,
+        )
+
+    def _removal(self, blank: Blank, things: Sequence[Request]) -> Removal:
+        counts = [_counts(one) for one in things]
+        return Removal(
+            self.score,
+            blank,
+            self.seed,
+            self.random,
+            runs=lambda number, order: [Variant(number), *without(number, order, counts[number])],
+            metrics=lambda number, order, scores: np.array([_fall(number, [order], counts[number], scores)]),
+        )
+
+
+def _facts(explanation: Explanation, request: Request, orders: Mapping[str, Any]) -> str:
+    return facts(
+        provenance=explanation.provenance,
+        notes=explanation.notes,
+        layer=explanation.layers[-1],
+        units="words" if request.prepared.boxes is None else "patches",
+        explainers=tuple(orders),
+        references=tuple(explanation.references),
+        signed=tuple(name for name in orders if name in explanation.signed),
     )
 
 
@@ -125,49 +195,10 @@ def _fall(number: int, orders: Sequence[Order], counts: Sequence[int], scores: S
     return scores[Variant(number)] - float(np.mean(left))
 
 
-def _counts(units: Sequence[Any]) -> list[int]:
+def _counts(request: Request) -> list[int]:
     """How many units are removed, for each share; a short text has some of them twice, and they count twice."""
+    units = request.prepared.units
     return [share_count(share, len(units)) for share in SHARES]
-
-
-def _bearable(call: Call, any_method: bool, any_reference: bool) -> tuple[Call, dict[str, str]]:
-    """With all that costs a bearable number of runs, where the caller named none; and the others with why."""
-    middle, every = _middle_length(call), REFERENCES.names() if any_reference else ()
-    kept = cheap_references(every, middle, FORWARDS)
-    rows = call.settings.methods or ()
-    quick = tuple(row for row in rows if not any_method or (row.forwards(middle) or 0) <= FORWARDS)
-    dear = {name: "references" for name in every if name not in kept}
-    dear |= {row.name: "methods" for row in rows if row not in quick}
-    call = replace(call, settings=replace(call.settings, methods=quick))
-    return replace(call, references={name: {} for name in kept} if any_reference else call.references), {
-        name: f"it takes more than {FORWARDS} forwards for {middle} positions; {argument}=({name!r}, …) insists"
-        for name, argument in dear.items()
-    }
-
-
-def _able(call: Call, any_method: bool, any_reference: bool) -> tuple[Call, dict[str, str]]:
-    """The call without what nobody asked for and this model cannot have, tried on the longest text; and why not."""
-    longest = max(call.requests, key=lambda one: len(one.prepared.positions))
-    rows = call.settings.methods or ()
-    left_out: dict[str, str] = {}
-
-    def works(name: str, methods: tuple[Method, ...], references: Mapping[str, Mapping[str, Any]]) -> bool:
-        one = replace(call, requests=[longest], settings=replace(call.settings, methods=methods), references=references)
-        (found,) = attempt([one], lambda calls: [one.in_order() for one in calls])
-        if isinstance(found, Refused):
-            left_out[name] = found.reason
-        return name not in left_out
-
-    kept = tuple(row for row in rows if not any_method or works(row.name, (row,), {}))
-    if not kept:
-        raise InputError(f"no method works on this model: {next(iter(left_out.values()))}")
-    first = kept[:1]
-    references = {
-        name: options
-        for name, options in call.references.items()
-        if not any_reference or works(name, first, {name: options})
-    }
-    return replace(call, settings=replace(call.settings, methods=kept), references=references), left_out
 
 
 def _foresight(call: Call, removal: Removal) -> str:
@@ -182,22 +213,10 @@ def _foresight(call: Call, removal: Removal) -> str:
     each = (time.perf_counter() - start) / len(tried)
     explainers, texts = len(call.settings.methods or ()) + len(call.references), len(call.requests)
     orders = explainers + (removal.random or 2 * FIRST)  # some texts need more, most need fewer
-    removals = texts * (1 + len(set(_counts(case.units))) * orders)
-    runs = removals + texts * sum(_forwards(call, len(request.prepared.positions)).values())
+    removals = texts * (1 + len(set(_counts(request))) * orders)
+    own = forwards(call.settings.methods or (), call.references, len(request.prepared.positions))
+    runs = removals + texts * sum(own.values())
     return (
         f"recommend: {explainers} explainers on {texts} text{'s' * (texts > 1)}, some {runs:,.0f} runs of the model, "
         f"about {duration(runs * each)}"
     )
-
-
-def _forwards(call: Call, positions: int) -> dict[str, float]:
-    """Explainer → plain forwards, where its row says so."""
-    found = {row.name: row.forwards(positions) for row in call.settings.methods or ()}
-    for name, options in call.references.items():
-        cost = REFERENCES[name].forwards
-        found[name] = None if cost is None else float(cost(positions, **options))
-    return {name: cost for name, cost in found.items() if cost is not None}
-
-
-def _middle_length(call: Call) -> int:
-    return int(np.median([len(one.prepared.positions) for one in call.requests]))

@@ -8,13 +8,17 @@ from itertools import islice
 from typing import Any, TypeAlias
 
 import numpy as np
+from torch import nn
 
 from attnx.answer.number import Score
+from attnx.capturing.watch import unwrapped
 from attnx.comparison.chance import FIRST, MOST, Array, Order, generator_of, narrow_enough, random_orders
 from attnx.comparison.removal import cases_of, order_of
 from attnx.errors import InputError
 from attnx.explaining.call import Call
-from attnx.references.blank import Blank
+from attnx.explaining.seam import Request
+from attnx.inputs.families import adapter_for
+from attnx.references.blank import Blank, Named, choose_blank
 from attnx.references.case import Case
 from attnx.references.variant import Variant
 from attnx.references.variants import measure
@@ -71,6 +75,12 @@ def remove(call: Call, explanations: Sequence[Explanation], removal: Removal, *,
 
 
 MORE = ", more random orders"
+
+
+def blank_of(model: nn.Module, processor: Any, requests: Sequence[Request], named: Named) -> Blank:
+    """What stands for nothing in all of these: what was named, or by the rule for the first of them."""
+    model = unwrapped(model)
+    return choose_blank(model, adapter_for(model), processor, requests[0].prepared, named)
 
 
 def measured(

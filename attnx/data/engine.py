@@ -50,7 +50,7 @@ def work(job: Job, model: Any, processor: Any, shard: Shard, tick: Tick = lambda
     """One shard, from its rows to its part in the folder."""
     with threads(job.threads):
         answer = job.question.part(model, processor, shard.rows, job.layout, tick)
-    job.place.write(part_name(shard, job.question.suffix), answer.content)
+    job.place.write(part_name(shard), answer.content)
     return Done(shard.number, len(shard.rows), answer.failed)
 
 

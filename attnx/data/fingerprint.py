@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from attnx.results.recommendation import Recommendation
+
 VERSIONS = ("attnx", "torch", "transformers", "tokenizers", "numpy")
 _NOT_NUMBERS = ("_name_or_path", "name_or_path", "transformers_version")
 """Of a config: what it is called, and who wrote it."""
@@ -57,6 +59,17 @@ def weights_digest(model: nn.Module) -> str:
         if tensor.device.type != "meta":
             digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
     return digest.hexdigest()
+
+
+def as_setting(value: Any) -> Any:
+    """An option as a manifest keeps it."""
+    if isinstance(value, Recommendation):
+        return f"recommendation {sha256(value.to_json().encode()).hexdigest()}"
+    if isinstance(value, Mapping):
+        return {str(name): as_setting(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [as_setting(one) for one in value]
+    return value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
 
 
 def _processor(processor: Any) -> Any:

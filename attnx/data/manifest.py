@@ -56,8 +56,8 @@ class Part:
     name: str
 
 
-def part_name(shard: Shard, suffix: str) -> str:
-    return f"part-{shard.number:06d}-{len(shard.rows):06d}-{shard.digest}{suffix}"
+def part_name(shard: Shard) -> str:
+    return f"part-{shard.number:06d}-{len(shard.rows):06d}-{shard.digest}.parquet"
 
 
 def parts(place: Place) -> dict[int, Part]:

@@ -31,11 +31,6 @@ class Question(Protocol):
         """Of the run, in its manifest and in messages."""
         ...
 
-    @property
-    def suffix(self) -> str:
-        """How the names of its parts end."""
-        ...
-
     def settings(self) -> dict[str, Any]:
         """Plain values; where they differ, so may the numbers."""
         ...

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from attnx.data import manifest as manifests
+from attnx.data.answered import TRIED
 from attnx.data.engine import Done, Engine, Job, threads
 from attnx.data.fingerprint import fingerprint
 from attnx.data.lock import alone
@@ -25,8 +26,6 @@ from attnx.data.source import Source
 from attnx.errors import InputError
 from attnx.running.batches import announce, bar
 from attnx.running.given_model import Given
-
-_TRIED = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +78,7 @@ class Travel:
         begun = replace(now, layout=self.question.begin(self.given.model, self.given.processor, first.rows))
         manifests.write(self.place, begun)
         if self.progress:
-            self._say_estimate(first.rows[:_TRIED], begun)
+            self._say_estimate(first.rows[:TRIED], begun)
         return begun
 
     def _go(self, job: Job, waiting: Iterator[Shard], there: dict[int, Part]) -> int:

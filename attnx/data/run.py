@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -12,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from attnx.arguments import PAGES, file_of
 from attnx.data import manifest as manifests
-from attnx.data.arrow import arrow, parquet
+from attnx.data.arrow import arrow
 from attnx.data.cells import explanation_of
 from attnx.data.layout import Layout
 from attnx.data.lock import taken
 from attnx.data.manifest import Manifest, Part
+from attnx.data.part import read_part
 from attnx.data.place import Place
+from attnx.data.status import Failed, failed_rows, manifest_of
 from attnx.data.summary import summarised
-from attnx.errors import AttnxError, ChoiceError, FileFormatError, InputError
+from attnx.errors import AttnxError, ChoiceError, InputError
 from attnx.registry import unknown
 from attnx.results.explanation import Explanation
 from attnx.results.result import VIEWS
@@ -27,15 +28,6 @@ from attnx.results.run_summary import RunSummary
 
 if TYPE_CHECKING:
     import pandas
-
-
-@dataclass(frozen=True)
-class Failed:
-    """A row that could not be explained."""
-
-    row: int
-    id: str
-    error: str
 
 
 class Run:
@@ -58,11 +50,7 @@ class Run:
     def load(cls, folder: str | PathLike[str]) -> Run:
         """What `explain_dataset` or `attnx run` wrote there, as far as it got."""
         place = Place.of(folder)
-        found = manifests.read(place)
-        if found is None:
-            raise InputError(
-                f"there is no run in {place.name}; attnx.explain_dataset(…, output={str(folder)!r}) makes one"
-            )
+        found = manifest_of(place)
         if found.question != "explanations":
             raise InputError(f"{place.name} holds a run of {found.question}; the same call gives its result again")
         return cls(place, found)
@@ -126,11 +114,7 @@ class Run:
     @property
     def failed(self) -> list[Failed]:
         """Rows that could not be explained, and why."""
-        return [
-            Failed(one["row"], one["id"], one["error"])
-            for one in self.rows(("row", "id", "error"))
-            if one["error"] is not None
-        ]
+        return list(failed_rows(self.place, list(self.parts)))
 
     def to_table(self, columns: Sequence[str] | None = None) -> Any:
         """A table of Arrow; `columns` keeps it small."""
@@ -177,6 +161,11 @@ class Run:
             raise AttnxError(f"cannot write {place}: {error}") from error
         return None
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        cell: str = VIEWS[RunSummary.kind]().more["run_cell"](self)
+        return cell
+
     def __repr__(self) -> str:
         state = "complete" if self.complete else "running" if self.running else "stopped"
         total = "" if self.manifest.rows is None or self.complete else f" of {self.manifest.rows:,}"
@@ -191,14 +180,7 @@ class Run:
             for name in columns:
                 if name not in self.columns:
                     raise ChoiceError(unknown("column", name, self.columns))
-        try:
-            with self.place.opened(part.name) as file:
-                table = parquet().read_table(file, columns=None if columns is None else list(columns))
-        except (OSError, ValueError) as error:
-            raise FileFormatError(
-                f"{part.name} in {self.place.name} is damaged ({error!s:.80}); delete it, and the same command runs "
-                "its rows again"
-            ) from error
+        table = read_part(self.place, part, columns)
         if columns is None:
             self._last = (part.name, table)
         return table

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, TypeAlias
 
+import torch
 from torch import Tensor, nn
 
 from attnx.inputs.positions import Positions, Span, Word
@@ -54,6 +56,15 @@ class Prepared:
         be padded."""
         pixels = self.inputs.get("pixel_values")
         return tuple(self.streams.values()) if pixels is None else tuple(pixels.shape)
+
+    @property
+    def digest(self) -> str:
+        """A hash of what the model reads."""
+        digest = sha256()
+        for name, tensor in sorted(self.inputs.items()):
+            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        return digest.hexdigest()
 
     @property
     def source_length(self) -> int:

@@ -130,10 +130,10 @@ def similarity() -> View:
 
 @cache
 def run_summary() -> View:
-    from attnx.render.run_page.page import run_page
+    from attnx.render.run_page.page import run_cell, run_page
     from attnx.render.run_summary import blocks, plot, rows
 
-    return _view(blocks, rows, plot, more=(run_page,))
+    return _view(blocks, rows, plot, more=(run_page, run_cell))
 
 
 def _view(

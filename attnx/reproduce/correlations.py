@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from os import PathLike
+from typing import Any, ClassVar
 
 import numpy as np
 from torch import nn
 
 from attnx.agreement.spearman import dense_rank_correlation, spearman
 from attnx.agreement.summary import Summary
+from attnx.data.keeping import Keeping
+from attnx.data.measurement import Measurement
+from attnx.data.question import Tick
+from attnx.errors import ArgumentError
 from attnx.inputs.adapter import Prepared
 from attnx.inputs.families import adapter_for
 from attnx.methods.flow.saturation import tied_share
-from attnx.methods.registry import PAPER_METHODS
 from attnx.references.case import cases
 from attnx.references.gradient import gradient
 from attnx.reproduce.explained import Rows, relevance_rows
 from attnx.reproduce.protocols import gradient_case, positions
+from attnx.results.gathered import FACTS, Cells, Gathered, facts, with_left_out
 from attnx.results.provenance import provenance
 from attnx.results.table import ByProtocol, Protocol, Published, Reference, Table
+from attnx.running.given_model import given_model
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
+
+_UNKNOWN = -1
+"""In the column of labels, where one is not public."""
 
 
 class Labelled(typing.Protocol):
@@ -37,64 +47,119 @@ class Labelled(typing.Protocol):
     def __len__(self) -> int: ...
 
 
-def agreement_table(
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """One sentence of a table, and its label where that is public."""
+
+    prepared: Prepared
+    label: int | None
+
+    @property
+    def digest(self) -> str:
+        return f"{self.prepared.digest} {self.label}"
+
+    @classmethod
+    def of_each(cls, sentences: Labelled) -> list[Sample]:
+        return list(map(cls, sentences.prepared, sentences.labels))
+
+
+@dataclass(frozen=True)
+class Correlating(Measurement[Sample]):
+    """The measurement behind a table: of each sentence the correlation of methods with a reference, by protocol."""
+
+    name: ClassVar[str] = "table"
+    title: str
+    reference: Reference
+    published: Published
+    scores: Callable[..., Mapping[Protocol, Sequence[Array]]]
+    """(model, tokenizer, prepared, protocols) → the reference's scores of each sentence under each protocol."""
+    protocols: tuple[Protocol, ...]
+    methods: tuple[str, ...]
+    source: str
+    """For the table, as is the seed: no sentence depends on them."""
+    seed: int
+
+    def settings(self) -> dict[str, Any]:
+        return {
+            "table": self.title,
+            "methods": list(self.methods),
+            "protocols": [asdict(one) for one in self.protocols],
+        }
+
+    def cells(
+        self, model: Any, processor: Any, things: Sequence[Sample], tick: Tick, progress: bool
+    ) -> Sequence[Cells]:
+        prepared = [one.prepared for one in things]
+        references = self.scores(model, processor, prepared, self.protocols, progress=progress)
+        rows = {
+            kind: relevance_rows(model, processor, prepared, kind, methods=self.methods, progress=progress)
+            for kind in dict.fromkeys(protocol.rows for protocol in self.protocols)
+        }
+        predicted = [row.predicted for row in next(iter(rows.values()))]
+        told = facts(provenance=provenance(model, adapter_for(model).name))
+        found: list[Cells] = [
+            {"predicted": predicted[number], "label": _UNKNOWN if one.label is None else one.label, FACTS: told}
+            for number, one in enumerate(things)
+        ]
+        for protocol, scores in references.items():
+            for cells, one, row, reference in zip(found, prepared, rows[protocol.rows], scores, strict=True):
+                cells |= correlated(one, row, reference, protocol)
+        return found
+
+    def result(self, cells: Iterable[Cells], left_out: Mapping[str, int]) -> Table:
+        found = Gathered.of(cells)
+        labels = [None if one == _UNKNOWN else one for one in found.columns["label"]]
+        return Table(
+            title=self.title,
+            reference=self.reference,
+            published=self.published,
+            measured=tuple(self._by_protocol(found, protocol) for protocol in self.protocols),
+            samples=len(labels),
+            source=with_left_out(self.source, left_out),
+            accuracy=_accuracy(found.columns["predicted"], labels),
+            provenance={**found.provenance, "settings": {"seed": self.seed}},
+            majority=_majority(labels),
+        )
+
+    def _by_protocol(self, found: Gathered, protocol: Protocol) -> ByProtocol:
+        by_layer = {method: found.array(f"{protocol.name}/{method}").T for method in self.methods}
+        cells = {
+            method: tuple(Summary.of(layer, undefined=protocol.undefined, seed=self.seed) for layer in layers)
+            for method, layers in by_layer.items()
+        }
+        return ByProtocol(protocol, cells, tuple(found.array(f"{protocol.name}//tied").mean(0).tolist()))
+
+
+def tabulated(
+    asking: Any,
     model: nn.Module,
     tokenizer: Any,
-    sentences: Labelled,
-    references: Mapping[Protocol, Sequence[Array]],
+    things: Sequence[Any],
+    output: str | PathLike[str] | None,
+    options: Mapping[str, Any],
     *,
-    title: str,
-    reference: Reference,
-    published: Published,
-    methods: Sequence[str] = PAPER_METHODS,
-    seed: int,
     progress: bool,
-) -> Table:
-    """The table of a reference: under each protocol, one array of scores for each sentence."""
-    kinds = dict.fromkeys(protocol.rows for protocol in references)
-    rows = {
-        kind: relevance_rows(model, tokenizer, sentences.prepared, kind, methods=methods, progress=progress)
-        for kind in kinds
-    }
-    predicted = [row.predicted for row in next(iter(rows.values()))]
-    return Table(
-        title=title,
-        reference=reference,
-        published=published,
-        measured=tuple(
-            correlate(sentences.prepared, rows[protocol.rows], scores, protocol, seed=seed)
-            for protocol, scores in references.items()
-        ),
-        samples=len(sentences),
-        source=sentences.source,
-        accuracy=_accuracy(predicted, sentences.labels),
-        provenance=provenance(model, adapter_for(model).name, seed=seed),
-        majority=_majority(sentences.labels),
-    )
+) -> Any:
+    """The table of a measurement, whose work is kept in the folder if there is one."""
+    keeping, strange = Keeping.taken(output, options)
+    if strange:
+        raise ArgumentError(
+            f"a table has no option {next(iter(strange))!r}; there are output, shard_rows, engine, workers"
+        )
+    return keeping.result(asking, given_model(model, tokenizer), list(things), progress=progress)
 
 
-def correlate(
-    prepared: Sequence[Prepared],
-    rows: Sequence[Rows],
-    references: Sequence[Array],
-    protocol: Protocol,
-    *,
-    seed: int,
-) -> ByProtocol:
-    """The cells of a table under one protocol, from the relevance and the reference of each sentence."""
+def correlated(prepared: Prepared, row: Rows, reference: Array, protocol: Protocol) -> Cells:
+    """Method → its correlation with the reference at every layer, and what share of flow ties there."""
     correlation = spearman if protocol.ranks == "average" else dense_rank_correlation
-    found: dict[str, list[Array]] = {method: [] for method in rows[0].relevance}
-    tied: list[Array] = []
-    for one, row, reference in zip(prepared, rows, references, strict=True):
-        ranked = positions(one, protocol.ranked)
-        for method, values in found.items():
-            values.append(correlation(row.ranked(method)[:, ranked], reference[ranked]))
-        tied.append(tied_share(row.relevance["flow"][:, ranked]))
-    cells = {
-        method: tuple(Summary.of(layer, undefined=protocol.undefined, seed=seed) for layer in np.stack(values).T)
-        for method, values in found.items()
+    ranked = positions(prepared, protocol.ranked)
+    return {
+        **{
+            f"{protocol.name}/{method}": correlation(row.ranked(method)[:, ranked], reference[ranked])
+            for method in row.relevance
+        },
+        f"{protocol.name}//tied": tied_share(row.relevance["flow"][:, ranked]),
     }
-    return ByProtocol(protocol, cells, tuple(np.stack(tied).mean(0).tolist()))
 
 
 def _accuracy(predicted: Sequence[int], labels: Sequence[int | None]) -> float | None:

@@ -6,14 +6,17 @@ other words; for sentences that the model got right and wrong. The two reference
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from os import PathLike
+from typing import Any, ClassVar
 
 import numpy as np
 from torch import nn
 
 from attnx.agreement.summary import Summary
+from attnx.data.measurement import Measurement
+from attnx.data.question import Tick
 from attnx.errors import InputError
 from attnx.graph.asked import check_layer
 from attnx.inputs.adapter import Prepared
@@ -22,8 +25,10 @@ from attnx.methods.registry import PAPER_METHODS
 from attnx.references.blankout import PAPER, blankout
 from attnx.references.case import cases
 from attnx.references.gradient import gradient
+from attnx.reproduce.correlations import tabulated
 from attnx.reproduce.explained import relevance_rows
 from attnx.reproduce.sentences import Sentences
+from attnx.results.gathered import FACTS, Cells, Gathered, facts, with_left_out
 from attnx.results.provenance import provenance
 from attnx.results.table import Shares, SubjectTable
 from attnx.tasks.verb_number.beginning import Beginning
@@ -40,35 +45,90 @@ def subject(
     methods: Sequence[str] = PAPER_METHODS,
     seed: int = 0,
     progress: bool = False,
+    output: str | PathLike[str] | None = None,
+    **options: Any,
 ) -> SubjectTable:
-    """Where relevance lies at one layer, by default the last. Every sentence must have a known subject."""
+    """Where relevance lies at one layer, by default the last. Every sentence must have a known subject.
+
+    With a folder as `output` the work is kept there, as in `table1`.
+    """
     unknown = [one.text for one in sentences.beginnings if one.subject is None]
     if unknown:
         raise InputError(
             f"{len(unknown)} of {len(sentences)} sentences of {sentences.source} come without the subject's position; "
             "give a file with the columns label, subject, beginning"
         )
-    prepared = sentences.prepared
-    rows = relevance_rows(model, tokenizer, prepared, "CLS", methods=methods, progress=progress)
-    layers = len(next(iter(rows[0].relevance.values())))
-    layer = layers if layer is None else check_layer(layer, layers)
-    measures: dict[str, Sequence[Array]] = {name: [row.ranked(name)[layer - 1] for row in rows] for name in methods}
-    asked = cases(model, tokenizer, prepared)
-    measures["blank-out"] = [one.scores for one in blankout(model, tokenizer, asked, progress=progress, **PAPER)]
-    measures["gradient norm"] = [one.scores for one in gradient(model, tokenizer, asked, progress=progress)]
-    measures["even spread"] = [np.ones(len(one.positions)) for one in prepared]
+    asking = Sharing(layer, tuple(methods), sentences.source, seed)
+    things = list(map(Told, sentences.beginnings, sentences.prepared))
+    table: SubjectTable = tabulated(asking, model, tokenizer, things, output, options, progress=progress)
+    return table
 
-    places = [Places.of(*pair) for pair in zip(sentences.beginnings, prepared, strict=True)]
-    right = np.array([row.predicted == one.label for row, one in zip(rows, sentences.beginnings, strict=True)])
-    shares = {name: np.array(list(map(shares_of, scores, places))) for name, scores in measures.items()}
-    known = all(one.attractors is not None for one in sentences.beginnings)
-    return SubjectTable(
-        layer=layer,
-        source=sentences.source,
-        shares=tuple(_summaries(shares, "right", right, seed) + _summaries(shares, "wrong", ~right, seed)),
-        attractors_known=known,
-        provenance=provenance(model, adapter_for(model).name, layer=layer, seed=seed),
-    )
+
+@dataclass(frozen=True, eq=False)
+class Told:
+    """A sentence of which it is known where its subject stands."""
+
+    beginning: Beginning
+    prepared: Prepared
+
+    @property
+    def digest(self) -> str:
+        return f"{self.prepared.digest} {self.beginning}"
+
+
+@dataclass(frozen=True)
+class Sharing(Measurement[Told]):
+    """The measurement: the shares of each measure in a sentence."""
+
+    name: ClassVar[str] = "subject"
+    layer: int | None
+    methods: tuple[str, ...]
+    source: str
+    """For the table, as is the seed."""
+    seed: int
+
+    def settings(self) -> dict[str, Any]:
+        return {"layer": self.layer, "methods": list(self.methods)}
+
+    def cells(self, model: Any, processor: Any, things: Sequence[Told], tick: Tick, progress: bool) -> Sequence[Cells]:
+        prepared = [one.prepared for one in things]
+        rows = relevance_rows(model, processor, prepared, "CLS", methods=self.methods, progress=progress)
+        layers = len(next(iter(rows[0].relevance.values())))
+        layer = layers if self.layer is None else check_layer(self.layer, layers)
+        measures: dict[str, Sequence[Array]] = {
+            name: [row.ranked(name)[layer - 1] for row in rows] for name in self.methods
+        }
+        asked = cases(model, processor, prepared)
+        measures["blank-out"] = [one.scores for one in blankout(model, processor, asked, progress=progress, **PAPER)]
+        measures["gradient norm"] = [one.scores for one in gradient(model, processor, asked, progress=progress)]
+        measures["even spread"] = [np.ones(len(one.positions)) for one in prepared]
+        told = facts(
+            provenance=provenance(model, adapter_for(model).name, layer=layer), layer=layer, measures=tuple(measures)
+        )
+        return [
+            {
+                **{name: np.array(shares_of(scores[number], places)) for name, scores in measures.items()},
+                "right": int(rows[number].predicted == one.beginning.label),
+                "attractors known": int(one.beginning.attractors is not None),
+                FACTS: told,
+            }
+            for number, (one, places) in enumerate((each, Places.of(each.beginning, each.prepared)) for each in things)
+        ]
+
+    def result(self, cells: Iterable[Cells], left_out: Mapping[str, int]) -> SubjectTable:
+        found = Gathered.of(cells)
+        shares = {name: found.array(name) for name in found.first["measures"]}
+        right = np.array(found.columns["right"], dtype=bool)
+        record = found.provenance
+        return SubjectTable(
+            layer=found.first["layer"],
+            source=with_left_out(self.source, left_out),
+            shares=tuple(
+                _summaries(shares, "right", right, self.seed) + _summaries(shares, "wrong", ~right, self.seed)
+            ),
+            attractors_known=all(found.columns["attractors known"]),
+            provenance={**record, "settings": {**record["settings"], "seed": self.seed}},
+        )
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from os import PathLike
 from typing import Any
 
 from torch import nn
 
 from attnx.methods.registry import PAPER_METHODS
-from attnx.reproduce.correlations import agreement_table, protocol_gradients
+from attnx.reproduce.correlations import Correlating, Sample, protocol_gradients, tabulated
 from attnx.reproduce.protocols import PROTOCOLS
 from attnx.reproduce.sentences import Sentences
 from attnx.results.table import Protocol, Published, Table
@@ -29,18 +30,24 @@ def table2(
     methods: Sequence[str] = PAPER_METHODS,
     seed: int = 0,
     progress: bool = False,
+    output: str | PathLike[str] | None = None,
+    **options: Any,
 ) -> Table:
-    """Measure the table on the sentences under each protocol. The seed is the bootstrap's."""
-    references = protocol_gradients(model, tokenizer, sentences.prepared, protocols, progress=progress)
-    return agreement_table(
-        model,
-        tokenizer,
-        sentences,
-        references,
-        title="Table 2",
-        reference="input gradients",
-        published=PUBLISHED_TABLE,
-        methods=methods,
-        seed=seed,
-        progress=progress,
+    """Measure the table on the sentences under each protocol. The seed is the bootstrap's.
+
+    With a folder as `output` the work is kept there, and the same call goes on; `options` are then those of
+    `explain_dataset`: `shard_rows`, `engine`, `workers`, `num_gpus`.
+    """
+    asking = Correlating(
+        "Table 2",
+        "input gradients",
+        PUBLISHED_TABLE,
+        protocol_gradients,
+        tuple(protocols),
+        tuple(methods),
+        sentences.source,
+        seed,
     )
+    things = Sample.of_each(sentences)
+    table: Table = tabulated(asking, model, tokenizer, things, output, options, progress=progress)
+    return table

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from os import PathLike
 from typing import Any
 
 from torch import nn
 
 from attnx.errors import InputError
-from attnx.reproduce.correlations import agreement_table, protocol_gradients
+from attnx.inputs.adapter import Prepared
+from attnx.methods.registry import PAPER_METHODS
+from attnx.reproduce.correlations import Array, Correlating, Sample, protocol_gradients, tabulated
 from attnx.reproduce.protocols import PROTOCOLS_TABLE_3
 from attnx.reproduce.sentences import Reviews
 from attnx.results.table import Protocol, Published, Table
@@ -31,31 +34,41 @@ def table3(
     protocols: Sequence[Protocol] = tuple(PROTOCOLS_TABLE_3.values()),
     seed: int = 0,
     progress: bool = False,
+    output: str | PathLike[str] | None = None,
+    **options: Any,
 ) -> Table:
     """Measure the table on the sentences under each protocol. The seed is the bootstrap's.
 
-    The authors' loop took 101 sentences where the paper says 100; give as many as you want to take.
+    The authors' loop took 101 sentences where the paper says 100; give as many as you want to take. `output` and
+    `options` are as in `table1`.
     """
+    asking = Correlating(
+        "Table 3",
+        "input gradients",
+        PUBLISHED_TABLE,
+        gradients,
+        tuple(protocols),
+        PAPER_METHODS,
+        sentences.source,
+        seed,
+    )
+    things = Sample.of_each(sentences)
+    table: Table = tabulated(asking, model, tokenizer, things, output, options, progress=progress)
+    return table
+
+
+def gradients(
+    model: nn.Module,
+    tokenizer: Any,
+    prepared: Sequence[Prepared],
+    protocols: Sequence[Protocol],
+    *,
+    progress: bool = False,
+) -> dict[Protocol, list[Array]]:
+    """Under each protocol, the scores of each sentence; one of them embeds twice."""
     twice = any(protocol.embedded_twice for protocol in protocols)
-    references = protocol_gradients(
-        model,
-        tokenizer,
-        sentences.prepared,
-        protocols,
-        embed_fully=_embedding_layer(model) if twice else None,
-        progress=progress,
-    )
-    return agreement_table(
-        model,
-        tokenizer,
-        sentences,
-        references,
-        title="Table 3",
-        reference="input gradients",
-        published=PUBLISHED_TABLE,
-        seed=seed,
-        progress=progress,
-    )
+    embed = _embedding_layer(model) if twice else None
+    return protocol_gradients(model, tokenizer, prepared, protocols, embed_fully=embed, progress=progress)
 
 
 def _embedding_layer(model: nn.Module) -> nn.Module:

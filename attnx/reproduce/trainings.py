@@ -52,7 +52,8 @@ def _measured(
     for one in models:
         if one.name in tables:
             raise InputError(f"two models are called {one.name}; rename the folder of one")
-        tables[one.name] = measure(one.model, one.tokenizer, one.sentences, methods=methods, **options)
+        own = options if options.get("output") is None else {**options, "output": f"{options['output']}/{one.name}"}
+        tables[one.name] = measure(one.model, one.tokenizer, one.sentences, methods=methods, **own)
         check_alike(tables)
         recipes[one.name] = one.recipe
         met.add(tuple(beginning.text for beginning in one.sentences.beginnings))

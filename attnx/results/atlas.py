@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -17,7 +17,7 @@ from attnx.forks import cached_property
 from attnx.registry import unknown
 from attnx.results.explanation import Explanation
 from attnx.results.fit import PROVENANCE, Between, Filled, Rising, Rules, Shape
-from attnx.results.noted import counted
+from attnx.results.gathered import FACTS, Cells, Gathered, facts
 from attnx.results.result import Array, TableResult
 from attnx.results.schema import LATER
 
@@ -72,27 +72,8 @@ class HeadAtlas(TableResult):
     @classmethod
     def of(cls, explanations: Sequence[Explanation], *, measure: str = "spearman", seed: int = 0) -> HeadAtlas:
         """Of explanations by raw attention and one method with `head="each"`, and whatever references they carry."""
-        by = MEASURES[measure]
-        method = _check(explanations)
-        first = explanations[0]
-        found: dict[str, list[Array]] = {CARRIED: [], **{name: [] for name in first.references}}
-        for one in explanations:
-            content = one.content
-            scores = told_apart(one[method][..., content], one.digits.get(method))
-            found[CARRIED].append(one["raw"][..., _others(one)].sum(-1))
-            for name, reference in one.references.items():
-                both = {method, name} <= one.signed
-                found[name].append(agree(by, scores, told_apart(reference[content]), both_signed=both))
-        return cls(
-            method=method,
-            measure=measure,
-            layers=first.layers,
-            values={name: np.stack(grids) for name, grids in found.items()},
-            texts=tuple(one.title for one in explanations),
-            seed=seed,
-            provenance=first.provenance,
-            notes=counted(explanations),
-        )
+        _check(explanations)
+        return gathered((cells_of(one, measure) for one in explanations), measure=measure, seed=seed)
 
     @property
     def heads(self) -> int:
@@ -148,13 +129,42 @@ class HeadAtlas(TableResult):
         return f"HeadAtlas({self.method}, {len(self.layers)} layers × {self.heads} heads, {len(self.texts)} texts{by})"
 
 
+def cells_of(one: Explanation, measure: str) -> Cells:
+    """What one text adds: grids of layers and heads."""
+    by, content, method = MEASURES[measure], one.content, one.methods[-1]
+    scores = told_apart(one[method][..., content], one.digits.get(method))
+    grids = {CARRIED: one["raw"][..., _others(one)].sum(-1)}
+    for name, reference in one.references.items():
+        both = {method, name} <= one.signed
+        grids[name] = agree(by, scores, told_apart(reference[content]), both_signed=both)
+    told = {"layers": one.layers, "method": method, "grids": tuple(grids)}
+    return {"text": one.title, **grids, FACTS: facts(provenance=one.provenance, notes=one.notes, **told)}
+
+
+def gathered(
+    rows: Iterable[Cells], left_out: Mapping[str, int] | None = None, *, measure: str, seed: int = 0
+) -> HeadAtlas:
+    """Of the cells of many texts, in their order."""
+    found = Gathered.of(rows, left_out)
+    return HeadAtlas(
+        method=found.first["method"],
+        measure=measure,
+        layers=tuple(found.first["layers"]),
+        values={name: found.array(name) for name in found.first["grids"]},
+        texts=tuple(found.columns["text"]),
+        seed=seed,
+        provenance=found.provenance,
+        notes=found.notes,
+    )
+
+
 def _others(explanation: Explanation) -> list[int]:
     """Where attention that is carried comes from: neither the explained position nor the first token of a decoder."""
     left_out = {explanation.position, *([0] if explanation.causal else [])}
     return [place for place in explanation.content if place not in left_out]
 
 
-def _check(explanations: Sequence[Explanation]) -> str:
+def _check(explanations: Sequence[Explanation]) -> None:
     if not explanations:
         raise InputError("an atlas needs at least one explanation")
     first = explanations[0]
@@ -164,4 +174,3 @@ def _check(explanations: Sequence[Explanation]) -> str:
             raise InputError("an atlas needs every head: explain(…, methods=('raw', 'rollout'), head='each')")
         if (one.layers, tuple(one.references)) != (first.layers, tuple(first.references)):
             raise InputError("explanations of one atlas need the same layers and references")
-    return method

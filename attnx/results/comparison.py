@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -17,7 +17,7 @@ from attnx.forks import cached_property
 from attnx.registry import unknown
 from attnx.results.explanation import Explanation
 from attnx.results.fit import PROVENANCE, Alike, Between, Filled, NamedAs, Rising, Rules, Shape
-from attnx.results.noted import counted
+from attnx.results.gathered import FACTS, Cells, Gathered, facts
 from attnx.results.result import Array, TableResult
 from attnx.results.schema import LATER
 
@@ -65,35 +65,8 @@ class Comparison(TableResult):
     @classmethod
     def of(cls, explanations: Sequence[Explanation], *, measure: str = "spearman", seed: int = 0) -> Comparison:
         """Compare what explanations carry: all their methods with all their references."""
-        by = MEASURES[measure]
         _check(explanations)
-        first = explanations[0]
-        found: dict[str, dict[str, list[Array]]] = {
-            reference: {method: [] for method in first.methods} for reference in first.references
-        }
-        among: dict[str, dict[str, list[Array]]] = {
-            reference: {other: [] for other in first.references if other != reference} for reference in first.references
-        }
-        for one in explanations:
-            content = one.content
-            measured = {name: told_apart(scores[content]) for name, scores in one.references.items()}
-            for reference, by_method in found.items():
-                for method, rows in by_method.items():
-                    layers = np.stack([one.scores(method, layer)[content] for layer in one.layers])
-                    own, both = told_apart(layers, one.digits.get(method)), {method, reference} <= one.signed
-                    rows.append(agree(by, own, measured[reference], both_signed=both))
-                for other, values in among[reference].items():
-                    values.append(agree(by, measured[other], measured[reference], both_signed=False))
-        return cls(
-            measure=measure,
-            layers=first.layers,
-            values=_arrays(found),
-            ceiling=_arrays(among),
-            texts=tuple(one.title for one in explanations),
-            seed=seed,
-            provenance={**first.provenance, "references": _shared([one.provenance for one in explanations])},
-            notes=counted(explanations),
-        )
+        return gathered((cells_of(one, measure) for one in explanations), measure=measure, seed=seed)
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -135,6 +108,44 @@ class Comparison(TableResult):
         )
 
 
+def cells_of(one: Explanation, measure: str) -> Cells:
+    """What one text adds: the agreement of each method with each reference, and of these among themselves."""
+    by, content = MEASURES[measure], one.content
+    measured = {name: told_apart(scores[content]) for name, scores in one.references.items()}
+    cells: Cells = {"text": one.title}
+    for reference, scores in measured.items():
+        for method in one.methods:
+            layers = np.stack([one.scores(method, layer)[content] for layer in one.layers])
+            own, both = told_apart(layers, one.digits.get(method)), {method, reference} <= one.signed
+            cells[f"{reference}/{method}"] = agree(by, own, scores, both_signed=both)
+        for other in measured:
+            if other != reference:
+                cells[f"{reference}//{other}"] = agree(by, measured[other], scores, both_signed=False)
+    told = {"layers": one.layers, "methods": one.methods, "references": tuple(one.references)}
+    return {**cells, FACTS: facts(provenance=one.provenance, notes=one.notes, **told)}
+
+
+def gathered(
+    rows: Iterable[Cells], left_out: Mapping[str, int] | None = None, *, measure: str, seed: int = 0
+) -> Comparison:
+    """Of the cells of many texts, in their order."""
+    found = Gathered.of(rows, left_out)
+    methods, references = found.first["methods"], found.first["references"]
+    return Comparison(
+        measure=measure,
+        layers=tuple(found.first["layers"]),
+        values={name: {method: found.array(f"{name}/{method}") for method in methods} for name in references},
+        ceiling={
+            name: {other: found.array(f"{name}//{other}") for other in references if other != name}
+            for name in references
+        },
+        texts=tuple(found.columns["text"]),
+        seed=seed,
+        provenance={**found.provenance, "references": found.shared},
+        notes=found.notes,
+    )
+
+
 def _check(explanations: Sequence[Explanation]) -> None:
     if not explanations:
         raise InputError("a comparison needs at least one explanation")
@@ -145,19 +156,3 @@ def _check(explanations: Sequence[Explanation]) -> None:
         shape = (one.layers, one.methods, tuple(one.references))
         if shape != (first.layers, first.methods, tuple(first.references)):
             raise InputError("explanations of one comparison need the same layers, methods and references")
-
-
-def _shared(provenances: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The settings of the references that are the same for every text."""
-    first, *others = (one.get("references", {}) for one in provenances)
-    return {
-        name: {key: value for key, value in facts.items() if all(one[name].get(key) == value for one in others)}
-        for name, facts in first.items()
-    }
-
-
-def _arrays(nested: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Array]]:
-    return {
-        name: {other: np.array(values, dtype=np.float64) for other, values in inner.items()}
-        for name, inner in nested.items()
-    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -10,6 +10,7 @@ from attnx.agreement.summary import Summary
 from attnx.errors import ChoiceError
 from attnx.registry import unknown
 from attnx.results.fit import PROVENANCE, Between, Filled, NamedAs, Rules, Shape
+from attnx.results.gathered import Cells, Gathered
 from attnx.results.result import Array, TableResult
 from attnx.results.schema import LATER
 
@@ -140,3 +141,25 @@ class Faithfulness(TableResult):
             f"+ better, − worse than {orders_told(self.fewest_orders, self.orders)} of each text: the 95 % interval of "
             "the paired difference leaves 0 out."
         )
+
+
+def gathered(
+    rows: Iterable[Cells], left_out: Mapping[str, int] | None = None, *, score: str, blank: str, seed: int
+) -> Faithfulness:
+    """Of the cells of many texts, in their order."""
+    found = Gathered.of(rows, left_out)
+    names = (*found.first["explainers"], RANDOM)
+    return Faithfulness(
+        layer=found.first["layer"],
+        score=score,
+        values={name: found.array(name) for name in names},
+        deletion={name: found.array(f"deletion {name}").mean(0) for name in names},
+        insertion={name: found.array(f"insertion {name}").mean(0) for name in names},
+        orders=max(found.columns["random orders"]),
+        fewest_orders=min(found.columns["random orders"]),
+        seed=seed,
+        signed=tuple(found.first["signed"]),
+        blank=blank,
+        provenance=found.provenance,
+        notes=found.notes,
+    )

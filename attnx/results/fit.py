@@ -27,10 +27,10 @@ def check(result: Any) -> None:
     """Raise an `AttentionError` that names the first place that does not fit."""
     whole = _Result(result)
     for path, rule in result.rules.items():
-        for where, found in _places(result, path.split("."), ""):
+        for steps, found in _places(result, path.split("."), ()):
             expected = rule(found, whole)
             if expected is not None:
-                raise AttentionError(f"{where} must be {expected}, found {one_line(found)}")
+                raise AttentionError(f"{_where(path, steps)} must be {expected}, found {one_line(found)}")
 
 
 class _Result:
@@ -209,17 +209,24 @@ PROVENANCE: Rules = {
 """As far as anything is read of it."""
 
 
-def _places(found: Any, path: Sequence[str], where: str) -> Iterator[tuple[str, Any]]:
-    if found is None:
-        return
-    if not path:
-        yield where, found
-        return
-    first, *rest = path
-    if first != "*":
-        inner = found.get(first) if isinstance(found, Mapping) else getattr(found, first)
-        yield from _places(inner, rest, f"{where}.{first}".lstrip("."))
-        return
-    members = found.items() if isinstance(found, Mapping) else enumerate(found)
-    for name, one in members:
-        yield from _places(one, rest, step(where, name))
+def _places(found: Any, path: Sequence[str], steps: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """What is at the end of a path, and the member that was taken at each `*` of it."""
+    for place, name in enumerate(path):
+        if found is None:
+            return
+        if name == "*":
+            rest = path[place + 1 :]
+            for member, one in found.items() if isinstance(found, Mapping) else enumerate(found):
+                yield from _places(one, rest, (*steps, member))
+            return
+        found = found.get(name) if isinstance(found, Mapping) else getattr(found, name)
+    if found is not None:
+        yield steps, found
+
+
+def _where(path: str, steps: Sequence[Any]) -> str:
+    """The place in words; only one that does not fit needs them."""
+    where, taken = "", iter(steps)
+    for name in path.split("."):
+        where = step(where, next(taken)) if name == "*" else f"{where}.{name}".lstrip(".")
+    return where

@@ -16,6 +16,7 @@ from attnx.forks import cached_property
 from attnx.registry import unknown
 from attnx.results.faithfulness import FEWEST_TEXTS, RANDOM, Verdict
 from attnx.results.fit import PROVENANCE, Between, Filled, Named, Rules, Shape
+from attnx.results.gathered import Gathered
 from attnx.results.result import Array, TableResult
 from attnx.results.schema import LATER
 
@@ -47,6 +48,7 @@ class Recommendation(TableResult):
         "runs": Between(0),
         "forwards.*": Between(0),
         "seed": Between(0),
+        "notes.*": Between(1),
         **PROVENANCE,
     }
 
@@ -72,6 +74,8 @@ class Recommendation(TableResult):
     provenance: Mapping[str, Any] = field(default_factory=dict)
     fewest_orders: int | None = field(default=None, metadata=LATER)
     """Random orders of the text that got the fewest; None where all got as many."""
+    notes: Mapping[str, int] = field(default_factory=dict, metadata=LATER)
+    """What should be known of how texts were read and explained, such as that they were cut, and of how many."""
 
     @property
     def texts(self) -> int:
@@ -185,6 +189,22 @@ class Recommendation(TableResult):
             return {}
         differences = np.stack([self.values[one] - self.values[other] for one, other in pairs], axis=1)
         return dict(zip(map(frozenset, pairs), corrected(differences, seed=self.seed).tolist(), strict=True))
+
+
+def gathered(found: Gathered, **told: Any) -> Recommendation:
+    """Of the cells of many texts; `told` are the fields that are the same for all of them."""
+    return Recommendation(
+        values={name: found.array(name) for name in found.first["explainers"]},
+        layer=found.first["layer"],
+        units=found.first["units"],
+        orders=max(found.columns["random orders"]),
+        fewest_orders=min(found.columns["random orders"]),
+        runs=sum(found.columns["model runs"]),
+        signed=tuple(found.first["signed"]),
+        provenance=found.provenance,
+        notes=found.notes,
+        **told,
+    )
 
 
 def _named(names: Any) -> str:

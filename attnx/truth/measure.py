@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
 from attnx.arguments import checked
 from attnx.capturing.watch import unwrapped
-from attnx.errors import ChoiceError, InputError, whole_number
+from attnx.data.keeping import Keeping
+from attnx.errors import ArgumentError, ChoiceError, InputError, whole_number
 from attnx.explaining.settings import Normalization, Settings
 from attnx.inputs.model_facts import has_head
 from attnx.methods.registry import METHODS
 from attnx.references.registry import REFERENCES, asked_references
+from attnx.registry import unknown
 from attnx.results.truth import Truth
 from attnx.truth.registry import SUITES
 from attnx.truth.suite import Explainers, Given, Measured, Suite
 
 if TYPE_CHECKING:
     from attnx.references.registry import Asked
+
+_ARGUMENTS = ("suites", "data", "methods", "references", "rows", "normalize", "seed", "output", "shard_rows", "engine")
 
 
 @checked
@@ -35,6 +40,8 @@ def measure_truth(
     normalize: Normalization = "auto",
     seed: int = 0,
     progress: bool = True,
+    output: str | PathLike[str] | None = None,
+    **options: Any,
 ) -> Truth:
     """Hold methods and references against answers that are known, as a `Truth`.
 
@@ -45,7 +52,9 @@ def measure_truth(
     By default all methods and references are measured that attnx knows; those that refuse are listed with the reason.
     Where one of `methods` and `references` is named alone, nothing is measured of the other.
     `rows` is the number of inputs of each suite, by default the suite's own. `normalize` is as in `explain`. The same
-    `seed` gives the same inputs and the same intervals.
+    `seed` gives the same inputs and the same intervals. With a folder as `output` the work is kept there, in a folder
+    for each suite, and the same call goes on where a stopped one was; `options` are then those of `explain_dataset`:
+    `shard_rows`, `engine`, `workers`, `num_gpus`.
 
     >>> t = measure_truth(suites="recall", rows=5, methods="rollout", references="value_path", progress=False)
     >>> float(t.cell("value_path", "recall").mean)
@@ -57,13 +66,16 @@ def measure_truth(
         raise InputError(f"rows must be at least 1, found {rows}")
     if seed < 0:
         raise InputError(f"a seed is a whole number from 0, found {seed}")
+    keeping, strange = Keeping.taken(output, options)
+    if strange:
+        raise ArgumentError(unknown("argument of measure_truth", next(iter(strange)), _ARGUMENTS))
     explainers = _explainers(methods, references, normalize)
     model = None if model is None else unwrapped(model)
     chosen = _chosen(suites, model, data)
     found = {}
     for suite in chosen:
         own, processor = _asked(suite, model, tokenizer)
-        given = Given(own, processor, rows or suite.rows, data, seed, progress)
+        given = Given(own, processor, rows or suite.rows, data, seed, progress, keeping.inside(suite.name))
         found[suite.name] = suite.measure(suite, given, explainers)
     return _truth({suite.name: suite for suite in chosen}, found, seed)
 

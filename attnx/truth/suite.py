@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from torch import nn
 
+from attnx.data.keeping import Keeping
 from attnx.explaining.seam import Request
 from attnx.explaining.settings import Normalization
 
@@ -29,6 +30,11 @@ class Known:
     right: tuple[int, ...]
     """The units that are right; the first of them in an order counts."""
 
+    @property
+    def digest(self) -> str:
+        """Of the input, and of all that is asked of it."""
+        return f"{self.request.prepared.digest} {self.request.position} {self.request.target} {self.units} {self.right}"
+
 
 @dataclass(frozen=True, eq=False)
 class Given:
@@ -42,6 +48,8 @@ class Given:
     """The user's own: a file, or texts."""
     seed: int = 0
     progress: bool = False
+    keeping: Keeping = field(default_factory=Keeping)
+    """Where the rows go that are measured."""
 
 
 @dataclass(frozen=True, eq=False)

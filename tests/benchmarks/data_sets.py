@@ -1,7 +1,7 @@
 """What a run over a data set costs beside a plain batched forward, what workers bring, and whether memory stays flat.
 
     python -m tests.benchmarks.data_sets                          # the embedded model; others by --model and --data
-    python -m tests.benchmarks.data_sets --workers 2              # Ray beside one process, by the clock
+    python -m tests.benchmarks.data_sets --workers 2              # Ray, a core a worker, beside one process on one core
     python -m tests.benchmarks.data_sets --memory 50000           # highest resident size by rows
 
 Costs are of the processor, so that neighbours on the machine do not count; both sides run in turn. The plain side
@@ -18,6 +18,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -29,6 +31,8 @@ from attnx.running.given_model import Given, given_model
 from tests.faults.kills import sentences
 
 SHARD, BATCH = 1024, 8
+SMALL = 32
+"""Rows of a shard where workers share them: enough shards that none of them waits long for the others at the end."""
 
 
 def plain(given: Given, texts: Sequence[str]) -> None:
@@ -52,6 +56,38 @@ def explained(given: Given, texts: Sequence[str], **options: Any) -> None:
         )
     finally:
         shutil.rmtree(folder)
+
+
+@dataclass(frozen=True)
+class Clocked:
+    """By the clock, from the times at which parts were finished."""
+
+    whole: float
+    start: float
+    """Until the first part: Ray, the workers, the model in each, and a shard."""
+    rate: float
+    """Rows a second from there to the last part."""
+
+    def __str__(self) -> str:
+        return f"{self.whole:.1f} s, {self.start:.1f} s of them to the first part, then {self.rate:.1f} rows a second"
+
+
+def clocked(given: Given, texts: Sequence[str], **options: Any) -> Clocked:
+    begun = time.time()
+    with tempfile.TemporaryDirectory() as folder:
+        attnx.explain_dataset(
+            given.name or given.model,
+            None if given.name else given.processor,
+            list(texts),
+            output=folder,
+            progress=False,
+            shard_rows=SMALL,
+            **options,
+        )
+        ended = time.time()
+        done = sorted(one.stat().st_mtime for one in Path(folder).glob("part-*"))
+    workers = options.get("workers", 1)  # each finishes a part at about the same time
+    return Clocked(ended - begun, done[0] - begun, SMALL * (len(done) - workers) / (done[-1] - done[workers - 1]))
 
 
 def seconds(runs: dict[str, Callable[[], None]], rounds: int) -> dict[str, float]:
@@ -98,10 +134,15 @@ def main() -> None:
     )
     few = {"methods": ("raw", "rollout"), "references": ()}
     if asked.workers:
-        for name, options in {"one process": {}, "workers": {"engine": "ray", "workers": asked.workers}}.items():
-            start = time.perf_counter()
-            explained(given, texts, **few, **options)
-            print(f"{name}: {time.perf_counter() - start:.1f} s by the clock, Ray's start included", flush=True)
+        torch.set_num_threads(1)
+        alone = clocked(given, texts, **few)
+        print(f"one process on one core: {alone}", flush=True)
+        several = clocked(given, texts, **few, engine="ray", workers=asked.workers)
+        print(f"{asked.workers} workers with a core each: {several}")
+        print(
+            f"{several.rate / alone.rate:.2f} × as fast once they are at work; {alone.whole / several.whole:.2f} × "
+            f"with the {several.start:.1f} s until their first parts, paid once a run"
+        )
         return
     found = seconds(
         {

@@ -62,19 +62,23 @@ def test_a_sentence_as_json_and_as_a_picture(attnx, tmp_path):
     assert ">Sara<" in (tmp_path / "x.svg").read_text(encoding="utf-8")
 
 
-def test_a_data_set_is_a_table_a_plot_and_a_file_of_results(attnx, tmp_path):
+def kept(folder):
+    return {one.name: one.read_bytes() for one in folder.glob("part-*")}
+
+
+def test_a_data_set_is_a_table_a_plot_and_a_folder_of_results(attnx, tmp_path):
     code, out, err = attnx("probe", "pronouns", "--data", "mine.csv")
     assert code == 0
     assert "2 sentences of mine.csv" in out
     assert "nearest candidate" in out
-    assert err.startswith("attnx: 2 sentences asked in ")
-    assert err.endswith("; mine.pronouns.jsonl has 2\nattnx: mine.pronouns.png, mine.pronouns.svg\n")
-    assert len((tmp_path / "mine.pronouns.jsonl").read_text(encoding="utf-8").splitlines()) == 3
-    before = (tmp_path / "mine.pronouns.jsonl").read_bytes()
+    assert "\nattnx: 2 sentences asked in " in err
+    assert err.endswith("; mine.pronouns has 2\nattnx: mine.pronouns.png, mine.pronouns.svg\n")
+    before = kept(tmp_path / "mine.pronouns")
+    assert len(before) == 1
     _, again, err = attnx("probe", "pronouns", "--data", "mine.csv")
     assert again == out
     assert err.startswith("attnx: 0 sentences asked in ")
-    assert (tmp_path / "mine.pronouns.jsonl").read_bytes() == before
+    assert kept(tmp_path / "mine.pronouns") == before
 
 
 def test_words_outside_the_vocabulary_are_told_of(attnx, tmp_path):
@@ -84,10 +88,10 @@ def test_words_outside_the_vocabulary_are_told_of(attnx, tmp_path):
 
 
 def test_every_pronoun_written_out_makes_twice_as_many(attnx, tmp_path):
-    code, out, _ = attnx("probe", "pronouns", "--data", "mine.csv", "--written", "--markdown", "--output", "w.jsonl")
+    code, out, _ = attnx("probe", "pronouns", "--data", "mine.csv", "--written", "--markdown", "--output", "w.png")
     assert code == 0
     assert "**Pronouns: 4 sentences of mine.csv, pronouns written out" in out
-    assert (tmp_path / "w.jsonl").is_file()
+    assert kept(tmp_path / "w")
     assert (tmp_path / "w.png").is_file()
 
 
@@ -114,22 +118,29 @@ MISTAKES = [
     (["--data", "mine.csv", *ASKED], "with --data the file has them"),
     (["--data", "nothing.csv"], "nothing.csv is not a file"),
     (["--data", "bad.csv"], "bad.csv, line 2: answer 'Peter' is not known"),
-    (["--data", "unmasked.csv"], "unmasked.csv, line 3: the sentence has no mask"),
     (["--data", "mine.csv", "--method", "rolout"], "did you mean 'rollout'"),
     (["--data", "mine.csv", "--output", "no/such/x"], "there is no directory no/such"),
-    (["--data", "mine.csv", "--output", "notes"], "notes.jsonl is no file of probe results"),
+    (["--data", "mine.csv", "--output", "notes"], "holds no run of attnx, but mine.txt"),
+    (["--data", "mine.csv", "--output", "old.jsonl"], "results are a folder now, and no file of lines: --output old"),
 ]
 
 
 @pytest.mark.parametrize(("arguments", "message"), MISTAKES)
 def test_a_mistake_is_one_line_and_exit_code_two(attnx, tmp_path, arguments, message):
     (tmp_path / "bad.csv").write_text(CSV.replace(",Sara,", ",Peter,"))
-    (tmp_path / "unmasked.csv").write_text(CSV.replace("on [MASK] book,Sara", "on a book,Sara"))
-    (tmp_path / "notes.jsonl").write_text("mine\n")
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "mine.txt").write_text("mine\n")
     code, out, errors = attnx("probe", "pronouns", *arguments)
     assert (code, out) == (2, "")
     assert message in errors
     assert errors.count("\n") == 1
+
+
+def test_a_sentence_that_cannot_be_asked_is_left_out_and_told_of(attnx, tmp_path):
+    (tmp_path / "unmasked.csv").write_text(CSV.replace("on [MASK] book,Sara", "on a book,Sara"))
+    code, out, err = attnx("probe", "pronouns", "--data", "unmasked.csv")
+    assert (code, "1 sentences of unmasked.csv" in out) == (0, True)
+    assert "attnx: left out: unmasked.csv, line 3: the sentence has no mask" in err
 
 
 def test_results_of_another_model_are_refused(attnx, tmp_path):
@@ -137,7 +148,7 @@ def test_results_of_another_model_are_refused(attnx, tmp_path):
     other = save(zoo.roberta_masked_lm(), zoo.roberta_tokenizer(), tmp_path / "other")
     code, _, errors = attnx("probe", "pronouns", "--data", "mine.csv", model=other)
     assert (code, errors.count("\n")) == (2, 1)
-    assert "holds results of another tokenizer and another model" in errors
+    assert "holds another run: other weights; another config of the model; another tokenizer. Give another" in errors
 
 
 @pytest.mark.parametrize("command", [["reproduce", "figure4"], ["probe", "pronouns", SENTENCE, *ASKED]])
@@ -155,15 +166,15 @@ def test_control_c_keeps_what_was_asked_and_the_same_command_goes_on(children, a
     (tmp_path / "many.csv").write_text(head + "".join(lines) * 100)
     arguments = ["probe", "pronouns", "--data", "many.csv", "--model", str(saved)]
     process = children.start(attnx_command(*arguments), stderr=subprocess.PIPE)
-    results = tmp_path / "many.pronouns.jsonl"
-    children.wait_for(process, lambda: results.exists() and results.read_bytes().count(b"\n") >= 3)
+    results = tmp_path / "many.pronouns"
+    children.wait_for(process, lambda: bool(kept(results)))
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
-    assert errors.endswith("is in many.pronouns.jsonl; the same command goes on from there\nattnx: stopped\n")
+    assert errors.endswith("is in many.pronouns; the same command goes on from there\nattnx: stopped\n")
     assert "Traceback" not in errors
-    kept = results.read_bytes()
-    assert 3 <= kept.count(b"\n") < 201
+    before = kept(results)
+    assert 1 <= len(before) <= 4
     assert attnx(*arguments[:4])[0] == 0
-    assert results.read_bytes().startswith(kept[: kept.rfind(b"\n") + 1])
-    assert results.read_bytes().count(b"\n") == 201
+    assert len(kept(results)) == 4
+    assert kept(results).items() >= before.items()

@@ -32,7 +32,7 @@ def test_a_run_its_status_and_what_it_shows(tmp_path, data, monkeypatch, capsys)
     assert "row 1 (3): the text is empty" in said
     assert f"3 rows are in {folder}; attnx show {folder}" in said
     assert command(monkeypatch, "run", "--status", folder) == 0
-    assert f"{folder}: 3 rows in 2 shards, complete" in capsys.readouterr().out
+    assert f"{folder}: explanations, 3 rows in 2 shards, complete" in capsys.readouterr().out
     assert command(monkeypatch, *asked) == 0  # nothing is left to do
     capsys.readouterr()
     assert command(monkeypatch, "show", folder, "--html", tmp_path / "run.html") == 0

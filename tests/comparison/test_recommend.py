@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import attnx
-from attnx.comparison import recommend as room
+from attnx.comparison import candidates
 from attnx.errors import AttnxError, ChoiceError, InputError
 from attnx.references.case import Scored
 from attnx.references.reference import Reference
@@ -165,7 +165,7 @@ def test_by_default_all_are_asked_and_what_the_model_cannot_have_is_left_out(mon
     def refuses(model, processor, cases, *, progress=False):
         raise AttnxError("not on this model; use another")
 
-    monkeypatch.setattr(room, "FORWARDS", 3)
+    monkeypatch.setattr(candidates, "FORWARDS", 3)
     REFERENCES.add("refusing", Reference("refusing", refuses))
     try:
         one = attnx.recommend(zoo.model(), zoo.tokenizer(), list(zoo.TEXTS[:2]), random=1)

@@ -48,6 +48,13 @@ def test_two_workers_give_the_files_of_one_process(whole, tmp_path):
     assert contents(run.place.name) == contents(whole.place.name)
 
 
+def test_two_workers_give_the_comparison_of_one_process(tmp_path):
+    few = {"methods": "rollout", "references": "value_path", "shard_rows": 8, "progress": False}
+    texts = [one for one in TEXTS if one][:24]
+    held = attnx.compare(*attnx.load_demo(), texts, **few)
+    assert attnx.compare(*attnx.load_demo(), texts, **few, output=tmp_path / "run", engine="ray", workers=2) == held
+
+
 def test_a_worker_that_is_killed_costs_its_shard_alone(whole, tmp_path):
     """The first time that a worker meets its shard it is killed; it is started anew, and nothing else is done again."""
     killed = tmp_path / "killed"
@@ -72,7 +79,6 @@ class _Killing:
 class _Deadly:
     def __init__(self, question, mark):
         self.question, self.mark = question, mark
-        self.suffix = question.suffix
 
     def part(self, model, processor, rows, layout, tick):
         if rows[0].number == 24 and not os.path.exists(self.mark):  # noqa: PTH110

@@ -188,11 +188,10 @@ class Fuzz:
             path.write_bytes(self.damaged(path.read_bytes()))
             self.attempt(attnx.Explanation.load, path)
         else:
-            path = self.folder / "results.jsonl"
+            path = self.folder / "run" / "_attnx.json"
+            path.parent.mkdir(exist_ok=True)
             path.write_bytes(self.content())
-            from attnx.probes.pronouns.run import begin
-
-            self.attempt(begin, path, {"methods": ["raw"]}, 3)
+            self.attempt(attnx.Run.load, path.parent)
 
     def content(self) -> bytes:
         lines = [
@@ -212,7 +211,8 @@ class Fuzz:
                 b'{"text": 1e999}',
                 b"[1]",
                 b"NaN",
-                b'{"kind": "attnx pronoun probes"}',
+                b'{"kind": "attnx run"}',
+                b'{"kind": "attnx run", "format": 1, "question": 7, "shard_rows": null}',
             ),
             *(b'{"sentence": Infinity}', "‮é".encode(), b"", b",,,,", b"\r\r\n", b"x" * 200_000, b"1" * 5000),
         ]

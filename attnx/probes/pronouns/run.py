@@ -1,169 +1,37 @@
-"""Figure 4 a thousand times: a data set through the probe, in batches, with results kept as they come."""
+"""Figure 4 a thousand times: a data set through the probe, in memory, or in a folder where a stopped run goes on."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-import operator
-import os
-from collections.abc import Mapping, Sequence
-from importlib.metadata import version
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, ClassVar
 
-import torch
 from torch import nn
 
+from attnx.data.fingerprint import as_setting
+from attnx.data.keeping import Keeping
+from attnx.data.measurement import Measurement
+from attnx.data.question import Tick
 from attnx.errors import FileFormatError, InputError
 from attnx.inputs.families import adapter_for
 from attnx.methods.registry import METHODS, PAPER_METHODS
 from attnx.probes.pronouns.probe import Ready, Span, ask, prepare
 from attnx.probes.pronouns.sentence import Sentence
 from attnx.references.registry import Asked, asked_references
+from attnx.results.gathered import FACTS, Cells, Gathered, facts
 from attnx.results.pronoun_report import Report
 from attnx.results.pronouns import Probe
 from attnx.results.provenance import provenance
 from attnx.running.batches import bar
+from attnx.running.given_model import given_model
 
-try:
-    import fcntl
-except ImportError:  # on Windows
-    fcntl = None  # type: ignore[assignment]
-
-FORMAT = 1
-_KIND = "attnx pronoun probes"
-
-
-def settings(
-    model: nn.Module, ready: Sequence[Ready], methods: Sequence[str], references: Asked | None, span: str
-) -> dict[str, Any]:
-    """What makes the numbers of a run: two runs may share a file only where all of it is the same."""
-    asked = [{**vars(one.sentence), "place": None} for one in ready]
-    read = [[one.masked.prepared.inputs["input_ids"].tolist(), one.masked.token_ids] for one in ready]
-    return {
-        "attnx": version("attnx"),
-        "methods": list(methods),
-        "references": None if references is None else repr(asked_references(references)),
-        "span": span,
-        "data": hashlib.sha256(json.dumps(asked).encode()).hexdigest(),
-        "tokens": hashlib.sha256(json.dumps(read).encode()).hexdigest(),
-        "model": _fingerprint(model),
-    }
-
-
-_NAMES = {
-    "attnx": "another version of attnx",
-    "methods": "other methods",
-    "references": "other references",
-    "span": "another span",
-    "data": "other data",
-    "tokens": "another tokenizer",
-    "model": "another model",
-}
-
-
-def opened_alone(path: Path) -> IO[bytes]:
-    """The file of results, locked until it is closed: two runs that append to one file would each ask everything.
-
-    The lock is the system's, so that of a process that was killed is gone. Where there are none it is not taken.
-    """
-    if not path.parent.is_dir():
-        raise InputError(f"there is no directory {path.parent}; make it first")
-    file = path.open("ab")
-    if fcntl is not None:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.close()
-            raise InputError(f"another run is writing to {path}; wait for it, or give another name") from None
-        except OSError:  # a file system without locks
-            pass
-    return file
-
-
-def begin(path: Path, chosen: Mapping[str, Any], sentences: int) -> dict[int, Probe]:
-    """The probes that the file has, by the index of one of so many sentences; it is begun where there are none."""
-    header = json.dumps({"kind": _KIND, "format": FORMAT, **chosen}).encode() + b"\n"
-    written = path.read_bytes()
-    if header.startswith(written):  # nothing, or a header that was cut
-        path.write_bytes(header)
-        return {}
-    whole = written[: written.rfind(b"\n") + 1]
-    first, *lines = whole.splitlines() or [b""]
-    _check(path, first, chosen)
-    probes: dict[int, Probe] = {}
-    for number, line in enumerate(lines, start=2):
-        index, probe = _probe(path, number, line)
-        if not 0 <= index < sentences:
-            raise FileFormatError(f"{path}, line {number} is of sentence {index}, the data has 0 to {sentences - 1}")
-        if index in probes:
-            raise FileFormatError(f"{path}, line {number} is of sentence {index}, which has a line already; delete one")
-        probes[index] = probe
-    if len(whole) < len(written):
-        with path.open("r+b") as file:
-            file.truncate(len(whole))
-    return probes
-
-
-def append(path: Path, probes: Mapping[int, Probe]) -> None:
-    """Add some sentences' results, and see them on the disk."""
-    lines = []
-    for index, one in probes.items():
-        data = one.to_dict()
-        del data["provenance"]  # the same for every line; the first line of the file tells the model apart
-        lines.append(json.dumps({"sentence": index, **data}, ensure_ascii=False, allow_nan=False) + "\n")
-    with path.open("ab") as file:
-        file.write("".join(lines).encode())
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _check(path: Path, first: bytes, chosen: Mapping[str, Any]) -> None:
-    try:
-        header = json.loads(first)
-        ours = header["kind"] == _KIND
-    except (ValueError, KeyError, TypeError, RecursionError):
-        ours = False
-    if not ours:
-        raise FileFormatError(f"{path} is no file of probe results; give another name, and nothing is overwritten")
-    if header.get("format") != FORMAT:
-        raise FileFormatError(
-            f"{path} has format {header.get('format')}, this attnx writes {FORMAT}; give another name, or delete it"
-        )
-    other = [_NAMES[name] for name, value in chosen.items() if header.get(name) != value]
-    if _NAMES["data"] in other and _NAMES["tokens"] in other:
-        other.remove(_NAMES["tokens"])  # other sentences have other tokens with any tokenizer
-    if other:
-        raise InputError(
-            f"{path} holds results of {' and '.join(other)}, which are not mixed; give another name, or delete it to "
-            "start anew"
-        )
-
-
-def _probe(path: Path, number: int, line: bytes) -> tuple[int, Probe]:
-    try:
-        data = json.loads(line, parse_constant=_no_number)
-        sentence = operator.index(data.pop("sentence"))
-        return sentence, Probe.from_dict({**data, "provenance": {}})
-    except (ArithmeticError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        reason = str(error) if isinstance(error, FileFormatError) else type(error).__name__
-        raise FileFormatError(
-            f"{path}, line {number} is damaged ({reason}); delete it, and its sentence is asked again"
-        ) from error
-
-
-def _no_number(name: str) -> Any:
-    raise ValueError(f"{name} is no number of JSON")
-
-
-def _fingerprint(model: nn.Module) -> str:
-    """A hash of the weights: the name of a checkpoint does not tell whether it was trained on since."""
-    digest = hashlib.sha256(type(model).__name__.encode())
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        if tensor.device.type != "meta":
-            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-    return digest.hexdigest()
+_SHARD = 64
+"""Sentences of one part: each is asked much, and what a stopped run loses is the part that it was at."""
+_OLDER = b'{"kind": "attnx pronoun probes"'
+"""How the results files of earlier versions begin."""
 
 
 def run(
@@ -172,68 +40,113 @@ def run(
     sentences: Sequence[Sentence],
     *,
     source: str = "a list",
-    output: str | Path | None = None,
+    output: str | PathLike[str] | None = None,
     methods: Sequence[str] | str = PAPER_METHODS,
     references: Asked | None = None,
     span: Span = "sum",
     batch_size: int = 8,
     seed: int = 0,
     progress: bool = False,
+    **options: Any,
 ) -> Report:
     """How often the mask draws most from the right referent, and from the candidate that the prediction implies.
 
-    Results are appended to the file `output` after every batch. If it has some of them already, the run goes on from
-    there; a file of another model, data set or choice of methods is an error. `seed` is that of the bootstrap.
+    With a folder as `output` the probes are kept there, and the same call goes on where a stopped or killed one was; a
+    folder of another model, data set or choice of methods is an error. `options` are then those of `explain_dataset`:
+    `shard_rows`, `engine`, `workers`, `num_gpus`. A sentence that cannot be asked is left out, and the notes say why;
+    without a folder it is an error. `seed` is that of the bootstrap.
     """
     methods = (methods,) if isinstance(methods, str) else tuple(dict.fromkeys(methods))
     if not sentences or not methods or batch_size < 1:
         raise InputError("a run needs at least one sentence, one method, and a batch_size of 1 or more")
     for name in methods:
         METHODS[name]
-    ready = prepare(model, tokenizer, sentences)
-    if output is None:
-        probes = _asked(model, tokenizer, ready, {}, None, methods, references, span, batch_size, progress)
-    else:
-        path = Path(output)
-        with opened_alone(path):
-            there = begin(path, settings(model, ready, methods, references, span), len(ready))
-            probes = _asked(model, tokenizer, ready, there, path, methods, references, span, batch_size, progress)
-    return Report.of(
-        [one.answer for one in sentences],
-        [probes[index] for index in range(len(ready))],
-        source=source,
-        seed=seed,
-        provenance=provenance(model, adapter_for(model).name, methods=list(methods), span=span, seed=seed),
-    )
+    _check_no_older_file(output)
+    keeping, unknown = Keeping.taken(output, {"shard_rows": _SHARD, **options})
+    if unknown:
+        raise InputError(f"{next(iter(unknown))} is no option of a run over pronouns")
+    asked = None if references is None else asked_references(references)
+    asking = Asking(methods, asked, span, batch_size, source, seed)
+    report: Report = keeping.result(asking, given_model(model, tokenizer), list(sentences), progress=progress)
+    return report
 
 
-def _asked(
-    model: nn.Module,
-    tokenizer: Any,
-    ready: Sequence[Ready],
-    there: Mapping[int, Probe],
-    path: Path | None,
-    methods: Sequence[str],
-    references: Asked | None,
-    span: Span,
-    batch_size: int,
-    progress: bool,
-) -> dict[int, Probe]:
-    """All probes: those that are there, and the others asked now, batch by batch, and appended to the file if any."""
-    probes = dict(there)
-    missing = [index for index in range(len(ready)) if index not in probes]
-    missing.sort(key=lambda index: len(ready[index].shown.positions))
-    with bar("pronouns", len(ready), progress, unit=" sentences") as shown:
-        shown.update(len(ready) - len(missing))
-        for start in range(0, len(missing), batch_size):
-            batch = missing[start : start + batch_size]
-            asked = [ready[index] for index in batch]
-            found = ask(
-                model, tokenizer, asked, methods=methods, references=references, span=span, batch_size=batch_size
+@dataclass(frozen=True)
+class Asking(Measurement[Ready]):
+    """The measurement: a probe of each sentence."""
+
+    name: ClassVar[str] = "pronouns"
+    methods: tuple[str, ...]
+    references: Mapping[str, Mapping[str, Any]] | None
+    span: Span
+    batch_size: int
+    source: str
+    """For the report, as is the seed: no probe depends on them."""
+    seed: int
+
+    def settings(self) -> dict[str, Any]:
+        chosen = {"methods": self.methods, "references": self.references, "span": self.span, "batch": self.batch_size}
+        return {name: as_setting(value) for name, value in chosen.items() if value is not None}
+
+    def read(self, model: Any, processor: Any, given: Any) -> Sequence[Ready]:
+        return prepare(model, processor, [given] if isinstance(given, Sentence) else given)
+
+    def cells(self, model: Any, processor: Any, things: Sequence[Ready], tick: Tick, progress: bool) -> Sequence[Cells]:
+        """From short sentences to long ones, batch by batch."""
+        record = provenance(model, adapter_for(model).name, methods=list(self.methods), span=self.span)
+        order = sorted(range(len(things)), key=lambda place: len(things[place].shown.positions))
+        found: dict[int, Cells] = {}
+        with bar(self.name, len(things), progress, unit=" sentences") as shown:
+            for start in range(0, len(order), self.batch_size):
+                places = order[start : start + self.batch_size]
+                for place, probe in zip(places, self._probes(model, processor, things, places), strict=True):
+                    found[place] = _cells(things[place].sentence, probe, record)
+                    shown.update(1)
+                    tick()
+        return [found[place] for place in range(len(things))]
+
+    def result(self, cells: Iterable[Cells], left_out: Mapping[str, int]) -> Report:
+        found = Gathered.of(cells, left_out)
+        record = found.provenance
+        report = Report.of(
+            [one or None for one in found.columns["answer"]],
+            [Probe.from_dict({**json.loads(one), "provenance": {}}) for one in found.columns["probe"]],
+            source=self.source,
+            seed=self.seed,
+            provenance={**record, "settings": {**record["settings"], "seed": self.seed}},
+        )
+        return replace(report, notes=found.notes)
+
+    def _probes(self, model: Any, processor: Any, things: Sequence[Ready], places: Sequence[int]) -> list[Probe]:
+        return ask(
+            model,
+            processor,
+            [things[place] for place in places],
+            methods=self.methods,
+            references=self.references,
+            span=self.span,
+            batch_size=self.batch_size,
+        )
+
+
+def _cells(sentence: Sentence, probe: Probe, record: Mapping[str, Any]) -> Cells:
+    """The probe as JSON, all digits; its provenance is the same for all."""
+    told = {name: value for name, value in probe.to_dict().items() if name != "provenance"}
+    return {
+        "probe": json.dumps(told, ensure_ascii=False, allow_nan=False),
+        "answer": sentence.answer or "",
+        FACTS: facts(provenance=record, notes=probe.notes),
+    }
+
+
+def _check_no_older_file(output: str | PathLike[str] | None) -> None:
+    """Results were a file of lines once, which is not read any more."""
+    path = None if output is None else Path(output)
+    if path is None or not path.is_file():
+        return
+    with path.open("rb") as file:
+        if file.read(len(_OLDER)) == _OLDER:
+            raise FileFormatError(
+                f"{path} is a results file of an earlier attnx, which a run does not go on from; results are a folder "
+                f"now: give {path.with_suffix('').name!r}, and its sentences are asked again"
             )
-            fresh = dict(zip(batch, found, strict=True))
-            if path is not None:
-                append(path, fresh)
-            probes |= fresh
-            shown.update(len(batch))
-    return probes

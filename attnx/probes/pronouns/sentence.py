@@ -22,7 +22,7 @@ class Sentence:
     """The right referent, where there is one."""
     written: str | None = None
     """A pronoun to be written in the mask's place: followed is then what it draws from, and not the mask."""
-    place: str = ""
+    place: str = field(default="", repr=False)
     """Where it was read, for messages: the file and the line."""
 
     def __post_init__(self) -> None:

@@ -20,11 +20,14 @@ HEIGHT = 680
 
 def notebook_html(shown: Result | list[Explanation]) -> str:
     """HTML for `_repr_html_` of whatever a page shows, needing nothing outside itself."""
-    beneath: dict[str, Any] = {"result": None, "text": "", "behind": BEHIND_FOR, "against": BEHIND_AGAINST}
     if isinstance(shown, Explanation):
-        beneath["result"] = plain_words(*harmless(content([shown])))
-    else:
-        several = shown if isinstance(shown, list) else [shown]
-        beneath["text"] = harmless("\n\n".join(one.to_text() for one in several))
-    cell: str = template("templates/notebook").render(page=to_html(shown), height=HEIGHT, **beneath)
+        return framed(to_html(shown), result=plain_words(*harmless(content([shown]))))
+    several = shown if isinstance(shown, list) else [shown]
+    return framed(to_html(shown), "\n\n".join(one.to_text() for one in several))
+
+
+def framed(page: str | None, text: str = "", result: Any = None) -> str:
+    """A page in its frame, and the words beneath."""
+    beneath = {"result": result, "text": harmless(text), "behind": BEHIND_FOR, "against": BEHIND_AGAINST}
+    cell: str = template("templates/notebook").render(page=page, height=HEIGHT, **beneath)
     return cell

@@ -16,6 +16,7 @@ from typing import Any
 
 from attnx.data.cells import explanation_of
 from attnx.data.run import Run
+from attnx.render.page.notebook import framed
 from attnx.render.page.page import as_json
 from attnx.render.printable import harmless
 from attnx.render.run_summary import blocks
@@ -26,6 +27,11 @@ LARGEST = 2_600_000
 _AT_MOST = 20_000
 """Rows: more of them no browser shows gladly."""
 _DIGITS = 4
+
+
+def run_cell(run: Run) -> str:
+    """What a notebook shows: the page in a frame, and beneath it the summary."""
+    return framed(run_page(run), run.summary().to_text())
 
 
 def run_page(run: Run, *, title: str | None = None) -> str:

@@ -40,6 +40,7 @@ def measure(suite: Suite, given: Given, explainers: Explainers) -> Measured:
         steps=1,
         seed=given.seed,
         progress=given.progress,
+        **given.keeping.options(),
     )
     columns = slice(0, len(_METRICS))
     return Measured(

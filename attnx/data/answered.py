@@ -1,0 +1,54 @@
+"""What is asked of rows: each has an answer, or says why it has none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from attnx.data.row import Row
+from attnx.errors import InputError, in_a_line
+from attnx.explaining.attempt import Refused, attempt
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+TRIED = 8
+"""Rows that are asked before a run, to see what it will hold and how long it will take."""
+
+
+def answered(
+    rows: Sequence[Row], read: Callable[[Any], Sequence[T]], run: Callable[[Sequence[T]], Sequence[R]]
+) -> dict[int, R | Refused]:
+    """The number of each row, and what `run` gives for it. `read` makes of a row what the model can be asked."""
+    ready: dict[int, T] = {}
+    found: dict[int, R | Refused] = {}
+    for row in rows:
+        try:
+            ready[row.number] = _one(read, row)
+        except MemoryError:
+            raise
+        except Exception as error:  # whatever a tokenizer has against a text
+            found[row.number] = Refused(in_a_line(error))
+    asked = attempt(list(ready), lambda numbers: run([ready[number] for number in numbers]))
+    return found | dict(zip(ready, asked, strict=True))
+
+
+def first_answers(rows: Sequence[Row], ask: Callable[[Sequence[Row]], dict[int, R | Refused]]) -> list[R]:
+    """What the first rows that have an answer say; where none has, an error."""
+    reasons: list[str] = []
+    for start in range(0, len(rows), TRIED):
+        found = ask(rows[start : start + TRIED])
+        seen = [one for one in found.values() if not isinstance(one, Refused)]
+        if seen:
+            return seen
+        reasons += [f"row {number}: {one.reason}" for number, one in found.items() if isinstance(one, Refused)]
+    raise InputError(f"none of the first {len(rows):,} rows can be explained; {reasons[0]}")
+
+
+def _one(read: Callable[[Any], Sequence[T]], row: Row) -> T:
+    if row.problem:
+        raise InputError(row.problem)
+    things = read(row.given)
+    if len(things) != 1:
+        raise InputError(f"a row is one input, found a batch of {len(things)}; give each a row")
+    return things[0]
