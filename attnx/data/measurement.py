@@ -21,6 +21,7 @@ from attnx.data.part import as_part, read_part
 from attnx.data.place import Place
 from attnx.data.question import Answer, Tick
 from attnx.data.row import Row
+from attnx.data.status import manifest_of
 from attnx.errors import InputError
 from attnx.explaining.attempt import Refused
 from attnx.results.gathered import Cells
@@ -106,8 +107,7 @@ class Measured(Generic[T]):
 
     def result(self, place: Place) -> Any:
         """What the rows of a finished run say together."""
-        found = manifests.read(place)
-        known = _known(self.measurement, {} if found is None else found.layout["decided"])
+        known = _known(self.measurement, manifest_of(place).layout["decided"])
         return known.result(_rows(place), _left_out(place))
 
 
