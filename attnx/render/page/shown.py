@@ -12,9 +12,8 @@ from attnx.agreement.ties import told_apart
 from attnx.errors import InputError
 from attnx.render.page.content import content
 from attnx.results.explanation import Explanation
+from attnx.results.of_explanations import OfExplanations
 from attnx.results.result import Array, Result
-from attnx.results.side_by_side import SideBySide
-from attnx.results.similarity import Similarity
 
 R = TypeVar("R", bound=Result)
 
@@ -61,10 +60,9 @@ class Shown:
 
 def _explanations(result: Result) -> list[tuple[str, Explanation]]:
     """Those of a result, each with what it is called there; "" where its text tells."""
-    if isinstance(result, SideBySide):
-        return list(zip(result.titles, result.explanations, strict=True))
-    if isinstance(result, Similarity):
-        return [(f"text {number}", one) for number, one in enumerate(result.explanations, start=1)]
+    if isinstance(result, OfExplanations):
+        numbered = [f"text {number}" for number in range(1, len(result.explanations) + 1)]
+        return list(zip(getattr(result, "titles", numbered), result.explanations, strict=True))
     return [("", result)] if isinstance(result, Explanation) else []
 
 
