@@ -71,8 +71,7 @@ def model(name: str, implementation: str | None = None) -> Any:
     made = {**FAMILIES, **PREDICTING}[name]().eval()
     if implementation is not None:
         made.load_state_dict(model(name).state_dict())
-        made.set_attn_implementation(implementation)
-        return made
+        return zoo.switched(made, implementation)
     with torch.no_grad():
         for parameter in made.parameters():
             if parameter.ndim == 2:

@@ -255,3 +255,11 @@ def _sharpened(made: Any) -> Any:
             if parameter.ndim == 2 and "embed" not in name and "wte" not in name:
                 parameter.mul_(4)
     return made.eval()
+
+
+def switched(model: Any, kernel: str) -> Any:
+    """The model with another kernel of attention, where this transformers can change it."""
+    if not hasattr(model, "set_attn_implementation"):
+        pytest.skip("transformers is older than 4.54, and cannot change the kernel of a model in memory")
+    model.set_attn_implementation(kernel)
+    return model

@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import operator
 import threading
 import weakref
 
@@ -238,6 +239,10 @@ class Applied(nn.Module):
         lambda x: torch.where(x > 0, x, torch.full_like(x, 0.2)),
         lambda x: torch.cat([torch.ones_like(x).detach(), x], -1),
         lambda x: x.masked_fill(x > 0.5, 2.0),
+        lambda x: x[torch.where(x[..., 0] < 9)][None],
+        lambda x: operator.iadd(2 * x, torch.full_like(x, 0.3)),
+        lambda x: operator.isub(2 * x, torch.full_like(x, 0.3)),
+        lambda x: operator.iadd(torch.full_like(x, 0.3), x),
     ],
 )
 def test_what_models_write_by_hand_adds_up(operation):

@@ -226,7 +226,7 @@ def test_gradients_of_weights_equal_autograd_on_eager_cross_attention():
 
     name = "bart"
     model = streams_zoo.FAMILIES[name]().eval().double()
-    model.set_attn_implementation("eager")
+    zoo.switched(model, "eager")
     inputs = streams_zoo.inputs(name)
     output = model(**inputs, output_attentions=True)
     margin = output.logits[0, -1, 7] - output.logits[0, -1, 9]

@@ -112,10 +112,12 @@ def _constant(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any
 
 
 def _sum(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    result = func(*args, **kwargs)
     moving = [mode.root(one) is not None for one in args]
+    changed = func.__name__ in _IN_PLACE and not moving[0]
+    constants = [args[0].clone() if changed else args[0], *args[1:]]
+    result = func(*args, **kwargs)
     if len(args) == 2 and isinstance(result, Tensor) and result.requires_grad and not all(moving):
-        constant = args[moving.index(False)]
+        constant = constants[moving.index(False)]
         taken_away = func.__name__ in _DIFFERENCES and not moving[1]
         factor = (-1 if taken_away else 1) * kwargs.get("alpha", 1)
         mode.with_constant(result, constant if factor == 1 else constant * factor)
@@ -138,7 +140,7 @@ def _biased(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any])
 def _joined(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Tensors put together, some of which are constants: CLS before patches, a number where a mask is."""
     result = func(*args, **kwargs)
-    if mode.path.conserves and result.requires_grad:
+    if mode.path.conserves and isinstance(result, Tensor) and result.requires_grad:  # `where` of one gives places
         with torch.no_grad():
             constant = func(*map(_zeroed, args), **{name: _zeroed(one) for name, one in kwargs.items()})
         if bool((constant != 0).any()):
@@ -198,7 +200,9 @@ def _rms_norm(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any
 _FACTORS = {"addmm": ("mat1", "mat2"), "baddbmm": ("batch1", "batch2")}
 _ELEMENTWISE = ("mul", "__mul__", "__rmul__", "__imul__", "multiply")
 _TURNED = ("__rdiv__", "__rtruediv__")
-_DIFFERENCES = ("sub", "__sub__", "__isub__", "subtract")
+_DIFFERENCES = ("sub", "__sub__", "sub_", "__isub__", "subtract")
+_IN_PLACE = ("add_", "sub_", "__iadd__", "__isub__")
+"""`x += y` comes by one of these names."""
 _PRODUCTS = ("matmul", "__matmul__", "__rmatmul__", "bmm", "mm", "einsum")
 _FOLLOWED = (
     *("view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "transpose", "permute", "expand"),
@@ -220,7 +224,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys((*_ELEMENTWISE, *_PRODUCTS), _product),
     **dict.fromkeys((*_TURNED, "div", "divide", "true_divide", "__truediv__", "__itruediv__", "__idiv__"), _division),
     **dict.fromkeys(("var", "std", "norm", "vector_norm", "linalg_vector_norm", "linalg_norm"), _constant),
-    **dict.fromkeys((*_DIFFERENCES, "add", "__add__", "__radd__", "__iadd__", "__rsub__", "rsub"), _sum),
+    **dict.fromkeys((*_DIFFERENCES, "add", "__add__", "__radd__", "add_", "__iadd__", "__rsub__", "rsub"), _sum),
     **dict.fromkeys(("cat", "concat", "concatenate", "stack", "where", "masked_fill"), _joined),
     **dict.fromkeys((*_SAME, "__neg__"), _same),
     **dict.fromkeys(_FOLLOWED, attention.followed),
