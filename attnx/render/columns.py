@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from attnx.render.inert import csv_cell, markdown_text
 from attnx.render.printable import printable
+from attnx.results.gathered import LEFT_OUT
 
 Lines: TypeAlias = Sequence[Sequence[str]]
 
@@ -30,7 +31,10 @@ _NOTES = 5
 
 def noted(notes: Mapping[str, int], texts: int) -> list[Block]:
     """What explanations of many texts note, the commonest first, with how many do; nothing where nothing is noted."""
-    told = [f"{note} (in {count:,} of {texts:,})" for note, count in list(notes.items())[:_NOTES]]
+    told = [
+        f"{note} ({f'{count:,} beside these' if note.startswith(LEFT_OUT) else f'in {count:,} of'} {texts:,})"
+        for note, count in list(notes.items())[:_NOTES]
+    ]
     more = [f"… and {len(notes) - _NOTES:,} other notes"] if len(notes) > _NOTES else []
     return [Block(foot=(*told, *more))] if told else []
 

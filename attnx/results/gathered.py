@@ -22,6 +22,8 @@ Cells: TypeAlias = dict[str, Any]
 """Column → a text, a number, or an array of numbers."""
 
 FACTS = "facts"
+LEFT_OUT = "left out: "
+"""How notes begin that are of inputs which are not in the result."""
 _REASONS = 5
 """So many reasons are told apart of those for which inputs were left out."""
 
@@ -57,7 +59,7 @@ class Gathered:
         if not made.first:
             raise InputError("there is nothing to sum up: no input could be measured")
         for reason, count in _fewer(left_out or {}).items():
-            made.noted[f"left out: {reason}"] += count
+            made.noted[f"{LEFT_OUT}{reason}"] += count
         return made
 
     @property

@@ -17,15 +17,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
 
 import attnx
 from attnx.data.columns import Columns
+from attnx.data.engine import Engine, Job, OneProcess
+from attnx.data.ray_engine import Ray
+from attnx.data.row import Shard
 from attnx.data.source import source_of
 from attnx.running.given_model import Given, given_model
 from tests.faults.kills import sentences
@@ -67,14 +71,43 @@ class Clocked:
     """Until the first part: Ray, the workers, the model in each, and a shard."""
     rate: float
     """Rows a second from there to the last part."""
+    processor: float
+    """Seconds of a processor that a row takes where it is run: what neighbours on the machine do not change."""
 
     def __str__(self) -> str:
-        return f"{self.whole:.1f} s, {self.start:.1f} s of them to the first part, then {self.rate:.1f} rows a second"
+        return (
+            f"{self.whole:.1f} s, {self.start:.1f} s of them to the first part, then {self.rate:.1f} rows a second; "
+            f"{self.processor * 1000:.1f} ms of a processor a row"
+        )
 
 
-def clocked(given: Given, texts: Sequence[str], **options: Any) -> Clocked:
+@dataclass(frozen=True)
+class Timed:
+    """An engine whose question writes down what each shard takes of the processor that runs it."""
+
+    engine: Engine
+    file: str
+
+    def run(self, job: Job, given: Given, shards: Iterator[Shard], tick: Any, told: Any) -> None:
+        self.engine.run(replace(job, question=TimedQuestion(job.question, self.file)), given, shards, tick, told)
+
+
+@dataclass(frozen=True)
+class TimedQuestion:
+    question: Any
+    file: str
+
+    def part(self, model: Any, processor: Any, rows: Sequence[Any], layout: Any, tick: Any) -> Any:
+        start = time.process_time()
+        made = self.question.part(model, processor, rows, layout, tick)
+        with Path(self.file).open("a") as file:
+            file.write(f"{(time.process_time() - start) / len(rows)}\n")
+        return made
+
+
+def clocked(given: Given, texts: Sequence[str], engine: Engine, workers: int, **options: Any) -> Clocked:
     begun = time.time()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, tempfile.NamedTemporaryFile("r") as times:
         attnx.explain_dataset(
             given.name or given.model,
             None if given.name else given.processor,
@@ -82,12 +115,14 @@ def clocked(given: Given, texts: Sequence[str], **options: Any) -> Clocked:
             output=folder,
             progress=False,
             shard_rows=SMALL,
+            engine=Timed(engine, times.name),
             **options,
         )
         ended = time.time()
         done = sorted(one.stat().st_mtime for one in Path(folder).glob("part-*"))
-    workers = options.get("workers", 1)  # each finishes a part at about the same time
-    return Clocked(ended - begun, done[0] - begun, SMALL * (len(done) - workers) / (done[-1] - done[workers - 1]))
+        each = median(map(float, times.read().split()))
+    rate = SMALL * (len(done) - workers) / (done[-1] - done[workers - 1])  # each finishes its first at about one time
+    return Clocked(ended - begun, done[0] - begun, rate, each)
 
 
 def seconds(runs: dict[str, Callable[[], None]], rounds: int) -> dict[str, float]:
@@ -135,13 +170,14 @@ def main() -> None:
     few = {"methods": ("raw", "rollout"), "references": ()}
     if asked.workers:
         torch.set_num_threads(1)
-        alone = clocked(given, texts, **few)
+        alone = clocked(given, texts, OneProcess(), 1, **few)
         print(f"one process on one core: {alone}", flush=True)
-        several = clocked(given, texts, **few, engine="ray", workers=asked.workers)
+        several = clocked(given, texts, Ray(workers=asked.workers), asked.workers, **few)
         print(f"{asked.workers} workers with a core each: {several}")
         print(
             f"{several.rate / alone.rate:.2f} × as fast once they are at work; {alone.whole / several.whole:.2f} × "
-            f"with the {several.start:.1f} s until their first parts, paid once a run"
+            f"with the {several.start:.1f} s until their first parts, paid once a run; by processor time "
+            f"{asked.workers * alone.processor / several.processor:.2f} × on as many free cores"
         )
         return
     found = seconds(

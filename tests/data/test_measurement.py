@@ -144,7 +144,7 @@ def test_rows_that_cannot_be_measured_are_left_out_and_noted(tmp_path):
     assert sum(notes.values()) == 3
     assert any("empty" in note for note in notes)
     assert sum(_left_out(Place.of(tmp_path / "run")).values()) == 3
-    assert "left out: " in found.to_text()
+    assert "left out: the text is empty: give at least one word (1 beside these 4)" in found.to_text()
     with pytest.raises(InputError, match="empty"):
         attnx.compare(*ours(), texts, **FEW, progress=False)
 
