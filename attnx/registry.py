@@ -1,7 +1,8 @@
 """Named things that can be added to from outside: adapters, methods.
 
-A built-in is registered at import. A third party adds its own with `registry.add(name, thing)` or, without a line
-of code at run time, through an entry point of the registry's group in its package's metadata:
+A built-in is named with the place where it stands, and loaded when it is first looked up: to know the names, nothing
+else must be imported. A third party adds its own with `registry.add(name, thing)` or, without a line of code at run
+time, through an entry point of the registry's group in its package's metadata:
 
     [project.entry-points."attnx.methods"]
     my_method = "my_package:my_method"
@@ -10,7 +11,8 @@ of code at run time, through an entry point of the registry's group in its packa
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from threading import RLock
@@ -29,15 +31,27 @@ is first looked up. `attnx` itself says so, which is imported before anything of
 _registries: weakref.WeakSet[Registry[Any]] = weakref.WeakSet()
 
 
+@dataclass(frozen=True)
+class _Place:
+    """Where a thing stands that is not loaded yet: "package.module:NAME"."""
+
+    place: str
+
+    def load(self) -> Any:
+        module, _, name = self.place.partition(":")
+        return getattr(import_module(module), name)
+
+
 class Registry(Generic[T]):
     """An ordered name → thing mapping that rejects duplicates and loads plug-ins when a name is first looked up.
 
-    Where things are of one type that knows its own name, `row` is that type, and nothing else is taken.
+    Where things are of one type that knows its own name, `row` is that type or its place, "package.module:Type", and
+    nothing else is taken. `built_in` gives the places of the first things by name.
     """
 
-    def __init__(self, noun: str, row: type[T] | None = None) -> None:
+    def __init__(self, noun: str, row: type[T] | str | None = None, built_in: Mapping[str, str] | None = None) -> None:
         self._noun, self._row = noun, row
-        self._things: dict[str, T] = {}
+        self._things: dict[str, T | _Place] = {name: _Place(place) for name, place in (built_in or {}).items()}
         self._plugins_loaded = self._loading = False
         self._lock = RLock()
         _registries.add(self)
@@ -55,19 +69,24 @@ class Registry(Generic[T]):
 
     def remove(self, name: str) -> T:
         """Take a thing out again, to replace it on purpose."""
+        thing = self[name]
         with self._lock:
-            self[name]
-            return self._things.pop(name)
+            del self._things[name]
+        return thing
 
     def names(self) -> tuple[str, ...]:
         self._load_plugins()
         return tuple(self._things)
 
     def __getitem__(self, name: str) -> T:
-        self._load_plugins()
-        if not isinstance(name, str) or name not in self._things:
+        self.check(name)
+        thing = self._things[name]
+        return self._loaded(name, thing) if isinstance(thing, _Place) else thing
+
+    def check(self, name: object) -> None:
+        """Raise if there is nothing of that name. Nothing of attnx is loaded for it."""
+        if name not in self:
             raise ChoiceError(unknown(self._noun, name, self._things))
-        return self._things[name]
 
     def __contains__(self, name: object) -> bool:
         self._load_plugins()
@@ -76,14 +95,24 @@ class Registry(Generic[T]):
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())
 
+    def _loaded(self, name: str, place: _Place) -> T:
+        """A built-in. Its module is imported without the lock: another thread may be importing it."""
+        thing: T = place.load()
+        self._check(name, thing)
+        with self._lock:
+            if self._things.get(name) == place:
+                self._things[name] = thing
+        return thing
+
     def _check(self, name: str, thing: object) -> None:
-        if self._row is None:
+        row = _Place(self._row).load() if isinstance(self._row, str) else self._row
+        if row is None:
             return
-        if not isinstance(thing, self._row):
-            kind = self._row.__name__
+        if not isinstance(thing, row):
+            kind = row.__name__
             raise RegistryError(
                 f"{self._noun} {name!r} must be a row, {kind}({name!r}, …), found {quoted(thing)}; wrap a function as "
-                f"{kind}({name!r}, function), from {self._row.__module__}"
+                f"{kind}({name!r}, function), from {row.__module__}"
             )
         own = getattr(thing, "name", name)
         if own != name:

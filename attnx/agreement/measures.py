@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from scipy.stats import kendalltau
 
-from attnx.agreement.spearman import check_fit, spearman
+from attnx.agreement.spearman import check_fit
 from attnx.errors import InputError
-from attnx.registry import Registry
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -26,6 +23,7 @@ def kendall(scores: Array, reference: Array) -> Array:
     check_fit(scores, reference)
     if len(reference) < 2 or np.ptp(reference) == 0:
         return np.full(scores.shape[:-1], np.nan)
+    from scipy.stats import kendalltau  # takes longer to load than most explanations to compute
 
     def tau(row: Array) -> float:
         return float(kendalltau(row, reference).statistic) if np.ptp(row) > 0 else np.nan
@@ -60,11 +58,3 @@ def _membership(scores: Array, k: int) -> Array:
     left = k - above.sum(-1, keepdims=True)
     chance: Array = above + at * (left / at.sum(-1, keepdims=True))
     return chance
-
-
-Measure: TypeAlias = Callable[[Array, Array], Array]
-"""(scores[…, position], reference[position]) → a number for each row, NaN where it is undefined."""
-
-MEASURES: Registry[Measure] = Registry("measure")
-for _measure in (spearman, kendall, top_k):
-    MEASURES.add(_measure.__name__, _measure)

@@ -6,11 +6,11 @@ the ranks; the authors' code takes dense ranks (1, 2, 2, 3) and a formula that h
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-from scipy.stats import rankdata
 
+from attnx.agreement.ranks import ranks as ranked
 from attnx.errors import InputError
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -52,11 +52,11 @@ def check_fit(scores: Array, reference: Array) -> None:
         raise InputError(f"scores of shape {np.shape(scores)} do not fit a reference of {len(reference)} positions")
 
 
-def _ranks(scores: Array, reference: Array, ties: str) -> tuple[Array, Array]:
+def _ranks(scores: Array, reference: Array, ties: Literal["average", "dense"]) -> tuple[Array, Array]:
     check_fit(scores, reference)
     if len(reference) == 0:
         return np.zeros(np.shape(scores)), np.zeros(0)
-    return rankdata(scores, method=ties, axis=-1), rankdata(reference, method=ties)
+    return ranked(scores, ties), ranked(reference, ties)
 
 
 def _mean(ranks: Array) -> Array:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
-from scipy.special import stdtrit
 
 FEWEST = 3
 """Models from which on an interval is computed: of two, Student's t has twelve deviations to either side."""
@@ -66,6 +65,8 @@ class Spread:
         return "above" if published > high + _ROUNDED else "below" if published < low - _ROUNDED else "within"
 
     def _around(self, factor: float) -> tuple[float, float]:
+        from scipy.special import stdtrit  # takes longer to load than most tables to show
+
         mean, deviation = self.mean or 0.0, self.deviation or 0.0
         half = float(stdtrit(len(self.values) - 1, _LEVEL)) * deviation * factor
         return mean - half, mean + half

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from attnx.cli.checks import check_asked, check_file
 from attnx.cli.options import FORMS, AsJson, check_output, number_or_word, print_inert, print_text, say
 from attnx.errors import InputError
+from attnx.references.registry import REFERENCES
 
 _PHARAOH = (".txt", ".align", ".pharaoh")
 _OTHERS = tuple(form for form in FORMS if form not in _PHARAOH)
+
+
+class ChoiceName(StrEnum):
+    argmax = "argmax"
+    intersection = "intersection"
+
+
+class RowName(StrEnum):
+    predicts = "predicts"
+    reads = "reads"
 
 
 def align_command(
@@ -37,10 +50,12 @@ def align_command(
     layer: Annotated[
         str | None, typer.Option("--layer", help='"cross 2", or a number; else the last cross-attention but one.')
     ] = None,
-    choice: Annotated[str, typer.Option("--choice", help="argmax, or intersection: highest both ways.")] = "argmax",
+    choice: Annotated[
+        ChoiceName, typer.Option("--choice", help="argmax, or intersection: highest both ways.")
+    ] = ChoiceName.argmax,
     row: Annotated[
-        str, typer.Option("--row", help="Whose row stands for a word: the position that predicts it, or reads it.")
-    ] = "predicts",
+        RowName, typer.Option("--row", help="Whose row stands for a word: the position that predicts it, or reads it.")
+    ] = RowName.predicts,
     max_new_tokens: Annotated[
         int | None, typer.Option("--max-new-tokens", help="The most tokens to write for a source; else 128.")
     ] = None,
@@ -57,11 +72,11 @@ def align_command(
     Without --target the model writes the targets itself.
     """
     check_output(output, (*_PHARAOH, *_OTHERS))
-    for given in (one for one in (source, target, gold) if one is not None):
-        if not given.is_file():
-            raise InputError(f"there is no file {given}")
+    for given, option in ((source, "--source"), (target, "--target"), (gold, "--gold")):
+        check_file(given, option)
     if target is not None and (written is not None or max_new_tokens is not None):
         raise InputError("--written and --max-new-tokens are of what the model writes, and a --target is given")
+    check_asked(None if method in REFERENCES else method, model=model)
     from attnx.inputs.files import lines_of
     from attnx.inputs.link_files import read_links
 
@@ -72,7 +87,8 @@ def align_command(
     from attnx.render.word_alignment import error_lines
     from attnx.running.loading import load
 
-    options: dict[str, Any] = {"method": method, "layer": number_or_word(layer), "choice": choice, "row": row}
+    options: dict[str, Any] = {"method": method, "layer": number_or_word(layer)}
+    options |= {"choice": choice.value, "row": row.value}
     options["max_new_tokens"] = NEW_TOKENS if max_new_tokens is None else max_new_tokens
     found = align(*load(model), sources, targets, gold=wanted, **options)
     if written is not None:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from attnx.cli.checks import check_asked
 from attnx.cli.file_names import file_notes
 from attnx.cli.options import (
     TABLES,
@@ -56,6 +57,7 @@ def atlas_command(
     keeping = Keeping(run, engine, workers)
     chosen, more = keeping.texts(texts, data, column, samples)
     say(file_notes(texts or (), "atlas"))
+    check_asked(method, reference, model=model, measure=measure)
     options: dict[str, Any] = {"methods": method, "measure": measure, "target": target, "truncate": truncate}
     options |= {"references": reference, **more} if reference else more
     from attnx.comparison.head_atlas import head_atlas

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from attnx.cli.checks import check_asked
 from attnx.cli.file_names import file_notes
 from attnx.cli.options import (
     TABLES,
@@ -60,6 +61,7 @@ def compare_command(
     keeping = Keeping(run, engine, workers)
     chosen, more = keeping.texts(texts, data, column, samples)
     say(file_notes(texts or (), "compare"))
+    check_asked(method, reference, model=model, measure=measure)
     options: dict[str, Any] = {"target": target, "truncate": truncate, "seed": seed, **more}
     options |= {"methods": method} if method else {}
     options |= {"references": reference} if reference else {}

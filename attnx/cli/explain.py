@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from attnx.arguments import PAGES, SAVED
+from attnx.cli.checks import check_asked
 from attnx.cli.counterpart import Counterpart, show_both
 from attnx.cli.file_names import file_notes
 from attnx.cli.options import check_output, level, number_or_word, print_inert, print_text, read_input, say
@@ -166,21 +167,26 @@ def explain_command(
     check_arguments(text, pair, image, model, output)
     counterpart = Counterpart.of(replaced, beside, image, {"--content-only": content_only, "--layers": layers})
     check_output(html, PAGES, "--html")
+    options: dict[str, Any] = {
+        "layer": level(layer),
+        "head": number_or_word(head),
+        "position": number_or_word(position),
+        "normalize": None if normalize == "none" else normalize,
+        "discard": discard,
+    }
+    check_asked(method, reference, model=model, **options)
+    check_asked(model=beside)
     typed = text or ""
     text = read_input() if text == "-" else text
     given = image if image is not None else text if pair is None else (text, pair)
     explanation, both = _explain(model, given, method, html, counterpart, {
-        "layer": level(layer),
-        "head": number_or_word(head),
-        "position": number_or_word(position),
+        **options,
         "target": target,
         "target_text": target_text,
-        "normalize": None if normalize == "none" else normalize,
         "drop_sink": drop_sink,
         "first_token": number_or_word(first_token),
         "truncate": truncate,
         "references": reference or None,
-        "discard": discard,
         "interpolate": interpolate,
         "within": within,
     }, content_only=content_only)  # fmt: skip

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from attnx.arguments import PAGES, SAVED
+from attnx.cli.checks import check_asked
 from attnx.cli.file_names import file_notes
 from attnx.cli.options import check_output, number_or_word, print_inert, print_text, read_input, say
 from attnx.errors import InputError
 
 if TYPE_CHECKING:
-    from attnx.explaining.settings import Normalization
+    from attnx.methods.normalization import Normalization
     from attnx.results.generation import GenerationExplanation
 
 EMBEDDED = "recall"
@@ -58,11 +59,14 @@ def generate_command(
     check_output(html, PAGES, "--html")
     if len(prompts) > 1 and (output is not None or continuation is not None):
         raise InputError("--output and --continuation take one prompt; give the others in turn")
+    fair = cast("Normalization", None if normalize == "none" else normalize)
+    asked_layer = number_or_word("each" if layer is None and html is not None else layer)
+    say(file_notes(prompts, "generate"))
+    check_asked(method, reference, model=model, normalize=fair, layer=asked_layer)
     # Loaded here, so that --help and mistakes in the arguments answer at once.
     from attnx.explaining.generation import NEW_TOKENS, explain_generation
     from attnx.running.loading import load
 
-    say(file_notes(prompts, "generate"))
     texts = [read_input() if one == "-" else one for one in prompts]
     loaded, tokenizer = load(model)
     usual = 1 if model == EMBEDDED else NEW_TOKENS  # what the embedded one says after a value means nothing
@@ -75,8 +79,8 @@ def generate_command(
         methods=method or None,
         references=reference or None,
         contrast=contrast,
-        layer=cast("Any", number_or_word("each" if layer is None and html is not None else layer)),
-        normalize=cast("Normalization", None if normalize == "none" else normalize),
+        layer=cast("Any", asked_layer),
+        normalize=fair,
         drop_sink=drop_sink,
         first_token=number_or_word(first_token),
         spans=spans,

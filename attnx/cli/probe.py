@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from attnx.arguments import FIGURES, file_of
+from attnx.cli.checks import check_asked, check_file
 from attnx.cli.options import AsJson, AsMarkdown, print_inert, print_text, say, show
 from attnx.errors import InputError
 
@@ -76,6 +77,8 @@ def pronouns_command(
     """
     if (sentence is None) == (data is None):
         raise InputError('give a sentence with a mask ("The author talked to Sara about [MASK] book"), or --data FILE')
+    check_asked(method, reference, model=model)
+    check_file(data, "--data")
     options: dict[str, Any] = {"span": span.value, "references": reference or None}
     options |= {"methods": method} if method else {}
     if data is not None:
@@ -132,9 +135,7 @@ def _ask(
     import json
 
     from attnx.probes.pronouns.data_file import mapping, pieces
-    from attnx.probes.pronouns.probe import probe
-    from attnx.reproduce.pictures import picture_paths, save_picture
-    from attnx.running.loading import load
+    from attnx.reproduce.picture_paths import picture_paths
 
     if output is not None:
         picture_paths(output)
@@ -142,6 +143,10 @@ def _ask(
     named = pieces(pronouns or "") or tuple(said)
     if not candidates or not named:
         raise InputError('a sentence needs --candidates "author|Sara" and --pronouns "his|her"')
+    from attnx.probes.pronouns.probe import probe
+    from attnx.reproduce.pictures import save_picture
+    from attnx.running.loading import load
+
     found = probe(*load(model), sentence, candidates=pieces(candidates), pronouns=named, implies=said, **options)
     say(found.notes)
     if as_json:

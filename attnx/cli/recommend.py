@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from attnx.cli.checks import check_asked
 from attnx.cli.options import (
     TABLES,
     AsJson,
@@ -57,6 +58,7 @@ def recommend_command(
 ) -> None:
     """Say which methods hold on these texts: what they put first is removed, beside random orders."""
     check_output(output, TABLES)
+    check_asked(method, reference, model=model)
     keeping = Keeping(run, engine, workers)
     chosen, more = keeping.texts(texts, data, column, samples)
     options: dict[str, Any] = {"target": target, "truncate": truncate, "random": random, "seed": seed, **more}

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from attnx.cli.checks import check_asked
 from attnx.cli.options import (
     TABLES,
     AsJson,
@@ -39,6 +40,8 @@ from attnx.cli.trained import (
     measured,
 )
 from attnx.errors import InputError
+from attnx.reproduce.picture_paths import picture_paths
+from attnx.tasks.saved import saved_model
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Reproduce the tables and figures of the paper.")
 
@@ -66,9 +69,10 @@ def table1_command(
     plot: Plot = None,
 ) -> None:
     """Correlation of raw attention, rollout and flow with blank-out."""
+    asked = Asked(model, models, more, data, held_out, samples, seed)
+    _check_files(output, plot)
     from attnx.reproduce.table1 import table1
 
-    asked = Asked(model, models, more, data, held_out, samples, seed)
     _table(table1, asked, protocol, Keeping(run), as_json, as_markdown, output, plot)
 
 
@@ -89,9 +93,10 @@ def table2_command(
     plot: Plot = None,
 ) -> None:
     """Correlation of raw attention, rollout and flow with input gradients."""
+    asked = Asked(model, models, more, data, held_out, samples, seed)
+    _check_files(output, plot)
     from attnx.reproduce.table2 import table2
 
-    asked = Asked(model, models, more, data, held_out, samples, seed)
     _table(table2, asked, protocol, Keeping(run), as_json, as_markdown, output, plot)
 
 
@@ -118,15 +123,14 @@ def subject_command(
     plot: Plot = None,
 ) -> None:
     """How much relevance lies on the subject, on attractors and elsewhere, for right and for wrong predictions."""
+    _check_files(output, plot)
+    if data and attractors is not None:
+        raise InputError("--attractors is for generated sentences; leave it away with --data")
+    asked = Asked(model, models, more, data, held_out, samples, seed, attractors, with_subject=True)
     from attnx.reproduce.subject import subject
     from attnx.reproduce.trainings import subject_over_trainings
     from attnx.results.trainings import SubjectTrainings
 
-    check_output(output, TABLES)
-    check_plot(plot)
-    if data and attractors is not None:
-        raise InputError("--attractors is for generated sentences; leave it away with --data")
-    asked = Asked(model, models, more, data, held_out, samples, seed, attractors, with_subject=True)
     keeping = Keeping(run)
     options = {"layer": layer, "seed": seed, "progress": True, **keeping.options}
     with kept(keeping):
@@ -142,6 +146,7 @@ def figure1_command(
     output: FigureOutput = Path("figure1"),
 ) -> None:
     """One sentence as a layered graph, in raw attention, rollout and flow."""
+    _check_figure(model, output)
     from attnx.reproduce.figure1 import figure1
 
     _figure(figure1, model, text, output)
@@ -154,6 +159,7 @@ def figure2_command(
     output: FigureOutput = Path("figure2"),
 ) -> None:
     """Raw attention of CLS at each layer."""
+    _check_figure(model, output)
     from attnx.reproduce.figure2 import figure2
 
     _figure(figure2, model, text, output)
@@ -166,6 +172,7 @@ def figure3_command(
     output: FigureOutput = Path("figure3"),
 ) -> None:
     """Rollout and flow to CLS at each layer."""
+    _check_figure(model, output)
     from attnx.reproduce.figure3 import figure3
 
     _figure(figure3, model, text, output)
@@ -179,13 +186,24 @@ def figure4_command(
     output: FigureOutput = Path("figure4"),
 ) -> None:
     """Two masked pronouns: what the model predicts, and whom raw attention, rollout and flow point at."""
+    picture_paths(output)
+    check_asked(model=model)
     from attnx.reproduce.figure4 import NEEDED, figure4
-    from attnx.reproduce.pictures import picture_paths
     from attnx.running.loading import load
 
-    picture_paths(output)
     loaded, tokenizer = load(model, NEEDED)
     _show_figure(figure4(loaded, tokenizer), loaded, output)
+
+
+def _check_files(output: Path | None, plot: Path | None) -> None:
+    check_output(output, TABLES)
+    check_plot(plot)
+
+
+def _check_figure(model: Path | None, output: Path) -> None:
+    picture_paths(output)
+    if model is not None:
+        saved_model(model)
 
 
 def _table(
@@ -202,8 +220,6 @@ def _table(
     from attnx.reproduce.trainings import over_trainings
     from attnx.results.trainings import Trainings
 
-    check_output(output, TABLES)
-    check_plot(plot)
     protocols = [one for name, one in PROTOCOLS.items() if protocol.value in (name, "both")]
     options = {"protocols": protocols, "seed": asked.seed, "progress": True, **keeping.options}
     with kept(keeping):
@@ -214,9 +230,7 @@ def _table(
 
 def _figure(draw: Callable[..., Any], model: Path | None, texts: Any, output: Path) -> None:
     from attnx.inputs.families import adapter_for
-    from attnx.reproduce.pictures import picture_paths
 
-    picture_paths(output)
     with chosen_model(model) as (_, loaded, tokenizer):
         figure = draw(loaded, tokenizer, texts) if texts else draw(loaded, tokenizer)
         for text in [texts] if isinstance(texts, str) else texts or ():

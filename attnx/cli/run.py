@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from attnx.arguments import PAGES
+from attnx.cli.checks import check_asked
 from attnx.cli.options import AsJson, Model, asked_model, check_output, number_or_word, print_inert, print_text, say
 from attnx.errors import InputError
 
@@ -51,6 +52,7 @@ def run_command(
         return
     if data is None or output is None:
         raise InputError("a run needs data and a folder: attnx run --data reviews.csv --column text --output run/")
+    check_asked(method, reference, model=model, layer=number_or_word(layer))
     from attnx.data.dataset import explain_dataset
 
     options: dict[str, Any] = {"methods": method or None, "references": reference or None, "target": target}

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from attnx.cli.checks import check_asked
 from attnx.cli.options import TABLES, AsJson, AsMarkdown, Keeping, RunFolder, TableOutput, check_output, kept, show
 
 
@@ -43,6 +44,7 @@ def table3_command(
     check_output(output, TABLES)
     if data is not None and not data.is_file():
         raise typer.BadParameter(f"there is no file {data}", param_hint="--data")
+    check_asked(model=model)
     from attnx.reproduce.protocols import PROTOCOLS_TABLE_3
     from attnx.reproduce.sentences import reviews
     from attnx.reproduce.table3 import MODEL, NEEDED, table3

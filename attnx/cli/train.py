@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from attnx.cli.checks import check_file
 from attnx.errors import InputError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Train the models of the tasks.")
@@ -56,12 +57,14 @@ def verb_number_command(
     resume: Annotated[bool, typer.Option("--resume", help="Continue the interrupted run in --out.")] = False,
 ) -> None:
     """Train on sentence beginnings; print the accuracy on what was held out of each file."""
+    if recipe is not None and not (epochs is None and teacher is None and start is None):
+        raise InputError("--recipe says all that --epochs, --teacher and --start would; leave them away")
+    for one in data:
+        check_file(one, "--data")
     from attnx.running.loading import hush
     from attnx.tasks.verb_number.recipes import train_recipe
     from attnx.tasks.verb_number.training import train
 
-    if recipe is not None and not (epochs is None and teacher is None and start is None):
-        raise InputError("--recipe says all that --epochs, --teacher and --start would; leave them away")
     hush()
     how: dict[str, Any] = {"seed": seed, "body": body, "resume": resume, "progress": sys.stderr.isatty()}
     try:
@@ -87,6 +90,7 @@ Steps = Annotated[int | None, typer.Option("--steps", min=1, help="By default wh
 @app.command("recall")
 def recall_command(out: NewDirectory, seed: Seed = 0, steps: Steps = None) -> None:
     """Train a decoder to recall: "k3 v7 k1 v2 k3" goes on with v7. Minutes on one core; no data is needed."""
+    _check_new(out)
     from attnx.tasks.recall import checkpoint, training
 
     _train_small(training, checkpoint, out, seed, steps)
@@ -95,17 +99,21 @@ def recall_command(out: NewDirectory, seed: Seed = 0, steps: Steps = None) -> No
 @app.command("dates")
 def dates_command(out: NewDirectory, seed: Seed = 0, steps: Steps = None) -> None:
     """Train an encoder–decoder to rewrite dates: "the third of march 1998" becomes "1998 03 03". A minute; no data."""
+    _check_new(out)
     from attnx.tasks.dates import checkpoint, training
 
     _train_small(training, checkpoint, out, seed, steps)
+
+
+def _check_new(out: Path) -> None:
+    if out.exists():
+        raise InputError(f"{out} exists; choose another directory")
 
 
 def _train_small(training: Any, checkpoint: Any, out: Path, seed: int, steps: int | None) -> None:
     """By the recipe of a task's `training`, written by its `checkpoint`."""
     from tqdm import tqdm
 
-    if out.exists():
-        raise InputError(f"{out} exists; choose another directory")
     recipe = training.Recipe(seed=seed) if steps is None else training.Recipe(seed=seed, steps=steps)
     with tqdm(total=recipe.steps, unit="step", disable=None) as bar:
 

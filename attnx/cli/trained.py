@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from attnx.cli.checks import check_file
 from attnx.cli.options import chosen_model, say
 from attnx.errors import InputError
+from attnx.tasks.saved import saved_model
 
 if TYPE_CHECKING:
     from attnx.reproduce.sentences import Sentences
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from attnx.results.trainings import OverModels
 
 SHIPPED = "verb-number"
+_TABLE = ".json"
 
 Model = Annotated[
     Path | None, typer.Option("--model", help="A directory with a verb-number model; by default the embedded one.")
@@ -72,6 +75,25 @@ class Asked:
             raise InputError("give --model for one model or --models for many, not both")
         if self.held_out and not self.data:
             raise InputError("--held-out needs the files of the model's training: --data FILE --data FILE …")
+        for one in self.data or ():
+            check_file(one, "--data")
+        for place in (self.model, *self.places):
+            if place is not None:
+                saved_model(place)
+
+    @property
+    def places(self) -> list[Path | None]:
+        """The directories of several models; None is the embedded one."""
+        return [None if str(one) == SHIPPED else one for one in self._several if one.suffix != _TABLE]
+
+    @property
+    def tables(self) -> list[Path]:
+        """The tables among them that were saved."""
+        return [one for one in self._several if one.suffix == _TABLE]
+
+    @property
+    def _several(self) -> tuple[Path, ...]:
+        return (*(self.models or ()), *(self.more or ()))
 
 
 def measured(
@@ -89,16 +111,14 @@ def measured(
         return table
     from attnx.inputs.files import lines_of
 
-    given = (*asked.models, *(asked.more or ()))
-    saved = [kind.from_json("\n".join(lines_of(one))) for one in given if one.suffix == ".json"]
-    trained = _trained(asked, [one for one in given if one.suffix != ".json"])
-    parts = [*saved, *([over(trained, **options)] if len(saved) < len(given) else [])]
+    saved = [kind.from_json("\n".join(lines_of(one))) for one in asked.tables]
+    parts = [*saved, *([over(_trained(asked), **options)] if asked.places else [])]
     return parts[0] if len(parts) == 1 else kind.merge(parts)
 
 
 def check_plot(plot: Path | None) -> None:
     """Before minutes of work, not after them."""
-    from attnx.reproduce.pictures import picture_paths
+    from attnx.reproduce.picture_paths import picture_paths
 
     if plot is not None:
         picture_paths(plot)
@@ -111,15 +131,13 @@ def draw(table: Result, plot: Path | None) -> None:
         say(f"drawn in {path}" for path in save_picture(table.plot(), plot))
 
 
-def _trained(asked: Asked, directories: Sequence[Path]) -> Iterator[Trained]:
-    """One model after the other; that all are there is seen before the first is measured."""
+def _trained(asked: Asked) -> Iterator[Trained]:
+    """One model after the other."""
     from attnx.reproduce.trainings import Trained
     from attnx.results.trainings import UNNAMED
-    from attnx.tasks.verb_number.checkpoint import saved_model
     from attnx.tasks.verb_number.evaluation import read_note
 
-    places = [None if str(one) == SHIPPED else saved_model(one) for one in directories]
-    for place in places:
+    for place in asked.places:
         with chosen_model(place) as (directory, model, tokenizer):
             name = SHIPPED if place is None else place.resolve().name
             recipe = read_note(directory).get("name") or UNNAMED

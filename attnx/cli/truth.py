@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attnx.arguments import PAGES
+from attnx.cli.checks import check_asked, check_file
 from attnx.cli.options import (
     TABLES,
     AsJson,
@@ -60,8 +61,11 @@ def truth_command(
     """Hold methods and references against answers that are known."""
     check_output(output, TABLES)
     check_output(html, PAGES, "--html")
-    if data is not None and not data.is_file():
-        raise InputError(f"there is no file {data}; give one with --data")
+    check_file(data, "--data")
+    if rows is not None and rows < 1:
+        raise InputError(f"rows must be at least 1, found {rows}")
+    fair = None if normalize == "none" else normalize
+    check_asked(method, reference, model=model, suites=suite, normalize=fair)
     keeping = Keeping(run, engine, workers)
     with kept(keeping):
         found = _measured(
@@ -71,7 +75,7 @@ def truth_command(
             methods=method or None,
             references=reference or None,
             rows=rows,
-            normalize=None if normalize == "none" else normalize,
+            normalize=fair,
             seed=seed,
             **keeping.options,
         )

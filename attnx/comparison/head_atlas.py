@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from torch import nn
 
-from attnx.agreement.measures import MEASURES
+from attnx.agreement.registry import MEASURES
 from attnx.arguments import checked
 from attnx.comparison.explained import Explained
 from attnx.data.keeping import Keeping

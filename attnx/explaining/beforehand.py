@@ -15,13 +15,11 @@ from attnx.answer.kinds.choice import Among
 from attnx.answer.output import class_names
 from attnx.answer.registry import read
 from attnx.errors import ChoiceError, InputError
+from attnx.explaining.names import ENTITIES
 from attnx.explaining.seam import Request
 from attnx.inputs.adapter import Prepared
 from attnx.inputs.model_facts import has_head
 from attnx.running.answers import each_answer
-
-ENTITIES = "entities"
-"""How a caller asks for each entity that a token classifier finds: `position="entities"`."""
 
 _NO_ENTITY = "O"
 """The tag of what belongs to none."""

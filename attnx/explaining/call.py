@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
 from torch import nn
 
 from attnx.capturing.watch import unwrapped
-from attnx.errors import ArgumentError, ChoiceError, InputError
-from attnx.explaining.beforehand import ENTITIES, of_entities, with_choices
-from attnx.explaining.output import EVERY, of_every_token, of_output
+from attnx.errors import ArgumentError, InputError
+from attnx.explaining.beforehand import of_entities, with_choices
+from attnx.explaining.names import ENTITIES, EVERY, check_no_reference, check_position_name
+from attnx.explaining.output import of_every_token, of_output
 from attnx.explaining.recommended import Recommended
 from attnx.explaining.seam import Request, explain_prepared
-from attnx.explaining.settings import DEFAULT_REFERENCES, Normalization, Settings, mean_row
+from attnx.explaining.settings import DEFAULT_REFERENCES, Settings, mean_row
 from attnx.graph.asked import Head
 from attnx.inputs.adapter import Prepared
 from attnx.inputs.families import adapter_for
 from attnx.inputs.first_token import with_first_token
 from attnx.inputs.given import prepare_all
-from attnx.inputs.pooling import MEAN, check_mean
+from attnx.inputs.pooling import check_mean
 from attnx.inputs.spans import Asked as Spans
 from attnx.inputs.spans import with_spans_of_each
-from attnx.methods.registry import METHODS
+from attnx.methods.normalization import Normalization
+from attnx.references import registry
+from attnx.references.registry import Asked
 from attnx.registry import unknown
 from attnx.results.explanation import Explanation
 from attnx.results.recommendation import Recommendation
 from attnx.running.batches import bar
-
-if TYPE_CHECKING:
-    from attnx.references.registry import Asked
 
 
 class Options(TypedDict, total=False):
@@ -224,11 +224,7 @@ class Call:
 
 def _averaged(model: nn.Module, position: str, settings: Settings) -> Settings:
     """The settings under which the rows of all positions are averaged."""
-    if position != MEAN:
-        raise ChoiceError(
-            f"position must be a whole number, {MEAN!r} for the mean of all, {ENTITIES!r} for each that a token "
-            f"classifier finds, or {EVERY!r} for each token of an output, found {position!r}"
-        )
+    check_position_name(position)
     check_mean(model)
     return replace(settings, over_rows=mean_row)
 
@@ -237,20 +233,6 @@ def _begun(model: nn.Module, tokenizer: Any, prepared: Prepared, first_token: st
     """The input with a token in front, and so all that it is chosen from."""
     choices = tuple(with_first_token(model, tokenizer, one, first_token) for one in prepared.choices)
     return replace(with_first_token(model, tokenizer, prepared, first_token), choices=choices)
-
-
-def check_no_reference(methods: Any) -> None:
-    """References are asked for by another word; who takes one for a method is told which."""
-    names = (methods,) if isinstance(methods, str) else methods if isinstance(methods, (list, tuple)) else ()
-    strange = [name for name in names if isinstance(name, str) and ":" not in name and name not in METHODS]
-    if strange:
-        from attnx.references.registry import REFERENCES  # Captum's road is loaded only for those who take it
-
-        if strange[0] in REFERENCES:
-            raise ChoiceError(
-                f"{strange[0]} is a reference, measured on the model itself, and no method: references={strange[0]!r}, "
-                f"or --reference {strange[0]} on the command line"
-            )
 
 
 def _requests(prepared: Sequence[Prepared], position: Any, target: Any, *, single: bool) -> list[Request]:
@@ -268,6 +250,4 @@ def asked_references(references: Asked | None) -> dict[str, dict[str, Any]]:
     """Name → options of what the caller asked for; none where that is nothing."""
     if references is None or (isinstance(references, Sized) and len(references) == 0):
         return {}
-    from attnx.references import registry  # Captum's road is loaded only for those who take it
-
     return registry.asked_references(references)

@@ -11,9 +11,9 @@ from torch import nn
 from attnx.arguments import checked
 from attnx.errors import ArgumentError
 from attnx.explaining.call import Call, Options
-from attnx.explaining.settings import Normalization
 from attnx.graph.asked import Head
 from attnx.inputs.spans import Asked as Spans
+from attnx.methods.normalization import Normalization
 from attnx.results.explanation import Explanation
 from attnx.results.explanations import Explanations
 from attnx.results.recommendation import Recommendation

@@ -11,10 +11,11 @@ from torch import nn
 from attnx.arguments import checked
 from attnx.capturing.watch import unwrapped
 from attnx.errors import CaptureError, ChoiceError, InputError
-from attnx.explaining.call import asked_references, check_no_reference
+from attnx.explaining.call import asked_references
+from attnx.explaining.names import check_no_reference
 from attnx.explaining.runner_up import runners_up
 from attnx.explaining.seam import Request, explain_prepared
-from attnx.explaining.settings import DEFAULT_REFERENCES, Normalization, Settings
+from attnx.explaining.settings import DEFAULT_REFERENCES, Settings
 from attnx.explaining.steps import joined
 from attnx.explaining.writing import Written, check_writer, read, write
 from attnx.graph.asked import Head
@@ -24,6 +25,7 @@ from attnx.inputs.first_token import with_first_token
 from attnx.inputs.given import prepare_all
 from attnx.inputs.spans import Asked as Spans
 from attnx.inputs.spans import with_spans
+from attnx.methods.normalization import Normalization
 from attnx.results.explanation import Explanation
 from attnx.results.generation import GenerationExplanation
 from attnx.running.plan import LAST

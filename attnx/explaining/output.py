@@ -8,11 +8,9 @@ from dataclasses import replace
 from torch import nn
 
 from attnx.errors import ChoiceError
+from attnx.explaining.names import EVERY
 from attnx.explaining.seam import Request
 from attnx.graph.asked import check_position
-
-EVERY = "every"
-"""How a caller asks for every token of an output."""
 
 
 def of_every_token(requests: Sequence[Request], model: nn.Module, *, single: bool) -> list[Request]:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from torch import Tensor
 
 from attnx.attention.tensor import AttentionTensor
 from attnx.errors import ChoiceError, whole_number
 from attnx.graph.asked import Head
-from attnx.graph.discard import check_share
-from attnx.graph.graph import check_residual
+from attnx.graph.shares import check_residual, check_share
 from attnx.methods.method import Method
-from attnx.methods.receptive_field import NORMALIZATIONS, Normalize
+from attnx.methods.normalization import Normalization, Normalize, check_normalization
 from attnx.methods.registry import asked_methods
-from attnx.registry import unknown
 from attnx.running.plan import LAST
 
 DEFAULT_REFERENCES = ("value_path",)
@@ -25,9 +23,6 @@ docs/truth.md the best that costs at most four forwards."""
 
 MEASURED_UP_TO = 8_192
 """Positions above which nothing is measured that nobody asked for: it takes minutes, though little memory."""
-
-Normalization: TypeAlias = Normalize | Literal["auto"] | None
-"""How decoders are treated: "auto" is "prefix" for causal attention and nothing for other."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +52,7 @@ class Settings:
     def of(cls, methods: Sequence[str] | str | None = None, *, discard: float = 0.0, **chosen: Any) -> Settings:
         """The settings by the names of the methods; a method or a share that does not exist is an error."""
         made = cls(None if methods is None else asked_methods(methods), discard=check_share(discard), **chosen)
-        if made.normalize not in ("auto", None, *NORMALIZATIONS):
-            raise ChoiceError(unknown("normalize", made.normalize, ("auto", *NORMALIZATIONS)) + "; None leaves it out")
+        check_normalization(made.normalize)
         if made.layer is not None and not isinstance(made.layer, str):
             whole_number("layer", made.layer)
         if not isinstance(made.within, str):

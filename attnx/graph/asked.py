@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
-from torch import Tensor
-
-from attnx.attention.rows import MERGERS
 from attnx.errors import ChoiceError, whole_number
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Head: TypeAlias = int | Literal["each", "mean", "max", "min"]
 
@@ -90,13 +90,18 @@ def check_position(position: int, length: int) -> int:
     return position % length
 
 
+def check_head_name(head: str) -> None:
+    """A head that is a word."""
+    if head not in ("each", "mean", "max", "min"):
+        raise ChoiceError(f"head {head!r} is not known; give a number from 0, 'each', 'mean', 'max' or 'min'")
+
+
 def check_head(head: Head | None, heads: int, merged: str | None) -> Head:
     """The head or merger that is asked for; None is how they were merged as they arrived, or their mean."""
     if head is None:
         return cast(Head, merged or "mean")
     if isinstance(head, str):
-        if head not in ("each", *MERGERS):
-            raise ChoiceError(f"head {head!r} is not known; give a number from 0, 'each', 'mean', 'max' or 'min'")
+        check_head_name(head)
     else:
         head = whole_number("head", head)
     if merged and head != merged:

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from attnx.attention.rows import rows_to_one
-from attnx.errors import ChoiceError
 
 
 def discarded(weights: Tensor, share: float, spare: int | None = 0) -> Tensor:
@@ -32,10 +31,3 @@ def discarded(weights: Tensor, share: float, spare: int | None = 0) -> Tensor:
     if spare is not None:
         kept[..., spare] = True
     return rows_to_one(torch.where(kept, weights, 0))
-
-
-def check_share(share: float) -> float:
-    """A share that leaves something."""
-    if not isinstance(share, (int, float)) or isinstance(share, bool) or not 0 <= share < 1:
-        raise ChoiceError(f"discard is a share of the weights, from 0 to less than 1; {share!r} asked")
-    return share

@@ -20,9 +20,9 @@ from attnx.attention.visibility import Mask, first_seen
 from attnx.errors import ChoiceError
 from attnx.forks import cached_property
 from attnx.graph.asked import Head, check_head, check_position
-from attnx.graph.discard import check_share
 from attnx.graph.edges import Edges, Rules
 from attnx.graph.registry import WEIGHTINGS
+from attnx.graph.shares import check_residual, check_share
 from attnx.graph.weighting import ATTENTION, Weighting, Weights
 
 
@@ -174,9 +174,3 @@ def _edges(weights: list[Weights], rules: Rules, device: torch.device) -> tuple[
     """Edges for each level; levels that share their weights share them, and with them a matrix."""
     made = {id(one): Edges(one, rules, device) for one in weights}
     return tuple(made[id(one)] for one in weights)
-
-
-def check_residual(residual: float) -> float:
-    if not isinstance(residual, (int, float)) or not 0 <= residual <= 1:
-        raise ChoiceError(f"residual is a share between 0 and 1, {residual!r} asked")
-    return residual

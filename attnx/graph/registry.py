@@ -5,17 +5,25 @@ A plug-in adds its own by `WEIGHTINGS.add(row.name, row)`, or by an entry point 
 
 from __future__ import annotations
 
-from attnx.graph.weighting import ATTENTION, Weighting
-from attnx.graph.weightings.alti import ALTI
-from attnx.graph.weightings.effective import EFFECTIVE
-from attnx.graph.weightings.gradient import GRADIENT, GRADIENT_SHARE, GRADIENT_SIGNED
-from attnx.graph.weightings.norm import NORM
-from attnx.graph.weightings.norm_residual import GLOBENC, NORM_RESIDUAL
-from attnx.graph.weightings.value_zeroing import VALUE_ZEROING
+from typing import TYPE_CHECKING
+
 from attnx.registry import Registry
 
-_ABOUT_THE_ANSWER = (GRADIENT, GRADIENT_SHARE, GRADIENT_SIGNED)
+if TYPE_CHECKING:
+    from attnx.graph.weighting import Weighting
 
-WEIGHTINGS: Registry[Weighting] = Registry("weighting", row=Weighting)
-for _row in (ATTENTION, EFFECTIVE, NORM, NORM_RESIDUAL, GLOBENC, ALTI, VALUE_ZEROING, *_ABOUT_THE_ANSWER):
-    WEIGHTINGS.add(_row.name, _row)
+_BUILT_IN = {
+    "attention": "weighting:ATTENTION",
+    "effective": "weightings.effective:EFFECTIVE",
+    "norm": "weightings.norm:NORM",
+    "norm_residual": "weightings.norm_residual:NORM_RESIDUAL",
+    "globenc": "weightings.norm_residual:GLOBENC",
+    "alti": "weightings.alti:ALTI",
+    "value_zeroing": "weightings.value_zeroing:VALUE_ZEROING",
+    "gradient": "weightings.gradient:GRADIENT",
+    "gradient_share": "weightings.gradient:GRADIENT_SHARE",
+    "gradient_signed": "weightings.gradient:GRADIENT_SIGNED",
+}
+WEIGHTINGS: Registry[Weighting] = Registry(
+    "weighting", "attnx.graph.weighting:Weighting", {name: f"attnx.graph.{place}" for name, place in _BUILT_IN.items()}
+)

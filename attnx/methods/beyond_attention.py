@@ -38,8 +38,3 @@ GRADIENT_FLOW = replace(
     weighting="gradient_share",
     paper="Chefer et al. 2021, weights",
 )
-
-BEYOND_ATTENTION = (
-    *(EFFECTIVE_ROLLOUT, NORM_ROLLOUT, GLOBENC_ROLLOUT, ALTI_ROLLOUT, VALUE_ZEROING_ROLLOUT),
-    *(GRADIENT_ROLLOUT, GRADIENT_FLOW),
-)

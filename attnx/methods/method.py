@@ -15,7 +15,8 @@ from attnx.graph.asked import Asked, Head
 from attnx.graph.graph import Graph
 from attnx.graph.registry import WEIGHTINGS
 from attnx.graph.weighting import Weighting
-from attnx.methods.receptive_field import Everywhere, Normalize, by_reach, check_normalize
+from attnx.methods.normalization import Normalize, check_normalize
+from attnx.methods.receptive_field import Everywhere, by_reach
 
 Relevance: TypeAlias = Callable[[Graph, Asked], Tensor]
 """layer × head × position × input, for exactly what is asked."""

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -31,10 +31,8 @@ from attnx.attention.rows import rows_to_one
 from attnx.errors import AttentionError, ChoiceError
 from attnx.graph.asked import Asked
 from attnx.graph.graph import Graph
-from attnx.registry import unknown
+from attnx.methods.normalization import Normalize
 
-Normalize: TypeAlias = Literal["receptive_field", "prefix", "column"]
-NORMALIZATIONS = ("receptive_field", "prefix", "column")
 Everywhere: TypeAlias = Callable[[Tensor, Tensor, Tensor, int], Tensor]
 """(own, even, residual, depth) → query × input: B after so many layers. `own` marks each query's own position, `even`
 the attention of a query that sees everything, `residual` is query × 1."""
@@ -133,9 +131,3 @@ def rolled_everywhere(own: Tensor, even: Tensor, residual: Tensor, depth: int) -
     """(r·I + (1 − r)·P)^depth = r^depth · I + (1 − r^depth) · P, because even attention P is P · P."""
     kept = residual**depth
     return kept * own + (1 - kept) * even
-
-
-def check_normalize(normalize: Any) -> Normalize | None:
-    if normalize not in (None, *NORMALIZATIONS):
-        raise ChoiceError(unknown("normalize", normalize, NORMALIZATIONS) + "; None leaves it out")
-    return normalize  # type: ignore[no-any-return]

@@ -8,22 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from attnx.errors import ChoiceError, InputError
 from attnx.graph.registry import WEIGHTINGS
-from attnx.methods.alti_logit import ALTI_LOGIT
-from attnx.methods.beyond_attention import BEYOND_ATTENTION
-from attnx.methods.flow.flow import FLOW
-from attnx.methods.method import Method
-from attnx.methods.raw import RAW
-from attnx.methods.rollout import ROLLOUT
 from attnx.registry import Registry
 
-METHODS: Registry[Method] = Registry("method", row=Method)
-for _row in (RAW, ROLLOUT, FLOW, *BEYOND_ATTENTION, ALTI_LOGIT):
-    METHODS.add(_row.name, _row)
+if TYPE_CHECKING:
+    from attnx.methods.method import Method
 
-PAPER_METHODS = (RAW.name, ROLLOUT.name, FLOW.name)
+_BUILT_IN = {
+    "raw": "raw:RAW",
+    "rollout": "rollout:ROLLOUT",
+    "flow": "flow.flow:FLOW",
+    "effective_rollout": "beyond_attention:EFFECTIVE_ROLLOUT",
+    "norm_rollout": "beyond_attention:NORM_ROLLOUT",
+    "globenc": "beyond_attention:GLOBENC_ROLLOUT",
+    "alti": "beyond_attention:ALTI_ROLLOUT",
+    "value_zeroing": "beyond_attention:VALUE_ZEROING_ROLLOUT",
+    "gradient_rollout": "beyond_attention:GRADIENT_ROLLOUT",
+    "gradient_flow": "beyond_attention:GRADIENT_FLOW",
+    "alti_logit": "alti_logit:ALTI_LOGIT",
+}
+METHODS: Registry[Method] = Registry(
+    "method", "attnx.methods.method:Method", {name: f"attnx.methods.{place}" for name, place in _BUILT_IN.items()}
+)
+
+PAPER_METHODS = ("raw", "rollout", "flow")
 """The rows of the paper's tables, in its order, and what is computed where nobody chose. Raw has no residual."""
 
 

@@ -15,7 +15,8 @@ from attnx.arguments import checked
 from attnx.graph.asked import Asked, Head
 from attnx.graph.graph import Graph
 from attnx.methods.method import Array, Brought, Choices, Method, call
-from attnx.methods.receptive_field import Normalize, rolled_everywhere
+from attnx.methods.normalization import Normalize
+from attnx.methods.receptive_field import rolled_everywhere
 
 
 class RolloutChoices(Choices, total=False):

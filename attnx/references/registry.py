@@ -7,32 +7,31 @@ the rights of a built-in: options, costs, a line in the table of methods.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attnx.errors import ChoiceError
-from attnx.references.blankout import BLANKOUT
-from attnx.references.case import Case, Scored
-from attnx.references.gradient import GRADIENT, INPUT_X_GRADIENT
-from attnx.references.gradient_shap import GRADIENT_SHAP
-from attnx.references.integrated_gradients import INTEGRATED_GRADIENTS
-from attnx.references.occlusion import FEATURE_ABLATION, OCCLUSION
-from attnx.references.paths import VALUE_PATH_REFERENCE, WHOLE_PATH_REFERENCE
-from attnx.references.reference import Reference
 from attnx.registry import Registry, quoted
 
-REFERENCES: Registry[Reference] = Registry("reference", row=Reference)
-for _row in (
-    GRADIENT,
-    BLANKOUT,
-    INPUT_X_GRADIENT,
-    INTEGRATED_GRADIENTS,
-    GRADIENT_SHAP,
-    OCCLUSION,
-    FEATURE_ABLATION,
-    VALUE_PATH_REFERENCE,
-    WHOLE_PATH_REFERENCE,
-):
-    REFERENCES.add(_row.name, _row)
+if TYPE_CHECKING:
+    from attnx.references.case import Case, Scored
+    from attnx.references.reference import Reference
+
+_BUILT_IN = {
+    "gradient": "gradient:GRADIENT",
+    "blankout": "blankout:BLANKOUT",
+    "input_x_gradient": "gradient:INPUT_X_GRADIENT",
+    "integrated_gradients": "integrated_gradients:INTEGRATED_GRADIENTS",
+    "gradient_shap": "gradient_shap:GRADIENT_SHAP",
+    "occlusion": "occlusion:OCCLUSION",
+    "feature_ablation": "occlusion:FEATURE_ABLATION",
+    "value_path": "paths:VALUE_PATH_REFERENCE",
+    "whole_path": "paths:WHOLE_PATH_REFERENCE",
+}
+REFERENCES: Registry[Reference] = Registry(
+    "reference",
+    "attnx.references.reference:Reference",
+    {name: f"attnx.references.{place}" for name, place in _BUILT_IN.items()},
+)
 
 Asked: TypeAlias = Sequence[str] | str | Mapping[str, Mapping[str, Any]]
 """Names, or names with options: `{"integrated_gradients": {"steps": 64}}`."""

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnx.arguments import FIGURES, file_of
 from attnx.errors import InputError
 from attnx.methods.registry import title_of
 from attnx.render.axes import VERBATIM
 from attnx.render.heat_map import CELL, draw_layers, label_room
 from attnx.render.layered_graph import draw_graph, graph_size, node_shares
+from attnx.reproduce.picture_paths import picture_paths
 from attnx.results.explanation import Explanation
 
 if TYPE_CHECKING:
@@ -23,18 +23,6 @@ if TYPE_CHECKING:
 
 RESOLUTION = 120
 """Dots per inch of the PNG; SVG and PDF have none."""
-
-
-def picture_paths(path: Path) -> tuple[Path, ...]:
-    """The files that a figure of this name is written to: what its end says, or without one a .png and a .svg."""
-    paths = (path,) if path.suffix else tuple(path.with_name(path.name + suffix) for suffix in (".png", ".svg"))
-    for one in paths:
-        file_of(one, FIGURES, "a figure")
-        if not one.parent.is_dir():
-            raise InputError(f"there is no directory {one.parent}; make it first")
-        if one.is_dir():
-            raise InputError(f"{one} is a directory; give the name of a file in it")
-    return paths
 
 
 def save_picture(figure: Figure, path: Path) -> tuple[Path, ...]:

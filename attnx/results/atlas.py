@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from attnx.agreement.by_sign import agree
-from attnx.agreement.measures import MEASURES
+from attnx.agreement.registry import MEASURES
 from attnx.agreement.summary import Summary
 from attnx.agreement.ties import told_apart
 from attnx.errors import ChoiceError, InputError, how_many

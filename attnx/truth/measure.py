@@ -12,8 +12,9 @@ from attnx.arguments import checked
 from attnx.capturing.watch import unwrapped
 from attnx.data.keeping import Keeping
 from attnx.errors import ArgumentError, ChoiceError, InputError, whole_number
-from attnx.explaining.settings import Normalization, Settings
+from attnx.explaining.settings import Settings
 from attnx.inputs.model_facts import has_head
+from attnx.methods.normalization import Normalization
 from attnx.methods.registry import METHODS
 from attnx.references.registry import REFERENCES, asked_references
 from attnx.registry import unknown

@@ -14,7 +14,7 @@ from torch import nn
 
 from attnx.data.keeping import Keeping
 from attnx.explaining.seam import Request
-from attnx.explaining.settings import Normalization
+from attnx.methods.normalization import Normalization
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from attnx.agreement.measures import MEASURES, kendall, top_k
+from attnx.agreement.measures import kendall, top_k
+from attnx.agreement.registry import MEASURES
 from attnx.agreement.spearman import spearman
 from attnx.errors import ChoiceError, InputError
 

@@ -116,7 +116,7 @@ MISTAKES = [
     (["no pronoun here", *ASKED], "the sentence has no mask"),
     ([SENTENCE, "--candidates", "author|Sara", "--implies", "his"], "expected pronoun=candidate"),
     (["--data", "mine.csv", *ASKED], "with --data the file has them"),
-    (["--data", "nothing.csv"], "nothing.csv is not a file"),
+    (["--data", "nothing.csv"], "there is no file nothing.csv"),
     (["--data", "bad.csv"], "bad.csv, line 2: answer 'Peter' is not known"),
     (["--data", "mine.csv", "--method", "rolout"], "did you mean 'rollout'"),
     (["--data", "mine.csv", "--output", "no/such/x"], "there is no directory no/such"),

@@ -151,7 +151,7 @@ def test_unknown_words_are_told_of(attnx, tmp_path):
 
 MISTAKES = [
     (["reproduce", "table1", "--samples", "0"], "--samples must be at least 1"),
-    (["reproduce", "table1", "--data", "nothing.tsv"], "nothing.tsv is not a file"),
+    (["reproduce", "table1", "--data", "nothing.tsv"], "there is no file nothing.tsv"),
     (["reproduce", "table1", "--data", "empty.tsv"], "empty.tsv has no sentences"),
     (["reproduce", "table1", "--data", "blank.tsv"], "blank.tsv, line 2: "),
     (["reproduce", "table1", "--data", "label.tsv"], "label.tsv, line 2: the label is 'VBD', expected VBZ or VBP"),

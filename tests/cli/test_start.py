@@ -1,32 +1,113 @@
-"""What needs no model loads neither torch nor transformers."""
+"""What needs no model loads neither torch nor transformers: help, versions, every mistake that is seen without one.
 
+Modules are counted, not seconds; `python -m tests.benchmarks.start` has those.
+"""
+
+import json
 import subprocess
 import sys
 
 import pytest
 
-HEAVY = ("torch", "transformers", "numpy", "scipy", "matplotlib", "captum", "numba")
-LOADED = (
-    "import atexit, sys; sys.argv = ['attnx', *sys.argv[1:]]\n"
-    f"atexit.register(lambda: print('loaded:', *[name for name in {HEAVY!r} if name in sys.modules]))\n"
-    "from attnx.cli.main import main\n"
-    "main()\n"
-)
-OTHERS = ("generate", "compare", "truth", "probe", "atlas", "reproduce", "train", "methods", "doctor")
+from attnx.cli.app import app
+
+HEAVY = ("torch", "transformers", "numpy", "scipy", "matplotlib", "captum", "numba", "PIL")
+ALL_IN_ONE_PROCESS = f"""
+import contextlib, io, json, sys
+from attnx.cli.main import main
+
+for arguments in json.load(sys.stdin):
+    sys.argv, said, code = ["attnx", *arguments], io.StringIO(), 0
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code or 0
+    loaded = [name for name in {HEAVY!r} if name in sys.modules]
+    print(json.dumps([code, said.getvalue(), loaded]))
+"""
+TEXT = "the key to the cabinets"
+NONE = "/nowhere/at/all"
+MISTAKES = {
+    ("explain", TEXT, "--layer", "two"): "is no layer",
+    ("explain", TEXT, "--layer", "0"): "counted from 1",
+    ("explain", TEXT, "--method", "rolout"): "did you mean 'rollout'?",
+    ("explain", TEXT, "--method", "rollout:nrm"): "weighting 'nrm' is not known",
+    ("explain", TEXT, "--method", "blankout"): "is a reference",
+    ("explain", TEXT, "--reference", "gradients"): "did you mean 'gradient'?",
+    ("explain", TEXT, "--head", "middle"): "head 'middle' is not known",
+    ("explain", TEXT, "--head", "-2"): "counted from 0",
+    ("explain", TEXT, "--position", "first"): "position must be a whole number",
+    ("explain", TEXT, "--normalize", "prefixes"): "did you mean 'prefix'?",
+    ("explain", TEXT, "--discard", "1.5"): "from 0 to less than 1",
+    ("explain", TEXT, "--model", NONE): "no such directory or file",
+    ("explain", TEXT, "--beside", NONE): "no such directory or file",
+    ("explain", TEXT, "--output", "x.json"): "ends in .safetensors",
+    ("explain",): "give a text",
+    ("generate", "k3 v7 k3", "--method", "nope"): "method 'nope' is not known",
+    ("generate", "k3 v7 k3", "--normalize", "no"): "normalize 'no' is not known",
+    ("generate", "k3 v7 k3", "--layer", "0"): "counted from 1",
+    ("compare", TEXT, "--method", "nope"): "method 'nope' is not known",
+    ("compare", TEXT, "--measure", "spearmen"): "did you mean 'spearman'?",
+    ("compare", "--data", NONE): NONE,
+    ("compare",): "no text to look at",
+    ("atlas", TEXT, "--method", "nope"): "method 'nope' is not known",
+    ("recommend", TEXT, "--reference", "nope"): "reference 'nope' is not known",
+    ("truth", "--suite", "recal"): "did you mean 'recall'?",
+    ("truth", "--method", "nope"): "method 'nope' is not known",
+    ("truth", "--rows", "0"): "at least 1",
+    ("truth", "--data", NONE): "there is no file",
+    ("run", "--data", "x.csv"): "a run needs data and a folder",
+    ("run", "--data", "x.csv", "--output", "run", "--method", "nope"): "method 'nope' is not known",
+    ("align", "--model", "dates", "--source", NONE, "--target", NONE): "there is no file",
+    ("probe", "pronouns"): "give a sentence with a mask",
+    ("probe", "pronouns", "--data", NONE): "there is no file",
+    ("probe", "pronouns", "a [MASK]", "--model", "bert", "--method", "nope"): "method 'nope' is not known",
+    ("reproduce", "table1", "--protocol", "mine"): "not one of",
+    ("reproduce", "table1", "--data", NONE): "there is no file",
+    ("reproduce", "table2", "--model", NONE): "is not a directory of a saved model",
+    ("reproduce", "table2", "--plot", "x.doc"): ".png",
+    ("reproduce", "table3", "--model", NONE): "no such directory or file",
+    ("reproduce", "subject", "--held-out"): "--held-out needs",
+    ("reproduce", "figure1", "--output", "x.doc"): ".png",
+    ("reproduce", "figure4", "--model", NONE): "no such directory or file",
+    ("train", "verb-number", "--data", NONE, "--out", "new"): "there is no file",
+    ("train", "recall", "--out", "/"): "exists",
+}
+"""Arguments that are wrong, and a part of what is said."""
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--version"],
-        ["--help"],
-        ["explain", "--help"],
-        ["explain", "--layer", "two", "a text"],
-        *(pytest.param([name, "--help"], marks=pytest.mark.slow) for name in OTHERS),
-    ],
-    ids=" ".join,
-)
-def test_help_version_and_what_typer_refuses_load_nothing_heavy(arguments):
-    done = subprocess.run([sys.executable, "-c", LOADED, *arguments], capture_output=True, text=True, check=False)
-    assert done.stdout.splitlines()[-1].strip() == "loaded:", done.stdout[-300:]
-    assert done.returncode == (2 if "two" in arguments else 0), done.stderr
+def _commands(typer_app, before=()):
+    """Every command of the application, those of groups with the group in front."""
+    for one in typer_app.registered_commands:
+        yield (*before, one.name)
+    for group in typer_app.registered_groups:
+        yield from _commands(group.typer_instance, (*before, group.name))
+
+
+@pytest.fixture(scope="module")
+def answered():
+    """(code, what was said, heavy modules that are loaded) by arguments; all of them in one process, in turn."""
+    asked = [("--version",), ("--help",), *((*one, "--help") for one in _commands(app)), *MISTAKES]
+    done = subprocess.run(
+        [sys.executable, "-c", ALL_IN_ONE_PROCESS], input=json.dumps(asked), capture_output=True, text=True, check=True
+    )
+    return dict(zip(asked, map(json.loads, done.stdout.splitlines()), strict=True))
+
+
+def test_help_of_every_command_loads_nothing_heavy(answered):
+    asked = [one for one in answered if one not in MISTAKES]
+    assert len(asked) > 20
+    assert {one: answered[one] for one in asked if answered[one] != [0, "", []]} == {}
+
+
+@pytest.mark.parametrize("arguments", MISTAKES, ids=" ".join)
+def test_a_mistake_that_needs_no_model_is_told_before_torch_is_loaded(answered, arguments):
+    code, said, loaded = answered[arguments]
+    assert (code, loaded) == (2, [])
+    assert MISTAKES[arguments] in " ".join(said.split())
+
+
+def test_the_surface_needs_no_torch_until_a_name_of_it_is_used(children):
+    code = "import attnx, sys; dir(attnx); print([one for one in ('torch', 'numpy') if one in sys.modules])"
+    assert children.run([sys.executable, "-c", code]).stdout == "[]\n"

@@ -19,7 +19,7 @@ from attnx.graph.graph import Graph
 from attnx.methods.flow.saturation import saturation
 from attnx.methods.flow.uninformed import flows_everywhere, remembered
 from attnx.methods.method import LIMIT, Array, Brought, Choices, Method, call, check_cost
-from attnx.methods.receptive_field import Normalize
+from attnx.methods.normalization import Normalize
 from attnx.registry import unknown
 
 SECONDS_PER_EDGE = 2e-10

@@ -18,7 +18,7 @@ from attnx.agreement import ties
 from attnx.agreement.ties import DIGITS
 from attnx.graph.asked import Asked, Head
 from attnx.graph.graph import Graph
-from attnx.methods.receptive_field import Normalize, check_normalize
+from attnx.methods.normalization import Normalize, check_normalize
 
 Rows: TypeAlias = Tensor | np.ndarray[Any, np.dtype[Any]]
 

@@ -17,6 +17,7 @@ from transformers import PreTrainedTokenizerFast
 
 from attnx.errors import FileFormatError, first_line
 from attnx.interrupts import uninterrupted
+from attnx.tasks.saved import saved_model
 from attnx.tasks.shipped import shipped_directory
 from attnx.tasks.verb_number.lstm import LstmForSequenceClassification
 from attnx.tasks.verb_number.model import VerbNumberForSequenceClassification
@@ -127,11 +128,3 @@ def save(model: Any, tokenizer: Any, directory: Path) -> None:
     save_tokenizer(tokenizer, directory)
     halves = {name: tensor.to(torch.float16).contiguous() for name, tensor in model.state_dict().items()}
     save_file(halves, directory / "model.safetensors", metadata={"format": "pt"})
-
-
-def saved_model(directory: Path) -> Path:
-    """The directory itself, when it holds a saved model and its tokenizer."""
-    for name in ("config.json", "model.safetensors", "tokenizer.json"):
-        if not (directory / name).is_file():
-            raise FileFormatError(f"{directory} is not a directory of a saved model: {name} is missing")
-    return directory

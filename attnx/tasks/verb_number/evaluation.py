@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from tqdm import tqdm
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from attnx.errors import FileFormatError, InputError
+from attnx.tasks.saved import saved_model
 from attnx.tasks.verb_number import checkpoint, linzen
 from attnx.tasks.verb_number.beginning import Beginning
 from attnx.tasks.verb_number.config import LABELS, VerbNumberConfig
@@ -103,10 +103,12 @@ def require_same_split(directory: Path, split: Split) -> None:
 
 def load_any(directory: Path) -> tuple[Any, Any]:
     """A verb-number model, or any other classifier that was trained on the task."""
-    settings, _ = VerbNumberConfig.get_config_dict(checkpoint.saved_model(directory))
+    settings, _ = VerbNumberConfig.get_config_dict(saved_model(directory))
     ours = {VerbNumberConfig.model_type: checkpoint.load, LstmConfig.model_type: checkpoint.load_lstm}
     if settings.get("model_type") in ours:
         return ours[settings["model_type"]](directory)
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer  # the embedded model needs neither
+
     model = AutoModelForSequenceClassification.from_pretrained(directory).float().eval()
     if model.config.num_labels != len(LABELS):
         raise InputError(

@@ -14,7 +14,8 @@ from torch import Tensor
 from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
 from attnx.errors import InputError
-from attnx.tasks.verb_number.checkpoint import TAG_EXAMPLES, saved_model
+from attnx.tasks.saved import saved_model
+from attnx.tasks.verb_number.checkpoint import TAG_EXAMPLES
 from attnx.tasks.verb_number.config import LABELS, Recipe
 from attnx.tasks.verb_number.evaluation import load_any, plural_probabilities
 from attnx.tasks.verb_number.examples import Example, Source, noun_phrases, prefixes
