@@ -135,8 +135,8 @@ def _flag(value: Any) -> bool:
 _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     **dict.fromkeys(("methods", "references", "extras", "suites"), (_names, "a name, or several in a list")),
     **dict.fromkeys(("method", "measure", "normalize", "score", "backend"), (_text, "a name")),
-    **dict.fromkeys(("batch_size", "seed", "steps"), (_whole, "a whole number")),
-    "random": (_whole_or_none, "a whole number"),
+    **dict.fromkeys(("seed", "steps"), (_whole, "a whole number")),
+    **dict.fromkeys(("batch_size", "random"), (_whole_or_none, "a whole number")),
     **dict.fromkeys(
         (
             "drop_sink",

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attnx.attention import waiting
 from attnx.attention.levels import Behind, Block
 from attnx.attention.visibility import Mask, may_look
 from attnx.interrupts import Unbroken
@@ -138,7 +139,7 @@ def _softmax(scores: Tensor, sinks: Tensor | None) -> Tensor:
         column = sinks.to(scores.dtype).view(-1, 1, 1).expand(*scores.shape[:-1], 1)
         return torch.cat([scores, column], dim=-1).softmax(-1)[..., :-1]
     weights = scores.softmax(-1)
-    if not bool(weights.detach()[..., :1].isnan().any()):
+    if waiting.at_hand(weights) and not bool(weights.detach()[..., :1].isnan().any()):
         return weights
     # A query that may see nothing has a row of NaN here, and gives nothing to any key.
     return weights.masked_fill((scores == -math.inf).all(-1, keepdim=True), 0)

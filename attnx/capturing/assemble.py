@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -13,6 +14,7 @@ from attnx.attention.levels import Behind, Held, Level, all_keys
 from attnx.attention.placed import Placed, placed_mask
 from attnx.attention.tensor import AttentionTensor
 from attnx.attention.visibility import Mask
+from attnx.capturing.claims import Claim, settle
 from attnx.capturing.joined import Joined
 from attnx.capturing.proof import rows_checked
 from attnx.capturing.record import Record, Recorder
@@ -20,6 +22,9 @@ from attnx.capturing.rest import Rest
 from attnx.capturing.stacks import Seen
 from attnx.capturing.streams import Chain
 from attnx.errors import CaptureError, InputError
+
+_LOST = 1e-4
+"""Of a row: more weight on padding is no rounding."""
 
 
 def assemble(
@@ -50,6 +55,7 @@ def assemble(
         return [_chained(found, index, sources[index], outputs[index], recorder) for index in range(recorder.batch)]
     own = output_padding if isinstance(found, Chain) and found.alone == "self" else padding
     real = _real_positions(own, recorder.batch, records[0].shape[-1])
+    _check_padding_of_all(records, real)
     # One for each block, whatever the number of inputs: what is found of it is found once.
     rests = [_rest(record, recorder) for record in records] if "rest" in recorder.extras else []
     return [_one(records, index, real[index], recorder, rests) for index in range(recorder.batch)]
@@ -78,7 +84,7 @@ def _one(
     if rests:
         levels = [_with_rest(level, rest.of_input(index, kept)) for level, rest in zip(levels, rests, strict=True)]
     if kept is not None:
-        _check_padding(levels, real)
+        _check_padding([(number, one) for number, one in enumerate(levels, start=1) if not one.whole], real)
         levels = _without_padding(levels, kept)
     held = any(isinstance(level, Held) for level in levels)
     stacked = _stacked(levels, records, recorder)
@@ -111,7 +117,7 @@ def _cropped(
         return _level(record, index, masks, _brought(record, index, None, None, recorder))
     queries, keys = (real.nonzero()[:, 0] for real in (looking, read))
     level = _level(record, index, masks, _brought(record, index, queries, keys, recorder))
-    _check_padding([level], read, looking)
+    _check_padding([(1, level)], read, looking)
     name = ("cropped", id(level.mask))
     if name not in masks:
         masks[name] = level.mask.cropped(keys, queries)
@@ -243,32 +249,58 @@ def _joined(record: Record) -> Joined:
 
 
 def _check_numbers(records: Sequence[Record]) -> None:
+    def infinite(layer: int, record: Record) -> CaptureError:
+        return CaptureError(
+            f"attention in layer {layer} ({record.module}) is not finite: the model's weights or its input have "
+            "NaN or infinity. Check the checkpoint; half precision may need float32: model.float()"
+        )
+
+    claims = []
     for layer, record in enumerate(records, start=1):
         kept = [part for one in record.computed for part in (one.query, one.key)]
-        if not all(bool(one.isfinite().all()) for one in (kept if record.weights is None else [record.weights])):
-            raise CaptureError(
-                f"attention in layer {layer} ({record.module}) is not finite: the model's weights or its input have "
-                "NaN or infinity. Check the checkpoint; half precision may need float32: model.float()"
-            )
+        for one in kept if record.weights is None else [record.weights]:
+            # A sum is finite where all of it is: weights are at most 1, and queries and keys far from overflow.
+            total = one.detach().sum(dtype=torch.promote_types(one.dtype, torch.float32))
+            claims.append(Claim(total.isfinite(), partial(infinite, layer, record)))
+    settle(claims)
 
 
-def _check_padding(levels: Sequence[Level], real: Tensor, looking: Tensor | None = None) -> None:
-    """A row that gives weight to padding has other numbers in a batch than alone.
+def _check_padding_of_all(records: Sequence[Record], real: Tensor) -> None:
+    """A row that gives weight to padding has other numbers in a batch than alone: asked of all that is held."""
+    if bool(real.all()):
+        return
+    claims = []
+    for number, record in enumerate(records, start=1):
+        if record.weights is not None:
+            weights = record.weights.detach()
+            rows, padding = real[:, None, :, None].to(weights.device), (~real)[:, None, :, None].to(weights)
+            lost = ((weights @ padding) * rows).amax()
+            claims.append(Claim(lost <= _LOST, partial(_padding_is_read, number, record.module, lost)))
+    settle(claims)
+
+
+def _check_padding(levels: Sequence[tuple[int, Level]], real: Tensor, looking: Tensor | None = None) -> None:
+    """The same for the levels of one input, each with its number.
 
     Of a level that is held all rows are asked, of one that is computed some. `looking` are the queries, where they are
     of another stream.
     """
     asked: list[int] = (real if looking is None else looking).nonzero()[:, 0].tolist()
     some = [asked[place] for place in rows_checked(len(asked))]
-    for number, level in enumerate(levels, start=1):
+    claims = []
+    for number, level in levels:
         length = level.mask.length
         if level.whole:
             rows = level.rows(level.own.start, level.own.stop).weights[:, asked]
         else:
             rows = torch.cat([all_keys(level.rows(row, row + 1), length) for row in some], dim=1)
-        lost = float(rows[..., ~real.to(rows.device)].sum(-1).amax())
-        if lost > 1e-4:
-            raise CaptureError(
-                f"layer {number} ({level.module}) attends to padding ({lost:.2g} of a row), so a padded batch gives "
-                "other numbers than one input at a time; use batch_size=1"
-            )
+        lost = rows[..., ~real.to(rows.device)].detach().sum(-1).amax()
+        claims.append(Claim(lost <= _LOST, partial(_padding_is_read, number, level.module, lost)))
+    settle(claims)
+
+
+def _padding_is_read(number: int, module: str, lost: Tensor) -> CaptureError:
+    return CaptureError(
+        f"layer {number} ({module}) attends to padding ({float(lost):.2g} of a row), so a padded batch gives "
+        "other numbers than one input at a time; use batch_size=1"
+    )

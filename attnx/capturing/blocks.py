@@ -44,7 +44,7 @@ class Blocks(Unbroken[None]):
             if id(module) in self._blocks and threading.get_ident() == self._thread:
                 states = next((one for one in tensors((*args, *kwargs.values())) if one.ndim == 3), None)
                 if states is not None:
-                    call = BlockCall(module, _copy(states), len(self._recorder.records))
+                    call = BlockCall(module, _copy(states), len(self._recorder.calls))
                     if "rest" in self._recorder.extras:
                         call.args = tuple(call.states if one is states else one for one in args)
                         call.kwargs = {key: call.states if one is states else one for key, one in kwargs.items()}
@@ -64,10 +64,10 @@ class Blocks(Unbroken[None]):
     def _leave_block(self, left: Tensor | None) -> None:
         call = self._open.pop()
         call.left = None if left is None else left.detach()
-        seen = [record for record in self._recorder.records[call.first_record :] if record.joined is None]
+        seen = [record for record in self._recorder.calls[call.first_record :] if record.joined is None]
         for record, found in zip(seen, joined(seen, call), strict=True):
             record.joined = found
-        if len(inside := self._recorder.records[call.first_record :]) == 1:
+        if len(inside := self._recorder.calls[call.first_record :]) == 1:
             inside[0].block = call
         if self._open and left is not None:
             self._leave_inner(call.module, None, left)

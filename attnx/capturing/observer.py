@@ -28,7 +28,7 @@ from attnx.attention.computed import attention_weights, per_query_head
 from attnx.attention.visibility import causal_mask, visible_mask, visible_scores
 from attnx.capturing.gates import GATING, factor, gate
 from attnx.capturing.module_attention import opened
-from attnx.capturing.proof import TOLERANCE, check_computed, check_mixture
+from attnx.capturing.proof import TOLERANCE, computed_claims, mixture_claims
 from attnx.capturing.record import Record, Recorder, batch_mask, can_be_computed
 
 _PRODUCTS = {"matmul", "__matmul__", "bmm", "einsum"}
@@ -118,7 +118,7 @@ class Observer(TorchFunctionMode):
             output = func(query, key, value, *rest, **kwargs)
         record = self._recorder.add(weights, visible, value)
         if not self._recorder.gradients:
-            check_mixture(record, weights, value, output)
+            self._recorder.claims += mixture_claims(record, weights, value, output)
         self._wrote(record, (query, key, value), output)
         return output
 
@@ -126,7 +126,7 @@ class Observer(TorchFunctionMode):
         mask = batch_mask(options.get("attn_mask"), query, key)
         causal = bool(options.get("is_causal"))
         record = self._recorder.keep(query, key, value, mask, causal=causal, scale=options.get("scale"))
-        check_computed(record, value, output)
+        self._recorder.claims += computed_claims(record, value, output)
         self._wrote(record, (query, key, value), output)
 
     def _wrote(self, record: Record, read: Sequence[Any], output: Tensor) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from attnx.attention.computed import full_precision, per_query_head
 from attnx.attention.levels import all_keys
+from attnx.capturing.claims import Claim
 from attnx.capturing.record import Record
 from attnx.errors import CaptureError
 
@@ -19,14 +20,13 @@ TOLERANCE = {torch.float16: 2e-2, torch.bfloat16: 8e-2}
 _ROWS_CHECKED = 8
 
 
-def check_mixture(record: Record, weights: Tensor, values: Tensor, output: Tensor) -> None:
+def mixture_claims(record: Record, weights: Tensor, values: Tensor, output: Tensor) -> list[Claim]:
     """That these weights, and no others, made the kernel's output from the values: a few rows of it."""
-    if bool(weights.isfinite().all()):  # what is not is reported with its layer when all layers are in
-        rows = rows_checked(weights.shape[-2])
-        _check_rows(weights[..., rows, :], values, output[..., rows, :], record.module)
+    rows = rows_checked(weights.shape[-2])
+    return _claims(weights[..., rows, :], values, output[..., rows, :], record.module)
 
 
-def check_computed(record: Record, values: Tensor, output: Tensor) -> None:
+def computed_claims(record: Record, values: Tensor, output: Tensor) -> list[Claim]:
     """The same for queries and keys that were kept."""
     rows = rows_checked(output.shape[-2])
     weights = torch.stack(
@@ -35,8 +35,7 @@ def check_computed(record: Record, values: Tensor, output: Tensor) -> None:
             for one in record.computed
         ]
     )
-    if bool(weights.isfinite().all()):
-        _check_rows(weights, values, output[..., rows, :], record.module)
+    return _claims(weights, values, output[..., rows, :], record.module)
 
 
 def rows_checked(queries: int) -> list[int]:
@@ -57,23 +56,31 @@ def check_output(seen: Any, plain: Any, model_name: str) -> None:
             )
 
 
-def _check_rows(weights: Tensor, values: Tensor, output: Tensor, module: str) -> None:
-    if not bool(values.isfinite().all()):
-        raise CaptureError(
-            f"the values in {module or 'the model'} are not finite: the model's weights or its input have NaN or "
-            "infinity. Check the checkpoint; half precision may need float32: model.float()"
-        )
+def _claims(weights: Tensor, values: Tensor, output: Tensor, module: str) -> list[Claim]:
+    """Of some rows, where these are finite: what is not is reported with its layer when all layers are in."""
     values = values.detach().to(weights.dtype)
     values = per_query_head(values, weights.shape[1])
     with full_precision(weights.device.type):
         mixed = weights.detach() @ values
     seen = output.detach().to(weights.dtype)
-    slack = TOLERANCE.get(output.dtype, 1e-4) * (1 + float(values.abs().amax()))
-    if not torch.allclose(mixed, seen, rtol=0, atol=slack, equal_nan=True):
-        raise CaptureError(
-            f"the attention weights seen in {module or 'the model'} do not reproduce its output (difference "
-            f"{float((mixed - seen).abs().amax()):.2g}); please report the model, and try backend='interface'"
+    largest, difference = values.abs().amax(), (mixed - seen).abs()
+    alike = (mixed == seen) | (mixed.isnan() & seen.isnan())
+    close = (alike | (difference <= TOLERANCE.get(output.dtype, 1e-4) * (1 + largest))).all()
+    unknown, off = ~weights.detach().sum().isfinite(), difference.amax()
+
+    def infinite() -> CaptureError:
+        return CaptureError(
+            f"the values in {module or 'the model'} are not finite: the model's weights or its input have NaN or "
+            "infinity. Check the checkpoint; half precision may need float32: model.float()"
         )
+
+    def unlike() -> CaptureError:
+        return CaptureError(
+            f"the attention weights seen in {module or 'the model'} do not reproduce its output (difference "
+            f"{float(off):.2g}); please report the model, and try backend='interface'"
+        )
+
+    return [Claim(unknown | largest.isfinite(), infinite), Claim(unknown | close, unlike)]
 
 
 def _paired_tensors(seen: Any, plain: Any) -> list[tuple[str, Tensor, Tensor]]:

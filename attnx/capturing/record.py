@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from attnx.attention.computed import Computed, per_query_head
 from attnx.attention.rows import MERGERS, Merger, merge_heads
 from attnx.attention.visibility import Mask
+from attnx.capturing.claims import Claim, settle
 from attnx.capturing.descent import Descent
 from attnx.capturing.heads import Folded, named_heads
 from attnx.capturing.joined import BlockCall, Joined
@@ -117,7 +118,10 @@ class Recorder:
         if "blocks" in extras and head is not None:
             raise ChoiceError(f"blocks are taken apart head by head, but head={head!r} merges them; use head=None")
         self.model = model
-        self.records: list[Record] = []
+        self.calls: list[Record] = []
+        """What was recorded so far, while the model runs."""
+        self.claims: list[Claim] = []
+        """What must be so of their numbers."""
         self.descent = Descent()
         self.mixers: list[str] = []
         """Modules that mixed positions otherwise, in the order of the calls."""
@@ -132,6 +136,13 @@ class Recorder:
         self._latest: tuple[weakref.ref[Tensor], weakref.ref[Tensor]] | None = None
         self._modules = dict(model.named_modules())
         self._names: dict[int, str] = {id(module): name for name, module in self._modules.items()}
+
+    @property
+    def records(self) -> list[Record]:
+        """What was recorded, when the run is over: what was claimed of the numbers meanwhile is settled."""
+        claims, self.claims = self.claims, []
+        settle(claims)
+        return self.calls
 
     def add(self, weights: Tensor, visible: Tensor | None, values: Tensor, module: nn.Module | None = None) -> Record:
         """Keep one call. `weights` may come as (batch · head) × query × key, as models that use `bmm` have it."""
@@ -194,8 +205,8 @@ class Recorder:
         self.descent.mark(output, record.before | 1 << record.number)
 
     def _append(self, record: Record) -> Record:
-        record.number = len(self.records)
-        self.records.append(record)
+        record.number = len(self.calls)
+        self.calls.append(record)
         return record
 
     def _bring_values(self, record: Record, values: Tensor) -> None:

@@ -53,7 +53,7 @@ class Options(TypedDict, total=False):
     maps: bool
     interpolate: bool
     within: str
-    batch_size: int
+    batch_size: int | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +78,7 @@ class Choices:
     """What an encoder–decoder writes, or of a list of texts what it writes for each."""
     every: bool = False
     """Whether each token that it writes is explained, and no one of them."""
-    batch_size: int = 8
+    batch_size: int | None = None
     recommended: Recommended | None = None
 
     @classmethod
@@ -98,7 +98,7 @@ class Choices:
         target_text = chosen.pop("target_text", None)
         position, target = chosen.pop("position", None), chosen.pop("target", None)
         first_token, spans = chosen.pop("first_token", None), chosen.pop("spans", None)
-        references, batch_size = chosen.pop("references", None), chosen.pop("batch_size", 8)
+        references, batch_size = chosen.pop("references", None), chosen.pop("batch_size", None)
         settings = Settings.of(methods, **chosen)
         nobody_chose = references is None and settings.methods is None
         asked = asked_references(DEFAULT_REFERENCES if nobody_chose else references)
@@ -174,7 +174,7 @@ class Call:
     """As in `Choices`."""
     single: bool = True
     """Whether the caller gave one input and not a list."""
-    batch_size: int = 8
+    batch_size: int | None = None
     recommended: Recommended | None = None
     told: bool = False
     """Whether a caller of `explain` chose the target, and is told where nothing depends on it."""

@@ -53,7 +53,7 @@ def explain_prepared(
     *,
     references: Mapping[str, Mapping[str, Any]] | None = None,
     chosen: bool = True,
-    batch_size: int = 8,
+    batch_size: int | None = None,
     progress: bool = False,
 ) -> Iterator[tuple[int, Explanation]]:
     """The number of each request and its explanation, as batches finish: not in the order of the requests.
@@ -61,8 +61,7 @@ def explain_prepared(
     References that nobody has `chosen` are left out with a note where they cannot be measured; `progress` shows how far
     they are.
     """
-    batch_size = whole_number("batch_size", batch_size)
-    if batch_size < 1:
+    if batch_size is not None and whole_number("batch_size", batch_size) < 1:
         raise InputError(f"batch_size must be a whole number of at least 1, found {batch_size!r}")
     run = _Run(unwrapped(model), processor, requests, settings, batch_size)
     if not references:
@@ -83,7 +82,7 @@ class _Run:
     """One call of the seam."""
 
     def __init__(
-        self, model: nn.Module, processor: Any, requests: Sequence[Request], settings: Settings, batch_size: int
+        self, model: nn.Module, processor: Any, requests: Sequence[Request], settings: Settings, batch_size: int | None
     ) -> None:
         self.model, self.processor, self.settings, self.batch_size = model, processor, settings, batch_size
         self.adapter: Adapter = adapter_for(model, settings.within)

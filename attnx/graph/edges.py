@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from attnx.attention import waiting
 from attnx.attention.levels import Block, Even, blocks
 from attnx.attention.rows import rows_to_one
 from attnx.errors import ChoiceError
@@ -104,7 +105,8 @@ class Edges:
         result[:, self.weights.own] = 0
         for start, stop in blocks(level):
             part = vectors[:, start:stop]
-            if bool(part.any()):  # rows of queries to which no vector gives weight are not even computed
+            # Rows of queries to which no vector gives weight are not even computed.
+            if not waiting.at_hand(part) or bool(part.any()):
                 keys, mixed, stay = self._split(start, stop)
                 result[:, keys] += part @ mixed
                 result[:, start:stop] += part * stay

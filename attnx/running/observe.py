@@ -17,7 +17,7 @@ from attnx.capturing.frozen.run import can_be_gone_back
 from attnx.capturing.untouched import switched
 from attnx.graph.asked import Head
 from attnx.inputs.adapter import Adapter, Prepared
-from attnx.running.batches import collate, in_batches, padding_id
+from attnx.running.batches import POSITIONS_AT_ONCE, collate, in_batches, padding_id, positions_at_once
 from attnx.running.entries import with_entry
 from attnx.running.plan import Plan
 
@@ -49,7 +49,7 @@ def observe(
     plans: Sequence[Plan],
     *,
     head: Head | None = None,
-    batch_size: int,
+    batch_size: int | None,
     answer_at: Callable[[int], Sequence[int]],
 ) -> Iterator[tuple[int, Observation]]:
     """The number of each input and its observation, batch by batch: not in the order of the inputs.
@@ -82,6 +82,7 @@ def observe(
         pad_id=pad_id,
         first=lambda chosen: _of_the_first(run(chosen)),
         size=1 if way_back else batch_size,
+        at_most=min(POSITIONS_AT_ONCE, positions_at_once(model)),
     ):
         for row, place in enumerate(places):
             yield short[place], _observation(captured, row)
