@@ -11,6 +11,7 @@ from torch import nn
 from attnx.capturing.watch import unwrapped
 from attnx.errors import ArgumentError, InputError
 from attnx.explaining.beforehand import of_entities, with_choices
+from attnx.explaining.foresight import foresee
 from attnx.explaining.names import ENTITIES, EVERY, check_no_reference, check_position_name
 from attnx.explaining.output import of_every_token, of_output
 from attnx.explaining.recommended import Recommended
@@ -54,6 +55,7 @@ class Options(TypedDict, total=False):
     interpolate: bool
     within: str
     batch_size: int | None
+    progress: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +82,7 @@ class Choices:
     """Whether each token that it writes is explained, and no one of them."""
     batch_size: int | None = None
     recommended: Recommended | None = None
+    progress: bool = False
 
     @classmethod
     def of(cls, model: nn.Module, **options: Unpack[Options]) -> Choices:
@@ -99,6 +102,7 @@ class Choices:
         position, target = chosen.pop("position", None), chosen.pop("target", None)
         first_token, spans = chosen.pop("first_token", None), chosen.pop("spans", None)
         references, batch_size = chosen.pop("references", None), chosen.pop("batch_size", None)
+        progress = chosen.pop("progress", False)
         settings = Settings.of(methods, **chosen)
         nobody_chose = references is None and settings.methods is None
         asked = asked_references(DEFAULT_REFERENCES if nobody_chose else references)
@@ -125,6 +129,7 @@ class Choices:
             every,
             batch_size,
             recommended,
+            progress,
         )
 
     def requests(self, tokenizer: Any, text: Any) -> tuple[list[Request], bool]:
@@ -158,6 +163,7 @@ class Choices:
             self.batch_size,
             self.recommended,
             told=True,
+            progress=self.progress,
         )
 
 
@@ -178,6 +184,7 @@ class Call:
     recommended: Recommended | None = None
     told: bool = False
     """Whether a caller of `explain` chose the target, and is told where nothing depends on it."""
+    progress: bool = False
 
     @classmethod
     def of(cls, model: nn.Module, tokenizer: Any, text: Any, **options: Unpack[Options]) -> Call:
@@ -186,8 +193,8 @@ class Call:
         requests, single = choices.requests(tokenizer, text)
         return choices.call(tokenizer, requests, single=single)
 
-    def explanations(self) -> Iterator[tuple[int, Explanation]]:
-        """The number of each request and its explanation, as batches finish."""
+    def explanations(self, progress: bool = False) -> Iterator[tuple[int, Explanation]]:
+        """The number of each request and its explanation, as batches finish; `progress` shows what is measured."""
         found = explain_prepared(
             self.model,
             self.tokenizer,
@@ -196,6 +203,7 @@ class Call:
             references=self.references,
             chosen=self.chosen,
             batch_size=self.batch_size,
+            progress=progress,
         )
         followed = found if self.recommended is None else ((n, self.recommended.followed(one)) for n, one in found)
         return ((number, self._with_note(number, one)) for number, one in followed)
@@ -214,11 +222,15 @@ class Call:
 
     def in_order(self, label: str = "", progress: bool = False) -> list[Explanation]:
         """All explanations, in the order of the inputs."""
-        found = {}
-        with bar(label, len(self.requests), progress) as shown:
-            for number, explanation in self.explanations():
+        found, progress = {}, progress or self.progress
+        foresight = foresee(label, self.model, self.requests, self.settings, self.references) if progress else None
+        several = len(self.requests) > 1
+        with bar(label or "explaining", len(self.requests), progress and several) as shown:
+            for number, explanation in self.explanations(progress and not several):
                 found[number] = explanation
                 shown.update(1)
+                if foresight is not None:
+                    foresight.through(number)
         return [found[number] for number in range(len(self.requests))]
 
 

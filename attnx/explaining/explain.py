@@ -61,6 +61,7 @@ def explain(
     interpolate: bool = False,
     within: str = "",
     batch_size: int | None = None,
+    progress: bool = True,
 ) -> Explanation | Explanations:
     """What `model` looked at in `text`, as an `Explanation`; for a list of texts, a list of them.
 
@@ -84,8 +85,9 @@ def explain(
     "lines". `discard` drops that share of each layer's lowest weights before they are rolled out; `interpolate` lets a
     vision model read images of another size than it was built for. `maps` keeps the rows of all positions, not only of
     the explained one. `within` picks one stack of a model that has several, by the beginning of its modules' names.
-    `batch_size` is the most inputs of a list that run together, by default as many as make 2,048 positions. The model
-    and the tokenizer are left exactly as they were.
+    `batch_size` is the most inputs of a list that run together, by default as many as make 2,048 positions;
+    `progress` shows how far it is where that takes more than a moment. The model and the tokenizer are left exactly as
+    they were.
 
     Of an encoder–decoder `text` is the source and `target_text` what is written of the output so far: the next token is
     explained over both, and `e.shares` says how much is from each. Without it that is the first token that the model
@@ -127,6 +129,7 @@ def explain(
         interpolate=interpolate,
         within=within,
         batch_size=batch_size,
+        progress=progress,
     )
     explanations = call.in_order()
     return explanations[0] if call.single else Explanations(explanations)

@@ -76,8 +76,8 @@ def explain_similarity(
     for name in ("target", "position"):
         if name in options:
             raise ChoiceError(f"{name} is what explain_similarity chooses itself: the cosine of the two texts")
-    where: dict[str, Any] = {"position": MEAN} if how == MEAN else {}
-    call = Call.of(model, tokenizer, [a, b], methods=methods, references=references, **where, **options)
+    chosen: dict[str, Any] = {"progress": True} | ({"position": MEAN} if how == MEAN else {}) | options
+    call = Call.of(model, tokenizer, [a, b], methods=methods, references=references, **chosen)
     if len(call.requests) != 2:
         raise InputError(f"two texts have a similarity, found {len(call.requests)}; give one as a and one as b")
     prepared = [request.prepared for request in call.requests]

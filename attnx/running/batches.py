@@ -17,6 +17,7 @@ from attnx.answer.score import answers_where_told
 from attnx.errors import InputError
 from attnx.inputs.adapter import Prepared
 from attnx.inputs.model_facts import base_model
+from attnx.running.late_bar import LateBar, watched
 
 R = TypeVar("R")
 
@@ -200,12 +201,8 @@ def announce(text: str) -> None:
 
 
 def bar(label: str, total: int | None, shown: bool, unit: str = " texts") -> Any:
-    """A bar that is gone when the work is done; none where standard error is no terminal."""
-    if not shown:
-        return _NoBar()  # tqdm takes a lock for every bar, which an interrupt or a fork may leave taken
-    from tqdm import tqdm
-
-    return tqdm(total=total, desc=label, unit=unit, disable=None, leave=False)
+    """A bar that comes when work takes long and is gone when it is done; none where standard error is no terminal."""
+    return LateBar(label, total, unit) if shown and watched() else _NoBar()
 
 
 class _NoBar(nullcontext["_NoBar"]):

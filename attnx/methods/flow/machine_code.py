@@ -52,6 +52,7 @@ def _search() -> Callable[..., float]:
         kept = _read(directory / name)
         if kept is not None:
             return _load(*kept)
+    _say_that_it_compiles()
     symbol, code, fallback = _compile()
     if code is None:
         return fallback
@@ -59,6 +60,12 @@ def _search() -> Callable[..., float]:
         if _write(directory / name, symbol, code):
             break
     return _load(symbol, code)
+
+
+def _say_that_it_compiles() -> None:
+    """Once on a machine, where somebody looks on: the first flow takes seconds, all others none."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        print("attnx: flow is compiled for this processor, once; it takes some seconds", file=sys.stderr, flush=True)
 
 
 def _file_name() -> str:
