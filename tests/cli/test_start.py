@@ -111,3 +111,24 @@ def test_a_mistake_that_needs_no_model_is_told_before_torch_is_loaded(answered, 
 def test_the_surface_needs_no_torch_until_a_name_of_it_is_used(children):
     code = "import attnx, sys; dir(attnx); print([one for one in ('torch', 'numpy') if one in sys.modules])"
     assert children.run([sys.executable, "-c", code]).stdout == "[]\n"
+
+
+UNUSED = (
+    *("captum", "numba", "networkx", "matplotlib", "scipy.stats", "pandas", "pyarrow"),
+    *("attnx.comparison", "attnx.data", "attnx.truth", "attnx.probes", "attnx.demo", "attnx.render.page.page"),
+    *("attnx.methods.beyond_attention", "attnx.methods.alti_logit", "attnx.references.integrated_gradients"),
+)
+EXPLAINED = f"""
+import atexit, sys
+sys.argv = ["attnx", "explain", {TEXT!r}]
+atexit.register(lambda: print("loaded:", *[name for name in {UNUSED!r} if name in sys.modules]))
+from attnx.cli.main import main
+main()
+"""
+
+
+@pytest.mark.slow
+def test_explain_loads_only_what_it_uses(children):
+    done = children.run([sys.executable, "-c", EXPLAINED])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].strip() == "loaded:"
