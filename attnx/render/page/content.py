@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from attnx.attention.naming import level_name
 from attnx.inputs.positions import Position
 from attnx.render.page.reduction import MAP_BYTES, kept_edges, kept_layers, packed, share_of_strongest, strongest
 from attnx.results.alignment import extent_of
@@ -42,6 +43,7 @@ def _result(explanation: Explanation, results: int) -> dict[str, Any]:
         "positions": _positions(explanation),
         "words": _words(explanation),
         "layers": layers,
+        "levels": _levels(explanation, layers),
         "first": explanation.row_name(),
         "method": explanation.default_method,
         "relevance": {
@@ -57,6 +59,12 @@ def _result(explanation: Explanation, results: int) -> dict[str, Any]:
         "local": sorted(explanation.local),
         "notes": notes,
     }
+
+
+def _levels(explanation: Explanation, layers: Sequence[int]) -> list[str] | None:
+    """What the layers of an encoder–decoder are called; None where they have numbers alone."""
+    kinds = explanation.provenance.get("settings", {}).get("levels", ())
+    return [level_name(kinds, layer) for layer in layers] if explanation.streams and kinds else None
 
 
 def _title(explanation: Explanation) -> str:

@@ -133,7 +133,7 @@ attnx.sections.push((() => {
     const { node, column } = hovered;
     const own = graph.lines.filter((line) => line.from === node && line.column === column - 1);
     const best = own.slice(-3).reverse().map((line) => `${place.names[line.to]} ${line.share.toFixed(4)}`);
-    const where = column ? `layer ${state.result.layers[graph.columns[column - 1]]}` : "input";
+    const where = column ? attnx.numbers.layerName({ result: state.result, layer: graph.columns[column - 1] }) : "input";
     out.replaceChildren(
       `${where} · `, make("strong", { text: place.names[node] }), best.length ? ` takes most from ${best.join(", ")}` : "",
     );

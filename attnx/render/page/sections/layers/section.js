@@ -2,9 +2,9 @@
 // Layer × position as a heat map, the last layer on top, a panel a method (Figure 2). A click chooses layer and method.
 attnx.sections.push((() => {
   const { byId, visible, make } = attnx.elements;
-  const { row, byWord, most, strongest, layered, leftOut } = attnx.numbers;
+  const { row, byWord, most, strongest, layered, leftOut, layerName } = attnx.numbers;
   const { theme, font, sheet, clipped } = attnx.colours;
-  const [LEFT, TITLE, NARROWEST, LABELLED] = [30, 30, 3, 14];
+  const [LEFT, NAMED, TITLE, NARROWEST, LABELLED] = [30, 72, 30, 3, 14];
   const canvas = byId("layers-canvas");
   let grid = null;
   let cursor = null;
@@ -38,18 +38,19 @@ attnx.sections.push((() => {
     const units = unitsOf(state);
     const all = Object.keys(result.relevance);
     const width = attnx.colours.width(canvas);
-    const fit = (width / all.length - LEFT - 24) / units.length >= 2 * LABELLED;
+    const left = result.levels ? NAMED : LEFT;
+    const fit = (width / all.length - left - 24) / units.length >= 2 * LABELLED;
     const methods = fit ? all : [state.method];
-    const room = width / methods.length - LEFT - (methods.length > 1 ? 24 : 0);
+    const room = width / methods.length - left - (methods.length > 1 ? 24 : 0);
     const { columns, together } = columnsOf(units, room);
     const panels = methods.map((method, index) => {
       const values = valuesOf(state, method, columns);
       const top = Math.max(...values.map((one) => most(one.filter((_, at) => !columns[at].special).map(Math.abs))), 0);
-      return { method, values, top, x: index * (width / methods.length) + LEFT };
+      return { method, values, top, x: index * (width / methods.length) + left };
     });
     const cell = Math.min(room / columns.length, 84);
     const high = Math.max(8, Math.min(28, 340 / result.layers.length));
-    return { units, columns, together, panels, cell, high, layers: result.layers };
+    return { units, columns, together, panels, cell, high, layers: result.levels ?? result.layers };
   };
 
   const top = (layer) => TITLE + (grid.layers.length - 1 - layer) * grid.high;
@@ -140,7 +141,7 @@ attnx.sections.push((() => {
     const { method, values } = grid.panels[cursor.panel];
     const name = grid.units.slice(start, end).map(({ text }) => visible(text)).join(" ");
     out.replaceChildren(
-      `${method}, layer ${grid.layers[cursor.layer]} · `, make("strong", { text: name }),
+      `${method}, ${layerName({ result: attnx.state.result, layer: cursor.layer })} · `, make("strong", { text: name }),
       ` ${values[cursor.layer][cursor.at].toFixed(6)}`,
     );
   };

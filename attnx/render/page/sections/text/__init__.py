@@ -8,17 +8,31 @@ from typing import Any
 from attnx.render.page.plain import LEVELS, PlainWord, PlainWords
 from attnx.render.page.sections.text.picture import picture
 from attnx.render.page.shown import Shown
+from attnx.results.explanation import Explanation
 
 PLAIN_RESULTS = 50
 """So many are shown where no script runs."""
 
 
 def data(shown: Shown) -> dict[str, Any] | None:
-    """The pictures; what else is shown here, all sections know."""
+    """The pictures, and the streams; what else is shown here, all sections know."""
     if not shown.explanations:
         return None
-    pictures = [{"picture": picture(one, len(shown.explanations))} for one in shown.explanations]
-    return {"results": pictures, "view": "content" if shown.content_only else "words"}
+    each = [
+        {"picture": picture(one, len(shown.explanations)), **_streams(one, content["layers"])}
+        for one, content in zip(shown.explanations, shown.contents, strict=True)
+    ]
+    return {"results": each, "view": "content" if shown.content_only else "words"}
+
+
+def _streams(explanation: Explanation, layers: list[int]) -> dict[str, Any]:
+    """The source of an encoder–decoder, and where the residual alone sets how much is from it."""
+    if not explanation.streams:
+        return {"front": None, "split": {}}
+    name, length = next(iter(explanation.streams.items()))
+    chains = [method for method in explanation.methods if method not in explanation.local]
+    split = {method: [explanation.split_by_residual(method, layer) for layer in layers] for method in chains}
+    return {"front": {"name": name, "length": length}, "split": split}
 
 
 def plain(page: dict[str, Any]) -> list[PlainWords]:

@@ -11,7 +11,7 @@ attnx.answer = (() => {
     const answer = byId("answer");
     answer.replaceChildren();
     if (prediction) {
-      const word = result.causal ? "The model goes on with" : "The model fills in";
+      const word = result.causal || result.text.front ? "The model goes on with" : "The model fills in";
       const kinds = {
         token: word,
         value: "The model's value",
@@ -55,8 +55,9 @@ attnx.answer = (() => {
       press(views, state.view);
       layer.input.value = state.layer;
       layer.input.disabled = attnx.numbers.isReference(state);
-      layer.input.setAttribute("aria-valuetext", `layer ${state.result.layers[state.layer]}`);
-      layer.value.textContent = `${state.result.layers[state.layer]} of ${state.result.layers.at(-1)}`;
+      const { layers, levels } = state.result;
+      layer.input.setAttribute("aria-valuetext", attnx.numbers.layerName(state));
+      layer.value.textContent = `${layers[state.layer]} of ${layers.at(-1)}${levels ? ` · ${levels[state.layer]}` : ""}`;
     },
   };
 })();

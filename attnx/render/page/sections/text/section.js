@@ -2,7 +2,7 @@
 // The answer, and the text as a heat map. Hover or focus tells a score exactly; a click explains that word's own row.
 attnx.sections.push((() => {
   const { make, byId, meter, visible } = attnx.elements;
-  const { row, byWord, rounding, rank, most, isReference, isSigned, decimals, leftOut } = attnx.numbers;
+  const { row, byWord, rounding, rank, most, isReference, isSigned, decimals, leftOut, layerName } = attnx.numbers;
   const [SHORT, LONG, BEST] = [14, 120, 5];
   let built = "";
   let marks = [];
@@ -63,7 +63,7 @@ attnx.sections.push((() => {
   // What the readout says while nothing is pointed at.
   const rest = () => {
     const { state } = attnx;
-    const layer = `layer ${state.result.layers[state.layer]}${state.head === null ? "" : `, head ${state.head}`}`;
+    const layer = `${layerName(state)}${state.head === null ? "" : `, head ${state.head}`}`;
     byId("readout").textContent = isReference(state)
       ? `What moves the model most, by ${state.method}`
       : `What reaches ${explained(state)} most, by ${state.method} at ${layer}`;
@@ -126,6 +126,9 @@ attnx.sections.push((() => {
         }),
       );
       best(top);
+      const { front, split } = state.result.text;
+      const fixed = !isReference(state) && split[state.method]?.[state.layer];
+      byId("text-shares").replaceChildren(...(front ? attnx.shareBar(front, places, fixed) : []));
       rest();
       attnx.picture.draw(state);
     },
