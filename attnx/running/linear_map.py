@@ -1,16 +1,12 @@
 """Linear maps by the quicker of torch's two libraries, and only of the rows that are read: equal but for rounding.
 
-torch hands float32 products on a CPU to MKL, which keeps AVX-512 for the processors of its own maker. oneDNN, which
-torch has with it, takes what the processor has. `python -m tests.benchmarks.linear_map` prints both. Used where many
-variants of an input are run and a score or its slope by the input is read; what is watched runs as it always does.
+Used where many variants of an input are run and a score or its slope by the input is read; what is watched runs as it
+always does. Which library is quicker is for `capturing.onednn` to say.
 """
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,6 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.overrides import TorchFunctionMode
+
+from attnx.capturing.onednn import by_onednn, can_be_quicker
 
 
 class LinearMaps(TorchFunctionMode):
@@ -53,21 +51,8 @@ class LinearMaps(TorchFunctionMode):
         return _map(taken, weight, bias)
 
 
-@cache
-def quicker_by_onednn() -> bool:
-    """Whether MKL would leave half of this processor unused, and oneDNN gives what it gives."""
-    wide = torch.backends.cpu.get_cpu_capability().startswith("AVX512")
-    by_mkl = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
-    return wide and bool(by_mkl) and "Intel" not in _maker() and _agrees()
-
-
-def by_onednn(taken: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    product: Tensor = torch.ops.mkldnn._linear_pointwise(taken, weight, bias, "none", [], "")
-    return product
-
-
 def _map(taken: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    plain = all(one is None or _plain(one) for one in (taken, weight, bias)) and quicker_by_onednn()
+    plain = can_be_quicker(taken, weight, bias)
     if plain and not torch.is_grad_enabled():
         return by_onednn(taken, weight, bias)
     if plain and taken.requires_grad:
@@ -93,29 +78,3 @@ class _WithSlope(torch.autograd.Function):
 def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
     """The arguments of `F.linear`, however they were given."""
     return input, weight, bias
-
-
-def _plain(tensor: Tensor) -> bool:
-    ordinary = type(tensor) in (Tensor, torch.nn.Parameter) and tensor.layout is torch.strided
-    return ordinary and tensor.dtype is torch.float32 and tensor.device.type == "cpu" and tensor.numel() > 0
-
-
-def _maker() -> str:
-    """Who made the processor, as far as the system says."""
-    try:
-        told = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return platform.processor()
-    return next((line for line in told.splitlines() if line.startswith("vendor_id")), "")
-
-
-def _agrees() -> bool:
-    """Tried once a process: the operator is torch's own, but no promise of its surface."""
-    random = torch.Generator().manual_seed(0)
-    taken, weight, bias = (torch.randn(shape, generator=random) for shape in ((3, 5, 32), (48, 32), (48,)))
-    try:
-        there, back = by_onednn(taken, weight, bias), by_onednn(taken @ weight.t(), weight.t(), None)
-        expected = F.linear(taken, weight, bias), taken @ weight.t() @ weight
-        return all(torch.allclose(*pair, atol=1e-4) for pair in zip((there, back), expected, strict=True))
-    except (AttributeError, RuntimeError, TypeError):
-        return False

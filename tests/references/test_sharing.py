@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 import transformers
 
+from attnx.capturing import onednn
 from attnx.inputs.families import adapter_for
 from attnx.references import prefixes, unread_rows
 from attnx.references.blank import choose_blank
@@ -128,11 +129,11 @@ def test_a_model_that_pools_over_its_positions_reads_all_rows(always, monkeypatc
 
 
 def test_linear_maps_by_onednn_are_those_of_torch():
-    if not linear_map.quicker_by_onednn():
+    if not onednn.quicker_by_onednn():
         pytest.skip("torch's own library is as quick on this processor")
     taken, weight, bias = torch.randn(2, 7, 32, requires_grad=True), torch.randn(16, 32), torch.randn(16)
     with torch.no_grad():
-        torch.testing.assert_close(linear_map.by_onednn(taken, weight, bias), F.linear(taken, weight, bias))
+        torch.testing.assert_close(onednn.by_onednn(taken, weight, bias), F.linear(taken, weight, bias))
     with linear_map.LinearMaps():
         (slope,) = torch.autograd.grad(F.linear(taken, weight, bias).square().sum(), taken)
     (expected,) = torch.autograd.grad(F.linear(taken, weight, bias).square().sum(), taken)

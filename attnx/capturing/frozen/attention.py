@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from attnx.attention.computed import attention_weights
+from attnx.attention.visibility import causal_mask
+from attnx.capturing.frozen.carried import can_be_written_out
+from attnx.capturing.frozen.carried import mixed as mixed_values
 from attnx.capturing.frozen.mode import Call, Freezing, Rule
 from attnx.capturing.frozen.straight import halved, scaled
 
@@ -27,7 +32,26 @@ def fused(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) -
     if not given.get("enable_gqa") and query.ndim == 4:
         key, values = (one.expand(-1, query.shape[1], -1, -1) if one.shape[1] == 1 else one for one in (key, values))
     given |= {"query": scaled(query, mode.path.queries), "key": scaled(key, mode.path.queries)}
+    if mode.path.queries == 0 and _can_be_mixed(given, values):
+        plain = {**given, "value": values.detach()}
+        carrying = scaled(values, mode.path.values)
+        outputs = mixed_values(carrying, lambda: _weights(plain), lambda: func(**plain), often=mode.often)
+        return mode.kernel(values, outputs)
     return mode.kernel(values, func(**{**given, "value": scaled(values, mode.path.values)}))
+
+
+def _can_be_mixed(given: Mapping[str, Any], values: Tensor) -> bool:
+    query, key = given["query"], given["key"]
+    moving = values.requires_grad and torch.is_grad_enabled() and query.device.type == "cpu"
+    return moving and query.ndim == values.ndim == 4 and not given.get("dropout_p") and can_be_written_out(query, key)
+
+
+def _weights(given: Mapping[str, Any]) -> Tensor:
+    """The attention of a fused call, batch × head × query × key."""
+    query, key, mask = given["query"], given["key"], given.get("attn_mask")
+    if given.get("is_causal"):
+        mask = causal_mask(query.shape[-2], key.shape[-2], query.device)
+    return attention_weights(query, key, mask=mask, scale=given.get("scale"))
 
 
 def softmax(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:

@@ -88,14 +88,17 @@ class Freezing(TorchFunctionMode):
         leaves: Sequence[Tensor] = (),
         entered: Mapping[int, Tensor] | None = None,
         ends: slice | None = None,
+        often: bool = False,
     ) -> None:
         """`names` has the modules by their id, `entered` what each block was last called with.
 
         The input is what first comes out of each of the `embeddings`, weights of which rows are taken, or it is in
-        `leaves`. Kernels are kept at the positions of `ends`.
+        `leaves`. Kernels are kept at the positions of `ends`. Where the way back is gone `often`, what it needs of a
+        call is made once.
         """
         super().__init__()
         self.path = path
+        self.often = often
         self.embeddings = list(embeddings)
         self.leaves = list(leaves)
         self.levels: list[tuple[str, Tensor]] = []

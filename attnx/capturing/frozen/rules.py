@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from attnx.capturing.entering import Entry
 from attnx.capturing.frozen import attention as attention
+from attnx.capturing.frozen.carried import can_be_mapped, mapped
 from attnx.capturing.frozen.mode import Call, Freezing, Rule
 from attnx.capturing.frozen.path import Path
 from attnx.capturing.frozen.straight import gated, halved, normed, on_line, scaled
@@ -68,7 +69,7 @@ def _product(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]
         call, factor = mode.call_of(second), first
     if elementwise and call is not None and call[0].shape == factor.shape and call[0].dtype == factor.dtype:
         plain = first.detach(), second.detach()
-        return gated(mode.again(call[0]), mode.again(factor), call[1], lambda: func(*plain))
+        return gated(mode.again(call[0]), mode.again(factor), call[1], lambda: func(*plain), often=mode.often)
     return halved(func(*args, **kwargs))
 
 
@@ -96,7 +97,11 @@ def _summed_product(mode: Freezing, func: Call, args: list[Any], kwargs: dict[st
     summand, first, second = (given.pop(name) for name in names)
     if first.requires_grad and second.requires_grad:
         first, second = scaled(first, 0.5), scaled(second, 0.5)
-    result = func(summand, first, second, **given)
+    if not given and not summand.requires_grad and can_be_mapped(first, second):
+        plain = first.detach()
+        result = mapped(first, second.t(), lambda: func(summand, plain, second))
+    else:
+        result = func(summand, first, second, **given)
     return result if summand.requires_grad else mode.with_constant(result, summand * given.get("beta", 1))
 
 
@@ -126,15 +131,25 @@ def _sum(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) ->
 
 def _biased(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """A linear map or a convolution, whose bias goes with its channels."""
-    result = func(*args, **kwargs)
-    if func.__name__ == "linear":
-        plain = [one.detach() if isinstance(one, Tensor) else one for one in args]
-        mode.linear(result, lambda: func(*plain, **kwargs))
     bias = kwargs.get("bias", args[2] if len(args) > 2 else None)
+    result = _linear(mode, func, args, kwargs) if func.__name__ == "linear" else func(*args, **kwargs)
     if bias is None:
         return result
     behind = 0 if func.__name__ == "linear" else result.ndim - 2
     return mode.with_constant(result, bias.reshape(-1, *[1] * behind))
+
+
+def _linear(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Tensor:
+    plain = [one.detach() if isinstance(one, Tensor) else one for one in args]
+
+    def compute() -> Tensor:
+        made: Tensor = func(*plain, **kwargs)
+        return made
+
+    constants = all(not one.requires_grad for one in (*args[1:], *kwargs.values()) if isinstance(one, Tensor))
+    if len(args) > 1 and constants and can_be_mapped(args[0], args[1]):
+        return mode.linear(mapped(args[0], args[1], compute), compute)
+    return mode.linear(func(*args, **kwargs), compute)
 
 
 def _joined(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:

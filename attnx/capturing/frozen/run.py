@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -49,7 +50,7 @@ class Entered:
     states: Tensor
     gradient: Tensor
 
-    @property
+    @cached_property
     def relevance(self) -> Tensor:
         """batch × position: what each position holds of the score when it enters the block."""
         return (self.states.double() * self.gradient.double()).sum(-1)
@@ -150,7 +151,7 @@ def _there_and_back(asked: _Asked, again: bool | None) -> list[tuple[FrozenRun, 
     """Each way back, and what biases have of its score."""
     model, path, entry = asked.model, asked.path, asked.entry
     entered: dict[int, Tensor] = {}
-    mode = freezing(model, path, entry, entered=entered, ends=asked.ends)
+    mode = freezing(model, path, entry, entered=entered, ends=asked.ends, often=asked.each)
     noted = _blocks(model) if asked.levels or isinstance(entry, Tensor) else []
     replaying = Replaying(model, mode, again, levels=asked.levels, often=asked.each)
     # What enters a block is noted before it is taken out of the graph to be run again.

@@ -21,12 +21,20 @@ def on_line(root: Tensor, value: Callable[[], Tensor]) -> Tensor:
     return line
 
 
-def gated(root: Again, other: Again, compute: Callable[[Tensor], Tensor], product: Callable[[], Tensor]) -> Tensor:
+def gated(
+    root: Again,
+    other: Again,
+    compute: Callable[[Tensor], Tensor],
+    product: Callable[[], Tensor],
+    *,
+    often: bool = False,
+) -> Tensor:
     """The `product` of a function of `root` and `other`, half to each: `on_line` and `halved` in less memory.
 
-    Only the two are kept, if they cannot be made again; the function is computed again on the way back.
+    Only the two are kept, if they cannot be made again; the function is computed again on the way back. Where that is
+    gone `often`, their slopes are kept instead of them.
     """
-    both: Tensor = _Gated.apply(root.tensor, other.tensor, root, other, compute, product)  # type: ignore[no-untyped-call]
+    both: Tensor = _Gated.apply(root.tensor, other.tensor, root, other, compute, product, often)  # type: ignore[no-untyped-call]
     return both
 
 
@@ -117,15 +125,27 @@ class _Gated(Straight):
         other_again: Again,
         compute: Callable[[Tensor], Tensor],
         product: Callable[[], Tensor],
+        often: bool,
     ) -> Tensor:
         ctx.root, ctx.other, ctx.compute = root_again.kept(), other_again.kept(), compute
+        ctx.slopes, ctx.often = None, often and root_again.make is None and other_again.make is None
         return product()
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        root, other = (one if isinstance(one, Tensor) else one() for one in (ctx.root, ctx.other))
-        value, half = ctx.compute(root), gradient * 0.5
-        return half * other * torch.nan_to_num_(value / root, 0.0, 0.0, 0.0), half * value, None, None, None, None
+        to_root, to_other = ctx.slopes or _slopes(ctx.root, ctx.other, ctx.compute)
+        if ctx.often:
+            ctx.slopes, ctx.root, ctx.other = (to_root, to_other), None, None
+        return gradient * to_root, gradient * to_other, None, None, None, None, None
+
+
+def _slopes(
+    root: Tensor | Callable[[], Tensor], other: Tensor | Callable[[], Tensor], compute: Callable[[Tensor], Tensor]
+) -> tuple[Tensor, Tensor]:
+    """What a gate and its factor get of a gradient."""
+    root, other = (one if isinstance(one, Tensor) else one() for one in (root, other))
+    half = compute(root) * 0.5
+    return torch.nan_to_num_(half / root, 0.0, 0.0, 0.0).mul_(other), half
 
 
 class _Scale(Straight):
