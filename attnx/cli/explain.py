@@ -136,6 +136,9 @@ def explain_command(
         str | None,
         typer.Option("--first-token", help="A neutral token in front of a decoder's text; begin: the tokenizer's own."),
     ] = None,
+    spans: Annotated[
+        str | None, typer.Option("--spans", help="Parts of the text to sum over: sentences or lines.")
+    ] = None,
     truncate: Annotated[bool, typer.Option("--truncate", help="Cut a text that is too long for the model.")] = False,
     discard: Annotated[
         float, typer.Option("--discard", help="Share of a layer's lowest weights to leave out of rollout.")
@@ -185,6 +188,7 @@ def explain_command(
         "target_text": target_text,
         "drop_sink": drop_sink,
         "first_token": number_or_word(first_token),
+        "spans": spans,
         "truncate": truncate,
         "references": reference or None,
         "interpolate": interpolate,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,7 +50,19 @@ def blocks(explanation: Explanation) -> list[Block]:
     heading = ", ".join([*said, f"layer {explanation.layers[-1]}", seen_from(explanation)])
     foot = (*cautions(explanation, names), *notes(explanation))
     lead = (judgement(explanation, explanation.row_name()),)
-    return [Block(heading, lead=lead, lines=[["word", *names], *words], foot=foot)]
+    found = [Block(heading, lead=lead, lines=[["word", *names], *words], foot=foot)]
+    return [*found, _parts(explanation, names)] if explanation.spans else found
+
+
+def _parts(explanation: Explanation, names: Sequence[str]) -> Block:
+    """A line for each part that was named, with the sums over its tokens."""
+    columns = []
+    for name in names:
+        sums = [one.score for one in explanation.by_span(name)]
+        decimals = places(sums, explanation.digits.get(name))
+        columns.append([written(score, decimals) for score in sums])
+    lines = [[printable(one.name), *cells] for one, *cells in zip(explanation.spans, *columns, strict=True)]
+    return Block("parts of the text, each the sum over its tokens", lines=[["part", *names], *lines])
 
 
 def rows(explanation: Explanation) -> list[dict[str, Any]]:

@@ -18,6 +18,8 @@ _BAR = 24
 _FOR, _AGAINST = "█", "▒"
 SECOND_TEXT = "———"
 """Stands between the two texts of a pair."""
+PARTS = "parts of the text, each the sum over its tokens:"
+"""Stands before those that the caller named."""
 
 
 def plain(
@@ -33,16 +35,29 @@ def plain_row(
     """The verdict, and one line a word: its score and a bar, of another kind where the word speaks against."""
     name = explanation.row_name(method, layer)
     rows = named_rows(explanation, [name], layer, content_only=content_only)
-    words, decimals = _column(rows.words), places(rows.scores, explanation.digits.get(name))
-    scores = [written(score, decimals) for score in rows.scores[0]]
-    width = max(map(len, scores), default=0)
+    exact = explanation.digits.get(name)
     lines = [_answered(explanation) + row_name(explanation, name, layer), judgement(explanation, name, layer)]
-    for place, (word, score, share) in enumerate(zip(words, scores, rows.shares[0], strict=True)):
-        bar = (_FOR if share >= 0 else _AGAINST) * round(_BAR * abs(share))
+    for place, bar in enumerate(_bars(rows.words, rows.scores[0].tolist(), exact)):
         lines += [SECOND_TEXT] if place in rows.starts else []
-        lines.append(f"{word}  {score:>{width}}  {bar}".rstrip())
+        lines.append(bar)
+    if explanation.spans:
+        parts = explanation.by_span(name, layer)
+        lines.append(PARTS)
+        lines += _bars(tuple(printable(one.text) for one in parts), [one.score for one in parts], exact)
     lines += [f"{_FOR} speaks for the answer, {_AGAINST} against it"] if name in explanation.signed else []
     return "\n".join([*lines, *cautions(explanation, [name], layer)])
+
+
+def _bars(labels: tuple[str, ...], scores: Sequence[float], exact: int | None) -> list[str]:
+    """A line each: the label, its score, and a bar."""
+    decimals, most = places(scores, exact), max(map(abs, scores), default=0.0)
+    numbers = [written(score, decimals) for score in scores]
+    width = max(map(len, numbers), default=0)
+    bars = [
+        (_FOR if score >= 0 else _AGAINST) * round(_BAR * abs(score) / most) if most > 0 else "" for score in scores
+    ]
+    lines = zip(_column(labels), numbers, bars, strict=True)
+    return [f"{label}  {number:>{width}}  {bar}".rstrip() for label, number, bar in lines]
 
 
 def judgement(explanation: Explanation, name: str, layer: int | None = None, *, with_input: bool = True) -> str:

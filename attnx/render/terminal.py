@@ -92,6 +92,7 @@ def coloured(
         Text(),
         ScoreTable(main, _best(explanation, main, layer, content_only=content_only), explanation.digits.get(main)),
         Text(),
+        *_parts(explanation, main, layer),
         *(Text(remark, style="dim") for remark in remarks if remark),
         *(Text(note) for note in notes(explanation)),
     )
@@ -162,12 +163,13 @@ class ScoreTable:
     method: str
     words: tuple[WordScore, ...]
     exact: int | None = None
+    unit: str = "word"
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         texts = [cut(printable(word.text), _WIDEST_WORD) for word in self.words]
-        width = max(map(cell_len, ["word", *texts]))
+        width = max(map(cell_len, [self.unit, *texts]))
         column = max(len(self.method), 6)
-        head = f"position  {'word':<{width}}  {self.method:>{column}}"
+        head = f"position  {self.unit:<{width}}  {self.method:>{column}}"
         yield Text(head, style="dim")
         spoken = max((len(f" {word.speaks}") for word in self.words if word.speaks), default=0)
         bar = min(_BAR, options.max_width - len(head) - 2 - spoken)
@@ -230,6 +232,14 @@ def _best(explanation: Explanation, name: str, layer: int | None, *, content_onl
     every = explanation.by_word(name, layer, content_only=content_only)
     against = min((word for word in every if word.speaks == "against"), key=lambda word: word.score, default=None)
     return tuple(best) if against is None or against in best else (*best, against)
+
+
+def _parts(explanation: Explanation, name: str, layer: int | None) -> list[RenderableType]:
+    """The parts that were named, all of them, in the order of the text."""
+    if not explanation.spans:
+        return []
+    parts = tuple(explanation.by_span(name, layer))
+    return [ScoreTable(name, parts, explanation.digits.get(name), unit="part"), Text()]
 
 
 def _between(share: float, stops: Stops) -> Colour:

@@ -182,6 +182,18 @@ def test_the_mean_of_all_positions_is_a_word_away(saved, monkeypatch, capsys):
     assert "as seen from the mean of all positions" in out
 
 
+def test_parts_of_the_text_are_rows(saved, monkeypatch, capsys, tmp_path):
+    page = tmp_path / "report.html"
+    text = "The key. To the cabinets!"
+    asked = ("--method", "rollout", "--spans", "sentences", "--html", str(page))
+    out = printed(capsys, monkeypatch, text, "--model", saved, *asked)
+    assert [line.split("  ")[0].strip() for line in out.splitlines() if line[1:3] == ". "] == [
+        "1. The key.",
+        "2. To the cabinets!",
+    ]
+    assert "2. To the cabinets!" in page.read_text(encoding="utf-8")
+
+
 def test_a_first_token_is_put_in_front_of_a_decoders_text(tmp_path, monkeypatch, capsys):
     zoo.causal_lm().save_pretrained(tmp_path)
     zoo.bytelevel_tokenizer().save_pretrained(tmp_path)

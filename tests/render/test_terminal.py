@@ -10,6 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 import attnx
+from attnx.inputs.positions import Span
 from attnx.render.plain_text import plain, plain_layers
 from attnx.render.terminal import MOST_WORDS, coloured, coloured_layers, show
 from tests import zoo
@@ -125,6 +126,24 @@ def test_the_two_texts_of_a_pair_stand_apart():
     text = without_colours(shown(coloured(one)))
     assert re.search(r"the  key *\n\n +———\nrollout? +a  dull  film|the  key *\n\n +———\n +a  dull  film", text)
     assert "———" not in str(attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key", methods="rollout"))
+
+
+def test_parts_that_were_named_are_rows_of_every_view():
+    one = explanation("the", "key", "is", scores=[0.1, 0.05, 0.2])
+    parts = (Span("a\x1b[31m", (1, 2)), Span("rest", (3,)))
+    named = dataclasses.replace(one, spans=parts)
+    table = without_colours(shown(coloured(named)))
+    assert re.findall(r"(\d)  (\S+) +(0\.\d+)  (━+)", table.split("part ")[1]) == [
+        ("1", "a�[31m", "0.150", "━" * 18),
+        ("3", "rest", "0.200", "━" * 24),
+    ]
+    assert plain(named).splitlines()[-4:-1] == [
+        "parts of the text, each the sum over its tokens:",
+        "a�[31m  0.150  " + "█" * 18,
+        "rest    0.200  " + "█" * 24,
+    ]
+    assert re.search(r"\| rest +\| +0\.200", named.to_markdown())
+    assert "parts of the text" not in plain(one)
 
 
 def test_content_alone_leaves_punctuation_out_and_says_its_share():

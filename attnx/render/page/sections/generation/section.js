@@ -170,11 +170,11 @@ attnx.sections.push((() => {
   // The parts of the prompt that were named, each with the sum over its tokens.
   const parts = (scores) => {
     const { spans, answers } = text();
-    byId("spans-card").hidden = spans.length === 0;
+    byId("written-spans-card").hidden = spans.length === 0;
     const sums = spans.map(([name, places]) => [name, places.reduce((sum, place) => sum + scores[place], 0)]);
     const top = most(sums.map(([, sum]) => Math.abs(sum)));
-    byId("spans-heading").textContent = `Parts of the prompt for ${visible(answers[shownStep].label)}`;
-    byId("spans").replaceChildren(...sums.map(([name, sum]) => meter(visible(name), top > 0 ? sum / top : 0, scored(sum, top))));
+    byId("written-spans-heading").textContent = `Parts of the prompt for ${visible(answers[shownStep].label)}`;
+    byId("written-spans").replaceChildren(...sums.map(([name, sum]) => meter(visible(name), top > 0 ? sum / top : 0, scored(sum, top))));
   };
 
   // What else might have been written there; the runner-up can be set against it where that was computed.

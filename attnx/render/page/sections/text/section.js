@@ -90,8 +90,16 @@ attnx.sections.push((() => {
       meter(visible(units[index].text), top > 0 ? scores[index] / top : 0, scored(scores[index], top))));
   };
 
-  // For the picture, which knows positions.
-  attnx.text = { tell: (place) => tell(units.findIndex(({ positions }) => positions.includes(place))), rest };
+  // The words of some positions, told from the others.
+  const outline = (places) => {
+    const wanted = new Set(places);
+    marks.forEach((mark, index) => {
+      mark.classList.toggle("outlined", units[index].positions.some((place) => wanted.has(place)));
+    });
+  };
+
+  // For the picture and the parts, which know positions.
+  attnx.text = { tell: (place) => tell(units.findIndex(({ positions }) => positions.includes(place))), rest, outline };
 
   byId("back").addEventListener("click", () => attnx.change({ rows: null, head: null }));
 
