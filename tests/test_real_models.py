@@ -91,3 +91,41 @@ def test_a_trained_masked_language_model_explains_its_mask(assets):
     assert explanation.prediction.probability == pytest.approx(0.67, abs=0.02)
     assert explanation.words[6].text == "[MASK]"
     assert explanation.position == 7
+
+
+def answered_directly(model, tokenizer, text, position):
+    """The embeddings of a text, and the logits that the model's own forward makes of them."""
+    ids = tokenizer(text, return_tensors="pt")
+    embedded = model.get_input_embeddings()(ids["input_ids"]).detach().requires_grad_()
+    logits = model(inputs_embeds=embedded, attention_mask=ids["attention_mask"]).logits[0]
+    return embedded, logits if position is None else logits[position]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("folder", "head", "text", "target", "place", "decided"),
+    [
+        ("distilbert-sst2", "AutoModelForSequenceClassification", "a gorgeous, witty movie", None, None, "gorgeous"),
+        ("distilbert-sst2", "AutoModelForSequenceClassification", "the plot is dull", "NEGATIVE", None, "dull"),
+        ("minilm-mlm", "AutoModelForMaskedLM", "Sara said that [MASK] book is new", ("her", "his"), 4, "Sara"),
+    ],
+)
+def test_classes_and_tokens_of_trained_models_are_those_of_a_direct_computation(
+    folder, head, text, target, place, decided, assets
+):
+    folder = assets / "models" / folder
+    model = getattr(hf, head).from_pretrained(folder, dtype=torch.float32).eval()
+    tokenizer = hf.AutoTokenizer.from_pretrained(folder)
+    asked = {"input_x_gradient": {"score": "logit"}, "value_path": {}}
+    e = attnx.explain(model, tokenizer, text, target=target, methods="rollout", references=asked)
+    embedded, logits = answered_directly(model, tokenizer, text, place)
+    rival = 0 if e.prediction.against is None else logits[tokenizer.convert_tokens_to_ids("his")]
+    assert e.prediction.probability == pytest.approx(float(logits.detach().softmax(-1)[e.prediction.index]), abs=1e-5)
+    (slope,) = torch.autograd.grad(logits[e.prediction.index] - rival, embedded)
+    expected = (slope * embedded).sum(-1)[0].detach().numpy()
+    np.testing.assert_allclose(
+        e.references["input_x_gradient"], expected, atol=1e-5 * np.abs(expected).max(), rtol=1e-4
+    )
+    facts = e.provenance["references"]["value_path"]
+    assert e.references["value_path"].sum() + facts["biases"] == pytest.approx(facts["value"], abs=1e-3)
+    assert e.top(1, "value_path")[0].text == decided
