@@ -55,7 +55,11 @@ def with_output(model: nn.Module, source: Prepared, output: Output) -> Prepared:
 
 def decoder_embedding(model: nn.Module) -> nn.Module:
     """The module that embeds what is written."""
-    module: nn.Module = model.get_decoder().get_input_embeddings()  # type: ignore[operator]
+    decoder: Any = model.get_decoder()  # type: ignore[operator]
+    try:
+        module: nn.Module = decoder.get_input_embeddings()
+    except NotImplementedError:  # M2M100's decoder does not tell in older transformers
+        module = decoder.embed_tokens
     return module
 
 
