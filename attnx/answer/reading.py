@@ -43,11 +43,12 @@ def predict(
             f"{type(model).__name__} predicts NaN or infinity: its weights are damaged, or half precision overflows; "
             "check the checkpoint, or use model.float()"
         )
-    return kind.prediction(Told(model, processor, own, target, prepared))
+    return kind.prediction(Told(model, getattr(processor, "tokenizer", processor), own, target, prepared))
 
 
 def answer_notes(model: nn.Module, processor: Any, prediction: Prediction | None, target: Any) -> tuple[str, ...]:
     """What the user should know of what is explained of the answer."""
     if prediction is None or prediction.kind not in ANSWERS:
         return ()
-    return ANSWERS[prediction.kind].notes(Told(model, processor, torch.empty(0), target), prediction)
+    tokenizer = getattr(processor, "tokenizer", processor)
+    return ANSWERS[prediction.kind].notes(Told(model, tokenizer, torch.empty(0), target), prediction)

@@ -20,13 +20,15 @@ class Counterpart:
 
     @classmethod
     def of(
-        cls, replaced: list[str] | None, beside: str | None, image: Path | None, alone: Mapping[str, bool]
+        cls, replaced: list[str] | None, beside: str | None, part: Path | None, alone: Mapping[str, bool]
     ) -> Counterpart | None:
         """As it is asked for on the command line; None where it is not. What one `alone` can have is refused."""
         if not replaced and beside is None:
             return None
-        if image is not None:
-            raise InputError("--replace and --beside are for texts: words stand side by side, an image has none")
+        if part is not None:
+            raise InputError(
+                "--replace and --beside are for texts: words stand side by side, an image has none, nor has a sound"
+            )
         if replaced and beside is not None:
             raise InputError("--replace changes the text and --beside the model: give one of them")
         for option in (name for name, given in alone.items() if given):

@@ -1,4 +1,4 @@
-"""`attnx explain`: one text or image, its relevance in the terminal, as JSON, or saved."""
+"""`attnx explain`: one text, image or sound, its relevance in the terminal, as JSON, or saved."""
 
 from __future__ import annotations
 
@@ -22,22 +22,28 @@ PICTURES = (".png", ".jpg", ".jpeg", ".webp")
 
 
 def check_arguments(
-    text: str | None, pair: str | None, image: Path | None, model: str | None, output: Path | None
+    text: str | None, pair: str | None, image: Path | None, sound: Path | None, model: str | None, output: Path | None
 ) -> None:
-    """A text or an image, with what belongs to it."""
-    if (text is None) == (image is None):
-        raise InputError("give a text, or an image with --image, and not both")
-    if image is not None and pair is not None:
-        raise InputError("--pair is a second text; an image has none")
+    """A text, an image or a sound, with what belongs to it."""
+    if sum(one is not None for one in (text, image, sound)) != 1:
+        raise InputError("give a text, or an image with --image, or a sound with --sound, and not both")
+    if text is None and pair is not None:
+        raise InputError("--pair is a second text; an image has none, nor has a sound")
     if image is not None and model is None:
         raise InputError("--image needs a vision model: --model directory-or-hub-id")
-    check_output(output, (*SAVED, *PICTURES) if image is not None else SAVED)
+    if sound is not None and model is None:
+        raise InputError("--sound needs a model that hears: --model directory-or-hub-id")
+    check_output(output, SAVED if text is not None else (*SAVED, *PICTURES))
 
 
 def save_output(explanation: Any, output: Path, names: list[str]) -> None:
     """The explanation, or for a picture's name its overlay; several methods and references stand side by side."""
     if output.suffix.lower() not in PICTURES:
         explanation.save(output)
+    elif explanation.seconds is not None:
+        from attnx.render.time_strip import time_strips
+
+        time_strips(explanation, names).savefig(output, dpi=150)
     elif len(names) > 1:
         from attnx.render.image_panels import image_panels
 
@@ -98,6 +104,7 @@ def explain_command(
         str | None, typer.Option("--model", help="A directory, hub id or embedded model; else verb-number.")
     ] = None,
     image: Annotated[Path | None, typer.Option("--image", help="An image to explain, for vision models.")] = None,
+    sound: Annotated[Path | None, typer.Option("--sound", help="A WAV file to explain, for models of sound.")] = None,
     pair: Annotated[str | None, typer.Option("--pair", help="The second text, for models that take two.")] = None,
     method: Annotated[
         list[str] | None,
@@ -160,15 +167,17 @@ def explain_command(
         str | None, typer.Option("--beside", help="A second model on the same text: its directory or hub id.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
-    output: Annotated[Path | None, typer.Option("--output", help="Save it: .safetensors, or .png of an image.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", help="Save it: .safetensors, or .png of an image or a sound.")
+    ] = None,
     html: Annotated[Path | None, typer.Option("--html", help="Write a page to look at, in one file.")] = None,
     data: Annotated[str | None, typer.Option("--data", hidden=True)] = None,
 ) -> None:
-    """Show what a model looked at in a text or in an image."""
+    """Show what a model looked at in a text, in an image or in a sound."""
     if data is not None:
         raise InputError(f"explain is for one text; a whole file is a run: attnx run --data {data} --output run/")
-    check_arguments(text, pair, image, model, output)
-    counterpart = Counterpart.of(replaced, beside, image, {"--content-only": content_only, "--layers": layers})
+    check_arguments(text, pair, image, sound, model, output)
+    counterpart = Counterpart.of(replaced, beside, image or sound, {"--content-only": content_only, "--layers": layers})
     check_output(html, PAGES, "--html")
     options: dict[str, Any] = {
         "layer": level(layer),
@@ -181,7 +190,7 @@ def explain_command(
     check_asked(model=beside)
     typed = text or ""
     text = read_input() if text == "-" else text
-    given = image if image is not None else text if pair is None else (text, pair)
+    given = (image or sound) if text is None else text if pair is None else (text, pair)
     explanation, both = _explain(model, given, method, html, counterpart, {
         **options,
         "target": target,
@@ -194,7 +203,7 @@ def explain_command(
         "interpolate": interpolate,
         "within": within,
     }, content_only=content_only)  # fmt: skip
-    if explanation.image_size is None:  # a vision model reads the picture of that name
+    if explanation.image_size is None and explanation.seconds is None:  # such a model reads the file of that name
         say(file_notes([typed], "explain"))
     if both is not None:
         show_both(both, as_json, output)
@@ -247,16 +256,17 @@ def _explain(
 def _show(explanation: Any, method: list[str] | None, layers: bool, content_only: bool) -> None:
     from rich.console import Console
 
-    if explanation.image_size is not None:
-        from attnx.render.plain_text import patch_table
+    if explanation.image_size is not None or explanation.seconds is not None:
+        from attnx.render.best_parts import patch_table, stretch_table
 
+        table = patch_table if explanation.seconds is None else stretch_table
         every = explanation.layers[::-1] if layers else (None,)
         rows = [
             (name, at)
             for name in _names(explanation, method, layers)
             for at in ((None,) if name in explanation.references else every)
         ]
-        print_text("\n\n".join(patch_table(explanation, name, at) for name, at in rows))
+        print_text("\n\n".join(table(explanation, name, at) for name, at in rows))
         return
     from attnx.render.terminal import show
 

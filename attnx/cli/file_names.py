@@ -8,6 +8,7 @@ from shlex import quote
 
 TABLES = (".csv", ".tsv", ".jsonl", ".ndjson")
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
+SOUNDS = (".wav", ".wave")
 SAVED = (".safetensors",)
 WRITTEN = (".txt", ".md", ".text", ".json", ".html", ".py")
 
@@ -19,7 +20,7 @@ def file_notes(texts: Iterable[str], command: str) -> Iterator[str]:
         if _exists(text):
             instead = _instead(text, suffix, command)
             yield f"{quote(text)} is the name of a file, and the name is what is read; {instead}"
-        elif suffix in (*TABLES, *PICTURES, *SAVED, *WRITTEN) and not text.split()[1:]:
+        elif suffix in (*TABLES, *PICTURES, *SOUNDS, *SAVED, *WRITTEN) and not text.split()[1:]:
             yield f"{quote(text)} ends like a file's name, but there is no such file: it is read as a text"
 
 
@@ -33,6 +34,8 @@ def _exists(text: str) -> bool:
 def _instead(name: str, suffix: str, command: str) -> str:
     if suffix in PICTURES:
         return f"the picture: attnx explain --image {quote(name)} --model DIRECTORY"
+    if suffix in SOUNDS:
+        return f"the sound: attnx explain --sound {quote(name)} --model DIRECTORY"
     if suffix in SAVED:
         return f"a saved explanation: attnx.Explanation.load({name!r}) in Python"
     if command in ("compare", "atlas"):

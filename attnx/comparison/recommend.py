@@ -30,6 +30,7 @@ from attnx.data.question import Tick
 from attnx.errors import InputError
 from attnx.explaining.call import Call, Choices
 from attnx.explaining.seam import Request
+from attnx.inputs.adapter import Prepared
 from attnx.methods.method import duration
 from attnx.methods.registry import METHODS, asked_methods
 from attnx.references.blank import Blank, Named
@@ -182,7 +183,7 @@ def _facts(explanation: Explanation, request: Request, orders: Mapping[str, Any]
         provenance=explanation.provenance,
         notes=explanation.notes,
         layer=explanation.layers[-1],
-        units="words" if request.prepared.boxes is None else "patches",
+        units=_units(request.prepared),
         explainers=tuple(orders),
         references=tuple(explanation.references),
         signed=tuple(name for name in orders if name in explanation.signed),
@@ -193,6 +194,11 @@ def _fall(number: int, orders: Sequence[Order], counts: Sequence[int], scores: S
     """How far the score falls, the mean over shares and orders."""
     left = [[scores[one] for one in without(number, order, counts)] for order in orders]
     return scores[Variant(number)] - float(np.mean(left))
+
+
+def _units(prepared: Prepared) -> str:
+    """What is removed."""
+    return "stretches of time" if prepared.heard is not None else "words" if prepared.boxes is None else "patches"
 
 
 def _counts(request: Request) -> list[int]:

@@ -30,7 +30,7 @@ def with_choices(model: nn.Module, processor: Any, requests: Sequence[Request]) 
     every = [one for request in requests for one in request.prepared.choices]
     if not every:
         return list(requests)
-    numbers = iter([float(logits[0]) for logits in _answers(model, processor, every)])
+    numbers = iter([float(logits[0]) for logits in answers_of(model, processor, every)])
     return [
         _chosen(request, tuple(next(numbers) for _ in request.prepared.choices))
         if request.prepared.choices
@@ -60,7 +60,7 @@ def of_entities(model: nn.Module, processor: Any, requests: Sequence[Request]) -
         )
     prepared = [request.prepared for request in requests]
     found = []
-    for request, logits in zip(requests, _answers(model, processor, prepared), strict=True):
+    for request, logits in zip(requests, answers_of(model, processor, prepared), strict=True):
         names = class_names(model, logits.shape[-1])
         tags = [names[index] for index in logits.argmax(-1).tolist()]
         found += [replace(request, position=place) for place in _starts(request.prepared, tags)]
@@ -89,7 +89,7 @@ def _sort(tag: str) -> str:
     return tag[2:] if tag[:2] in ("B-", "I-") else tag
 
 
-def _answers(model: nn.Module, processor: Any, prepared: Sequence[Prepared]) -> list[Tensor]:
+def answers_of(model: nn.Module, processor: Any, prepared: Sequence[Prepared]) -> list[Tensor]:
     """The numbers of the model's head for each input, padding left out."""
 
     def numbers(row: int, output: Any, place: int) -> Tensor:

@@ -12,6 +12,7 @@ from attnx.capturing.watch import unwrapped
 from attnx.errors import ArgumentError, InputError
 from attnx.explaining.beforehand import of_entities, with_choices
 from attnx.explaining.foresight import foresee
+from attnx.explaining.letters import of_every_letter, writes_by_frame
 from attnx.explaining.names import ENTITIES, EVERY, check_no_reference, check_position_name
 from attnx.explaining.output import of_every_token, of_output
 from attnx.explaining.recommended import Recommended
@@ -146,7 +147,9 @@ class Choices:
         requests = with_choices(self.model, tokenizer, asked)
         if self.entities:
             requests, single = of_entities(self.model, tokenizer, requests), False
-        if self.every:
+        if self.every and writes_by_frame(self.model):
+            requests, single = of_every_letter(self.model, tokenizer, requests), False
+        elif self.every:
             requests, single = of_every_token(requests, self.model, single=single), False
         return [of_output(one) for one in requests], single
 

@@ -7,7 +7,7 @@ which position is explained when nobody says.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import nn
@@ -20,11 +20,11 @@ from attnx.errors import CaptureError, ChoiceError, InputError, whole_number
 from attnx.explaining.about_answer import AnswerEdges, by_kind
 from attnx.explaining.measured import Measuring, Unmeasured
 from attnx.explaining.relevance import Reading, Relevance
-from attnx.explaining.settings import Settings
+from attnx.explaining.settings import Settings, mean_row
 from attnx.graph.asked import Asked, check_position
 from attnx.inputs.adapter import Adapter, Prepared
 from attnx.inputs.families import adapter_for
-from attnx.inputs.pooling import answer_facts
+from attnx.inputs.pooling import answer_facts, averages_sound
 from attnx.results.explanation import Explanation
 from attnx.results.provenance import provenance
 from attnx.running.observe import Observation, observe
@@ -84,6 +84,8 @@ class _Run:
     def __init__(
         self, model: nn.Module, processor: Any, requests: Sequence[Request], settings: Settings, batch_size: int | None
     ) -> None:
+        if settings.over_rows is None and averages_sound(model) and all(one.position is None for one in requests):
+            settings = replace(settings, over_rows=mean_row)
         self.model, self.processor, self.settings, self.batch_size = model, processor, settings, batch_size
         self.adapter: Adapter = adapter_for(model, settings.within)
         self.requests = requests
@@ -185,6 +187,7 @@ class _Run:
                     text=prepared.text,
                     image=prepared.image,
                     image_size=None if prepared.image is None else prepared.image.size,
+                    sound=None if prepared.heard is None else prepared.heard.sound,
                     prediction=prediction,
                     causal=attention.causal,
                     diagnostics=own.diagnostics,

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from attnx.inputs.heard import Heard
 from attnx.inputs.positions import Positions, Span, Word
 
 Box: TypeAlias = tuple[int, int, int, int]
@@ -41,6 +42,8 @@ class Prepared:
     """Of multiple choice, all that there is to choose from, each an input of its own; this is the first."""
     streams: Mapping[str, int] = field(default_factory=dict)
     """Of an encoder–decoder how many positions each stream has, in the order of the count; else empty."""
+    heard: Heard | None = None
+    """Of sound how the model reads it, and the sound itself."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "positions", Positions(self.positions))
@@ -52,10 +55,10 @@ class Prepared:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of an image's pixel values, or of two streams: only equal ones fit in one batch. Empty for a text, which can
-        be padded."""
-        pixels = self.inputs.get("pixel_values")
-        return tuple(self.streams.values()) if pixels is None else tuple(pixels.shape)
+        """Of an image's pixel values, of sound, or of two streams: only equal ones fit in one batch. Empty for a text,
+        which can be padded."""
+        dense = self.inputs.get("pixel_values" if self.heard is None or self.streams else self.heard.entry)
+        return tuple(self.streams.values()) if dense is None else tuple(dense.shape)
 
     @property
     def digest(self) -> str:

@@ -55,6 +55,16 @@ def image_position(model: nn.Module, processor: Any, prepared: Prepared) -> int:
     return 0
 
 
+def sound_position(model: nn.Module, processor: Any, prepared: Prepared) -> int:
+    """CLS, where the family has one."""
+    if not prepared.positions[0].special:
+        raise ChoiceError(
+            f"{type(model).__name__} answers from all stretches of time, or at each; say whose view to explain: "
+            'position=…, position="every" for each letter that is written, or position="mean" for that of all'
+        )
+    return 0
+
+
 def _refuse_token_classifier(model: nn.Module) -> None:
     if has_head(model, "ForTokenClassification"):
         raise ChoiceError(

@@ -10,8 +10,9 @@ from torch import nn
 
 from attnx.errors import CaptureError
 from attnx.inputs.adapter import Adapter
-from attnx.inputs.explained import image_position, last_position, mask_or_cls_position
+from attnx.inputs.explained import image_position, last_position, mask_or_cls_position, sound_position
 from attnx.inputs.image import prepare_image
+from attnx.inputs.sound import prepare_sound, reads_sound
 from attnx.inputs.streams import decoder_embedding, last_of_output, prepare_source
 from attnx.inputs.text import prepare_text
 from attnx.registry import Registry
@@ -31,7 +32,7 @@ def register_adapter(adapter: Adapter) -> Adapter:
 
 
 def adapters() -> dict[str, Adapter]:
-    """All adapters by name: `model_type` of a family, or encoder, decoder, encoder_decoder, vision for all others.
+    """All adapters by name: `model_type` of a family; encoder, decoder, encoder_decoder, vision, sound for all others.
 
     >>> [name for name in adapters() if name in ("bert", "gpt2", "vit")]
     ['bert', 'gpt2', 'vit']
@@ -98,6 +99,8 @@ def _lost(model: nn.Module) -> str:
 def _generic(model: nn.Module, config: Any) -> str:
     if reads_images(model):
         return "vision"
+    if reads_sound(model):
+        return "sound"
     return "decoder" if is_decoder(config) else "encoder"
 
 
@@ -132,6 +135,7 @@ _REWRITES: dict[str, Any] = {
     "explained": last_of_output,
     "output_embeddings": decoder_embedding,
 }
+_HEARS: dict[str, Any] = {"prepare": prepare_sound, "explained": sound_position}
 _SEES: dict[str, Any] = {"prepare": prepare_image, "explained": image_position}
 
 for _row in (
@@ -144,5 +148,6 @@ for _row in (
     Adapter(name="decoder", **_WRITES),
     Adapter(name="encoder_decoder", **_REWRITES),
     Adapter(name="vision", **_SEES),
+    Adapter(name="sound", **_HEARS),
 ):
     register_adapter(_row)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import partial
 from inspect import signature
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from attnx.inputs.adapter import Adapter, Prepared
 from attnx.inputs.chat import Chat, is_chat
 from attnx.inputs.choices import prepare_choices, questions, takes_choices
 from attnx.inputs.families import reads_images
+from attnx.inputs.sound import ENTRIES, reads_sound
 from attnx.inputs.text import tokenised_rows
 
 
@@ -67,7 +69,7 @@ def _prepare(
         if "interpolate" not in signature(adapter.prepare).parameters:
             raise InputError(f"interpolate is for images; {type(model).__name__} reads text")
         options["interpolate"] = True
-    noun = "image" if reads_images(model) else "text"
+    noun = "image" if reads_images(model) else "sound" if reads_sound(model) else "text"
     prepare = partial(adapter.prepare, model, processor, **options)
     for number, item in enumerate(items, start=1):
         try:
@@ -81,7 +83,7 @@ def _prepare(
 
 def _items(given: Any) -> tuple[list[Any], bool]:
     if isinstance(given, Mapping):
-        if "input_features" in given:
+        if any(name in given for name in (*ENTRIES, "array", "raw")):  # sound, processed or with its rate
             return [given], True
         if "pixel_values" in given:
             pixels = _pixels(given["pixel_values"])
@@ -94,6 +96,8 @@ def _items(given: Any) -> tuple[list[Any], bool]:
     if is_chat(given):
         return [Chat(tuple(given))], True
     if isinstance(given, list):
+        if given and all(isinstance(one, Real) for one in given):  # samples of one sound
+            return [given], True
         if not given:
             raise InputError("the list of texts is empty: give at least one")
         return [item for one in given for item in (_items(one)[0] if _is_one(one) else [one])], False

@@ -12,6 +12,7 @@ from torch import nn
 from attnx.errors import ChoiceError
 from attnx.inputs.adapter import Prepared
 from attnx.inputs.model_facts import has_head
+from attnx.inputs.sound import reads_sound
 from attnx.registry import unknown
 
 MEAN = "mean"
@@ -32,7 +33,7 @@ _OTHER_NAMES = {"lasttoken": "last"}
 _KNOWN_MODULES = ("Transformer", "Pooling", "Normalize")
 POOLINGS = (MEAN, "cls", "last")
 """From which positions an embedding is made: all, the first, or the last."""
-_AT_EACH = ("ForTokenClassification", "ForMaskedLM", "ForCausalLM", "LMHeadModel")
+_AT_EACH = ("ForTokenClassification", "ForMaskedLM", "ForCausalLM", "LMHeadModel", "ForCTC")
 
 
 def answer_facts(model: nn.Module, processor: Any, prepared: Prepared) -> dict[str, Any]:
@@ -49,10 +50,17 @@ def answer_facts(model: nn.Module, processor: Any, prepared: Prepared) -> dict[s
 def pools_by_mean(model: nn.Module) -> bool:
     """Whether the model answers from the mean of all positions: by its config, or without a head by the file beside."""
     config = model.config
+    if averages_sound(model):
+        return True
     if has_head(model, "ForSequenceClassification", "ForImageClassification"):
         by_config = (getattr(config, "classifier_pooling", None), getattr(config, "summary_type", None))
         return MEAN in by_config or getattr(config, "use_mean_pooling", False) is True
     return not has_head(model, *_AT_EACH) and _kept_mean(getattr(config, "name_or_path", ""))
+
+
+def averages_sound(model: nn.Module) -> bool:
+    """Whether a classifier of sound answers from the mean of all stretches, which is then what is explained."""
+    return reads_sound(model) and has_head(model, "ForSequenceClassification", "WhisperForAudioClassification")
 
 
 def check_mean(model: nn.Module) -> None:

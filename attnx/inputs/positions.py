@@ -20,7 +20,7 @@ BROKEN = "\ufffd"
 
 @dataclass(frozen=True)
 class Position:
-    """One index of the input: a token, a special token, or a patch of an image."""
+    """One index of the input: a token, a special token, a patch of an image, or a stretch of time."""
 
     index: int
     token: str
@@ -36,6 +36,8 @@ class Position:
     """Of a patch: left, top, right and bottom in the original image, in pixels; None where it reads none of it."""
     time: tuple[float, float] | None = field(default=None, metadata={"later": True})
     """Of sound: when it begins and ends, in seconds."""
+    band: tuple[int, int] | None = field(default=None, metadata={"later": True})
+    """Of a patch of a spectrum: its first channel, and one past its last; None where all are heard."""
 
     def piece(self, texts: Sequence[str]) -> str:
         """Its slice of the text, white space and all; empty where there is none."""
@@ -77,8 +79,15 @@ class Positions(tuple[Position, ...]):
         return all(one.start is not None and one.end is not None for one in self.named)
 
     def units(self, spans: Sequence[Span]) -> list[tuple[int, ...]]:
-        """What is removed together: the parts that the caller named, or each content position by itself."""
-        return [one.positions for one in spans] or [(index,) for index in self.content]
+        """What is removed together: the parts that the caller named, or each content position by itself, of sound those
+        of one stretch of time."""
+        if spans:
+            return [one.positions for one in spans]
+        units: dict[tuple[bool, int], list[int]] = {}
+        for one in self.named:
+            timed = one.time is not None and one.word is not None
+            units.setdefault((timed, one.word if timed and one.word is not None else one.index), []).append(one.index)
+        return [tuple(unit) for unit in units.values()]
 
     @overload
     def __getitem__(self, index: SupportsIndex) -> Position: ...

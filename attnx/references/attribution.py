@@ -1,7 +1,8 @@
 """The road from a case into Captum and back: embeddings or pixels in, one number for each position out.
 
 Captum does the mathematics. Text goes in as `inputs_embeds`, so that what is attributed is the token alone: its
-position is added afterwards, inside the model. An image goes in as its pixels, which are pooled to patches.
+position is added afterwards, inside the model. An image goes in as its pixels, which are pooled to patches, and sound
+as the samples or frames that the model reads, which are pooled to stretches of time.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from attnx.capturing.watch import undisturbed, unwrapped
 from attnx.errors import AttnxError, ChoiceError, InputError, in_a_line
 from attnx.inputs.adapter import Adapter, Prepared
 from attnx.inputs.families import adapter_for
+from attnx.inputs.sound import ENTRIES
 from attnx.references.case import Case, Scored, by_input
 from attnx.references.embedded import same_by_embeddings, takes_embeddings
 from attnx.registry import unknown
@@ -53,7 +55,8 @@ class Batch:
 
     cases: tuple[Case, ...]
     values: Tensor
-    """batch × position × width of embeddings, or batch × channel × height × width of pixels."""
+    """batch × position × width of embeddings, batch × channel × height × width of pixels, or batch × what goes in of
+    sound; of sound with an output behind it batch × all numbers of both."""
     forward: Callable[..., Tensor]
     """(values, *extra) → the score of each case's target."""
     extra: tuple[Tensor, ...]
@@ -146,7 +149,8 @@ class _Entry:
     """How inputs enter the model as numbers that have a gradient."""
 
     model: nn.Module
-    name: Literal["inputs_embeds", "pixel_values"]
+    name: str
+    """inputs_embeds, pixel_values, or what sound goes in by."""
     pad_id: int | None
     embed: Embed | None
     embed_output: Embed | None = None
@@ -159,6 +163,10 @@ class _Entry:
             name: value.clone() if isinstance(value, Tensor) and value.is_inference() else value
             for name, value in collate(self.model, prepared, self.pad_id).items()
         }
+        if self.embed_output is not None and self.name in ENTRIES:
+            with switched(gradients=False):
+                output = self.embed_output(inputs.pop("decoder_input_ids"))
+            inputs[self.name] = torch.cat([inputs[self.name].flatten(1), output.flatten(1)], dim=1)
         if self.embed is not None and "input_ids" in inputs:
             with switched(gradients=False):
                 inputs["inputs_embeds"] = self.embed(inputs.pop("input_ids"))
@@ -179,6 +187,9 @@ class _Entry:
         """What is attributed, by the names under which the model takes it."""
         if self.embed_output is None:
             return {self.name: values}
+        if self.name in ENTRIES:
+            sound, output = split_streams(values, prepared)
+            return {self.name: sound, "decoder_inputs_embeds": output}
         source = next(iter(prepared.streams.values()))
         return {"inputs_embeds": values[:, :source], "decoder_inputs_embeds": values[:, source:]}
 
@@ -187,8 +198,9 @@ def _entry(model: nn.Module, adapter: Adapter, processor: Any, example: Prepared
     pad_id = padding_id(model, processor)
     if "pixel_values" in example.inputs:
         return _Entry(model, "pixel_values", pad_id, None)
-    if "input_features" in example.inputs:
-        raise InputError("gradients of sound are not attributed by Captum here; use references=('value_path',)")
+    if example.heard is not None:
+        output = adapter.output_embeddings(model) if adapter.output_embeddings is not None else None
+        return _Entry(model, example.heard.entry, pad_id, None, output)
     if not takes_embeddings(model):
         raise InputError(
             f"{type(model).__name__} takes no inputs_embeds, so gradients cannot reach its tokens; "
@@ -244,6 +256,8 @@ def _rounding_note(vectors: Tensor, reduction: str, label: str) -> tuple[str, ..
 
 def _vectors(attribution: Tensor, prepared: Prepared) -> Tensor:
     """position × dimension: the attribution to a token's embedding, or to all pixels of a patch."""
+    if prepared.heard is not None:
+        return _of_sound(attribution, prepared)
     if prepared.boxes is None:
         return attribution[: len(prepared.positions)]
     patches = {
@@ -254,3 +268,23 @@ def _vectors(attribution: Tensor, prepared: Prepared) -> Tensor:
     }
     nothing = torch.zeros_like(next(iter(patches.values())))
     return torch.stack([patches.get(place, nothing) for place in range(len(prepared.positions))])
+
+
+def split_streams(values: Tensor, prepared: Prepared) -> tuple[Tensor, Tensor]:
+    """Of sound and an output in one row of numbers each: the tensor that goes in, and the embeddings."""
+    assert prepared.heard is not None
+    shape = prepared.inputs[prepared.heard.entry].shape
+    size = shape.numel()
+    output = len(prepared.positions) - prepared.source_length
+    before = values.shape[:-1]
+    return values[..., :size].reshape(*before, *shape), values[..., size:].reshape(*before, output, -1)
+
+
+def _of_sound(attribution: Tensor, prepared: Prepared) -> Tensor:
+    """position × dimension: all numbers of a stretch's own part, filled up with 0, and the embeddings of the output."""
+    heard = prepared.heard
+    assert heard is not None
+    sound, output = split_streams(attribution, prepared) if prepared.streams else (attribution, None)
+    parts = [sound[cell].flatten() if cell is not None else sound.flatten()[:0] for cell in heard.cells]
+    rows = [*parts, *([] if output is None else output)]
+    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)

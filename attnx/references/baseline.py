@@ -40,7 +40,7 @@ def baseline(
 def _zero(batch: Batch) -> Tensor:
     zero = batch.values.detach().clone()
     for row, case in enumerate(batch.cases):
-        if case.prepared.boxes is None:
+        if case.prepared.boxes is None and case.prepared.heard is None:
             zero[row, case.content] = 0
         else:
             zero[row] = torch.zeros_like(zero[row])

@@ -1,4 +1,4 @@
-"""Nothing in place of something: how a token, a word or a patch is blanked out, by one rule for all that blanks.
+"""Nothing in place of something: how a token, word, patch or stretch of sound is blanked out, by one rule for all.
 
 The mask token stands for nothing, or a true unknown token: one that unknown words become. Tokenizers that spell every
 word in bytes know none, and call the end of a text so: blanking with it would cut the text in two. A token that begins,
@@ -21,6 +21,7 @@ from attnx.inputs.model_facts import vocabulary_size
 from attnx.inputs.positions import Positions
 from attnx.references.embedded import ENTRIES, embedded, embedding_of, has_mean, mean_embedding, same_by_embeddings
 from attnx.references.painting import FILLS, painted
+from attnx.references.silence import SILENCE, silenced
 from attnx.registry import unknown
 
 DELETE, MEAN = "delete", "mean"
@@ -59,8 +60,12 @@ def choose_blank(model: nn.Module, adapter: Adapter, processor: Any, prepared: P
 
     For text: a token, its id, `"unk_token"` and the like, `"mean"`, the mean of all embeddings, or `"delete"`. For an
     image: `"gray"` (the default), `"mean"`, the mean colour of the picture, or `"blur"`, the picture out of focus,
-    which takes away detail without putting in edges that no photo has.
+    which takes away detail without putting in edges that no photo has. Of sound it is silence.
     """
+    if prepared.heard is not None:
+        if named not in (None, SILENCE):
+            raise ChoiceError(unknown("blank", named, (SILENCE,)) + " (this is sound)")
+        return _silence(model, adapter, prepared)
     if prepared.boxes is not None:
         if named is not None and (not isinstance(named, str) or named not in FILLS):
             raise ChoiceError(unknown("blank", named, FILLS) + " (this is an image)")
@@ -134,6 +139,20 @@ def _mean(model: nn.Module, adapter: Adapter) -> Blank:
     return Blank(MEAN_NAME, apply, entry="inputs_embeds")
 
 
+def _silence(model: nn.Module, adapter: Adapter, prepared: Prepared) -> Blank:
+    """Silence for the sound; what was written of it goes in by embeddings, their mean stands for nothing."""
+    if not prepared.streams:
+        return Blank(SILENCE, silenced)
+    mean = _mean(model, adapter)
+
+    def apply(prepared: Prepared, places: Sequence[int]) -> Prepared:
+        source = prepared.source_length
+        quiet = silenced(prepared, [place for place in places if place < source])
+        return mean.apply(quiet, [place for place in places if place >= source])
+
+    return Blank(f"{SILENCE}, {MEAN_NAME} in the output", apply, entry=mean.entry)
+
+
 def _deletion() -> Blank:
     return Blank("deletion", deleted, shortens=True)
 
@@ -154,7 +173,7 @@ def _by_stream(prepared: Prepared, places: Sequence[int]) -> list[tuple[str, lis
         for name, span in prepared.ids.items()
     ]
     if sum(len(own) for _, own in found) < len(places):
-        raise InputError("sound has no token that stands for nothing; use references=('value_path',)")
+        raise InputError("sound has no token that stands for nothing; blank it by silence")
     return [(name, own) for name, own in found if own]
 
 

@@ -1,4 +1,4 @@
-"""Blank-out: how much the model's answer changes when one token, word or patch is gone (§4)."""
+"""Blank-out: how much the model's answer changes when a token, word, patch or stretch of sound is gone (§4)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from torch import nn
 from attnx.answer.number import Score
 from attnx.answer.score import check_score, kind_of
 from attnx.capturing.watch import unwrapped
-from attnx.errors import ChoiceError, InputError
+from attnx.errors import ChoiceError, InputError, whole_number
 from attnx.graph.asked import check_position
 from attnx.inputs.families import adapter_for
 from attnx.references.blank import Named, choose_blank
 from attnx.references.case import Case, Scored
 from attnx.references.occlusion import patch_groups
 from attnx.references.reference import Reference
+from attnx.references.silence import stretch_groups
 from attnx.references.variant import Variant
 from attnx.references.variants import measure
 from attnx.registry import unknown
@@ -45,12 +46,12 @@ def blankout(
     """s − s' for each position of each case, where s' is the target's score after that position was blanked.
 
     The score is the margin, the logit, the probability or the log-odds. Not `signed` it is |s − s'|, which does not
-    tell what speaks for the target from what speaks against it: `**PAPER` is the paper's definition. A `unit` of words
-    blanks all pieces of a word at once and shares its score out among them, one of spans does so with each part that
-    was named (`spans=`), and a `group` of 2 with squares of 2 × 2 patches of an image, where many patches are grouped
-    anyway. What stands for nothing is chosen by rule, or `blank` (see `choose_blank`). `positions` says for each case
-    which to blank, by default all that are not special tokens; the others score 0. `at_once` bounds a batch in
-    positions.
+    tell what speaks for the target from what speaks against it: `**PAPER` is the paper's definition. A `unit` of
+    words blanks all pieces of a word at once and shares its score out among them, one of spans does so with each
+    part that was named (`spans=`), and a `group` of 2 with squares of 2 × 2 patches of an image or two neighbouring
+    stretches of sound, where many are grouped anyway. What stands for nothing is chosen by rule, or `blank` (see
+    `choose_blank`). `positions` says for each case which to blank, by default all that are not special tokens; the
+    others score 0. `at_once` bounds a batch in positions.
     """
     model = unwrapped(model)
     kind = check_score(score, model, "margin", kind_of([case.target for case in cases]))
@@ -86,6 +87,8 @@ def _units(
             [(check_position(place, length),) for place in several]
             for several, length in zip(positions, lengths, strict=True)
         ]
+    if all(case.prepared.heard is not None for case in cases) and unit != "span":
+        return [_in_time(case, group) for case in cases]
     if group is not None or all(case.prepared.boxes is not None for case in cases):
         return [patch_groups(case.prepared, group) for case in cases]
     if unit == "span":
@@ -95,6 +98,20 @@ def _units(
     if unit == "word":
         return [[word.positions for word in case.prepared.words] for case in cases]
     return [[(place,) for place in case.content] for case in cases]
+
+
+MOST_STRETCHES = 64
+"""Of half a minute, half a second each."""
+
+
+def _in_time(case: Case, size: int | None) -> list[tuple[int, ...]]:
+    """Neighbouring stretches of sound, and each token that was written of it."""
+    if size is not None and whole_number("group", size) < 1:
+        raise ChoiceError(f"group={size} asked; a group has at least 1 stretch of time")
+    source = case.prepared.source_length
+    stretches = sum(one.segment == 0 for one in case.prepared.words)
+    groups = stretch_groups(case.prepared, size or -(-stretches // MOST_STRETCHES) or 1)
+    return [*groups, *((place,) for place in case.content if source and place >= source)]
 
 
 BLANKOUT = Reference(

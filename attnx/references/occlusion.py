@@ -17,7 +17,8 @@ from attnx.answer.number import Score
 from attnx.capturing.watch import unwrapped
 from attnx.errors import ChoiceError, InputError, whole_number
 from attnx.inputs.adapter import Prepared
-from attnx.references.attribution import Batch, Facts, attribute
+from attnx.inputs.heard import Heard
+from attnx.references.attribution import Batch, Facts, attribute, split_streams
 from attnx.references.baseline import Start, baseline
 from attnx.references.blank import Named
 from attnx.references.case import Case, Scored
@@ -96,7 +97,9 @@ def feature_ablation(
 
 def _window(batch: Batch, window: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The window's shape and step in the values' own axes, without the batch."""
-    boxes = batch.cases[0].prepared.boxes
+    boxes, heard = batch.cases[0].prepared.boxes, batch.cases[0].prepared.heard
+    if heard is not None:
+        return _stretch_window(batch, heard, window)
     if boxes is None:
         length, width = batch.values.shape[1:]
         return (min(window, length), width), (1, width)
@@ -104,6 +107,16 @@ def _window(batch: Batch, window: int) -> tuple[tuple[int, ...], tuple[int, ...]
     channels, height, width = batch.values.shape[1:]
     size = (min(window * (bottom - top), height), min(window * (right - left), width))
     return (channels, *size), (channels, bottom - top, right - left)
+
+
+def _stretch_window(batch: Batch, heard: Heard, window: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    if batch.cases[0].prepared.streams:
+        raise InputError("no window slides over sound and what was written of it; use references=('blankout',)")
+    shape = list(batch.values.shape[1:])
+    cells = [cell for cell in heard.cells if cell is not None]
+    middle = cells[len(cells) // 2]
+    steps = [len(range(*part.indices(size))) for part, size in zip(middle, shape, strict=True)]
+    return tuple(min(window * step, size) for step, size in zip(steps, shape, strict=True)), tuple(steps)
 
 
 def _features(batch: Batch) -> tuple[Tensor, Tensor]:
@@ -114,6 +127,9 @@ def _features(batch: Batch) -> tuple[Tensor, Tensor]:
     (case,) = batch.cases
     features = torch.zeros_like(batch.values, dtype=torch.long)
     pieces = torch.ones_like(batch.values)
+    if case.prepared.heard is not None:
+        _mark_stretches(case.prepared, features, pieces)
+        return features, pieces
     if case.prepared.boxes is None:
         for number, word in enumerate(case.prepared.words, start=1):
             features[0, list(word.positions)] = number
@@ -123,6 +139,23 @@ def _features(batch: Batch) -> tuple[Tensor, Tensor]:
         left, top, right, bottom = box
         features[0, :, top:bottom, left:right] = number
     return features, pieces
+
+
+def _mark_stretches(prepared: Prepared, features: Tensor, pieces: Tensor) -> None:
+    """Each word of the sound a feature, its score shared out among the numbers of its positions."""
+    heard = prepared.heard
+    assert heard is not None
+    (sound, output), (shares, others) = (
+        split_streams(one[0], prepared) if prepared.streams else (one[0], None) for one in (features, pieces)
+    )
+    for number, word in enumerate(prepared.words, start=1):
+        for place in word.positions:
+            cell = heard.cells[place] if place < len(heard.cells) else None
+            if cell is not None:
+                sound[cell], shares[cell] = number, len(word.positions)
+            elif output is not None and others is not None:
+                output[place - prepared.source_length] = number
+                others[place - prepared.source_length] = len(word.positions)
 
 
 def _together(model: nn.Module, batch: Batch) -> int:

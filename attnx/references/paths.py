@@ -200,10 +200,14 @@ def _parts(run: FrozenRun, place: int, case: Case) -> Tensor:
             "an adapter of its own (see docs/adapters.md)"
         )
     parts = run.entry.relevance[place].cpu()
-    if case.prepared.streams and len(parts) > length:
-        # Of sound each position is made of several frames.
-        source, output = case.prepared.streams.values()
-        return torch.cat([parts[:-output].reshape(source, -1).sum(-1), parts[-output:]])
+    heard = case.prepared.heard
+    if heard is not None and case.prepared.streams:
+        # Of sound the run goes down to the frames that go in, and what counts is by how much they are not silent.
+        output = case.prepared.streams["output"]
+        values = case.prepared.inputs[heard.entry]
+        gradient = run.entry.gradient[place][:-output, : len(values)].T.double().cpu()
+        sounding = (values - heard.quiet(values)).double().cpu()
+        return torch.cat([heard.pooled(sounding * gradient), parts[-output:]])
     return parts[:length].clone()
 
 

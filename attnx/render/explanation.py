@@ -1,4 +1,4 @@
-"""An explanation to look at: which view is meant, where a text and an image have different ones."""
+"""An explanation to look at: which view is meant, where a text, an image and a sound have different ones."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnx.render.best_parts import patch_table, stretch_table
 from attnx.render.columns import Block
 from attnx.render.digits import places, written
-from attnx.render.plain_text import answer, cautions, judgement, notes, patch_table, plain, seen_from
+from attnx.render.plain_text import answer, cautions, judgement, notes, plain, seen_from
 from attnx.render.printable import printable
 from attnx.render.terminal import coloured
 from attnx.results.explanation import Explanation
@@ -21,13 +22,17 @@ if TYPE_CHECKING:
 
 
 def text(explanation: Explanation) -> str:
+    if explanation.seconds is not None:
+        return stretch_table(explanation)
     return plain(explanation) if explanation.image_size is None else patch_table(explanation)
 
 
 def rich(explanation: Explanation) -> RenderableType:
-    """The words on coloured backgrounds, as `attnx explain` shows them; of an image its best patches."""
+    """The words on coloured backgrounds, as `attnx explain` shows them; of an image or a sound its best parts."""
     from rich.text import Text
 
+    if explanation.seconds is not None:
+        return Text(stretch_table(explanation))
     return coloured(explanation) if explanation.image_size is None else Text(patch_table(explanation))
 
 
@@ -96,7 +101,11 @@ def plot(
     image: Any,
     **looks: Any,
 ) -> Axes | Figure:
-    """Bars or a strip of colours; of an image its overlay, or the panels of all methods."""
+    """Bars or a strip of colours; of an image its overlay, or the panels of all methods; of sound strips over time."""
+    if explanation.seconds is not None:
+        from attnx.render.time_strip import plot_sound
+
+        return plot_sound(explanation, method, layer, head=head, ax=ax)
     if explanation.image_size is not None:
         from attnx.render.image_panels import plot_image
 
@@ -116,7 +125,11 @@ def plot_layers(
     ax: Axes | None,
     image: Any,
 ) -> Axes | Figure:
-    """Layers × positions; of an image a strip of overlays."""
+    """Layers × positions; of an image a strip of overlays, of sound layers × time."""
+    if explanation.seconds is not None and ax is None:
+        from attnx.render.time_strip import plot_sound_layers
+
+        return plot_sound_layers(explanation, method, head=head)
     if explanation.image_size is not None and ax is None:
         from attnx.render.image_panels import layer_strip
 

@@ -14,8 +14,8 @@ from attnx.render.word_rows import layer_rows, named_rows
 from attnx.results.explanation import Explanation
 from attnx.results.remarks import line
 
-_BAR = 24
-_FOR, _AGAINST = "█", "▒"
+BAR = 24
+FOR_BAR, AGAINST_BAR = "█", "▒"
 SECOND_TEXT = "———"
 """Stands between the two texts of a pair."""
 PARTS = "parts of the text, each the sum over its tokens:"
@@ -36,7 +36,7 @@ def plain_row(
     name = explanation.row_name(method, layer)
     rows = named_rows(explanation, [name], layer, content_only=content_only)
     exact = explanation.digits.get(name)
-    lines = [_answered(explanation) + row_name(explanation, name, layer), judgement(explanation, name, layer)]
+    lines = [answered(explanation) + row_name(explanation, name, layer), judgement(explanation, name, layer)]
     for place, bar in enumerate(_bars(rows.words, rows.scores[0].tolist(), exact)):
         lines += [SECOND_TEXT] if place in rows.starts else []
         lines.append(bar)
@@ -44,7 +44,7 @@ def plain_row(
         parts = explanation.by_span(name, layer)
         lines.append(PARTS)
         lines += _bars(tuple(printable(one.text) for one in parts), [one.score for one in parts], exact)
-    lines += [f"{_FOR} speaks for the answer, {_AGAINST} against it"] if name in explanation.signed else []
+    lines += [f"{FOR_BAR} speaks for the answer, {AGAINST_BAR} against it"] if name in explanation.signed else []
     return "\n".join([*lines, *cautions(explanation, [name], layer)])
 
 
@@ -54,7 +54,8 @@ def _bars(labels: tuple[str, ...], scores: Sequence[float], exact: int | None) -
     numbers = [written(score, decimals) for score in scores]
     width = max(map(len, numbers), default=0)
     bars = [
-        (_FOR if score >= 0 else _AGAINST) * round(_BAR * abs(score) / most) if most > 0 else "" for score in scores
+        (FOR_BAR if score >= 0 else AGAINST_BAR) * round(BAR * abs(score) / most) if most > 0 else ""
+        for score in scores
     ]
     lines = zip(_column(labels), numbers, bars, strict=True)
     return [f"{label}  {number:>{width}}  {bar}".rstrip() for label, number, bar in lines]
@@ -82,7 +83,7 @@ def plain_layers(
     decimals = places(scores, explanation.digits.get(name))
     column = 2 + max([len(written(score, decimals)) for score in scores.ravel()] or [4])
     at_once = len(explanation.layers) if width is None else max((width - cell_len(first)) // column, 1)
-    headline = f"{_answered(explanation)}{name}, {seen_from(explanation)}"
+    headline = f"{answered(explanation)}{name}, {seen_from(explanation)}"
     blocks = [f"{headline}\n{judgement(explanation, name)}"]
     for start in range(0, len(explanation.layers), at_once):
         part = slice(start, start + at_once)
@@ -93,27 +94,6 @@ def plain_layers(
         ]
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks)
-
-
-def patch_table(explanation: Explanation, method: str | None = None, layer: int | None = None, count: int = 10) -> str:
-    """A headline, and the best patches with their place in the image, their score and a bar."""
-    name = explanation.row_name(method, layer)
-    scores = explanation.scores(name, layer)
-    patches = explanation.positions.named
-    best = sorted(patches, key=lambda one: -abs(round(float(scores[one.index]), 9)))[:count]
-    most = max((abs(float(scores[one.index])) for one in best), default=0.0)
-    at = "" if name in explanation.references else f" at layer {explanation.layers[-1] if layer is None else layer}"
-    explained = printable(explanation.positions[explanation.position].token)
-    lines = [f"{_answered(explanation)}{name}{at} · explained position {explanation.position} {explained}"]
-    lines.append(judgement(explanation, name, layer))
-    decimals = places([scores[one.index] for one in best], explanation.digits.get(name))
-    lines.append(f"best {len(best)} of {len(patches)} patches; r0c0 is at the top left, places are in pixels")
-    for one in best:
-        place = "not in the image" if one.box is None else "{:.0f}, {:.0f} to {:.0f}, {:.0f}".format(*one.box)
-        score = float(scores[one.index])
-        bar = (_FOR if score >= 0 else _AGAINST) * round(_BAR * abs(score) / most) if most > 0 else ""
-        lines.append(f"{one.token:<8}{place:<26}{written(score, decimals):>8}  {bar}".rstrip())
-    return "\n".join([*lines, *notes(explanation)])
 
 
 def answer(explanation: Explanation) -> str:
@@ -196,5 +176,5 @@ def _column(words: tuple[str, ...]) -> list[str]:
     return [isolated(word) + " " * (width - cell_len(word)) for word in words]
 
 
-def _answered(explanation: Explanation) -> str:
+def answered(explanation: Explanation) -> str:
     return f"{what_is_said(explanation)}: {answer(explanation)} · " if explanation.prediction else ""

@@ -25,6 +25,8 @@ from attnx.results.units import WordScore, best, summed
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+    from attnx.inputs.waves import Sound
+
 OFFERED = ("blankout", "value_path")
 """The measurements that a verdict offers where there is none, or but one: the first that is not there."""
 
@@ -105,6 +107,8 @@ class Explanation(Drawn):
     """The picture that was explained. It stays in memory and is not saved: files are small, and tell no faces."""
     image_size: tuple[int, int] | None = None
     """Its width and height, in which the boxes of the positions are counted; None for a text."""
+    sound: Sound | None = field(default=None, repr=False, compare=False, metadata=LATER)
+    """The sound that was explained. As a picture it stays in memory and is not saved: files tell no voices."""
     streams: Mapping[str, int] = field(default_factory=dict, metadata=LATER)
     """Of an encoder–decoder how many positions its source and its output have, in the order of the count; else none."""
 
@@ -174,6 +178,16 @@ class Explanation(Drawn):
         ends = np.cumsum(list(self.streams.values()))
         sums = [float(one.sum()) for one in np.split(scores, ends[:-1])]
         return {name: one / (sum(sums) or 1.0) for name, one in zip(self.streams, sums, strict=True)}
+
+    @property
+    def seconds(self) -> float | None:
+        """Of sound, when its last stretch ends; None for all else."""
+        return max((one.time[1] for one in self.positions if one.time is not None), default=None)
+
+    @property
+    def stretches(self) -> tuple[Word, ...]:
+        """The words that are stretches of time, in their order; none of a text."""
+        return tuple(one for one in self.words if self.positions[one.positions[0]].time is not None)
 
     @property
     def content(self) -> list[int]:

@@ -192,7 +192,7 @@ def _accepted(model: nn.Module) -> set[str] | None:
     inner = base_model(model)
     if inner is not model:
         return named | (_accepted(inner) or set())
-    return named if named & {"input_ids", "pixel_values", "input_features"} else None
+    return named if named & {"input_ids", "pixel_values", "input_features", "input_values"} else None
 
 
 def announce(text: str) -> None:

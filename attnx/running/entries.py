@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from attnx.capturing.entering import Entry
 from attnx.inputs.adapter import Adapter
 
-_DENSE = ("pixel_values", "input_features")
+_DENSE = ("pixel_values", "input_features", "input_values")
 """Inputs that are numbers with a gradient, and are embedded by no table."""
 
 

@@ -10,6 +10,7 @@ from torch import nn
 
 from attnx.errors import ArgumentError
 from attnx.inputs.families import reads_images
+from attnx.inputs.sound import reads_sound
 from attnx.registry import quoted
 from attnx.running.loading import load
 
@@ -30,7 +31,7 @@ def given_model(model: Any, processor: Any = None) -> Given:
         return Given(loaded, own if processor is None else processor, fspath(model) if processor is None else None)
     inner = getattr(model, "model", None)
     if is_pipeline(model) and inner is not None:
-        own = getattr(model, "tokenizer", None) or getattr(model, "image_processor", None)
+        own = _own_processor(model, inner)
         return Given(inner, own if processor is None else processor)
     if not isinstance(model, nn.Module):
         raise ArgumentError(
@@ -44,6 +45,22 @@ def given_model(model: Any, processor: Any = None) -> Given:
             f"AutoTokenizer.from_pretrained({name!r}), and give it after the model, or give the directory alone"
         )
     return Given(model, processor)
+
+
+def _own_processor(pipeline: Any, model: nn.Module) -> Any:
+    """What a pipeline prepares its inputs with; of sound that is written down it needs a tokenizer as well."""
+    tokenizer, extractor = (getattr(pipeline, name, None) for name in ("tokenizer", "feature_extractor"))
+    if reads_sound(model) and extractor is not None:
+        return getattr(pipeline, "processor", None) or (Both(extractor, tokenizer) if tokenizer else extractor)
+    return tokenizer or getattr(pipeline, "image_processor", None)
+
+
+@dataclass(frozen=True, eq=False)
+class Both:
+    """A feature extractor and a tokenizer, where no processor holds both."""
+
+    feature_extractor: Any
+    tokenizer: Any
 
 
 def with_its_text(model: Any, processor: Any, text: Any) -> tuple[Any, Any, Any]:

@@ -1,4 +1,4 @@
-"""A saved model and its tokenizer or image processor, by directory, file, embedded name, package or hub id.
+"""A saved model and what prepares its inputs, by directory, file, embedded name, package or hub id.
 
 Weights are read from safetensors and gguf only, and no code of the checkpoint is run.
 """
@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from attnx.errors import AttnxError, InputError, first_line
+from attnx.inputs.model_facts import has_head
+from attnx.inputs.sound import reads_sound
 from attnx.running.saved import WHAT_WOULD_DO, Saved, saved_model
 from attnx.tasks.shipped import SHIPPED, embedded_name, shipped_directory
 
@@ -29,7 +31,6 @@ def load(name: str, needed: str = "") -> tuple[Any, Any]:
 
 def _load(name: str, needed: str) -> tuple[Any, Any]:
     import torch
-    import transformers
 
     saved = saved_model(name)
     given: dict[str, Any] = {"trust_remote_code": False, **saved.options}
@@ -38,9 +39,7 @@ def _load(name: str, needed: str) -> tuple[Any, Any]:
         model, report = _class(saved).from_pretrained(
             saved.name, use_safetensors=not saved.options, output_loading_info=True, **given
         )
-        vision = getattr(model, "main_input_name", "") == "pixel_values"
-        auto = transformers.AutoImageProcessor if vision else transformers.AutoTokenizer
-        processor = auto.from_pretrained(saved.name, **given)
+        processor = _auto(model).from_pretrained(saved.name, **given)
     except AttnxError:
         raise
     except Exception as error:  # whatever a broken checkpoint or an unreachable hub can lead to
@@ -58,6 +57,19 @@ def _load(name: str, needed: str) -> tuple[Any, Any]:
             "give a checkpoint that was trained with this head"
         )
     return model.to(torch.float32).eval(), processor
+
+
+def _auto(model: Any) -> Any:
+    """What loads the processor: of sound that is written down it has a tokenizer as well."""
+    import transformers
+
+    entry = getattr(model, "main_input_name", "")
+    if entry == "pixel_values":
+        return transformers.AutoImageProcessor
+    if not reads_sound(model):
+        return transformers.AutoTokenizer
+    writes = has_head(model, "ForCTC", "ForConditionalGeneration")
+    return transformers.AutoProcessor if writes else transformers.AutoFeatureExtractor
 
 
 def _class(saved: Saved) -> Any:

@@ -40,7 +40,7 @@ def test_an_explanation_of_format_1_is_read(name):
     told = loaded.to_dict()
     same = ("text", "position", "layers", "positions", "words", "prediction", "saturation", "sink", "notes")
     header["prediction"] = with_no_rival(header["prediction"])
-    header["positions"] = [{**one, "time": None} for one in header["positions"]]  # which came later
+    header["positions"] = [{**one, "time": None, "band": None} for one in header["positions"]]  # which came later
     assert {key: told[key] for key in same} == {key: header[key] for key in same}
 
 

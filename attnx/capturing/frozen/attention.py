@@ -95,7 +95,9 @@ def module_attention(mode: Freezing, func: Call, args: list[Any], kwargs: dict[s
     weights = weights if weights.ndim == 4 else weights[None]
     first = 2 * given["embed_dim_to_check"]
     joined, bias = given["in_proj_weight"], given["in_proj_bias"]
-    projection = given["v_proj_weight"] if joined is None else joined[first:]
+    # WavLM gives projections one by one, and an empty tensor for all in one.
+    apart = joined is None or given.get("use_separate_proj_weight", False)
+    projection = given["v_proj_weight"] if apart else joined[first:]
     projected = _linear(mode, given["value"], projection, None if bias is None else bias[first:])
     batched = projected if projected.ndim == 3 else projected[:, None]
     values = batched.reshape(*batched.shape[:2], given["num_heads"], -1).permute(1, 2, 0, 3)

@@ -35,6 +35,8 @@ def _result(explanation: Explanation, results: int) -> dict[str, Any]:
     maps = _maps(explanation, kept, results, notes)
     if explanation.image_size is not None and explanation.image is None:
         notes.append("the picture is not in this page: files do not keep it; explain it again to see it")
+    if explanation.seconds is not None and explanation.sound is None:
+        notes.append("the sound is not in this page: files do not keep it; explain it again to see its wave")
     return {
         "title": _title(explanation),
         "verdict": explanation.verdict,
@@ -70,6 +72,9 @@ def _levels(explanation: Explanation, layers: Sequence[int]) -> list[str] | None
 def _title(explanation: Explanation) -> str:
     if explanation.image_size is not None:
         return "image of {} × {} pixels".format(*explanation.image_size)
+    if explanation.seconds is not None:
+        written = " ".join(one.text for one in explanation.words if one.segment)
+        return f"sound of {explanation.seconds:.2f} s{f': {written}' if written else ''}"
     whole = " ".join((explanation.title or " ".join(one.text for one in explanation.words)).split())
     return whole if len(whole) <= _TITLE else whole[: _TITLE - 1] + "…"
 
@@ -77,6 +82,7 @@ def _title(explanation: Explanation) -> str:
 def _positions(explanation: Explanation) -> list[dict[str, Any]]:
     return [
         {"token": one.token, "label": _label(one, explanation.texts), "special": one.special, "word": one.word}
+        | ({} if one.time is None else {"timed": True})
         for one in explanation.positions
     ]
 
@@ -100,6 +106,7 @@ def _words(explanation: Explanation) -> list[dict[str, Any]]:
             gap = gap if gap == "\n\n" else explanation.texts[word.segment][end : span.start]
             end = max(end, span.end)
         mark = {"punctuation": True} if word.is_punctuation else {}
+        mark |= {"timed": True} if explanation.positions[word.positions[0]].time is not None else {}
         words.append({"text": word.text, "gap": gap, "positions": list(word.positions), **mark})
     return words
 

@@ -88,21 +88,34 @@ SHARED = ("numbers", "state", "elements", "colours", "agreement_table", "head_gr
 
 
 @overload
-def to_html(results: Any, path: None = None, *, title: str | None = None, content_only: bool = False) -> str: ...
+def to_html(
+    results: Any, path: None = None, *, title: str | None = None, content_only: bool = False, player: bool = False
+) -> str: ...
 
 
 @overload
 def to_html(
-    results: Any, path: str | PathLike[str], *, title: str | None = None, content_only: bool = False
+    results: Any,
+    path: str | PathLike[str],
+    *,
+    title: str | None = None,
+    content_only: bool = False,
+    player: bool = False,
 ) -> None: ...
 
 
 def to_html(
-    results: Any, path: str | PathLike[str] | None = None, *, title: str | None = None, content_only: bool = False
+    results: Any,
+    path: str | PathLike[str] | None = None,
+    *,
+    title: str | None = None,
+    content_only: bool = False,
+    player: bool = False,
 ) -> str | None:
     """One page for an explanation, for several with a picker, or for whatever else attnx returns.
 
-    With `content_only` it opens without punctuation, whose share it still says.
+    With `content_only` it opens without punctuation, whose share it still says. With `player` sound that was explained
+    is in the page and can be heard; without, only its picture is.
 
     >>> model, tokenizer = attnx.load_demo()
     >>> e = explain(model, tokenizer, "the keys to the cabinet", methods="rollout")
@@ -110,7 +123,7 @@ def to_html(
     True
     """
     place = None if path is None else file_of(path, PAGES, "to_html")
-    shown = Shown.of(results, tuple(kind for section in SECTIONS for kind in section.kinds), content_only)
+    shown = Shown.of(results, tuple(kind for section in SECTIONS for kind in section.kinds), content_only, player)
     given = {section: section.module.data(shown) for section in SECTIONS}
     there = tuple(section for section, data in given.items() if data is not None)
     page = harmless({"results": shown.contents, **{section.name: given[section] for section in there}})
@@ -121,7 +134,7 @@ def to_html(
         named=title,
         sections=[f"sections/{name}/section.html.jinja" for name in names],
         plain=[one for section in there for one in section.module.plain(page)],
-        policy=policy(names),
+        policy=policy(names, player=player),
         style=style(names),
         scripts=scripts(names),
         data=as_json(page),
@@ -150,11 +163,12 @@ def as_json(value: Any) -> Any:
 
 
 @cache
-def policy(names: tuple[str, ...]) -> str:
+def policy(names: tuple[str, ...], *, player: bool = False) -> str:
     """Nothing is loaded, and nothing runs but what stands in the package, told by its hash."""
+    heard = "media-src data:; " if player else ""
     scripts_ = " ".join(_hash(one) for one in scripts(names))
     return (
-        f"default-src 'none'; script-src {scripts_}; style-src {_hash(style(names))}; img-src data:; "
+        f"default-src 'none'; script-src {scripts_}; style-src {_hash(style(names))}; img-src data:; {heard}"
         "base-uri 'none'; form-action 'none'"
     )
 

@@ -31,9 +31,13 @@ class Shown:
     """Those that no section is made for."""
     content_only: bool = False
     """Whether punctuation is left out at first."""
+    player: bool = False
+    """Whether sound can be heard."""
 
     @classmethod
-    def of(cls, results: Any, kinds: tuple[type[Result], ...] = (), content_only: bool = False) -> Shown:
+    def of(
+        cls, results: Any, kinds: tuple[type[Result], ...] = (), content_only: bool = False, player: bool = False
+    ) -> Shown:
         """`kinds` are those that sections are made for."""
         several: Sequence[Any] = results if isinstance(results, (list, tuple)) else [results]
         if not several or not all(isinstance(one, Result) for one in several):
@@ -48,7 +52,7 @@ class Shown:
         for own, (title, _) in zip(contents, named, strict=True):
             own["title"] = f"{title}: {own['title']}" if title else own["title"]
         rest = tuple(one for one in several if not isinstance(one, kinds))
-        return cls(tuple(several), explanations, contents, rest, content_only)
+        return cls(tuple(several), explanations, contents, rest, content_only, player)
 
     def only(self, kind: type[R]) -> R | None:
         """The one result of a kind; several would need a place each."""

@@ -1,4 +1,4 @@
-"""The answer, and the text as a heat map; of an image its picture under the scores of its patches."""
+"""The answer, and the text as a heat map; of an image its picture under its scores, of sound its wave."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from attnx.render.page.plain import LEVELS, PlainWord, PlainWords
 from attnx.render.page.sections.text.picture import picture
+from attnx.render.page.sections.text.sounding import sounding
 from attnx.render.page.shown import Shown
 from attnx.results.explanation import Explanation
 
@@ -19,7 +20,10 @@ def data(shown: Shown) -> dict[str, Any] | None:
     if not shown.explanations:
         return None
     each = [
-        {"picture": picture(one, len(shown.explanations)), **_streams(one, content["layers"])}
+        {
+            "picture": picture(one, len(shown.explanations)) or sounding(one, player=shown.player),
+            **_streams(one, content["layers"]),
+        }
         for one, content in zip(shown.explanations, shown.contents, strict=True)
     ]
     return {"results": each, "view": "content" if shown.content_only else "words"}

@@ -1,5 +1,6 @@
 "use strict";
-// A picture under the scores of its patches, where an image was explained. The layer slider works on it, too.
+// A picture under the scores of its patches, where an image was explained, or the wave of a sound under those of its
+// stretches of time. The layer slider works on it, too.
 attnx.picture = (() => {
   const { byId, make } = attnx.elements;
   const { row, most } = attnx.numbers;
@@ -18,7 +19,9 @@ attnx.picture = (() => {
     sheet.addEventListener("blur", () => move(null));
     sheet.addEventListener("click", (event) => explain(under(event)));
     sheet.addEventListener("keydown", keyed);
+    byId("picture").classList.toggle("sound", Boolean(picture.sound));
     byId("picture").replaceChildren(make("img", { src: picture.url, alt: "" }), sheet);
+    byId("player").replaceChildren(...(picture.player ? [make("audio", { src: picture.player, controls: "" })] : []));
   };
 
   const explain = (place) => {
@@ -91,6 +94,7 @@ attnx.picture = (() => {
   return {
     draw(state) {
       byId("picture").hidden = !state.result.text.picture;
+      byId("player").hidden = !state.result.text.picture?.player;
       if (!state.result.text.picture) return;
       if (shown !== state.result) {
         shown = state.result;

@@ -13,7 +13,7 @@ attnx.sections.push((() => {
     view !== "tokens"
       ? result.words.map((word) => ({ ...word, plain: leftOut(word, view) }))
       : result.positions.map((one, place) => ({
-          text: one.label, gap: place ? " " : "", positions: [place], special: one.special, token: one.token,
+          text: one.label, gap: place ? " " : "", positions: [place], special: one.special, token: one.token, timed: one.timed,
         }));
 
   const build = (state) => {
@@ -37,7 +37,8 @@ attnx.sections.push((() => {
           onclick: state.result.maps ? () => attnx.explainRow(unit.positions) : () => tell(index),
         },
       );
-      reading.append(unit.gap, mark);
+      // Stretches of time have their place in the picture above.
+      if (!(unit.timed && state.result.text.picture)) reading.append(unit.gap, mark);
       return mark;
     });
   };
@@ -107,7 +108,8 @@ attnx.sections.push((() => {
     name: "text",
     draw(state) {
       attnx.answer.draw(state);
-      byId("reading").hidden = Boolean(state.result.text.picture);
+      const { picture } = state.result.text;
+      byId("reading").hidden = Boolean(picture) && !(picture.sound && state.result.words.some(({ timed }) => !timed));
       byId("back").hidden = state.rows === null && state.head === null;
       const key = `${state.index} ${state.view}`;
       if (built !== key) build(state);
@@ -125,7 +127,7 @@ attnx.sections.push((() => {
         mark.dataset.score = scores[index];
         mark.setAttribute("aria-label", `${visible(units[index].text)}, ${scores[index].toFixed(4)}`);
       });
-      const unit = state.result.text.picture ? "patch" : state.view === "tokens" ? "token" : "word";
+      const unit = picture ? (picture.sound ? "stretch" : "patch") : state.view === "tokens" ? "token" : "word";
       byId("legend").replaceChildren(
         ...ends(top),
         make("span", {
