@@ -29,7 +29,10 @@ mkdir -p "$work"
 # Libraries that go with transformers are chosen by it.
 grep -vE '^(torch|transformers|tokenizers|huggingface_hub|datasets|fsspec|gradio)==' constraints.txt > "$work/constraints.txt"
 
-row() { echo "| $1 | $2 | $3 | $4 |"; }
+row() { echo "| $1 | $2 | $3 | $4 | ${5:-} | ${6:-} | ${7:-} |"; }
+
+# How many tests ended so, by pytest's last line.
+count() { grep -oE "[0-9]+ ($2)" <<< "$1" | awk '{sum += $1} END {print sum + 0}'; }
 
 # Told by what a build needs, before anything is downloaded.
 has_torch() {
@@ -58,11 +61,12 @@ try() {
     found=$("$place/bin/python" -m pytest -q --no-cov -p no:cacheprovider -m "not slow" "${parts[@]}" 2> /dev/null | tee "$place.out" | tail -n 1)
     grep -E '^(FAILED|ERROR)' "$place.out" >&2
     row "$1" "$("$place/bin/python" -c 'import torch; print(torch.__version__)')" \
-        "$("$place/bin/python" -c 'import transformers; print(transformers.__version__)')" "${found//=/}"
+        "$("$place/bin/python" -c 'import transformers; print(transformers.__version__)')" "${parts[*]:-the quick suite}" \
+        "$(count "$found" passed)" "$(count "$found" skipped)" "$(count "$found" "failed|error")"
 }
 
-echo "| Python | torch | transformers | quick suite |"
-echo "|---|---|---|---|"
+echo "| Python | torch | transformers | tried | passed | skipped | failed |"
+echo "|---|---|---|---|---|---|---|"
 for one in "${rows[@]}"; do
     # shellcheck disable=SC2086
     case "$one" in *"$chosen"*) try $one ;; esac
