@@ -1,8 +1,11 @@
 """What the value path costs beside a plain run, and what memory it takes on a long text.
 
     python -m tests.benchmarks.value_path                  # 128 tokens, 12 layers of 768
-    python -m tests.benchmarks.value_path --long           # 1,024 to 8,192 tokens, each in a process of its own
-    python -m tests.benchmarks.value_path --length 32768   # one length: seconds, GB
+    python -m tests.benchmarks.value_path --long           # 1,024 to 32,768 tokens, each in a process of its own
+    python -m tests.benchmarks.value_path --length 32768   # one length: seconds, of the processor, GB
+
+The longest text takes an hour of the processor. `--long --keep FILE` writes each length down as it is measured, and
+measures only those that are missing.
 
 Times are the best of five in turn, by the clock and by the processor's time: the second is what counts on a machine
 that does other work, too. Memory is the highest resident size less that before the run.
@@ -11,10 +14,13 @@ that does other work, too. Memory is the highest resident size less that before 
 from __future__ import annotations
 
 import argparse
+import json
 import resource
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
 
@@ -29,19 +35,20 @@ from attnx.references.case import Case
 from attnx.references.registry import REFERENCES
 
 ROUNDS = 5
-LENGTHS = (1_024, 2_048, 4_096, 8_192)
+LENGTHS = (1_024, 2_048, 4_096, 8_192, 16_384, 32_768)
 SHAPE = {"vocab_size": 50_257, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--long", action="store_true")
+    parser.add_argument("--keep", type=Path, help="a file of what is measured already, for --long")
     parser.add_argument("--length", type=int, help="one length, in this process")
     asked = parser.parse_args()
     if asked.length:
         print(*memory(asked.length))
     elif asked.long:
-        long_texts()
+        long_texts(asked.keep)
     else:
         short_text()
 
@@ -60,24 +67,33 @@ def short_text() -> None:
         report(name, times)
 
 
-def long_texts() -> None:
-    found = []
+def long_texts(keep: Path | None) -> None:
+    known = {} if keep is None or not keep.exists() else json.loads(keep.read_text())
     for length in LENGTHS:
-        command = [sys.executable, "-m", "tests.benchmarks.value_path", "--length", str(length)]
-        took, extra = map(float, subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())
-        found.append((length, took, extra))
-        print(f"Llama of GPT-2 small's shape, {length:5d} tokens: {took:6.1f} s, {extra:.2f} GB extra", flush=True)
-    lengths, times, sizes = (np.log(column) for column in zip(*found, strict=True))
-    print(f"time grows as n^{np.polyfit(lengths, times, 1)[0]:.2f}, memory as n^{np.polyfit(lengths, sizes, 1)[0]:.2f}")
+        if str(length) not in known:
+            command = [sys.executable, "-m", "tests.benchmarks.value_path", "--length", str(length)]
+            told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+            known[str(length)] = [float(number) for number in told.split()]
+            if keep is not None:
+                keep.write_text(json.dumps(known))
+        took, worked, extra = known[str(length)]
+        line = f"Llama of GPT-2 small's shape, {length:6,d} tokens: {took:7.1f} s, of the processor {worked:7.1f} s"
+        print(f"{line}, {extra:.2f} GB extra", flush=True)
+    print("grows as n to the power of …   of the processor's time   memory")
+    for some in (LENGTHS, *pairwise(LENGTHS)):
+        lengths, (_, times, sizes) = np.log(some), np.log([known[str(one)] for one in some]).T
+        powers = (np.polyfit(lengths, values, 1)[0] for values in (times, sizes))
+        print(f"  {some[0]:6,d} to {some[-1]:6,d} tokens", *(f"{power:18.2f}" for power in powers), flush=True)
 
 
-def memory(length: int) -> tuple[float, float]:
+def memory(length: int) -> tuple[float, float, float]:
+    """Seconds by the clock and of the processor, GB."""
     model = llama(length)
     ids = torch.randint(5, 50_000, (length,), generator=torch.Generator().manual_seed(0))
     REFERENCES["value_path"](model, None, [case(ids[:16])])  # what is loaded once is not counted
-    before, start = peak(), perf_counter()
+    before, start, working = peak(), perf_counter(), process_time()
     REFERENCES["value_path"](model, None, [case(ids)])
-    return perf_counter() - start, peak() - before
+    return perf_counter() - start, process_time() - working, peak() - before
 
 
 def llama(positions: int) -> Any:

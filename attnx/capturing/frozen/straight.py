@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -133,19 +133,45 @@ class _Gated(Straight):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        if not ctx.often:
+            return *_handed_back(ctx.root, ctx.other, ctx.compute, gradient), None, None, None, None, None
         to_root, to_other = ctx.slopes or _slopes(ctx.root, ctx.other, ctx.compute)
-        if ctx.often:
-            ctx.slopes, ctx.root, ctx.other = (to_root, to_other), None, None
+        ctx.slopes, ctx.root, ctx.other = (to_root, to_other), None, None
         return gradient * to_root, gradient * to_other, None, None, None, None, None
 
 
-def _slopes(
-    root: Tensor | Callable[[], Tensor], other: Tensor | Callable[[], Tensor], compute: Callable[[Tensor], Tensor]
-) -> tuple[Tensor, Tensor]:
+_Kept: TypeAlias = Tensor | Callable[[], Tensor]
+
+
+def _slopes(root: _Kept, other: _Kept, compute: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
     """What a gate and its factor get of a gradient."""
     root, other = (one if isinstance(one, Tensor) else one() for one in (root, other))
     half = compute(root) * 0.5
     return torch.nan_to_num_(half / root, 0.0, 0.0, 0.0).mul_(other), half
+
+
+def _handed_back(
+    root: _Kept, other: _Kept, compute: Callable[[Tensor], Tensor], gradient: Tensor
+) -> tuple[Tensor, Tensor]:
+    """What they get of this gradient, some rows at a time: what is made on the way is small."""
+    (root, to_root), (other, to_other) = map(_made, (root, other))
+    whole = (gradient, root, other, to_root, to_other)
+    for slope, *rows in zip(*(torch.split(one.reshape(-1, one.shape[-1]), _ROWS) for one in whole), strict=True):
+        carried, factor, *places = rows
+        for place, found in zip(places, _slopes(carried, factor, compute), strict=True):
+            place.copy_(found.mul_(slope))  # maybe over what the slopes were made of
+    return to_root, to_other
+
+
+_ROWS = 1_024
+"""Positions at a time, so that what is computed on the way is no further tensor of the whole width."""
+
+
+def _made(kept: _Kept) -> tuple[Tensor, Tensor]:
+    """A tensor of the way back, and where its slope goes: where it was made again, the same memory."""
+    tensor = kept if isinstance(kept, Tensor) else kept()
+    own = not isinstance(kept, Tensor) and tensor.is_contiguous()
+    return tensor, tensor if own else torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
 
 
 class _Scale(Straight):
