@@ -77,6 +77,8 @@ class Computed:
     scale: float | None = None
     softcap: float | None = None
     sinks: Tensor | None = None
+    sums: Tensor | None = None
+    """head × n: the logarithm of each row's sum of exp, where the kernel told it."""
     module: str = ""
     brought: Mapping[str, Tensor] = field(default_factory=dict)
     whole: bool = False
@@ -105,7 +107,7 @@ class Computed:
     def cropped(self, kept: Tensor, mask: Mask, queries: Tensor | None = None) -> Computed:
         places = kept.to(self.key.device)
         looking = places if queries is None else queries.to(self.key.device)
-        return replace(self, query=self.query[:, looking], key=self.key[:, places], mask=mask)
+        return replace(self, query=self.query[:, looking], key=self.key[:, places], mask=mask, sums=None)
 
     def bringing(self, brought: Mapping[str, Tensor]) -> Computed:
         return replace(self, brought={**self.brought, **brought})

@@ -25,6 +25,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from attnx.attention.computed import attention_weights, per_query_head
+from attnx.attention.swapped import kernel_with_sums
 from attnx.attention.visibility import causal_mask, visible_mask, visible_scores
 from attnx.capturing.gates import GATING, factor, gate
 from attnx.capturing.module_attention import opened
@@ -104,8 +105,9 @@ class Observer(TorchFunctionMode):
         names = ("attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
         options = {**dict(zip(names, rest, strict=False)), **kwargs}
         if not self._recorder.held and can_be_computed(query, key):
-            output = func(query, key, value, *rest, **kwargs)
-            self._keep(query, key, value, output, options)
+            found = kernel_with_sums(query, key, value, **options)
+            output, sums = found or (func(query, key, value, *rest, **kwargs), None)
+            self._keep(query, key, value, output, options, sums)
             return output
         mask, visible = self._mask(options.get("attn_mask"), bool(options.get("is_causal")), query, key)
         with torch.set_grad_enabled(self._recorder.gradients):  # on a way back the kernel itself is differentiated
@@ -122,10 +124,12 @@ class Observer(TorchFunctionMode):
         self._wrote(record, (query, key, value), output)
         return output
 
-    def _keep(self, query: Tensor, key: Tensor, value: Tensor, output: Tensor, options: dict[str, Any]) -> None:
+    def _keep(
+        self, query: Tensor, key: Tensor, value: Tensor, output: Tensor, options: dict[str, Any], sums: Tensor | None
+    ) -> None:
         mask = batch_mask(options.get("attn_mask"), query, key)
         causal = bool(options.get("is_causal"))
-        record = self._recorder.keep(query, key, value, mask, causal=causal, scale=options.get("scale"))
+        record = self._recorder.keep(query, key, value, mask, causal=causal, scale=options.get("scale"), sums=sums)
         self._recorder.claims += computed_claims(record, value, output)
         self._wrote(record, (query, key, value), output)
 

@@ -173,9 +173,12 @@ class Recorder:
         module: nn.Module | None = None,
         *,
         causal: bool = False,
+        sums: Tensor | None = None,
         **how: Any,
     ) -> Record:
         """Keep queries and keys of one call instead of its weights; `how` are the other fields of `Computed`.
+
+        `sums` are those of its rows, batch × head × query, where the kernel told them.
 
         They are copied: a model's own are often views of one buffer, which would be held with the values in it.
         """
@@ -185,7 +188,9 @@ class Recorder:
         for index in range(len(query)):
             source = None if mask is None else mask[min(index, len(mask) - 1)]
             own, others = _copy(query[index]), _copy(_each_once(key[index]))
-            kept.append(Computed(own, others, self._mask(source, others, causal=causal), module=name, **how))
+            own_sums = None if sums is None else sums[index].clone()
+            own_mask = self._mask(source, others, causal=causal)
+            kept.append(Computed(own, others, own_mask, sums=own_sums, module=name, **how))
         record = Record(name, None, computed=tuple(kept))
         self._bring_values(record, value)
         return self._append(record)

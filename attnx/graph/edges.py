@@ -101,6 +101,11 @@ class Edges:
         if level.whole:
             return vectors @ self.matrix if self._writes_all else self._pulled_from_own(vectors)
         vectors = vectors.to(level.mask.device)
+        if self.weights.weighting.residual == "share" and self.rules.sink is None and not self.rules.column:
+            pulled = self.weights.pulled(vectors)
+            if pulled is not None:
+                share = self.rules.residual
+                return ((1 - share) * pulled + share * vectors).to(self.device)
         result = vectors.clone()
         result[:, self.weights.own] = 0
         for start, stop in blocks(level):

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from attnx.attention.levels import Block, Level, all_keys, blocks
 from attnx.attention.rows import Merger, check_attention, is_attention, merge_heads
+from attnx.attention.swapped import pulled
 from attnx.errors import ChoiceError
 from attnx.forks import cached_property
 from attnx.graph.asked import Head
@@ -41,6 +42,9 @@ class Weighting:
     """(level, start, stop) → head × query × key for the queries from `start` up to `stop`."""
     together: Callable[[Level, int, int], Block] | None = None
     """The same of all heads, 1 × query × key, where that is not the mean of their weights."""
+    pulled: Callable[[Level, Tensor], Tensor | None] | None = None
+    """(level, vector × query) → vector × key: their product with the mean of all heads, where a level can tell it
+    without its rows, each of which must sum to 1 then."""
     needs: frozenset[str] = frozenset()
     """What capturing must bring of each level: the keys of `Level.brought`, and the `extras` of `capture`."""
     merges_first: bool = False
@@ -77,6 +81,7 @@ class Weighting:
 ATTENTION = Weighting(
     "attention",
     lambda level, start, stop: level.rows(start, stop),
+    pulled=pulled,
     merges_first=True,
     check=check_attention,
     fits=is_attention,
@@ -134,6 +139,12 @@ class Weights:
             return Block(block.first_key, block.weights.double())
         block = self.weighting.function(self.level, start, stop)
         return Block(block.first_key, merge_heads(block.weights, self.merger).double()[None])
+
+    def pulled(self, vectors: Tensor) -> Tensor | None:
+        """vectors · W, in float64, where it can be had without rows of W; these sum to 1."""
+        if self.weighting.pulled is None or self.merger != "mean":
+            return None
+        return self.weighting.pulled(self.level, vectors)
 
     @property
     def _together(self) -> Callable[[Level, int, int], Block] | None:
