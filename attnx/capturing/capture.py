@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter, signature
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -16,8 +16,9 @@ from attnx.attention.tensor import AttentionTensor
 from attnx.capturing.assemble import assemble
 from attnx.capturing.entering import Entry
 from attnx.capturing.mixers import beside
+from attnx.capturing.piece import beginning_of, run_alike
 from attnx.capturing.proof import check_output
-from attnx.capturing.record import Extra, Merging
+from attnx.capturing.record import Extra, Merging, Recorder
 from attnx.capturing.watch import Backend, choose_backend, undisturbed, unwrapped, watch
 from attnx.errors import ArgumentError, AttnxError, CaptureError, ChoiceError, InputError, in_a_line
 from attnx.inputs.model_facts import called
@@ -25,6 +26,9 @@ from attnx.registry import unknown
 
 _proven: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 """Models whose watched output was once compared with a plain run. The observer changes no operation: once is enough."""
+
+_Watched: TypeAlias = Callable[[Mapping[str, Any]], tuple[Any, list[AttentionTensor], Recorder]]
+"""Runs a model on inputs and looks on: what it returned, and what was seen."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,19 +112,25 @@ def capture_batch(
     answered = tuple(dict.fromkeys(answer_at)) if answer_at is not None and can_choose else None
     if answered is not None:
         inputs = {**inputs, "logits_to_keep": torch.tensor(answered, device=_device(inputs))}
-    batch = _batch_size(inputs)
-    with watch(
-        model, batch=batch, head=head, extras=extras, gradients=gradients, held=held, backend=backend, entry=entry
-    ) as recorder:
-        output = _answer(model, inputs)
-    attention = assemble(
-        recorder,
-        type(model).__name__,
-        padding=_real(inputs, "attention_mask"),
-        output_padding=_real(inputs, "decoder_attention_mask"),
-        within=within,
-    )
-    _prove(model, inputs, output, backend)
+    how: dict[str, Any] = {"head": head, "extras": extras, "gradients": gradients, "held": held, "backend": backend}
+
+    def watched(inputs: Mapping[str, Any]) -> tuple[Any, list[AttentionTensor], Recorder]:
+        with watch(model, batch=_batch_size(inputs), entry=entry, **how) as recorder:
+            output = _answer(model, inputs)
+        padding = {
+            "padding": _real(inputs, "attention_mask"),
+            "output_padding": _real(inputs, "decoder_attention_mask"),
+        }
+        return output, assemble(recorder, type(model).__name__, within=within, **padding), recorder
+
+    output, attention, recorder = watched(inputs)
+    by_interface = choose_backend(model, backend) == "interface"
+    if by_interface or model not in _proven:
+        piece = None if by_interface else beginning_of(inputs)
+        if piece is None or not _prove_by(model, piece, attention, watched):
+            with undisturbed(model):
+                check_output(output, _answer(model, inputs), type(model).__name__)
+        _proven.add(model)
     return Captured(output, attention, answered, beside(attention[0].modules, recorder.mixers))
 
 
@@ -147,12 +157,14 @@ def _check_names(model: nn.Module, inputs: Mapping[str, Any]) -> None:
 _NAMED = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 
-def _prove(model: nn.Module, inputs: Mapping[str, Any], output: Any, backend: Backend) -> None:
-    """That the output is the one of a plain run."""
-    if choose_backend(model, backend) == "interface" or model not in _proven:
-        with undisturbed(model):
-            check_output(output, _answer(model, inputs), type(model).__name__)
-        _proven.add(model)
+def _prove_by(model: nn.Module, piece: Mapping[str, Any], whole: Sequence[AttentionTensor], watched: _Watched) -> bool:
+    """That a piece of the input gives watched what it gives by itself; False where it is not run as the whole is."""
+    output, attention, _ = watched(piece)
+    if not run_alike(attention[0], whole[0]):
+        return False
+    with undisturbed(model):
+        check_output(output, _answer(model, piece), type(model).__name__)
+    return True
 
 
 def _answer(model: nn.Module, inputs: Mapping[str, Any]) -> Any:

@@ -2,10 +2,13 @@
 
     python -m tests.benchmarks.long_inputs            # everything, some minutes and 6 GB
     python -m tests.benchmarks.long_inputs --quick    # without n = 8192
+    python -m tests.benchmarks.long_inputs --row 4096 8192 16384 32768 --shape llama   # one table, by the length
+    python -m tests.benchmarks.long_inputs --pairs    # flow of all pairs
 
-GPT-2 small's shape with random weights and as many positions as are needed, without its language-model head. Each peak
-is that of a process which does nothing else; the extra is what it has above the process that runs a plain forward.
-Times are the best of some rounds, taken in turn in one process.
+GPT-2 small's shape with random weights and as many positions as are needed, without its language-model head; or a Llama
+of that shape. Each peak is that of a process which does nothing else; the extra is what it has above the process that
+runs a plain forward. Times are the best of some rounds, taken in turn in one process. A row of 32,768 tokens takes half
+an hour of one core.
 """
 
 from __future__ import annotations
@@ -27,13 +30,22 @@ ONE_PROCESS = "--one-process"
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     arguments.add_argument("--quick", action="store_true", help="leave out n = 8192")
-    arguments.add_argument(ONE_PROCESS, choices=[*KINDS, "times"], help=argparse.SUPPRESS)
+    arguments.add_argument(ONE_PROCESS, choices=[*KINDS, "times", "once"], help=argparse.SUPPRESS)
     arguments.add_argument("--length", type=int, help=argparse.SUPPRESS)
+    arguments.add_argument("--shape", choices=("gpt2", "llama"), default="gpt2")
+    arguments.add_argument("--row", type=int, nargs="+", help="only rollout's row, for these lengths")
+    arguments.add_argument("--pairs", action="store_true", help="only flow of all pairs")
     asked = arguments.parse_args()
     if asked.one_process == "times":
         print(*times(asked.length))
+    elif asked.one_process == "once":
+        print(*once(asked.length, asked.shape))
     elif asked.one_process:
         print(peak(asked.one_process, asked.length))
+    elif asked.row:
+        rows(asked.row, asked.shape)
+    elif asked.pairs:
+        flow_of_all_pairs()
     else:
         report((2048,) if asked.quick else (2048, 8192), (1536, 2048, 3072) if asked.quick else (2048, 4096, 8192))
         flow_limit()
@@ -62,6 +74,48 @@ def report(lengths: Sequence[int], growth: Sequence[int]) -> None:
     print(f"memory grows as n^{exponent:.2f} over n = {', '.join(map(str, growth))}")
     more = megabytes(2048, "row with head", "forward with head")
     print(f"with the head of 50257 tokens, n = 2048: {more:+.0f} MB beside a forward that has all its logits")
+
+
+def rows(lengths: Sequence[int], shape: str) -> None:
+    """Each length in a process of its own: a forward, and then the first row of the model, with its proof."""
+    print(f"{shape}, 12 layers of 768, random weights; rollout of the last position, the first row of a model")
+    found = []
+    for length in lengths:
+        plain, row, work_plain, work_row, extra = in_a_process("once", length, "--shape", shape)
+        found.append((length, work_plain, work_row, extra))
+        line = f"n = {length:6,d}: forward {plain:.0f} s, row {row:.0f} s; of the processor {work_plain:.0f} and "
+        ratio = f"row / forward {work_row / work_plain:.2f} ×"
+        print(f"{line}{work_row:.0f}: {ratio}, peak beyond the model {extra / 2**30:.2f} GB", flush=True)
+    if len(found) > 1:
+        ends, *columns = ([math.log(one[part]) for one in found] for part in range(4))
+        powers = [slope(ends, one) for one in columns]
+        print("grows as n to the power of {:.2f} (forward), {:.2f} (row), {:.2f} (memory)".format(*powers))
+
+
+def once(length: int, shape: str) -> tuple[float, ...]:
+    """Seconds of a forward and of the first row, the same of the processor, and bytes at most beyond the model."""
+    calls = work(length, shape=shape)
+    before = resident()
+    plain, work_plain = timed(calls["forward"])
+    row, work_row = timed(calls["row"])
+    return plain, row, work_plain, work_row, resident("VmHWM") - before
+
+
+def flow_of_all_pairs() -> None:
+    """Flow between every position and every input at the last of 6 layers, and what its parts grow with."""
+    import torch
+
+    import attnx
+
+    print("flow of all pairs at layer 6 of 6, random attention, one thread, seconds of the processor")
+    measured = []
+    for length in (32, 64, 128, 256):
+        attention = (2 * torch.randn(6, 1, length, length, generator=torch.Generator().manual_seed(0))).softmax(-1)
+        attnx.flow(attention[:3, :, :8, :8] / 2, position=-1)  # the machine code is loaded
+        _, taken = timed(lambda attention=attention: attnx.flow(attention, layer=6, threads=1, limit=None))
+        measured.append((length, taken))
+        print(f"  n = {length:4}  {taken:8.2f} s, a pair {1e6 * taken / length**2:7.1f} µs", flush=True)
+    print(f"  grows as n^{slope(*([math.log(one[part]) for one in measured] for part in (0, 1))):.2f}")
 
 
 def flow_limit() -> None:
@@ -98,8 +152,8 @@ def megabytes(length: int, kind: str, beside: str = "forward") -> float:
     return (above - ground) / 2**20
 
 
-def in_a_process(kind: str, length: int) -> list[float]:
-    command = [sys.executable, "-m", "tests.benchmarks.long_inputs", ONE_PROCESS, kind, "--length", str(length)]
+def in_a_process(kind: str, length: int, *more: str) -> list[float]:
+    command = [sys.executable, "-m", "tests.benchmarks.long_inputs", ONE_PROCESS, kind, "--length", str(length), *more]
     result = subprocess.run(command, check=True, capture_output=True, text=True)
     return [float(number) for number in result.stdout.split()]
 
@@ -131,16 +185,20 @@ def timed(call: Callable[[], Any]) -> tuple[float, float]:
     return taken, time.process_time() - start
 
 
-def work(length: int, head: bool = False) -> dict[str, Callable[[], Any]]:
+def work(length: int, head: bool = False, shape: str = "gpt2") -> dict[str, Callable[[], Any]]:
     import torch
     import transformers
 
     import attnx
 
     torch.manual_seed(0)
-    config = transformers.GPT2Config(n_positions=length)
-    model = (transformers.GPT2LMHeadModel if head else transformers.GPT2Model)(config).eval()
-    inputs = {"input_ids": torch.randint(5, 50000, (1, length))}
+    if shape == "llama":
+        sizes = {"hidden_size": 768, "intermediate_size": 3_072, "num_hidden_layers": 12, "num_attention_heads": 12}
+        model = transformers.LlamaModel(transformers.LlamaConfig(max_position_embeddings=length, **sizes)).eval()
+    else:
+        config = transformers.GPT2Config(n_positions=length)
+        model = (transformers.GPT2LMHeadModel if head else transformers.GPT2Model)(config).eval()
+    inputs = {"input_ids": torch.randint(5, 30000, (1, length))}
     with torch.no_grad():
         model(input_ids=inputs["input_ids"][:, :64])  # what a first forward loads is no cost of the second
     tokenizer = NoTokenizer()
