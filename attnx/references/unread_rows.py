@@ -7,14 +7,20 @@ has none. In six layers they are a seventh of the work, in thirty little.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
+from torch import nn
 
 from attnx.answer.number import Score
 from attnx.errors import AttnxError
 from attnx.references.variant import Runs
 
-_WORTH_A_SEARCH = 64
-"""Variants from which on it pays."""
+_WORTH_A_SEARCH = 1.0
+"""How many times its own work a search must save."""
+
+_FOUND = 5
+"""Maps that it finds, about: of the last layer all but keys and values."""
 
 _MISSES = 4
 """Maps that are read everywhere, after which there are no more: keys, values, and those of the layer below."""
@@ -25,12 +31,22 @@ _BY: Score = "logit"
 
 def find_unread_rows(runs: Runs) -> None:
     """Have `runs.maps` leave out what nothing reads, by four variants of one text that differ as much as they can."""
-    if len(runs.made) < _WORTH_A_SEARCH or not _answer_at_one_end(runs):
+    if not len(runs.made) or not _answer_at_one_end(runs):
+        return
+    sample = _sample(runs)
+    if not _pays(runs, sample):
         return
     try:
-        runs.maps.unread = _unread(runs, _sample(runs))
+        runs.maps.unread = _unread(runs, sample)
     except (AttnxError, RuntimeError, IndexError):  # streams of other lengths, answers without a logit
         runs.maps.unread = frozenset()
+
+
+def _pays(runs: Runs, sample: Sequence[int]) -> bool:
+    """Whether so many variants save more than a search costs: of thirty layers the last is little."""
+    maps = sum(isinstance(module, nn.Linear) for module in runs.model.modules())
+    saved = sum(map(runs.made.length, range(len(runs.made)))) * _FOUND / max(maps, 1)
+    return saved >= _WORTH_A_SEARCH * sum(map(runs.made.length, sample)) * (1 + _FOUND + _MISSES)
 
 
 def _answer_at_one_end(runs: Runs) -> bool:

@@ -49,7 +49,7 @@ def asked_of(model, tokenizer, text):
 @pytest.fixture
 def always(monkeypatch):
     monkeypatch.setattr(prefixes, "_WORTH_IT", 1)
-    monkeypatch.setattr(unread_rows, "_WORTH_A_SEARCH", 1)
+    monkeypatch.setattr(unread_rows, "_WORTH_A_SEARCH", 0)
 
 
 TEXT = "the key to the cabinets near the old house of the boys that the girl likes"
@@ -65,7 +65,7 @@ def one_by_one(model, tokenizer, case, variants, blank):
 
 
 def test_a_causal_model_runs_a_variant_from_its_first_blank_on(always, monkeypatch):
-    monkeypatch.setattr(unread_rows, "_WORTH_A_SEARCH", 1_000)
+    monkeypatch.setattr(unread_rows, "_WORTH_A_SEARCH", 1e9)
     model, tokenizer = llama(), families.bytelevel_tokenizer()
     case, blank = asked_of(model, tokenizer, TEXT)
     length = len(case.prepared.positions)
@@ -104,6 +104,18 @@ def test_rows_that_nothing_reads_are_not_computed(always, monkeypatch):
         ]
     np.testing.assert_allclose(found, expected, atol=1e-5)
     assert len(seen[0]) >= 3  # the last layer's query, its output and its two maps behind
+
+
+def test_nothing_is_searched_for_where_it_would_save_less_than_it_costs(monkeypatch):
+    model, tokenizer = verb_number_zoo.model(), verb_number_zoo.tokenizer()
+    case, blank = asked_of(model, tokenizer, "the key to the cabinets near the old house")
+    seen = []
+    monkeypatch.setattr(unread_rows, "_unread", lambda runs, sample: seen.append(len(runs.made)) or frozenset())
+    single = [Variant(0, (place,)) for place in case.content]
+    several = [Variant(0, tuple(place for place in case.content if bits >> place & 1)) for bits in range(2**9)]
+    for variants in (single, several):
+        measure(model, tokenizer, [case], variants, kind="logit", blank=blank)
+    assert seen == [len(set(several))]
 
 
 def test_a_model_that_pools_over_its_positions_reads_all_rows(always, monkeypatch):
