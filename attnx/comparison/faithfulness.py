@@ -31,6 +31,7 @@ from attnx.errors import InputError
 from attnx.explaining.seam import Request
 from attnx.methods.registry import PAPER_METHODS
 from attnx.references.blank import Named
+from attnx.references.estimate import NOTE
 from attnx.references.registry import Asked, asked_references
 from attnx.results.explanation import Explanation
 from attnx.results.faithfulness import RANDOM, Faithfulness, gathered
@@ -58,6 +59,7 @@ def faithfulness(
     random: int | None = None,
     seed: int = 0,
     target: Any = None,
+    exact: bool = True,
     progress: bool = True,
     output: str | PathLike[str] | None = None,
     **options: Any,
@@ -67,8 +69,9 @@ def faithfulness(
     By default as many of these are drawn as each text needs for chance to be known well, 4 to 20. They hang on the
     text and the `seed` alone.
     `score` is the target's probability, logit or log-odds; `blank` is what stands for nothing (see `blankout`);
-    `steps` is the resolution of the curves. Further `options` are those of `explain`. With a folder as `output` the
-    work is kept there, and the same call goes on, as in `compare`.
+    `steps` is the resolution of the curves. Not `exact` no blanked text is run: scores are first-order estimates by
+    slopes, and the result says so. Further `options` are those of `explain`. With a folder as `output` the work is kept
+    there, and the same call goes on, as in `compare`.
 
     >>> model, tokenizer = attnx.load_demo()
     >>> few = {"methods": "rollout", "references": "value_path", "progress": False}
@@ -90,7 +93,7 @@ def faithfulness(
         "target": target,
         **options,
     }
-    removing = Removing(asked, kind, blank, tuple(shares), steps, random, seed)
+    removing = Removing(asked, kind, blank, tuple(shares), steps, random, seed, exact)
     result: Faithfulness = keeping.result(removing, given, texts, progress=progress)
     return result
 
@@ -106,6 +109,7 @@ class Removing(OnTexts):
     steps: int = 10
     random: int | None = None
     seed: int = 0
+    exact: bool = True
 
     def decided(self, model: Any, processor: Any, things: Sequence[Request]) -> dict[str, Any]:
         return {"blank": blank_of(model, processor, things, self.blank).name}
@@ -123,6 +127,7 @@ class Removing(OnTexts):
             self.random,
             runs=lambda number, order: variants(number, order, points[number]),
             metrics=lambda number, order, scores: _metrics(curves(number, order, points[number], scores), self.shares),
+            exact=self.exact,
         )
         removed = remove(call, explanations, removal, label="faithfulness", progress=progress)
         return [
@@ -134,6 +139,9 @@ class Removing(OnTexts):
         return gathered(
             cells, left_out, score=self.score, blank="" if self.blank is None else str(self.blank), seed=self.seed
         )
+
+    def _estimated(self) -> tuple[str, ...]:
+        return () if self.exact else (NOTE.format("each score"),)
 
     def _of_text(
         self, explanation: Explanation, number: int, orders: Mapping[str, Sequence[Order]], counts: Any, scores: Scores
@@ -153,7 +161,7 @@ class Removing(OnTexts):
             **{f"deletion {name}": _on_grid(several, "without") for name, several in drawn.items()},
             **{f"insertion {name}": _on_grid(several, "only") for name, several in drawn.items()},
             "random orders": len(orders[RANDOM]),
-            FACTS: facts(provenance=explanation.provenance, notes=explanation.notes, **told),
+            FACTS: facts(provenance=explanation.provenance, notes=(*self._estimated(), *explanation.notes), **told),
         }
 
 

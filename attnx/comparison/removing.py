@@ -20,6 +20,7 @@ from attnx.explaining.seam import Request
 from attnx.inputs.families import adapter_for
 from attnx.references.blank import Blank, Named, choose_blank
 from attnx.references.case import Case
+from attnx.references.estimate import estimate
 from attnx.references.variant import Variant
 from attnx.references.variants import measure
 from attnx.results.explanation import Explanation
@@ -41,6 +42,8 @@ class Removal:
     """(number of the text, order) → what must be run."""
     metrics: Callable[[int, Order, Scores], Array]
     """What an order is worth by these scores."""
+    exact: bool = True
+    """Whether variants are run, and not estimated to first order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +90,7 @@ def measured(
     call: Call, cases: Sequence[Case], runs: Sequence[Variant], removal: Removal, *, label: str, progress: bool
 ) -> Array:
     options: dict[str, Any] = {"kind": removal.kind, "blank": removal.blank, "label": label, "progress": progress}
-    return measure(call.model, call.tokenizer, cases, runs, **options)
+    return (measure if removal.exact else estimate)(call.model, call.tokenizer, cases, runs, **options)
 
 
 @dataclass(frozen=True, eq=False)

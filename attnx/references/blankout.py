@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -16,6 +17,7 @@ from attnx.graph.asked import check_position
 from attnx.inputs.families import adapter_for
 from attnx.references.blank import Named, choose_blank
 from attnx.references.case import Case, Scored
+from attnx.references.estimate import FIRST_ORDER, NOTE, STEPS, estimate
 from attnx.references.occlusion import patch_groups
 from attnx.references.reference import Reference
 from attnx.references.silence import stretch_groups
@@ -39,6 +41,7 @@ def blankout(
     blank: Named = None,
     group: int | None = None,
     signed: bool = True,
+    exact: bool = True,
     positions: Sequence[Sequence[int]] | None = None,
     at_once: int | None = None,
     progress: bool = False,
@@ -51,7 +54,8 @@ def blankout(
     part that was named (`spans=`), and a `group` of 2 with squares of 2 × 2 patches of an image or two neighbouring
     stretches of sound, where many are grouped anyway. What stands for nothing is chosen by rule, or `blank` (see
     `choose_blank`). `positions` says for each case which to blank, by default all that are not special tokens; the
-    others score 0. `at_once` bounds a batch in positions.
+    others score 0. `at_once` bounds a batch in positions. Not `exact` no variant is run: s' is a
+    first-order estimate by slopes (see `estimate`).
     """
     model = unwrapped(model)
     kind = check_score(score, model, "margin", kind_of([case.target for case in cases]))
@@ -61,14 +65,17 @@ def blankout(
     variants = [Variant(number, places) for number, several in enumerate(units) for places in several]
     whole = [Variant(number) for number in range(len(cases))]
     chosen = choose_blank(model, adapter_for(model), processor, cases[0].prepared, blank)
-    options: dict[str, Any] = {"kind": kind, "blank": chosen, "at_once": at_once, "progress": progress}
-    measured = measure(model, processor, cases, whole + variants, **options)
+    options: dict[str, Any] = {"kind": kind, "blank": chosen, "progress": progress}
+    told = partial(measure, at_once=at_once) if exact else estimate
+    measured = told(model, processor, cases, whole + variants, **options)
     scores = [np.zeros(len(case.prepared.positions)) for case in cases]
     for variant, after in zip(variants, measured[len(whole) :], strict=True):
         change = measured[variant.case] - after
         scores[variant.case][list(variant.places)] = (change if signed else abs(change)) / len(variant.places)
+    facts = {"score": kind, "blank": chosen.name, **({} if exact else {"estimate": FIRST_ORDER})}
+    notes = () if exact else (NOTE.format("blankout"),)
     return [
-        Scored(one, {"score": kind, "before": float(before), "blank": chosen.name}, signed=signed)
+        Scored(one, {**facts, "before": float(before)}, notes, signed=signed)
         for one, before in zip(scores, measured, strict=False)
     ]
 
@@ -120,7 +127,7 @@ BLANKOUT = Reference(
     title="blank-out",
     paper="Abnar & Zuidema 2020, §4",
     costs="a run for each position",
-    forwards=lambda positions, **options: positions + 1,
+    forwards=lambda positions, exact=True, **options: positions + 1 if exact else 2 * STEPS + 3,
     signed=True,
-    options=("unit", "score", "blank", "group", "signed", "positions", "at_once"),
+    options=("unit", "score", "blank", "group", "signed", "exact", "positions", "at_once"),
 )

