@@ -89,27 +89,32 @@ def attention_bytes(config: Any, lengths: Sequence[int], *, each_head: bool) -> 
 
 
 class Foresight:
-    """How long a list will take, said when the first inputs are through; where a bar is shown, that says it."""
+    """How long a list will take, said once when its first inputs are through; where a bar is shown, that says it."""
 
     def __init__(self, label: str, work: Sequence[float]) -> None:
         """`work` is what each input takes, in whatever unit."""
         self._label, self._work = label or "explaining", work
-        self._done, self._count = 0.0, 0
+        self._done, self._count, self._taken = 0.0, 0, 0.0
         self._begun, self._said = monotonic(), watched()
 
     def through(self, number: int) -> None:
-        """The input of that number is done."""
-        self._done += self._work[number]
-        self._count += 1
-        elapsed = monotonic() - self._begun
-        if self._said or elapsed < MOMENT or not self._done:
-            return
-        self._said = True
-        left = elapsed / self._done * (sum(self._work) - self._done)
+        """The input of that number is done.
+
+        Inputs of a batch come one upon the other when it has run. So what was done is known when the next is waited for
+        again, and what that took is no longer ahead.
+        """
+        now = monotonic() - self._begun
+        waited = now - self._taken
+        if not self._said and self._done and self._taken >= MOMENT and waited >= self._taken / self._count / 2:
+            self._said = True
+            self._say(self._taken / self._done * (sum(self._work) - self._done) - waited)
+        self._done, self._count, self._taken = self._done + self._work[number], self._count + 1, now
+
+    def _say(self, left: float) -> None:
         if left > LONG:
             announce(
-                f"attnx: {self._label}: {self._count} of {len(self._work)} inputs took {duration(elapsed)}, the others "
-                f"take about {duration(left)}"
+                f"attnx: {self._label}: {self._count} of {len(self._work)} inputs took {duration(self._taken)}, the "
+                f"others take about {duration(left)}"
             )
 
 

@@ -46,7 +46,7 @@ def test_a_list_that_takes_long_says_so_once_when_its_first_inputs_are_through(c
         clock.now += 1.0
         told.through(number)
     assert capsys.readouterr().err == (
-        "attnx: comparing: 2 of 100 inputs took 2 seconds, the others take about 98 seconds\n"
+        "attnx: comparing: 2 of 100 inputs took 2 seconds, the others take about 97 seconds\n"
     )
 
 
@@ -59,10 +59,21 @@ def test_work_that_is_soon_over_is_not_told(clock, capsys):
 
 
 def test_what_costs_more_counts_for_more(clock, capsys):
-    told = Foresight("explaining", [1.0, 9.0])
-    clock.now = 5.0
-    told.through(0)
-    assert "the others take about 45 seconds" in capsys.readouterr().err
+    told = Foresight("explaining", [1.0, 1.0, 8.0])
+    for number in range(2):
+        clock.now += 5.0
+        told.through(number)
+    assert "1 of 3 inputs took 5 seconds, the others take about 40 seconds" in capsys.readouterr().err
+
+
+def test_the_inputs_of_a_batch_are_through_together(clock, capsys):
+    told = Foresight("explaining", [1.0] * 60)
+    for number in range(60):
+        clock.now += 20.0 if number in (0, 20, 40) else 0.001
+        told.through(number)
+    assert capsys.readouterr().err == (
+        "attnx: explaining: 20 of 60 inputs took 20 seconds, the others take about 20 seconds\n"
+    )
 
 
 def test_a_bar_comes_after_a_moment(clock):
