@@ -67,12 +67,10 @@ class Graph:
             raise ChoiceError(f"the weighting {row.name!r} is signed; head={head!r} would mix signs, use head='mean'")
         if attention.streams and not row.in_streams:
             raise ChoiceError(f"the weighting {row.name!r} is defined for one stack, not for two streams; use 'alti'")
-        if attention.streams and discard:
-            raise ChoiceError("discard takes the lowest of a layer's n × n weights; levels of two streams have fewer")
         fits = row.fits is not None and attention.stacked is not None and row.fits(attention.stacked)
         weights = [Weights(level, number, row, head, fits) for number, level in enumerate(attention.levels, start=1)]
         spare = None if spare is None else check_position(spare, attention.length)
-        rules = Rules(check_residual(residual), None, column, check_share(discard), spare)
+        rules = Rules(check_residual(residual), None, column, _check_discard(discard, attention.streams), spare)
         graph = cls(_edges(weights, rules, attention.device), rules, head, row, attention.streams)
         return graph._without_sink() if drop_sink else graph
 
@@ -128,7 +126,7 @@ class Graph:
 
     def mixed(self, residual: float, discard: float = 0.0) -> Graph:
         """The same checked and merged weights with another share of the residual, and less of them."""
-        rules = replace(self.rules, residual=check_residual(residual), discard=check_share(discard))
+        rules = replace(self.rules, residual=check_residual(residual), discard=_check_discard(discard, self.streams))
         return self if rules == self.rules else self._by(rules)
 
     def uninformed(self) -> Graph:
@@ -168,6 +166,12 @@ class Graph:
         weights = {id(level): Weights(level, number, ATTENTION, "mean") for number, level in enumerate(levels, start=1)}
         edges = _edges([weights[id(level)] for level in levels], rules, self.device)
         return Graph(edges, rules, "mean", streams=self.streams)
+
+
+def _check_discard(discard: float, streams: Mapping[str, slice]) -> float:
+    if streams and discard:
+        raise ChoiceError("discard takes the lowest of a layer's n × n weights; levels of two streams have fewer")
+    return check_share(discard)
 
 
 def _edges(weights: list[Weights], rules: Rules, device: torch.device) -> tuple[Edges, ...]:

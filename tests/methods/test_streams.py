@@ -258,6 +258,8 @@ def test_what_is_not_defined_for_two_streams_is_refused_by_name(name):
 def test_nothing_is_discarded_of_two_streams():
     with pytest.raises(ChoiceError, match="two streams"):
         attnx.rollout(made_up(), discard=0.5)
+    with pytest.raises(ChoiceError, match="two streams"):
+        Graph.of(made_up()).mixed(0.5, discard=0.5)
 
 
 def test_every_other_row_of_the_registry_answers():
