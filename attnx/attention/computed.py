@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -67,6 +67,8 @@ def attention_weights(
 @dataclass(frozen=True, eq=False)
 class Computed:
     """A level from which any row can be computed."""
+
+    fixed: ClassVar[bool] = False
 
     query: Tensor
     """head × n × width."""

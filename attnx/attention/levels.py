@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeAlias
+from typing import ClassVar, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -58,6 +58,10 @@ class Level(Protocol):
         """What it is among several streams ("encoder", "self", "cross"); empty where there is one."""
 
     @property
+    def fixed(self) -> bool:
+        """Whether it is no attention but a map that no weighting and no residual changes (see `Fixed`)."""
+
+    @property
     def mask(self) -> Mask: ...
 
     @property
@@ -85,6 +89,8 @@ class Level(Protocol):
 @dataclass(frozen=True, eq=False)
 class Held:
     """A level whose weights are in memory."""
+
+    fixed: ClassVar[bool] = False
 
     weights: Tensor
     """head × n × n."""
@@ -118,6 +124,8 @@ class Held:
 @dataclass(frozen=True, eq=False)
 class Even:
     """One head that spreads each query's attention evenly over what the mask shows."""
+
+    fixed: ClassVar[bool] = False
 
     mask: Mask
     whole: bool = True

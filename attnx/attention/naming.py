@@ -8,6 +8,8 @@ from attnx.errors import ChoiceError, whole_number
 from attnx.registry import unknown
 
 SELF, CROSS = "self", "cross"
+VISION, PROJECTOR, DECODER = "vision", "projector", "decoder"
+"""Of a picture with a text: the tower's attention, the fixed map between, the decoder's own."""
 KINDS = ("encoder", SELF, CROSS)
 """A source's own attention, an output's own, and the output's to the source."""
 

@@ -9,21 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from attnx.attention.levels import Behind, Block, Level
+from attnx.attention.parted import BY_QUERY, KEYED
 from attnx.attention.visibility import Mask
 from attnx.forks import cached_property
-
-_BY_QUERY = ("states", "gates", "gradient", "scale")
-"""What a level brings for each query, by the end of its name; values are brought for each key."""
 
 
 @dataclass(frozen=True, eq=False)
 class Placed:
     """A level, and where its queries and keys are among all positions."""
+
+    fixed: ClassVar[bool] = False
 
     level: Level
     """Counted from 0 in its own streams; of cross-attention query × key is not square."""
@@ -72,10 +73,10 @@ class Placed:
         return replace(self, level=self.level.bringing(brought))
 
     def _placed(self, name: str, tensor: Tensor) -> Tensor:
-        if name == "values":
+        if name == KEYED:
             return _padded(tensor, self.over, self.mask.length, 1)
         ending = name.rpartition(".")[2]
-        if ending not in _BY_QUERY or (name == "gates" and tensor.numel() == 1):
+        if ending not in BY_QUERY or (name == "gates" and tensor.numel() == 1):
             return tensor
         if ending == "scale":  # a number a query; where nothing is written it scales nothing
             return _padded(tensor, self.own, self.mask.length, 0, fill=1.0)
@@ -91,10 +92,10 @@ def placed_mask(inner: Mask, own: slice, over: slice, length: int) -> Mask:
 
 
 def looking_back(levels: Sequence[Level], streams: Mapping[str, slice]) -> slice | None:
-    """The positions of the stream in which none sees a later one: all of a decoder, of several streams the last; None
-    where positions see later ones."""
-    last = list(streams.values())[-1] if streams else slice(0, levels[0].mask.length)
-    own = [level for level in levels if level.own == last]
+    """The positions of the stream in which none sees a later one: all of a decoder, of several streams the one that the
+    last level writes; None where positions see later ones."""
+    last = levels[-1].own if streams else slice(0, levels[0].mask.length)
+    own = [level for level in levels if level.own == last and not level.fixed]
     return last if own and all(level.mask.causal for level in own) else None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -10,18 +10,24 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from attnx.attention.fixed import Fixed
 from attnx.attention.levels import Behind, Held, Level, all_keys
+from attnx.attention.naming import DECODER, VISION
+from attnx.attention.parted import Parted
 from attnx.attention.placed import Placed, placed_mask
 from attnx.attention.tensor import AttentionTensor
 from attnx.attention.visibility import Mask
 from attnx.capturing.claims import Claim, settle
 from attnx.capturing.joined import Joined
+from attnx.capturing.pictured import Pictured
 from attnx.capturing.proof import rows_checked
 from attnx.capturing.record import Record, Recorder
 from attnx.capturing.rest import Rest
 from attnx.capturing.stacks import Seen
 from attnx.capturing.streams import Chain
 from attnx.errors import CaptureError, InputError
+from attnx.inputs.picture_and_text import PICTURE, TEXT
+from attnx.inputs.projection import Projection
 
 _LOST = 1e-4
 """Of a row: more weight on padding is no rounding."""
@@ -34,21 +40,22 @@ def assemble(
     padding: Tensor | None,
     output_padding: Tensor | None = None,
     within: str = "",
+    projection: Callable[[], Projection | None] = lambda: None,
 ) -> list[AttentionTensor]:
     """One for each input of the batch, with its padding positions cut out.
 
     `padding` is batch × n, true where a position is real; of an encoder–decoder it is the source's, and
-    `output_padding` that of what the decoder reads. `within` keeps only modules whose name begins so.
+    `output_padding` that of what the decoder reads. `within` keeps only modules whose name begins so. `projection`
+    measures how a picture enters the text, where that is asked.
     """
-    found = Seen(recorder.records, recorder.batch, model_name).stack(within)
-    records = found.records if isinstance(found, Chain) else found
+    found = Seen(recorder.records, recorder.batch, model_name, projection).stack(within)
+    records = found if isinstance(found, list) else found.records
     _check_numbers(records)
+    if isinstance(found, Pictured):
+        _check_one_stack(recorder)
+        return [_joined_by_projector(found, recorder)]
     if isinstance(found, Chain) and not found.alone:
-        if "rest" in recorder.extras:
-            raise CaptureError(
-                "what a block does behind one of several attention calls is not known, as in an encoder–decoder: "
-                "value_zeroing is defined for one stack; use alti, rollout, or references=('value_path',)"
-            )
+        _check_one_stack(recorder)
         sources = _real_positions(padding, recorder.batch, found.source)
         written = None if output_padding is None else output_padding.repeat(1, found.copies)
         outputs = _real_positions(written, recorder.batch, found.output)
@@ -59,6 +66,14 @@ def assemble(
     # One for each block, whatever the number of inputs: what is found of it is found once.
     rests = [_rest(record, recorder) for record in records] if "rest" in recorder.extras else []
     return [_one(records, index, real[index], recorder, rests) for index in range(recorder.batch)]
+
+
+def _check_one_stack(recorder: Recorder) -> None:
+    if "rest" in recorder.extras:
+        raise CaptureError(
+            "what a block does behind one of several attention calls is not known, as in an encoder–decoder: "
+            "value_zeroing is defined for one stack; use alti, rollout, or references=('value_path',)"
+        )
 
 
 def _real_positions(padding: Tensor | None, batch: int, length: int) -> Tensor:
@@ -107,6 +122,35 @@ def _chained(found: Chain, index: int, source: Tensor, output: Tensor, recorder:
         levels.append(Placed(level, streams[own], streams[over], masks[name], call.kind))
     head = recorder.head if any(level.whole for level in levels) else None
     return AttentionTensor(tuple(levels), head, streams=streams, copies=found.copies)
+
+
+def _joined_by_projector(found: Pictured, recorder: Recorder) -> AttentionTensor:
+    """The attention of one picture, or several, and one text, over the positions of both."""
+    length, whole = len(found.projection.reads), len(found.projection.reads) + found.projection.patches
+    streams = {TEXT: slice(0, length), PICTURE: slice(length, whole)}
+    masks: dict[Any, Mask] = {}
+
+    def placed(level: Level, stream: str, kind: str) -> Placed:
+        name = (id(level.mask), kind)
+        if name not in masks:
+            masks[name] = placed_mask(level.mask, streams[stream], streams[stream], whole)
+        return Placed(level, streams[stream], streams[stream], masks[name], kind)
+
+    levels: list[Level] = []
+    for layer in found.tower:
+        parts = [
+            _level(record, index, masks, _brought(record, index, None, None, recorder))
+            for record in layer
+            for index in range(record.shape[0])
+        ]
+        levels.append(placed(Parted.of(parts), PICTURE, VISION))
+    reads = {place: [length + patch for patch in read] for place, read in enumerate(found.projection.reads) if read}
+    levels.append(Fixed.of(reads, whole, levels[0].mask.device))
+    for record in found.decoder:
+        level = _level(record, 0, masks, _brought(record, 0, None, None, recorder))
+        levels.append(placed(level, TEXT, DECODER))
+    head = recorder.head if any(level.whole for level in levels) else None
+    return AttentionTensor(tuple(levels), head, streams=streams)
 
 
 def _cropped(

@@ -22,6 +22,7 @@ from attnx.capturing.record import Extra, Merging, Recorder
 from attnx.capturing.watch import Backend, choose_backend, undisturbed, unwrapped, watch
 from attnx.errors import ArgumentError, AttnxError, CaptureError, ChoiceError, InputError, in_a_line
 from attnx.inputs.model_facts import called
+from attnx.inputs.projection import Projection, projection_of
 from attnx.registry import unknown
 
 _proven: weakref.WeakSet[nn.Module] = weakref.WeakSet()
@@ -65,7 +66,8 @@ def capture(
     stack of a model that has several, by the beginning of its name.
 
     Of an encoder–decoder (`decoder_input_ids=…`) the attention is of both streams in one chain; `within` picks
-    "encoder", "self" or "cross" of it.
+    "encoder", "self" or "cross" of it. Of a picture with a text it is of the vision tower, the projector and the
+    decoder in one chain.
 
     >>> model, tokenizer = attnx.load_demo()
     >>> capture(model, **tokenizer("the keys", return_tensors="pt"))
@@ -121,7 +123,14 @@ def capture_batch(
             "padding": _real(inputs, "attention_mask"),
             "output_padding": _real(inputs, "decoder_attention_mask"),
         }
-        return output, assemble(recorder, type(model).__name__, within=within, **padding), recorder
+        found = assemble(
+            recorder,
+            type(model).__name__,
+            within=within,
+            projection=lambda: _projection(model, inputs, recorder.batch),
+            **padding,
+        )
+        return output, found, recorder
 
     output, attention, recorder = watched(inputs)
     by_interface = choose_backend(model, backend) == "interface"
@@ -132,6 +141,14 @@ def capture_batch(
                 check_output(output, _answer(model, inputs), type(model).__name__)
         _proven.add(model)
     return Captured(output, attention, answered, beside(attention[0].modules, recorder.mixers))
+
+
+def _projection(model: nn.Module, inputs: Mapping[str, Any], batch: int) -> Projection | None:
+    """How a picture enters the text; several inputs, whose pictures run together, are not told apart."""
+    if batch != 1:
+        return None
+    with undisturbed(model):
+        return projection_of(model, inputs)
 
 
 _SWITCHES = {

@@ -4,15 +4,17 @@ part of it that was named; else what to choose instead."""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from attnx.attention.naming import KINDS
 from attnx.capturing.heads import check_heads
+from attnx.capturing.pictured import Pictured, pictured
 from attnx.capturing.record import Record
 from attnx.capturing.streams import Chain, chain
 from attnx.errors import CaptureError
+from attnx.inputs.projection import Projection
 
 
 @dataclass(frozen=True)
@@ -22,12 +24,14 @@ class Seen:
     records: Sequence[Record]
     batch: int
     model_name: str
+    projection: Callable[[], Projection | None] = lambda: None
+    """Measures how a picture enters the text, where there is one."""
 
-    def stack(self, within: str = "") -> list[Record] | Chain:
+    def stack(self, within: str = "") -> list[Record] | Chain | Pictured:
         """The levels from the input up, of modules whose name begins so, or an error that names what can be chosen.
 
         Of an encoder–decoder it is a chain of both streams, or what is asked for `within` it: "encoder", "self" or
-        "cross", where no module is called so.
+        "cross", where no module is called so. Of a picture with a text it is a chain of both, too.
         """
         records = _layers([record for record in self.records if record.module.startswith(within)])
         try:
@@ -36,6 +40,9 @@ class Seen:
             found = self._chain(within if not records else "")
             if found is not None and (not within or not records):
                 return found
+            joined = None if within else pictured(self.records, self.projection())
+            if joined is not None:
+                return joined
             raise CaptureError(f"{error}. {self._advice(within)}") from None
         return records
 

@@ -24,10 +24,10 @@ PICTURES = (".png", ".jpg", ".jpeg", ".webp")
 def check_arguments(
     text: str | None, pair: str | None, image: Path | None, sound: Path | None, model: str | None, output: Path | None
 ) -> None:
-    """A text, an image or a sound, with what belongs to it."""
-    if sum(one is not None for one in (text, image, sound)) != 1:
+    """A text, an image or a sound, or a text with an image for a model that reads both, with what belongs to it."""
+    if (text is None and image is None and sound is None) or (sound is not None and (text or image)):
         raise InputError("give a text, or an image with --image, or a sound with --sound, and not both")
-    if text is None and pair is not None:
+    if (text is None or image is not None) and pair is not None:
         raise InputError("--pair is a second text; an image has none, nor has a sound")
     if image is not None and model is None:
         raise InputError("--image needs a vision model: --model directory-or-hub-id")
@@ -190,7 +190,9 @@ def explain_command(
     check_asked(model=beside)
     typed = text or ""
     text = read_input() if text == "-" else text
-    given = (image or sound) if text is None else text if pair is None else (text, pair)
+    given: Any = (image or sound) if text is None else text if pair is None else (text, pair)
+    if image is not None and text is not None:
+        given = {"image": image, "text": text}
     explanation, both = _explain(model, given, method, html, counterpart, {
         **options,
         "target": target,

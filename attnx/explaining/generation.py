@@ -70,6 +70,8 @@ def explain_generation(
     against its runner-up. `layer` is the last unless you choose, or "each"; `first_token` puts a neutral token in
     front, and `spans` names parts of the prompt, as in `explain`. `progress` shows how far it is. Of an encoder–decoder
     the prompt is the source, rows are over it and what was written before, and a layer has a name ("cross 2").
+    Of a model that reads both the prompt may be {"image": picture, "text": …}: rows are over patches, too, and
+    `g.step(0).overlay()` lays them over the picture.
 
     Of a list of prompts it is a list, a `GenerationExplanation` each; a list of messages is one chat. The model and its
     generation config are left exactly as they were.
@@ -137,9 +139,10 @@ class _Call:
                     "sound give what was written: continuation=…"
                 )
             first = self._behind(one)
-            yield write(self.model, self.tokenizer, first, most, generation, progress=self.progress)
+            words = getattr(self.tokenizer, "tokenizer", self.tokenizer)
+            yield write(self.model, words, first, most, generation, progress=self.progress)
 
-    def read(self, prompt: str, continuation: str) -> Written:
+    def read(self, prompt: Any, continuation: str) -> Written:
         """The text that is there already; a token in front counts to the prompt."""
         written = read(adapter_for(self.model), self.model, self.tokenizer, prompt, continuation)
         prepared = self._behind(written.prepared)
@@ -186,4 +189,4 @@ def _check_causal(step: Explanation, model: nn.Module) -> None:
 
 def _queries(written: Written) -> list[int]:
     """The positions that predicted the tokens behind the prompt: each the one before its token."""
-    return list(range(written.prompt_length - 1, len(written.prepared.positions) - 1))
+    return list(range(written.prompt_length - 1, written.prepared.text_length - 1))

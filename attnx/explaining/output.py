@@ -15,7 +15,7 @@ from attnx.graph.asked import check_position
 
 def of_every_token(requests: Sequence[Request], model: nn.Module, *, single: bool) -> list[Request]:
     """A request for each token of the output, and for the one that comes next."""
-    if not single or not requests[0].prepared.streams:
+    if not single or not requests[0].prepared.rewrites:
         raise ChoiceError(
             f"position={EVERY!r} explains each token that an encoder–decoder writes for one source; for "
             f"{type(model).__name__} here give a number, or use explain_generation"
@@ -28,7 +28,7 @@ def of_every_token(requests: Sequence[Request], model: nn.Module, *, single: boo
 def of_output(request: Request) -> Request:
     """Of an encoder–decoder, inside its output, the token that was written there is what is explained."""
     prepared, position = request.prepared, request.position
-    if not prepared.streams or position is None or request.target is not None:
+    if not prepared.rewrites or position is None or request.target is not None:
         return request
     source, output = prepared.streams.values()
     place = check_position(position, source + output)

@@ -131,7 +131,7 @@ class _Run:
 
     def _possible(self, number: int) -> list[int]:
         """Where the answer may be read: the first position may turn out to see itself alone."""
-        last = len(self.requests[number].prepared.positions) - 1
+        last = self.requests[number].prepared.text_length - 1
         try:
             wanted = self._wanted(number)
         except ChoiceError:  # told when the model was seen: that its layout cannot be explained comes first

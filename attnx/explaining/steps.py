@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from attnx.explaining.beside_picture import picture_first
 from attnx.inputs.adapter import Prepared
 from attnx.inputs.positions import group_words
 from attnx.results.explanation import Explanation
@@ -23,6 +24,11 @@ def joined(
     generation: Mapping[str, Any],
 ) -> GenerationExplanation:
     """`steps` are the tokens in their order, `contrasts` the same against their runners-up, or none."""
+    if whole.joined and whole.streams:
+        steps, contrasts = [picture_first(one) for one in steps], [picture_first(one) for one in contrasts]
+        length = whole.text_length
+        prompt_length += len(whole.positions) - length
+        whole = replace(whole, positions=steps[0].positions, words=steps[0].words, streams={}, spans=())
     first = steps[0]
     layers = first.layers if len(first.layers) > 1 else None
     # Where nobody asked for a reference it may have been left out of some step, whose note says so.
@@ -52,6 +58,8 @@ def joined(
         spans=whole.spans,
         streams=dict(whole.streams),
         against={name: _rows(contrasts, name) for name in _about_answer(contrasts)},
+        image=whole.image,
+        image_size=None if whole.image is None else whole.image.size,
     )
 
 

@@ -12,9 +12,11 @@ from torch import nn
 
 from attnx.capturing.watch import undisturbed
 from attnx.errors import CaptureError, InputError, in_a_line, whole_number
+from attnx.explaining.beside_picture import beside_picture, text_alone
 from attnx.inputs.adapter import Adapter, Prepared
 from attnx.inputs.model_facts import max_positions, output_limit
 from attnx.inputs.output import Output
+from attnx.inputs.picture_and_text import is_pictured
 from attnx.inputs.positions import BROKEN, Position, group_words
 from attnx.inputs.streams import with_output
 from attnx.results.row import legible
@@ -54,8 +56,8 @@ def write(
     progress: bool = False,
 ) -> Written:
     """Let the model go on from the prompt, greedily unless `options` of `model.generate` say otherwise."""
-    length = len(prompt.positions) - prompt.source_length
-    limit = output_limit(model) if prompt.streams else max_positions(model)
+    length = prompt.text_length - prompt.source_length
+    limit = output_limit(model) if prompt.rewrites else max_positions(model)
     wanted, notes = _room(length, max_new_tokens, limit)
     inputs = collate(model, [prompt], None)
     config = _config(model, tokenizer, wanted, options)
@@ -69,17 +71,25 @@ def write(
     ends = _end_tokens(model, tokenizer)
     if new[0] in ends:
         notes += ("the model ended the text at once: the one row explains the end-of-text token",)
-    if prompt.streams:
+    if prompt.rewrites:
         return Written(_behind_source(model, tokenizer, prompt, new, ends, notes), len(prompt.positions))
+    if prompt.joined:
+        begun = _joined(tokenizer, text_alone(prompt), new, ends, notes)
+        return Written(beside_picture(begun, prompt), length)
     return Written(_joined(tokenizer, prompt, new, ends, notes), length)
 
 
-def read(adapter: Adapter, model: nn.Module, tokenizer: Any, prompt: str, continuation: str) -> Written:
+def read(adapter: Adapter, model: nn.Module, tokenizer: Any, prompt: Any, continuation: str) -> Written:
     """The given text, tokenised as one. A token that reaches over the end of the prompt counts to the continuation."""
     if adapter.output_embeddings is not None:
         prepared = adapter.prepare(model, tokenizer, prompt, target_text=continuation)
         written = prepared.positions[prepared.source_length :]
         return Written(prepared, written.content[0])
+    if is_pictured(prompt) and isinstance(prompt["text"], str) and continuation:
+        prepared = adapter.prepare(model, tokenizer, {**prompt, "text": prompt["text"] + continuation})
+        begin = len(str(prepared.text)) - len(continuation)
+        behind = (one.index for one in prepared.positions if one.end is not None and one.end > begin)
+        return Written(prepared, next(behind))
     if not isinstance(prompt, str) or not isinstance(continuation, str) or not continuation:
         raise InputError("continuation needs a prompt and a continuation that are texts, both not empty")
     prepared = adapter.prepare(model, tokenizer, prompt + continuation)

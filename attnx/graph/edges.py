@@ -159,6 +159,8 @@ class Edges:
 
     def _with_residual(self, rows: Tensor, queries: list[int] | None) -> Tensor:
         """… × query × key; the rows are those of some queries, or of all."""
+        if self.weights.level.fixed:
+            return rows
         kind, share = self.weights.weighting.residual, self.rules.residual
         rows = self._adjusted(rows, range(self.weights.length) if queries is None else queries, slice(None))
         if kind == "inside":

@@ -6,7 +6,7 @@ what is discarded, is mixed in by `mixed`, over the same checked and merged weig
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -132,20 +132,27 @@ class Graph:
     def uninformed(self) -> Graph:
         """The graph of a model behind the same masks that spreads each query's attention evenly over what it sees."""
         even = {id(level.mask): Even(level.mask, level.whole, level.own, kind=level.kind) for level in self._all}
-        return self._evenly([even[id(level.mask)] for level in self._all])
+        return self._evenly([level if level.fixed else even[id(level.mask)] for level in self._all])
 
     def everywhere(self, last: int | None = None) -> Graph:
         """The graph of an even model in which every query sees all that any sees, or all of it up to `last`."""
         shown = self.seen.clone()
         if last is not None:
-            shown[last + 1 :] = False
+            shown[last + 1 : None if self.written is None else self.written.stop] = False
         mask = Mask(self.length, self.device, shown.expand(self.length, -1))
         if not self.streams:
             return self._evenly([Even(mask, whole=self.whole)] * self.depth)
         return self._evenly([self._even_everywhere(level, shown) for level in self._all])
 
-    def _even_everywhere(self, level: Level, shown: Tensor) -> Even:
+    @property
+    def joined(self) -> bool:
+        """Whether one stream enters another through a fixed map, as a picture enters a text."""
+        return any(level.fixed for level in self._all)
+
+    def _even_everywhere(self, level: Level, shown: Tensor) -> Level:
         """Of several streams each level sees all of what it reads."""
+        if level.fixed:
+            return level
         seen = level.mask.visible(level.own.start, level.own.stop).any(0) & shown
         visible = torch.eye(self.length, dtype=torch.bool, device=self.device)
         visible[level.own] = seen
@@ -161,7 +168,7 @@ class Graph:
     def _without_sink(self) -> Graph:
         return self._by(replace(self.rules, sink=self.first))
 
-    def _evenly(self, levels: list[Even]) -> Graph:
+    def _evenly(self, levels: Sequence[Level]) -> Graph:
         rules = replace(self.rules, column=False, discard=0.0)
         weights = {id(level): Weights(level, number, ATTENTION, "mean") for number, level in enumerate(levels, start=1)}
         edges = _edges([weights[id(level)] for level in levels], rules, self.device)

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attnx.attention.naming import SELF
+from attnx.attention.naming import DECODER, SELF
 from attnx.attention.tensor import AttentionTensor, as_attention
 from attnx.errors import ChoiceError
 from attnx.graph.asked import Asked, Head
@@ -46,7 +46,7 @@ def sink_share(attention: Any, *, layer: int | str | None = None, head: Head | N
 def _share(attention: AttentionTensor, graph: Graph, number: int) -> Tensor:
     """One number, or one a head, of a level."""
     level, sink = attention.levels[number - 1], graph.first
-    if level.kind and level.kind != SELF:
+    if level.kind and level.kind not in (SELF, DECODER):
         return torch.zeros(graph.heads, dtype=torch.float64)
     own = level.own
     seen = level.mask.visible(own.start, own.stop)[:, sink].clone()

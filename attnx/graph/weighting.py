@@ -137,7 +137,7 @@ class Weights:
         if self._together is not None:
             block = self._together(self.level, start, stop)
             return Block(block.first_key, block.weights.double())
-        block = self.weighting.function(self.level, start, stop)
+        block = self._function(self.level, start, stop)
         return Block(block.first_key, merge_heads(block.weights, self.merger).double()[None])
 
     def pulled(self, vectors: Tensor) -> Tensor | None:
@@ -148,7 +148,12 @@ class Weights:
 
     @property
     def _together(self) -> Callable[[Level, int, int], Block] | None:
-        return self.weighting.together if self.merger == "mean" else None
+        return self.weighting.together if self.merger == "mean" and not self.level.fixed else None
+
+    @property
+    def _function(self) -> Callable[[Level, int, int], Block]:
+        """The weighting's own, but for a map that is what it is."""
+        return ATTENTION.function if self.level.fixed else self.weighting.function
 
     def of_interest(self, positions: list[int] | None = None) -> Tensor:
         """head × position × key in the level of interest: the asked head or heads (Appendix A.1), or their merger.
@@ -177,11 +182,11 @@ class Weights:
     def _block(self, start: int, stop: int) -> Block:
         if self.is_merged:
             return self.merged(start, stop)
-        block = self.weighting.function(self.level, start, stop)
+        block = self._function(self.level, start, stop)
         return Block(block.first_key, self._chosen(block.weights))
 
     def _chosen(self, heads: Tensor) -> Tensor:
-        if not isinstance(self.head, int):
+        if not isinstance(self.head, int) or self.level.fixed:
             return heads
         if self.head >= len(heads):
             raise ChoiceError(f"head {self.head} asked, layer {self.number} has {len(heads)}; choose another layer")
@@ -190,7 +195,7 @@ class Weights:
     @cached_property
     def _heads(self) -> Tensor:
         """head × own query × key of a level that is held, checked."""
-        heads = self._of_own(self.weighting.function)
-        if not self.checked:
+        heads = self._of_own(self._function)
+        if not self.checked and not self.level.fixed:
             self.weighting.check(heads, self.number)
         return heads

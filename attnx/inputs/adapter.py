@@ -41,7 +41,12 @@ class Prepared:
     choices: tuple[Prepared, ...] = ()
     """Of multiple choice, all that there is to choose from, each an input of its own; this is the first."""
     streams: Mapping[str, int] = field(default_factory=dict)
-    """Of an encoder–decoder how many positions each stream has, in the order of the count; else empty."""
+    """Where there are several, how many positions each stream has, in the order of the count: source and output of an
+    encoder–decoder, text and picture; else empty."""
+    joined: frozenset[str] = frozenset()
+    """Inputs whose first axis counts pictures, tiles or patches: those of a batch are laid one behind the other."""
+    readers: Tensor | None = None
+    """Of a picture with a text: in the shape of its pixel values, the position that reads each of them; −1 for none."""
     heard: Heard | None = None
     """Of sound how the model reads it, and the sound itself."""
 
@@ -58,7 +63,14 @@ class Prepared:
         """Of an image's pixel values, of sound, or of two streams: only equal ones fit in one batch. Empty for a text,
         which can be padded."""
         dense = self.inputs.get("pixel_values" if self.heard is None or self.streams else self.heard.entry)
-        return tuple(self.streams.values()) if dense is None else tuple(dense.shape)
+        if dense is None:
+            return tuple(self.streams.values())
+        return (len(self.positions), *dense.shape) if self.joined else tuple(dense.shape)
+
+    @property
+    def rewrites(self) -> bool:
+        """Whether what is written stands in a stream of its own, behind a source."""
+        return "decoder_input_ids" in self.inputs or "decoder_inputs_embeds" in self.inputs
 
     @property
     def digest(self) -> str:
@@ -72,19 +84,24 @@ class Prepared:
     @property
     def source_length(self) -> int:
         """How many positions stand before what the model writes: those of an encoder–decoder's source, else none."""
-        return next(iter(self.streams.values()), 0)
+        return next(iter(self.streams.values()), 0) if self.rewrites else 0
+
+    @property
+    def text_length(self) -> int:
+        """How many positions the text of a picture with a text has, or all of one stream."""
+        return next(iter(self.streams.values()), len(self.positions)) if not self.rewrites else len(self.positions)
 
     @property
     def written_ids(self) -> dict[int, int]:
         """Position → token id, of all that the model writes or goes on from."""
-        ids = self.inputs["decoder_input_ids" if self.streams else "input_ids"].tolist()
+        ids = self.inputs["decoder_input_ids" if self.rewrites else "input_ids"].tolist()
         return dict(enumerate(ids, start=self.source_length))
 
     @property
     def ids(self) -> dict[str, slice]:
         """The inputs that hold token ids, and whose positions they are."""
-        if not self.streams:
-            return {"input_ids": slice(0, len(self.positions))}
+        if not self.rewrites:
+            return {"input_ids": slice(0, self.text_length)}
         source = next(iter(self.streams.values()))
         places = {"input_ids": slice(0, source), "decoder_input_ids": slice(source, len(self.positions))}
         return {name: place for name, place in places.items() if name in self.inputs}

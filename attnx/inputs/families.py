@@ -12,6 +12,7 @@ from attnx.errors import CaptureError
 from attnx.inputs.adapter import Adapter
 from attnx.inputs.explained import image_position, last_position, mask_or_cls_position, sound_position
 from attnx.inputs.image import prepare_image
+from attnx.inputs.picture_and_text import last_of_text, prepare_pictured, reads_both
 from attnx.inputs.sound import prepare_sound, reads_sound
 from attnx.inputs.streams import decoder_embedding, last_of_output, prepare_source
 from attnx.inputs.text import prepare_text
@@ -32,7 +33,8 @@ def register_adapter(adapter: Adapter) -> Adapter:
 
 
 def adapters() -> dict[str, Adapter]:
-    """All adapters by name: `model_type` of a family; encoder, decoder, encoder_decoder, vision, sound for all others.
+    """All adapters by name: `model_type` of a family; encoder, decoder, encoder_decoder, vision, image_text, sound for
+    all others.
 
     >>> [name for name in adapters() if name in ("bert", "gpt2", "vit")]
     ['bert', 'gpt2', 'vit']
@@ -97,6 +99,8 @@ def _lost(model: nn.Module) -> str:
 
 
 def _generic(model: nn.Module, config: Any) -> str:
+    if reads_both(model) and not getattr(config, "is_encoder_decoder", False):
+        return "image_text"
     if reads_images(model):
         return "vision"
     if reads_sound(model):
@@ -136,6 +140,7 @@ _REWRITES: dict[str, Any] = {
     "output_embeddings": decoder_embedding,
 }
 _HEARS: dict[str, Any] = {"prepare": prepare_sound, "explained": sound_position}
+_SEES_AND_WRITES: dict[str, Any] = {**_WRITES, "prepare": prepare_pictured, "explained": last_of_text}
 _SEES: dict[str, Any] = {"prepare": prepare_image, "explained": image_position}
 
 for _row in (
@@ -149,5 +154,6 @@ for _row in (
     Adapter(name="encoder_decoder", **_REWRITES),
     Adapter(name="vision", **_SEES),
     Adapter(name="sound", **_HEARS),
+    Adapter(name="image_text", **_SEES_AND_WRITES),
 ):
     register_adapter(_row)

@@ -17,6 +17,7 @@ from attnx.inputs.adapter import Adapter, Prepared
 from attnx.inputs.chat import Chat, is_chat
 from attnx.inputs.choices import prepare_choices, questions, takes_choices
 from attnx.inputs.families import reads_images
+from attnx.inputs.picture_and_text import is_pictured
 from attnx.inputs.sound import ENTRIES, reads_sound
 from attnx.inputs.text import tokenised_rows
 
@@ -83,7 +84,8 @@ def _prepare(
 
 def _items(given: Any) -> tuple[list[Any], bool]:
     if isinstance(given, Mapping):
-        if any(name in given for name in (*ENTRIES, "array", "raw")):  # sound, processed or with its rate
+        # Sound, processed or with its rate; or a picture with a text.
+        if any(name in given for name in (*ENTRIES, "array", "raw")) or is_pictured(given):
             return [given], True
         if "pixel_values" in given:
             pixels = _pixels(given["pixel_values"])

@@ -138,11 +138,12 @@ def punctuation(words: Sequence[Word]) -> list[int]:
 def group_words(positions: Sequence[Position], texts: Sequence[str] | None) -> tuple[Positions, tuple[Word, ...]]:
     """Give every position its word. Without texts, or without offsets, each position is a word by itself."""
     positions = Positions(positions)
-    if texts is None or not positions.told:
+    pieces_of_text = Positions(one for one in positions.named if one.box is None)
+    if texts is None or not pieces_of_text or not pieces_of_text.told:
         return _each_alone(positions)
     spans = [word_spans(text) for text in texts]
     groups: dict[tuple[int, int], list[Position]] = {}
-    for one in positions.named:
+    for one in pieces_of_text:
         place = _word_place(one, texts[one.segment], spans[one.segment])
         groups.setdefault((one.segment, place), []).append(one)
     words: list[Word] = []
@@ -153,6 +154,10 @@ def group_words(positions: Sequence[Position], texts: Sequence[str] | None) -> t
         index, text = len(words), texts[segment][start:end]
         words.append(Word(index, text.strip(" ") or text, tuple(one.index for one in pieces), segment))
         word_of |= {one.index: index for one in pieces}
+    for one in positions.named:
+        if one.box is not None:  # a patch beside a text is a word by itself
+            word_of[one.index] = len(words)
+            words.append(Word(len(words), one.token, (one.index,)))
     return Positions(replace(one, word=word_of.get(one.index)) for one in positions), tuple(words)
 
 

@@ -60,14 +60,14 @@ def by_reach(
             "normalize='prefix' is for decoders: here queries see later positions, and what they know does not end at "
             "the query; use 'receptive_field'"
         )
-    if everywhere is not None:
+    if everywhere is not None and not graph.joined:
         own, even, residual = _sees_everything(graph, asked, ends=ends)
         depths = [_depth(graph, asked.down_to, layer) for layer in asked.layers]
         everything = torch.stack([everywhere(own, even, residual, depth) for depth in depths])[:, None]
     else:
         everything = _computed_everywhere(graph, asked, method, ends=ends)
     reached = reach(graph.uninformed(), asked)
-    if not graph.streams:
+    if not graph.streams or graph.joined:
         return scaled_by_reach(relevance, reached, everything)
     if graph.written is None:
         return relevance

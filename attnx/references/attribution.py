@@ -196,6 +196,11 @@ class _Entry:
 
 def _entry(model: nn.Module, adapter: Adapter, processor: Any, example: Prepared, embed: Embed | None) -> _Entry:
     pad_id = padding_id(model, processor)
+    if example.joined:
+        raise InputError(
+            "Captum attributes one input at a time, and here a picture and a text are two; use "
+            "references=('value_path', 'whole_path', 'blankout')"
+        )
     if "pixel_values" in example.inputs:
         return _Entry(model, "pixel_values", pad_id, None)
     if example.heard is not None:

@@ -66,6 +66,8 @@ def choose_blank(model: nn.Module, adapter: Adapter, processor: Any, prepared: P
         if named not in (None, SILENCE):
             raise ChoiceError(unknown("blank", named, (SILENCE,)) + " (this is sound)")
         return _silence(model, adapter, prepared)
+    if prepared.readers is not None:
+        return _of_both(model, adapter, processor, prepared, named)
     if prepared.boxes is not None:
         if named is not None and (not isinstance(named, str) or named not in FILLS):
             raise ChoiceError(unknown("blank", named, FILLS) + " (this is an image)")
@@ -83,6 +85,33 @@ def choose_blank(model: nn.Module, adapter: Adapter, processor: Any, prepared: P
             )
         return _mean(model, adapter)
     return _token(processor, _token_id(model, processor, named))
+
+
+_ON_BOTH = ("gray", MEAN)
+"""What patches beside a text can be painted with."""
+
+
+def _of_both(model: nn.Module, adapter: Adapter, processor: Any, prepared: Prepared, named: Named) -> Blank:
+    """Of a picture with a text: paint over patches, and a token in place of tokens; no position goes."""
+    if named is not None and named not in _ON_BOTH:
+        raise ChoiceError(unknown("blank", named, _ON_BOTH) + " (patches of a picture, beside which tokens have one)")
+    fill = str(named or _ON_BOTH[0])
+    tokenizer = processor.tokenizer
+    taken = _framing_ids(model, tokenizer)
+    known = (getattr(tokenizer, f"{name}_id", None) for name in adapter.blank)
+    blank_id = next((int(one) for one in known if one is not None and int(one) not in taken), None)
+
+    def apply(prepared: Prepared, places: Sequence[int]) -> Prepared:
+        words = [one for one in places if one < prepared.text_length]
+        if words and blank_id is None:
+            raise InputError(
+                "the tokenizer has no token for nothing; name patches alone, or references=('value_path',)"
+            )
+        found = prepared if blank_id is None or not words else replaced(prepared, words, blank_id)
+        patches = [one for one in places if one >= prepared.text_length]
+        return painted(found, patches, FILLS[fill], processor) if patches else found
+
+    return Blank(fill if blank_id is None else f"{fill}, {tokenizer.convert_ids_to_tokens(blank_id)}", apply)
 
 
 def _by_rule(model: nn.Module, adapter: Adapter, tokenizer: Any, prepared: Prepared) -> Blank:

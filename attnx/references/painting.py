@@ -20,6 +20,9 @@ def painted(prepared: Prepared, places: Sequence[int], fill: Fill, processor: An
     """Something else over the patches at these positions."""
     pixels = prepared.inputs["pixel_values"].clone()
     paint = fill(prepared, processor).expand_as(pixels)
+    if prepared.readers is not None:
+        covered = torch.isin(prepared.readers, torch.tensor(list(places)))
+        return replace(prepared, inputs={**prepared.inputs, "pixel_values": torch.where(covered, paint, pixels)})
     for left, top, right, bottom in _boxes(prepared, places):
         pixels[:, top:bottom, left:right] = paint[:, top:bottom, left:right]
     return replace(prepared, inputs={**prepared.inputs, "pixel_values": pixels})
@@ -36,13 +39,16 @@ def _gray(prepared: Prepared, processor: Any) -> Tensor:
     processor = getattr(processor, "image_processor", processor)
     mean, deviation = (getattr(processor, name, None) for name in ("image_mean", "image_std"))
     if mean is None or deviation is None or not getattr(processor, "do_normalize", True):
-        return pixels.new_full((len(pixels), 1, 1), 0.5 if getattr(processor, "do_normalize", True) is False else 0.0)
-    channels = torch.tensor([(0.5 - one) / other for one, other in zip(mean, deviation, strict=True)])
-    return channels.to(pixels).expand(len(pixels))[:, None, None]
+        return pixels.new_full((1,) * pixels.ndim, 0.5 if getattr(processor, "do_normalize", True) is False else 0.0)
+    channels = torch.tensor([(0.5 - one) / other for one, other in zip(mean, deviation, strict=True)]).to(pixels)
+    if pixels.ndim == 2:  # patches in rows, the pixels of each channel one behind the other
+        return channels.repeat_interleave(pixels.shape[1] // len(channels))
+    return channels.expand(pixels.shape[-3])[:, None, None]
 
 
 def _mean(prepared: Prepared, processor: Any) -> Tensor:
-    return prepared.inputs["pixel_values"].mean((1, 2), keepdim=True)
+    pixels = prepared.inputs["pixel_values"]
+    return pixels.mean(0, keepdim=True) if pixels.ndim == 2 else pixels.mean((-2, -1), keepdim=True)
 
 
 def _blur(prepared: Prepared, processor: Any) -> Tensor:

@@ -58,7 +58,7 @@ def value_path(
     def read(rows: list[int], run: FrozenRun, entry: nn.Module | None) -> None:
         every = [_parts(run, place, cases[row]) for place, row in enumerate(rows)]
         shares: Sequence[float] | Tensor | None = None
-        if sink is not False and cases[rows[0]].prepared.streams:
+        if sink is not False and cases[rows[0]].prepared.rewrites:
             shares = [_of_start(parts, cases[row]) for parts, row in zip(every, rows, strict=True)]
         elif sink is not False and entry is not None:
             shares = sink_shares(unwrapped(model), entry, run.kernels, len(rows))
@@ -190,6 +190,8 @@ def _each_run(
 
 def _parts(run: FrozenRun, place: int, case: Case) -> Tensor:
     """One number for each position of the case, padding left out."""
+    if case.prepared.readers is not None:
+        return _of_both(run, place, case.prepared, case.prepared.readers)
     states, length, boxes = run.entry.states[place], len(case.prepared.positions), case.prepared.boxes
     if states.ndim == 3 and boxes is not None:
         pixels = (states.double() * run.entry.gradient[place].double()).cpu()
@@ -216,6 +218,23 @@ def _of_start(parts: Tensor, case: Case) -> float:
     reaches them; what it says at its own place, of the first token, is no sink's."""
     start = case.prepared.source_length
     return float(parts[start]) if case.target.position > start else 0.0
+
+
+def _of_both(run: FrozenRun, place: int, prepared: Prepared, readers: Tensor) -> Tensor:
+    """Of a picture with a text: what the pixels that each patch reads hold of the score, and what each token does.
+
+    Of several inputs that ran together the pixels lie one behind the other.
+    """
+    pixels, tokens = run.entries
+    count = len(readers)
+    begin = place * count if len(pixels.states) > count else 0
+    here = slice(begin, begin + count)
+    held = (pixels.states[here].double() * pixels.gradient[here].double()).flatten().cpu()
+    parts = torch.zeros(len(prepared.positions) + 1, dtype=torch.float64)
+    parts.index_add_(0, readers.flatten() % len(parts), held)  # −1, of which nobody reads anything, is the last
+    words = tokens.relevance[place].cpu()
+    parts[: len(words)] += words
+    return parts[:-1]
 
 
 def _inside(pixels: Tensor, box: Box) -> Tensor:

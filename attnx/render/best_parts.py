@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from attnx.inputs.positions import Position
 from attnx.render.digits import places, written
-from attnx.render.plain_text import AGAINST_BAR, BAR, FOR_BAR, answered, judgement, notes
+from attnx.render.plain_text import AGAINST_BAR, BAR, FOR_BAR, answered, judgement, notes, streams_line
 from attnx.render.printable import printable
 from attnx.results.explanation import Explanation
 
@@ -18,8 +18,10 @@ def patch_table(explanation: Explanation, method: str | None = None, layer: int 
     patches = explanation.positions.named
     best = sorted(patches, key=lambda one: -abs(round(float(scores[one.index]), 9)))[:count]
     lines = _headline(explanation, name, layer)
-    lines.append(f"best {len(best)} of {len(patches)} patches; r0c0 is at the top left, places are in pixels")
-    named = [f"{one.token:<8}{_place(one):<26}" for one in best]
+    lines += [streams_line(explanation, name, layer)] if explanation.streams else []
+    what = "patches" if explanation.text is None else "patches and tokens"
+    lines.append(f"best {len(best)} of {len(patches)} {what}; r0c0 is at the top left, places are in pixels")
+    named = [f"{printable(one.token):<8}{_place(one):<26}" for one in best]
     lines += _bars(explanation, name, named, [float(scores[one.index]) for one in best])
     return "\n".join([*lines, *notes(explanation)])
 
@@ -70,5 +72,5 @@ def _bars(explanation: Explanation, name: str, named: Sequence[str], scores: Seq
 
 def _place(position: Position) -> str:
     if position.box is None:
-        return "not in the image"
+        return "not in the image" if position.start is None else "in the text"
     return "{:.0f}, {:.0f} to {:.0f}, {:.0f}".format(*position.box)

@@ -92,17 +92,18 @@ def heat(explanation: Explanation, scores: Array, *, smooth: bool = True, size: 
     """
     if explanation.image_size is None:
         raise InputError("this is no explanation of an image: it has no patches to lay over one")
-    patches = [one for one in explanation.positions if one.box is not None]
-    if not patches:
+    placed = by_box(explanation, scores)
+    if not placed:
         raise InputError(f"no patch has a box in the original image: {'; '.join(explanation.notes)}")
     width, height = explanation.image_size if size is None else size
     wider, higher = width / explanation.image_size[0], height / explanation.image_size[1]
-    columns = _lines([(wider * one.box[0], wider * one.box[2]) for one in patches if one.box])
-    rows = _lines([(higher * one.box[1], higher * one.box[3]) for one in patches if one.box])
+    boxes = [(wider * left, higher * top, wider * right, higher * bottom) for left, top, right, bottom in placed]
+    columns, rows = (_lines([(box[axis], box[axis + 2]) for box in boxes]) for axis in (0, 1))
+    if not _is_grid(boxes, columns, rows):
+        return _laid_over(boxes, list(placed.values()), width, height)
     grid = np.full((len(rows), len(columns)), np.nan)
-    for one in patches:
-        if one.box is not None:
-            grid[_index(rows, higher * one.box[1]), _index(columns, wider * one.box[0])] = scores[one.index]
+    for box, score in zip(boxes, placed.values(), strict=True):
+        grid[_index(rows, box[1]), _index(columns, box[0])] = score
     spread = _interpolation if smooth else _membership
     inside = np.outer(_membership(rows, height).sum(1), _membership(columns, width).sum(1)) > 0
     whole: Array = spread(rows, height) @ grid @ spread(columns, width).T
@@ -110,8 +111,21 @@ def heat(explanation: Explanation, scores: Array, *, smooth: bool = True, size: 
 
 
 def highest_score(explanation: Explanation, scores: Array) -> float:
-    """Of a patch that is in the picture."""
-    return max((abs(float(scores[one.index])) for one in explanation.positions if one.box is not None), default=0.0)
+    """Of a patch that is in the picture; where patches lie over one another, of any place in it."""
+    placed = by_box(explanation, np.abs(scores))
+    boxes = list(placed)
+    if boxes and not _is_grid(boxes, *(_lines([(box[axis], box[axis + 2]) for box in boxes]) for axis in (0, 1))):
+        return float(np.nanmax(heat(explanation, np.abs(scores))))
+    return max(map(float, placed.values()), default=0.0)
+
+
+def by_box(explanation: Explanation, scores: Array) -> dict[tuple[float, float, float, float], float]:
+    """The score of each box in the picture. An image token and the patch that it reads have one box, and are summed."""
+    placed: dict[tuple[float, float, float, float], float] = {}
+    for one in explanation.positions:
+        if one.box is not None:
+            placed[one.box] = placed.get(one.box, 0.0) + float(scores[one.index])
+    return placed
 
 
 def picture_of(explanation: Explanation, image: Any = None) -> Image:
@@ -173,6 +187,41 @@ def _with_bar(picture: Image, shades: Array, label: str) -> Image:
     draw.text((left + thick + margin, size // 2), label, fill="black", font=font, anchor="lm")
     draw.text((left + thick + margin, whole.height - size // 2 - 1), "0", fill="black", font=font, anchor="lm")
     return whole
+
+
+def _is_grid(
+    boxes: Sequence[tuple[float, float, float, float]],
+    columns: Sequence[tuple[float, float]],
+    rows: Sequence[tuple[float, float]],
+) -> bool:
+    """Whether boxes are the cells of one grid: tiles beside a small copy of the whole are not."""
+    for left, top, right, bottom in boxes:
+        if abs(columns[_index(columns, left)][1] - right) > 1e-3 or abs(rows[_index(rows, top)][1] - bottom) > 1e-3:
+            return False
+    ends = [end for _, end in columns], [end for _, end in rows]
+    starts = [start for start, _ in columns], [start for start, _ in rows]
+    return all(
+        end <= start + 1e-3
+        for one, other in zip(ends, starts, strict=True)
+        for end, start in zip(one, other[1:], strict=False)
+    )
+
+
+def _laid_over(
+    boxes: Sequence[tuple[float, float, float, float]], scores: Sequence[float], width: int, height: int
+) -> Array:
+    """height × width: each score spread evenly over its box, as much to a pixel as the smallest box would give it."""
+    areas = [(right - left) * (bottom - top) for left, top, right, bottom in boxes]
+    least = min(areas)
+    whole, seen = np.zeros((height, width)), np.zeros((height, width), dtype=bool)
+    for (left, top, right, bottom), score, area in zip(boxes, scores, areas, strict=True):
+        place = (
+            slice(round(top), max(round(bottom), round(top) + 1)),
+            slice(round(left), max(round(right), round(left) + 1)),
+        )
+        whole[place] += score * least / area
+        seen[place] = True
+    return np.where(seen, whole, np.nan)
 
 
 def _lines(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:

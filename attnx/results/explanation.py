@@ -11,6 +11,8 @@ import numpy as np
 from attnx.agreement.ties import DIGITS, tied_share
 from attnx.answer.prediction import Prediction
 from attnx.errors import AttentionError, ChoiceError, InputError, how_many
+from attnx.inputs.picture_and_text import PICTURE
+from attnx.inputs.picture_and_text import TEXT as WORDS
 from attnx.inputs.positions import Position, Positions, Span, Word, content_words
 from attnx.registry import unknown
 from attnx.results.drawn import Drawn
@@ -156,7 +158,9 @@ class Explanation(Drawn):
 
     @property
     def shares(self) -> dict[str, float]:
-        """How much is from each stream of an encoder–decoder, by what is shown first of all that can tell; else empty.
+        """How much is from each stream of an encoder–decoder, or from text and picture; else empty.
+
+        It is by what is shown first of all that can tell.
 
         Rollout of attention cannot: its share of the output is r to the power of the cross levels, whatever the text.
         """
@@ -167,14 +171,22 @@ class Explanation(Drawn):
         """Whether a row is divided between the streams by the share of the residual alone, whatever was read."""
         settings = self.provenance.get("settings", {})
         share = settings.get("residual", {}).get(method)
-        if not self.streams or not isinstance(share, float) or method in self.references:
+        if "output" not in self.streams or not isinstance(share, float) or method in self.references:
             return False
         crossed = settings.get("levels", [])[: self.layers[self._index(layer)]].count("cross")
         return bool(abs(self.stream_shares(method, layer)["output"] - share**crossed) < 1e-6)
 
     def stream_shares(self, method: str | None = None, layer: int | None = None) -> dict[str, float]:
-        """How much of a row is from each stream. Where scores have a sign, of all that speaks for or against."""
+        """How much of a row is from each stream. Where scores have a sign, of all that speaks for or against.
+
+        Image tokens, whose boxes say that they are of the picture, count to it.
+        """
         scores = np.abs(self.scores(method, layer))
+        if PICTURE in self.streams:
+            length = self.streams[WORDS]
+            seen = [place >= length or one.box is not None for place, one in enumerate(self.positions)]
+            from_picture, whole = float(scores[seen].sum()), float(scores.sum()) or 1.0
+            return {WORDS: 1 - from_picture / whole, PICTURE: from_picture / whole}
         ends = np.cumsum(list(self.streams.values()))
         sums = [float(one.sum()) for one in np.split(scores, ends[:-1])]
         return {name: one / (sum(sums) or 1.0) for name, one in zip(self.streams, sums, strict=True)}

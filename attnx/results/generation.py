@@ -23,6 +23,7 @@ from attnx.results.stripe import stripe
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from PIL.Image import Image
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +54,8 @@ class GenerationExplanation(Result):
         "spans.*.positions": Filled(),
         "spans.*.positions.*": Below("positions"),
         "against.*": Shape("contrasts source"),
+        "positions.*.box": Shape("4"),
+        "image_size.*": Between(1),
         "predictions": Filled(),
         "predictions.*": ANSWER,
         "predictions.*.probability": Between(0, 1),
@@ -99,6 +102,10 @@ class GenerationExplanation(Result):
     """Each token against its runner-up, where that was asked for."""
     against: Mapping[str, Array] = field(default_factory=dict, metadata=LATER)
     """What knows the answer → generated × source, for each token against its runner-up."""
+    image: Image | None = field(default=None, repr=False, compare=False)
+    """The picture beside the text, whose patches stand first. It stays in memory and is not saved."""
+    image_size: tuple[int, int] | None = field(default=None, metadata=LATER)
+    """Its width and height, in which the boxes of patches are counted; None where there is none."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "positions", Positions(self.positions))
@@ -254,6 +261,8 @@ class GenerationExplanation(Result):
             about_answer=self.about_answer,
             notes=self.notes,
             provenance=self._provenance(number),
+            image=self.image,
+            image_size=self.image_size,
         )
 
     def _streams_before(self, seen: int) -> dict[str, int]:

@@ -157,10 +157,15 @@ def collate(model: nn.Module, prepared: Sequence[Prepared], pad_id: int | None) 
         if accepted is None or name in accepted:
             fill = (pad_id or 0) if name == "input_ids" else 0
             rows = [one.inputs[name] for one in prepared]
-            by_position = rows[0].ndim == 1 or name.endswith("inputs_embeds")
-            stacked = pad_sequence(rows, batch_first=True, padding_value=fill) if by_position else torch.stack(rows)
+            stacked = torch.cat(rows) if name in prepared[0].joined else _stacked(name, rows, fill)
             batch[name] = stacked.to(device, dtype if stacked.is_floating_point() else stacked.dtype)
     return {**batch, **prepared[0].options}
+
+
+def _stacked(name: str, rows: list[Tensor], fill: int) -> Tensor:
+    if rows[0].ndim == 1 or name.endswith("inputs_embeds"):
+        return pad_sequence(rows, batch_first=True, padding_value=fill)
+    return torch.stack(rows)
 
 
 def padding_id(model: nn.Module, processor: Any) -> int | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from attnx.errors import AttnxError, InputError, first_line
 from attnx.inputs.model_facts import has_head
+from attnx.inputs.picture_and_text import reads_both
 from attnx.inputs.sound import reads_sound
 from attnx.running.saved import WHAT_WOULD_DO, Saved, saved_model
 from attnx.tasks.shipped import SHIPPED, embedded_name, shipped_directory
@@ -66,6 +67,8 @@ def _auto(model: Any) -> Any:
     entry = getattr(model, "main_input_name", "")
     if entry == "pixel_values":
         return transformers.AutoImageProcessor
+    if reads_both(model):
+        return transformers.AutoProcessor
     if not reads_sound(model):
         return transformers.AutoTokenizer
     writes = has_head(model, "ForCTC", "ForConditionalGeneration")

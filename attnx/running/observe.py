@@ -15,6 +15,7 @@ from attnx.capturing.capture import Captured, capture_batch
 from attnx.capturing.entering import Entry
 from attnx.capturing.frozen.run import can_be_gone_back
 from attnx.capturing.untouched import switched
+from attnx.errors import ChoiceError
 from attnx.graph.asked import Head
 from attnx.inputs.adapter import Adapter, Prepared
 from attnx.running.batches import POSITIONS_AT_ONCE, collate, in_batches, padding_id, positions_at_once
@@ -65,6 +66,11 @@ def observe(
     if all(row.merges_first for row in weightings):
         how["head"] = "mean" if head is None else head if head in MERGERS else None
     way_back = any(row.about_answer for row in weightings) and can_be_gone_back(model)
+    if way_back and any(one.joined for one in prepared):
+        raise ChoiceError(
+            "edges that know the answer are defined for one stack, and a picture with a text has two; use alti, or "
+            "references=('value_path',)"
+        )
     numbers = {id(one): number for number, one in enumerate(prepared)}
 
     def run(chosen: Sequence[Prepared], **options: Any) -> Captured:
@@ -81,7 +87,7 @@ def observe(
         run,
         pad_id=pad_id,
         first=lambda chosen: _of_the_first(run(chosen)),
-        size=1 if way_back else batch_size,
+        size=1 if way_back or any(prepared[index].joined for index in short) else batch_size,
         at_most=min(POSITIONS_AT_ONCE, positions_at_once(model)),
     ):
         for row, place in enumerate(places):

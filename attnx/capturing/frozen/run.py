@@ -72,6 +72,8 @@ class FrozenRun:
     """Blocks that were run again on the way back instead of being kept."""
     notes: tuple[str, ...] = ()
     """What the user should know of how it was run."""
+    entries: tuple[Entered, ...] = ()
+    """What entered each of several streams, as it came; none where there is one."""
 
 
 def frozen_run(
@@ -182,15 +184,25 @@ def _there_and_back(asked: _Asked, again: bool | None) -> list[tuple[FrozenRun, 
             ]
             total = mode.constants.total if path.conserves else None
             kernels, above = tuple(map(replace, mode.kernels)), tuple(made[len(inputs) :])
-            own = made[0] if not isinstance(entry, tuple) else _beside(made[: len(inputs)], entry)
-            run = FrozenRun(way.detach(), own, kernels, above, total, replaying.calls, notes)
+            streams = tuple(made[: len(inputs)]) if isinstance(entry, tuple) else ()
+            own = _beside(streams, entry) if isinstance(entry, tuple) else made[0]
+            run = FrozenRun(way.detach(), own, kernels, above, total, replaying.calls, notes, streams)
             found.append((run, mode.constants))
             asked.after(1)
     return found
 
 
 def _beside(streams: Sequence[Entered], entry: tuple[Any, ...]) -> Entered:
-    """What enters several streams as that of one: batch × position × width, the narrower ones filled up with 0."""
+    """What enters several streams as that of one: batch × position × width, the narrower ones filled up with 0.
+
+    Of a picture with a text it is one number after the other, and whose they are is asked of `entries`.
+    """
+    if any(isinstance(given, Tensor) and given.ndim != 3 for given in entry):
+        states, gradient = (
+            torch.cat([part.flatten().double() for part in parts])[None, :, None]
+            for parts in ([one.states for one in streams], [one.gradient for one in streams])
+        )
+        return Entered("", states, gradient)
     # What is no embedding came as batch × channel × frame, and frames are what positions are made of.
     laid = [
         replace(one, states=one.states.transpose(1, 2), gradient=one.gradient.transpose(1, 2))
@@ -218,12 +230,15 @@ def _joined(ways: list[FrozenRun]) -> FrozenRun:
         kernels=tuple(map(_joined_kernel, zip(*(one.kernels for one in ways), strict=True))),
         levels=tuple(map(_joined_states, zip(*(one.levels for one in ways), strict=True))),
         constants=None if first.constants is None else sum(one.constants or 0.0 for one in ways),
+        entries=tuple(map(_joined_states, zip(*(one.entries for one in ways), strict=True))),
     )
 
 
 def _joined_states(several: Sequence[Entered]) -> Entered:
-    gradient = torch.cat([one.gradient for one in several])
-    return Entered(several[0].module, several[0].states.expand_as(gradient), gradient)
+    gradient, states = torch.cat([one.gradient for one in several]), several[0].states
+    if len(states) > 1:  # tiles of one picture
+        return Entered(several[0].module, torch.cat([states] * len(several)), gradient)
+    return Entered(several[0].module, states.expand_as(gradient), gradient)
 
 
 def _joined_kernel(several: Sequence[Kernel]) -> Kernel:

@@ -70,7 +70,7 @@ def _levels(explanation: Explanation, layers: Sequence[int]) -> list[str] | None
 
 
 def _title(explanation: Explanation) -> str:
-    if explanation.image_size is not None:
+    if explanation.image_size is not None and explanation.text is None:
         return "image of {} × {} pixels".format(*explanation.image_size)
     if explanation.seconds is not None:
         written = " ".join(one.text for one in explanation.words if one.segment)

@@ -7,6 +7,7 @@ from typing import Any
 from attnx.render.generation import blocks
 from attnx.render.page.plain import PlainTable
 from attnx.render.page.reduction import ROW_BYTES, packed, spread
+from attnx.render.page.sections.text.picture import picture
 from attnx.render.page.shown import Shown
 from attnx.results.generation import GenerationExplanation
 from attnx.results.remarks import line
@@ -36,6 +37,7 @@ def _text(written: GenerationExplanation, texts: int) -> dict[str, Any]:
     notes = [f"{len(kept)} of {len(kept) + left_out} layers are in this page"] if left_out > 0 else []
     return {
         "title": _title(written),
+        "picture": picture(written, texts),
         "prompt": written.prompt_length,
         "front": dict(zip(("name", "length"), written.front, strict=True)),
         "tokens": _tokens(written),

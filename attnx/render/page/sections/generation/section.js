@@ -86,6 +86,7 @@ attnx.sections.push((() => {
             onclick: () => choose(step), onkeydown: (event) => move(event, step),
           });
       if (token.special) mark.classList.add("special");
+      if (text().picture?.boxes[at]) return mark; // patches are seen in the picture
       place.append(token.gap);
       if (begins.has(at)) place.append(role(begins.get(at)));
       else if (ends.has(at) && step < 0) place.append(role("template"));
@@ -143,6 +144,7 @@ attnx.sections.push((() => {
     byId("written-remarks").textContent = `${chosen.name} for ${visible(tokens[end].text)}: ${remarks[chosen.name][step]}`;
     legend(top);
     byId("written-shares").replaceChildren(...attnx.shareBar(text().front, scores.subarray(0, end), text().split.includes(chosen.name)));
+    attnx.writtenPicture.draw(text().picture, scores.subarray(0, end));
     drawn(scores, end, top);
     parts(scores);
     likely(step);

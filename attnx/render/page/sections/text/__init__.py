@@ -31,7 +31,7 @@ def data(shown: Shown) -> dict[str, Any] | None:
 
 def _streams(explanation: Explanation, layers: list[int]) -> dict[str, Any]:
     """The source of an encoder–decoder, and where the residual alone sets how much is from it."""
-    if not explanation.streams:
+    if "output" not in explanation.streams:
         return {"front": None, "split": {}}
     name, length = next(iter(explanation.streams.items()))
     chains = [method for method in explanation.methods if method not in explanation.local]

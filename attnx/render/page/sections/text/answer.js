@@ -11,7 +11,8 @@ attnx.answer = (() => {
     const answer = byId("answer");
     answer.replaceChildren();
     if (prediction) {
-      const word = result.causal || result.text.front ? "The model goes on with" : "The model fills in";
+      const writes = result.causal || result.text.front || result.text.picture?.beside;
+      const word = writes ? "The model goes on with" : "The model fills in";
       const kinds = {
         token: word,
         value: "The model's value",
@@ -39,7 +40,7 @@ attnx.answer = (() => {
     const units = ["words", ...(punctuated ? ["content"] : []), "tokens"];
     if (!units.includes(state.view)) state.view = "words";
     views = choice("Unit", units, state.view, (view) => attnx.change({ view }));
-    views.hidden = Boolean(result.text.picture);
+    views.hidden = Boolean(result.text.picture) && !result.text.picture.beside;
     layer = slider("Layer", { min: 0, max: result.layers.length - 1, step: 1 }, (value) => attnx.change({ layer: value }));
     layer.input.id = "layer";
     layer.whole.hidden = result.layers.length < 2;

@@ -33,7 +33,8 @@ attnx.picture = (() => {
     const [width, height] = shown.text.picture.size;
     const x = ((event.clientX - box.left) / box.width) * width;
     const y = ((event.clientY - box.top) / box.height) * height;
-    const place = shown.text.picture.boxes.findIndex((one) => one && x >= one[0] && x < one[2] && y >= one[1] && y < one[3]);
+    // The last: an image token and its patch have one box, and the patch stands behind.
+    const place = shown.text.picture.boxes.findLastIndex((one) => one && x >= one[0] && x < one[2] && y >= one[1] && y < one[3]);
     return place < 0 ? null : place;
   };
 
@@ -48,7 +49,7 @@ attnx.picture = (() => {
     const [left, top, right, bottom] = boxes[cursor ?? first];
     const x = (left + right) / 2 + step[0] * (right - left);
     const y = (top + bottom) / 2 + step[1] * (bottom - top);
-    const next = boxes.findIndex((one) => one && x >= one[0] && x < one[2] && y >= one[1] && y < one[3]);
+    const next = boxes.findLastIndex((one) => one && x >= one[0] && x < one[2] && y >= one[1] && y < one[3]);
     move(cursor === null ? first : next < 0 ? cursor : next);
   };
 

@@ -7,13 +7,14 @@ from io import BytesIO
 from typing import Any
 
 from attnx.results.explanation import Explanation
+from attnx.results.generation import GenerationExplanation
 
 LONGEST_SIDE = 640
 """Pixels, of a page with one picture; several share the room."""
 SHORTEST_SIDE = 192
 
 
-def picture(explanation: Explanation, results: int) -> dict[str, Any] | None:
+def picture(explanation: Explanation | GenerationExplanation, results: int) -> dict[str, Any] | None:
     """The picture as a data URL, its size, and the boxes of all positions in it; None for a text, or without one."""
     if explanation.image_size is None or explanation.image is None:
         return None
@@ -25,5 +26,6 @@ def picture(explanation: Explanation, results: int) -> dict[str, Any] | None:
     return {
         "url": f"data:image/jpeg;base64,{b64encode(written.getvalue()).decode()}",
         "size": list(explanation.image_size),
+        "beside": explanation.text is not None,
         "boxes": [None if one.box is None else list(one.box) for one in explanation.positions],
     }

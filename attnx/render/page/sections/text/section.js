@@ -18,10 +18,13 @@ attnx.sections.push((() => {
 
   const build = (state) => {
     units = unitsOf(state);
+    const { picture } = state.result.text;
+    const drawn = ({ positions }) => Boolean(picture?.beside) && positions.every((place) => picture.boxes[place]);
+    const read = units.filter((unit) => !drawn(unit)).length;
     const reading = byId("reading");
     reading.replaceChildren();
-    reading.classList.toggle("short", units.length <= SHORT);
-    reading.classList.toggle("long", units.length > LONG);
+    reading.classList.toggle("short", read <= SHORT);
+    reading.classList.toggle("long", read > LONG);
     marks = units.map((unit, index) => {
       const mark = make(
         state.result.maps ? "button" : "span",
@@ -37,8 +40,8 @@ attnx.sections.push((() => {
           onclick: state.result.maps ? () => attnx.explainRow(unit.positions) : () => tell(index),
         },
       );
-      // Stretches of time have their place in the picture above.
-      if (!(unit.timed && state.result.text.picture)) reading.append(unit.gap, mark);
+      // Stretches of time, and patches, have their place in the picture.
+      if (!(unit.timed && picture) && !drawn(unit)) reading.append(unit.gap, mark);
       return mark;
     });
   };
@@ -109,7 +112,8 @@ attnx.sections.push((() => {
     draw(state) {
       attnx.answer.draw(state);
       const { picture } = state.result.text;
-      byId("reading").hidden = Boolean(picture) && !(picture.sound && state.result.words.some(({ timed }) => !timed));
+      const beside = picture?.beside || (picture?.sound && state.result.words.some(({ timed }) => !timed));
+      byId("reading").hidden = Boolean(picture) && !beside;
       byId("back").hidden = state.rows === null && state.head === null;
       const key = `${state.index} ${state.view}`;
       if (built !== key) build(state);
@@ -127,7 +131,8 @@ attnx.sections.push((() => {
         mark.dataset.score = scores[index];
         mark.setAttribute("aria-label", `${visible(units[index].text)}, ${scores[index].toFixed(4)}`);
       });
-      const unit = picture ? (picture.sound ? "stretch" : "patch") : state.view === "tokens" ? "token" : "word";
+      const part = picture?.sound ? "stretch" : picture?.beside ? "word or patch" : "patch";
+      const unit = picture ? part : state.view === "tokens" ? "token" : "word";
       byId("legend").replaceChildren(
         ...ends(top),
         make("span", {
