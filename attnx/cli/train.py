@@ -105,6 +105,14 @@ def dates_command(out: NewDirectory, seed: Seed = 0, steps: Steps = None) -> Non
     _train_small(training, checkpoint, out, seed, steps)
 
 
+@app.command("picture-question")
+def picture_question_command(out: NewDirectory, seed: Seed = 0, steps: Steps = None) -> None:
+    """Train a decoder of pictures and text: "which colour is the square at the top left ?". Some minutes."""
+    from attnx.tasks.picture_question import checkpoint, training
+
+    _train_small(training, checkpoint, out, seed, steps)
+
+
 def _check_new(out: Path) -> None:
     if out.exists():
         raise InputError(f"{out} exists; choose another directory")

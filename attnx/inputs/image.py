@@ -99,6 +99,8 @@ def _process(processor: Any, picture: Any) -> Tensor:
 
 
 def _processed(image: Mapping[str, Any]) -> Tensor:
+    if "text" in image:
+        raise InputError("this is a vision model, which reads an image and no text; give the image alone, not both")
     if "pixel_values" not in image:
         raise InputError(f"a processed image needs 'pixel_values', found {', '.join(map(str, image)) or 'nothing'}")
     pixels = torch.as_tensor(image["pixel_values"])

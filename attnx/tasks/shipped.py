@@ -18,6 +18,7 @@ SHIPPED: Mapping[str, str] = MappingProxyType(
         "planted-patch": "attnx.tasks.planted_patch",
         "recall": "attnx.tasks.recall",
         "dates": "attnx.tasks.dates",
+        "picture-question": "attnx.tasks.picture_question",
     }
 )
 """What `--model` and `attnx train` call them → the package in whose folder `demo` each lies."""

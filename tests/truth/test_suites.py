@@ -18,7 +18,7 @@ from attnx.truth.suites.names import MEN, OCCUPATIONS, WOMEN, sentences
 from attnx.truth.suites.subject import sentences as beginnings
 from tests import zoo
 
-EMBEDDED = ("recall", "documents", "dates", "subject", "patch")
+EMBEDDED = ("recall", "documents", "dates", "subject", "patch", "question")
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def test_an_explainer_that_is_told_what_is_right_gets_one(reference, models, sui
 
     def scores(case):
         row = np.full(len(case.prepared.positions), -1.0)
-        position = case.target.position if case.prepared.streams else None  # of two streams several are asked
+        position = case.target.position if case.prepared.rewrites else None  # of an output several are asked
         row[told[_key(case.prepared), position]] = 1.0
         return row
 
@@ -105,6 +105,14 @@ def test_the_best_find_the_deciding_word_of_nearly_every_date(models):
         assert found.cell(name, "dates", "first").mean >= 0.95
         assert found.verdict(name, "dates") == "better than chance"
     assert found.cell("chance", "dates", "first").mean < 0.2
+
+
+def test_the_patch_that_shows_the_colour_is_found_above_chance(models):
+    found = attnx.measure_truth(
+        *models["question"], suites="question", methods="raw", references="value_path", rows=40, progress=False
+    )
+    assert found.verdict("value_path", "question") == "better than chance"
+    assert found.cell("chance", "question", "first").mean < 0.1
 
 
 def test_changing_the_source_of_recall_changes_the_answer(models):

@@ -1,0 +1,29 @@
+"""Draw the picture of docs/pictures-with-text.md: one question about a picture, seen by every method.
+
+python docs/picture_question_pictures.py
+"""
+
+from pathlib import Path
+
+import attnx
+from attnx.render.image_panels import image_panels
+from attnx.tasks.picture_question.checkpoint import load_demo
+from attnx.tasks.picture_question.generator import generate
+
+IMAGES = Path(__file__).parent / "images"
+
+
+def main() -> None:
+    model, processor = load_demo()
+    asked = generate(1, seed=6, enlarged=6)[0]
+    given = {"image": asked.image, "text": f"<image> {asked.question} it is"}
+    e = attnx.explain(
+        model, processor, given, methods=("raw", "rollout", "flow"), references=("value_path", "whole_path", "blankout")
+    )
+    figure = image_panels(e, smooth=False)
+    figure.suptitle(f"{asked.question} it is …", fontsize=10)
+    figure.savefig(IMAGES / "picture-question.png", dpi=75, pil_kwargs={"optimize": True})
+
+
+if __name__ == "__main__":
+    main()
