@@ -24,6 +24,9 @@ R = TypeVar("R")
 POSITIONS_AT_ONCE = 2_048
 """Positions in one batch, padding included: on a CPU more is slower, for it no longer fits into the caches."""
 
+_ENOUGH, _PADDING = 512, 1 / 8
+"""A batch of so many positions is closed before more than an eighth of it is padding, which costs as much as text."""
+
 _ON_AN_ACCELERATOR = 8 * POSITIONS_AT_ONCE
 
 _LOGITS_AT_ONCE = 2**26
@@ -62,23 +65,26 @@ def in_batches(
     together = (
         together and size != 1 and (all(shapes) or _takes_padding(model, prepared, lengths, pad_id, first, entry))
     )
-    for rows in _batches(lengths, shapes, together=together, size=size, at_most=at_most):
+    for rows in grouped(lengths, shapes, together=together, size=size, at_most=at_most):
         yield rows, run([prepared[row] for row in rows])
 
 
-def _batches(
+def grouped(
     lengths: Sequence[int],
     shapes: Sequence[tuple[int, ...]],
     *,
-    together: bool,
-    size: int | None,
-    at_most: int,
+    together: bool = True,
+    size: int | None = None,
+    at_most: int = POSITIONS_AT_ONCE,
 ) -> Iterator[list[int]]:
+    """The numbers of inputs that run together, from short ones to long ones."""
     order = sorted(range(len(lengths)), key=lambda index: (lengths[index], shapes[index]))
     batch: list[int] = []
     for index in order:
         # The newcomer is the longest so far, so the whole batch is padded to its length.
-        full = batch and (len(batch) == size or lengths[index] * (len(batch) + 1) > at_most)
+        padded, read = lengths[index] * (len(batch) + 1), sum(lengths[one] for one in (*batch, index))
+        wasteful = read >= _ENOUGH and padded - read > _PADDING * padded
+        full = batch and (len(batch) == size or padded > at_most or wasteful)
         alien = batch and (shapes[index] != shapes[batch[0]] or (not together and lengths[index] != lengths[batch[0]]))
         if full or alien:
             yield batch

@@ -20,7 +20,7 @@ import torch
 
 import attnx
 from attnx.inputs.files import read_texts
-from attnx.running.batches import POSITIONS_AT_ONCE, padding_id
+from attnx.running.batches import grouped, padding_id
 from attnx.running.loading import load
 from tests.benchmarks.data_sets import seconds
 from tests.faults.kills import sentences
@@ -33,24 +33,15 @@ ASKED: dict[str, dict[str, Any]] = {
 }
 
 
-def plain(model: Any, tokenizer: Any, texts: Sequence[str], *, at_most: int = POSITIONS_AT_ONCE) -> None:
+def plain(model: Any, tokenizer: Any, texts: Sequence[str]) -> None:
     """Tokenise, sort, pad, run: what any batched script does."""
     read = [torch.tensor(one) for one in tokenizer(list(texts), truncation=True)["input_ids"]]
-    for batch in _batches(sorted(read, key=len), at_most):
+    for rows in grouped([len(one) for one in read], [()] * len(read)):
+        batch = [read[row] for row in rows]
         ids = torch.nn.utils.rnn.pad_sequence(batch, batch_first=True, padding_value=padding_id(model, tokenizer) or 0)
         mask = torch.nn.utils.rnn.pad_sequence([torch.ones_like(one) for one in batch], batch_first=True)
         with torch.inference_mode():
             model(input_ids=ids, attention_mask=mask).logits.softmax(-1).tolist()
-
-
-def _batches(ordered: Sequence[torch.Tensor], at_most: int) -> list[list[torch.Tensor]]:
-    """From short to long, so many positions each, padding included."""
-    batches: list[list[torch.Tensor]] = [[]]
-    for one in ordered:
-        if batches[-1] and len(one) * (len(batches[-1]) + 1) > at_most:
-            batches.append([])
-        batches[-1].append(one)
-    return batches
 
 
 def measure(name: str, model: Any, tokenizer: Any, texts: Sequence[str], rounds: int) -> None:

@@ -72,3 +72,10 @@ def test_inputs_that_are_made_as_they_are_read_are_made_for_their_batch_alone():
         shapes=[()] * 3,
     ):
         assert made == list(range(rows[-1] + 1))
+
+
+def test_a_batch_that_is_full_enough_is_closed_before_much_of_it_is_padding():
+    short, long = 30, 60
+    found = run(inputs(*[short] * 20, *[long] * 4))
+    assert [len(rows) for rows in found] == [20, 4]
+    assert [len(rows) for rows in run(inputs(*[short] * 4, *[long] * 4))] == [8]  # few are quicker together
