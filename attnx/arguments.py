@@ -7,7 +7,7 @@ the input (a layer, a head, a target) are checked where these are known.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from inspect import Parameter, signature
 from numbers import Real
@@ -33,15 +33,20 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
             bound = parameters.bind(*given, **named).arguments
         except TypeError as error:
             raise ArgumentError(_meant(function, list(parameters.parameters), named, error)) from None
-        for name, value in {**bound, **bound.get(options or "", {})}.items():
-            fits, kind = _KINDS.get(name, (_anything, ""))
-            if not fits(value):
-                raise ArgumentError(f"{name} must be {kind}, found {quoted(value)}")
-            if isinstance(value, int) and value.bit_length() > 63:
-                raise ArgumentError(f"{name} is a number of {value.bit_length()} bits, more than there is of anything")
+        check_kinds({**bound, **bound.get(options or "", {})})
         return function(*given, **named)
 
     return call
+
+
+def check_kinds(named: Mapping[str, Any]) -> None:
+    """That each value is of the kind that its name takes everywhere."""
+    for name, value in named.items():
+        fits, kind = _KINDS.get(name, (_anything, ""))
+        if not fits(value):
+            raise ArgumentError(f"{name} must be {kind}, found {quoted(value)}")
+        if isinstance(value, int) and value.bit_length() > 63:
+            raise ArgumentError(f"{name} is a number of {value.bit_length()} bits, more than there is of anything")
 
 
 def path_of(given: str | PathLike[str], noun: str = "path") -> str:
@@ -135,7 +140,7 @@ def _flag(value: Any) -> bool:
 _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     **dict.fromkeys(("methods", "references", "extras", "suites"), (_names, "a name, or several in a list")),
     **dict.fromkeys(("method", "measure", "normalize", "score", "backend"), (_text, "a name")),
-    **dict.fromkeys(("seed", "steps"), (_whole, "a whole number")),
+    **dict.fromkeys(("seed", "steps", "samples"), (_whole, "a whole number")),
     **dict.fromkeys(("batch_size", "random"), (_whole_or_none, "a whole number")),
     **dict.fromkeys(
         (

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from attnx.arguments import check_kinds
 from attnx.errors import ChoiceError, InputError
 from attnx.references.case import Case, Scored
 from attnx.registry import unknown
@@ -51,10 +52,11 @@ class Reference:
         return scored
 
     def check_options(self, chosen: Mapping[str, Any]) -> None:
-        """An option that the row does not have is an error."""
+        """An option that the row does not have is an error, and so is a value of another kind than its name takes."""
         for one in chosen:
             if one not in self.options:
                 raise ChoiceError(unknown(f"option of {self.name}", one, self.options))
+        check_kinds(chosen)
 
 
 def _check_scored(name: str, scored: Sequence[Any], cases: Sequence[Case]) -> None:

@@ -1,16 +1,17 @@
 """References as rows: options, costs and plug-ins, with nothing read off a signature."""
 
+import re
 from inspect import Parameter, signature
 
 import numpy as np
 import pytest
 
 import attnx
-from attnx.errors import ChoiceError, RegistryError
+from attnx.errors import ArgumentError, ChoiceError, RegistryError
 from attnx.references.case import Scored
 from attnx.references.listing import listed_references
 from attnx.references.reference import Reference
-from attnx.references.registry import REFERENCES, cheap_references
+from attnx.references.registry import REFERENCES, asked_references, cheap_references
 from tests import verb_number_zoo as zoo
 
 
@@ -69,3 +70,16 @@ def test_a_bare_function_is_refused_with_the_line_that_wraps_it():
 def test_a_row_goes_by_its_own_name():
     with pytest.raises(RegistryError, match="reference 'one' calls itself 'ones'; add it by its own name"):
         REFERENCES.add("one", Reference("ones", ones))
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"integrated_gradients": {"steps": "many"}}, "steps must be a whole number, found 'many'"),
+        ({"gradient_shap": {"samples": 1.5}}, "samples must be a whole number, found 1.5"),
+        ({"blankout": {"blank": ["[MASK]"]}}, "blank must be a token or its id"),
+    ],
+)
+def test_an_option_of_another_kind_is_refused_before_the_model_runs(asked, message):
+    with pytest.raises(ArgumentError, match=re.escape(message)):
+        asked_references(asked)
