@@ -25,8 +25,15 @@ def _position_by_position(grid: Array | None, result: Any) -> str | None:
         return None
     first, second = result.whole.explanations
     shape = (len(first.positions) + 1, len(second.positions) + 1)
-    fits = grid.shape == shape and bool(np.isfinite(grid).all())
-    return None if fits else f"finite numbers, {shape[0]} × {shape[1]}: positions and biases of both texts"
+    fits = grid.shape == shape and bool(np.isfinite(grid).all()) and _adds_up(grid, result.whole.cosine)
+    return None if fits else (
+        f"finite numbers, {shape[0]} × {shape[1]}, positions and biases of both texts, that add up to the cosine"
+    )
+
+
+def _adds_up(grid: Array, cosine: float) -> bool:
+    with np.errstate(over="ignore"):  # a file may hold anything
+        return bool(abs(grid.sum() - cosine) <= 1e-3 * max(1.0, float(np.abs(grid).max())))
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,7 +31,7 @@ class Recipe:
     """Everything that the result depends on."""
 
     seed: int = 0
-    steps: int = 1500
+    steps: int = 3000
     batch: int = 32
     learning_rate: float = 2e-3
     warmup: float = 0.1
