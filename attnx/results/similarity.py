@@ -26,8 +26,10 @@ def _position_by_position(grid: Array | None, result: Any) -> str | None:
     first, second = result.whole.explanations
     shape = (len(first.positions) + 1, len(second.positions) + 1)
     fits = grid.shape == shape and bool(np.isfinite(grid).all()) and _adds_up(grid, result.whole.cosine)
-    return None if fits else (
-        f"finite numbers, {shape[0]} × {shape[1]}, positions and biases of both texts, that add up to the cosine"
+    return (
+        None
+        if fits
+        else (f"finite numbers, {shape[0]} × {shape[1]}, positions and biases of both texts, that add up to the cosine")
     )
 
 
