@@ -124,6 +124,10 @@ class Adapter:
     name: str
     prepare: Callable[..., Prepared]
     """(model, processor, one input, truncate) → `Prepared`; the processor is a tokenizer or an image processor."""
+    takes: frozenset[str] = frozenset()
+    """What else `prepare` can be told by name: `interpolate` of images, `target_text` of encoder–decoders."""
+    noun: str = "text"
+    """What one input is called in messages: text, image, sound; input where it may be several of them."""
     explained: Callable[[nn.Module, Any, Prepared], int]
     """(model, processor, prepared) → the position to explain when the user names none."""
     blank: tuple[str, ...] = ("mask_token", "unk_token")

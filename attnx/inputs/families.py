@@ -136,12 +136,24 @@ _WRITES: dict[str, Any] = {
 }
 _REWRITES: dict[str, Any] = {
     "prepare": prepare_source,
+    "takes": frozenset({"target_text"}),
+    "noun": "input",  # a text or sound
     "explained": last_of_output,
     "output_embeddings": decoder_embedding,
 }
-_HEARS: dict[str, Any] = {"prepare": prepare_sound, "explained": sound_position}
-_SEES_AND_WRITES: dict[str, Any] = {**_WRITES, "prepare": prepare_pictured, "explained": last_of_text}
-_SEES: dict[str, Any] = {"prepare": prepare_image, "explained": image_position}
+_HEARS: dict[str, Any] = {"prepare": prepare_sound, "explained": sound_position, "noun": "sound"}
+_SEES_AND_WRITES: dict[str, Any] = {
+    **_WRITES,
+    "prepare": prepare_pictured,
+    "noun": "input",
+    "explained": last_of_text,
+}
+_SEES: dict[str, Any] = {
+    "prepare": prepare_image,
+    "takes": frozenset({"interpolate"}),
+    "noun": "image",
+    "explained": image_position,
+}
 
 for _row in (
     Adapter(name="bert", **_MASKED),

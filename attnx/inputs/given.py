@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from inspect import signature
 from numbers import Real
 from typing import Any
 
@@ -16,9 +15,8 @@ from attnx.errors import AttnxError, InputError
 from attnx.inputs.adapter import Adapter, Prepared
 from attnx.inputs.chat import Chat, is_chat
 from attnx.inputs.choices import prepare_choices, questions, takes_choices
-from attnx.inputs.families import reads_images
 from attnx.inputs.picture_and_text import is_pictured
-from attnx.inputs.sound import ENTRIES, reads_sound
+from attnx.inputs.sound import ENTRIES
 from attnx.inputs.text import tokenised_rows
 
 
@@ -45,7 +43,7 @@ def _outputs(adapter: Adapter, model: nn.Module, given: Any, count: int, *, sing
     """What `prepare` is told of the output of each input: nothing where there is none."""
     if given is None:
         return [{}] * count
-    if "target_text" not in signature(adapter.prepare).parameters:
+    if "target_text" not in adapter.takes:
         raise InputError(
             f"target_text is what an encoder–decoder has written; {type(model).__name__} reads one text: put it behind "
             "the prompt"
@@ -67,10 +65,9 @@ def _prepare(
 ) -> Iterator[Prepared]:
     options = {"truncate": truncate}
     if interpolate:
-        if "interpolate" not in signature(adapter.prepare).parameters:
-            raise InputError(f"interpolate is for images; {type(model).__name__} reads text")
+        if "interpolate" not in adapter.takes:
+            raise InputError(f"interpolate is for images; {type(model).__name__} reads {adapter.noun}")
         options["interpolate"] = True
-    noun = "image" if reads_images(model) else "sound" if reads_sound(model) else "text"
     prepare = partial(adapter.prepare, model, processor, **options)
     for number, item in enumerate(items, start=1):
         try:
@@ -79,7 +76,7 @@ def _prepare(
         except AttnxError as error:
             if len(items) == 1:
                 raise
-            raise type(error)(f"{noun} {number} of {len(items)}: {error}") from error
+            raise type(error)(f"{adapter.noun} {number} of {len(items)}: {error}") from error
 
 
 def _items(given: Any) -> tuple[list[Any], bool]:

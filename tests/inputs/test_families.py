@@ -1,5 +1,7 @@
 """Which adapter serves which model, and how third parties add theirs."""
 
+from inspect import Parameter, signature
+
 import pytest
 import torch
 import transformers as hf
@@ -50,6 +52,13 @@ def test_all_families_of_the_zoo_have_an_adapter():
 @pytest.mark.parametrize("name", CHOSEN)
 def test_a_model_finds_its_adapter(name):
     assert adapter_for(zoo.model(name)).name == CHOSEN[name]
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "vit", "encoder_decoder", "sound", "image_text"])
+def test_a_row_says_all_that_its_preparation_can_be_told(name):
+    adapter = ADAPTERS[name]
+    named = {one.name for one in signature(adapter.prepare).parameters.values() if one.kind is Parameter.KEYWORD_ONLY}
+    assert named == adapter.takes | {"truncate"}
 
 
 def test_a_bert_that_decodes_is_seen_to_be_causal():
