@@ -82,7 +82,7 @@ def no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a page or an example loads a model by its hub id, a tiny one stands in: there is no network here."""
     import transformers
 
-    from tests import zoo
+    from tests import two_towers, zoo
 
     stand_ins = {
         transformers.AutoTokenizer: lambda name: copy.deepcopy(
@@ -91,7 +91,10 @@ def no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
         transformers.AutoModelForSequenceClassification: lambda name: zoo.deep(zoo.classifier()),
         transformers.AutoModelForMaskedLM: lambda name: zoo.deep(zoo.masked_lm()),
         transformers.AutoModelForCausalLM: lambda name: zoo.causal_lm(),
-        transformers.AutoModel: lambda name: zoo.deep(zoo.classifier()).bert,
+        transformers.AutoModel: lambda name: (
+            two_towers.two_towers("clip") if "clip" in name else zoo.deep(zoo.classifier()).bert
+        ),
+        transformers.AutoProcessor: lambda name: two_towers.Processor(),
         transformers.AutoModelForQuestionAnswering: lambda name: zoo.with_head("BertForQuestionAnswering"),
         transformers.AutoModelForMultipleChoice: lambda name: zoo.with_head("BertForMultipleChoice"),
         transformers.AutoModelForTokenClassification: lambda name: zoo.with_head("BertForTokenClassification"),

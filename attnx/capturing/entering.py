@@ -19,6 +19,30 @@ Entry: TypeAlias = nn.Module | Tensor | tuple[nn.Module | Tensor, ...]
 """The module that embeds the input, or the input itself; several of an encoder–decoder, the source's first."""
 
 
+class StandingIn(TorchFunctionMode):
+    """Rows that stand in for the first taken of an embedding: how numbers enter a model that takes ids alone."""
+
+    def __init__(self, weight: Tensor, rows: Tensor) -> None:
+        super().__init__()
+        self._weight, self._rows = weight, rows
+        self.entered = False
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        named = dict(kwargs or {})
+        if not self.entered and getattr(func, "__name__", "") == "embedding":
+            taken = named["weight"] if "weight" in named else args[1]
+            if _same_rows(taken, self._weight):
+                self.entered = True
+                return self._rows.clone()
+        return func(*args, **named)
+
+
 class Entering(TorchFunctionMode):
     """Each entry is a module that embeds an input, or an input itself; one module may be entered twice."""
 
@@ -44,10 +68,10 @@ class Entering(TorchFunctionMode):
     def _entered(self, rows: Tensor, weight: Tensor) -> Tensor:
         """The first rows of an embedding, as a leaf: GPT-2 takes kinds of tokens from the same rows, later."""
         for place, wanted in enumerate(self._embeddings):
-            if wanted is not None and (weight.data_ptr(), weight.shape) == (wanted.data_ptr(), wanted.shape):
+            if wanted is not None and _same_rows(weight, wanted):
                 del self._embeddings[place]
                 self._leaves.append(rows.detach().requires_grad_(torch.is_grad_enabled()))
-                return self._leaves[-1]
+                return self._leaves[-1].clone()  # to which BLIP adds places, without asking for another tensor
         return rows
 
     def _taken(self, one: Any) -> Any:
@@ -55,3 +79,8 @@ class Entering(TorchFunctionMode):
             leaf = any(one is each for each in self._leaves)
             return one.detach() if one.requires_grad and one.is_leaf and not leaf else one
         return type(one)(map(self._taken, one)) if type(one) in (list, tuple) else one
+
+
+def _same_rows(weight: Tensor, wanted: Tensor) -> bool:
+    """Whether both are one table; a parameter may come as a constant."""
+    return (weight.data_ptr(), weight.shape) == (wanted.data_ptr(), wanted.shape)

@@ -25,6 +25,7 @@ from attnx.graph.asked import Asked, check_position
 from attnx.inputs.adapter import Adapter, Prepared
 from attnx.inputs.families import adapter_for
 from attnx.inputs.pooling import answer_facts, averages_sound
+from attnx.inputs.towers import other_side
 from attnx.results.explanation import Explanation
 from attnx.results.provenance import provenance
 from attnx.running.observe import Observation, observe
@@ -168,6 +169,7 @@ class _Run:
         answers = relevance.of_positions(unique)
         maps, sink = relevance.maps() if settings.maps else None, relevance.sink()
         notes = (*prepared.notes, *plan.notes, *_unseen_layers(self.model, attention), *_unseen_mixers(seen))
+        notes += _one_tower(self.model) if plain and all(prediction is None for _, prediction in answered) else ()
         record = {
             **provenance(self.model, self.adapter.name, **settings.on_record(attention, plan.methods)),
             **_input_record(self.model, self.processor, prepared, settings),
@@ -224,6 +226,17 @@ def _unseen_layers(model: nn.Module, attention: AttentionTensor) -> tuple[str, .
     return (
         f"attention was seen {attention.layers} times in {layers} layers: what other layers mix (state spaces, "
         "convolutions) is not followed",
+    )
+
+
+def _one_tower(model: nn.Module) -> tuple[str, ...]:
+    """A remark on a tower that was taken out of CLIP or the like: what it is held against there is not here."""
+    other = other_side(model)
+    if other is None:
+        return ()
+    return (
+        f"this is one tower of a model of two: what was mixed does not know the {other}; "
+        "explain_similarity(model, processor, picture, text) of the whole tells what speaks for it",
     )
 
 

@@ -1,8 +1,8 @@
-"""Which words of two texts make their embeddings similar: `explain_similarity(model, tokenizer, a, b)`.
+"""What makes two inputs similar: `explain_similarity(model, tokenizer, a, b)`, of two texts or of a picture and a text.
 
-Each text is explained for its cosine with the other's embedding, by the road of `explain`. The grid takes the cosine
-apart over pairs: along the value path an embedding is the sum of what each position and the biases bring to it, so the
-cosine is the sum of the products of all pairs.
+Each is explained for its cosine with the other's embedding, by the road of `explain` (see `sides`). The grid takes the
+cosine apart over pairs: along the value path an embedding is the sum of what each position and the biases bring to it,
+so the cosine is the sum of the products of all pairs.
 """
 
 from __future__ import annotations
@@ -15,18 +15,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attnx.answer.kinds.similarity import SimilarTo, pooled
-from attnx.answer.registry import ANSWERS, read
 from attnx.arguments import checked
 from attnx.capturing.watch import unwrapped
-from attnx.errors import AttnxError, ChoiceError, InputError
-from attnx.explaining.call import Call
-from attnx.explaining.seam import Request
-from attnx.inputs.adapter import Prepared
-from attnx.inputs.pooling import MEAN, embedding_pooling
+from attnx.errors import AttnxError, ChoiceError
+from attnx.explaining.sides import Side, explained_pair, two_sides
+from attnx.inputs.pooling import OWN
+from attnx.inputs.towers import MATCH, matches
 from attnx.registry import unknown
-from attnx.results.similarity import Similarity
-from attnx.running.answers import each_answer
+from attnx.results.similarity import COSINE, Similarity
 
 if TYPE_CHECKING:
     from attnx.references.registry import Asked
@@ -38,7 +34,7 @@ METHODS = ("rollout", "gradient_rollout")
 REFERENCES = ("value_path", "blankout")
 
 _AT_MOST = 100_000
-"""Positions that are gone back through for a grid that nobody insisted on: width × positions of the shorter text."""
+"""Positions that are gone back through for a grid that nobody insisted on: width × positions of the shorter input."""
 
 
 @checked
@@ -52,15 +48,19 @@ def explain_similarity(
     methods: Sequence[str] | str = METHODS,
     references: Asked = REFERENCES,
     grid: str | bool | None = None,
+    score: str | None = None,
     **options: Any,
 ) -> Similarity:
-    """Which words of the texts `a` and `b` make their embeddings similar, as a `Similarity`.
+    """Which words of the texts `a` and `b`, or which patches of a picture, make their embeddings similar.
 
+    Of a picture and a text the model is one of two towers (CLIP, SigLIP, BLIP), and `tokenizer` its processor.
     `pooling` makes one embedding of all positions: "mean", "cls" (the first) or "last"; by default as
-    sentence-transformers keeps it beside the checkpoint. `methods` and `references` are those of `explain`, for the
-    cosine as target. `grid` is what each pair of words adds to the cosine: by "value_path", words as they enter the
-    model; by "states", positions as they leave it; False leaves it out. By default it is the first, and the second
-    where that would take long or the model cannot be followed. Further `options` are those of `explain`.
+    sentence-transformers keeps it beside the checkpoint. Two towers do that themselves. `methods` and `references` are
+    those of `explain`, for the cosine as target. `grid` is what each pair of words adds to the cosine: by "value_path",
+    words as they enter the model; by "states", positions as they leave it; False leaves it out. By default it is the
+    first, and the second where that would take long or the model cannot be followed. `score` says which number is
+    explained: "cosine", or "match" of a head that reads both sides together, which comes first where there is one.
+    Further `options` are those of `explain`.
 
     >>> from attnx.tasks.recall.checkpoint import load_demo
     >>> decoder, tokenizer = load_demo()
@@ -70,129 +70,94 @@ def explain_similarity(
     1.0
     """
     model = unwrapped(model)
-    how = embedding_pooling(model, pooling)
     if grid is not None and not isinstance(grid, bool) and grid not in GRIDS:
         raise ChoiceError(unknown("grid", grid, GRIDS))
+    asked = _score(model, score)
     for name in ("target", "position"):
         if name in options:
-            raise ChoiceError(f"{name} is what explain_similarity chooses itself: the cosine of the two texts")
-    chosen: dict[str, Any] = {"progress": True} | ({"position": MEAN} if how == MEAN else {}) | options
-    call = Call.of(model, tokenizer, [a, b], methods=methods, references=references, **chosen)
-    if len(call.requests) != 2:
-        raise InputError(f"two texts have a similarity, found {len(call.requests)}; give one as a and one as b")
-    prepared = [request.prepared for request in call.requests]
-    units = _units(model, tokenizer, prepared, how)
-    directions = [_towards(units[1 - side], prepared[1 - side], how, own) for side, own in enumerate(prepared)]
-    explanations = replace(
-        call,
-        requests=[Request(one, _position(how, one), target) for one, target in zip(prepared, directions, strict=True)],
-    ).in_order()
+            raise ChoiceError(f"{name} is what explain_similarity chooses itself: the {asked} of the two inputs")
+    chosen: dict[str, Any] = {"progress": True, "methods": methods, "references": references, **options}
+    sides = two_sides(model, tokenizer, (a, b), pooling, chosen)
+    cosine = float(sides[0].unit @ sides[1].unit)
+    explanations = explained_pair(sides, match=asked == MATCH)
     measured = next(iter(explanations[0].references), None)
-    explanations = [replace(one, first=measured) for one in explanations]
-    found, by, notes = _grid(model, tokenizer, prepared, how, grid)
-    return Similarity(
-        (explanations[0], explanations[1]),
-        float(units[0] @ units[1]),
-        how,
-        found,
-        by,
-        notes,
-        explanations[0].provenance,
-    )
+    first, second = (replace(one, first=measured) for one in explanations)
+    found, by, notes = _grid(sides, grid, asked)
+    return Similarity((first, second), cosine, sides[0].pooling, found, by, notes, first.provenance, asked)
 
 
-def _units(model: nn.Module, tokenizer: Any, prepared: Sequence[Prepared], pooling: str) -> list[Tensor]:
-    """The embedding of each text, of length 1, in double precision."""
-    states = _states(model, tokenizer, prepared)
-    found = [pooled(own, pooling, len(own)) for own in states]
-    return [one / one.norm() for one in found]
+def _score(model: nn.Module, asked: str | None) -> str:
+    """Which number is explained: that of a matching head where there is one, else the cosine."""
+    offered = (MATCH, COSINE) if matches(model) else (COSINE,)
+    if asked is not None and asked not in offered:
+        raise ChoiceError(unknown("score", asked, offered))
+    return offered[0] if asked is None else asked
 
 
-def _states(model: nn.Module, tokenizer: Any, prepared: Sequence[Prepared]) -> list[Tensor]:
-    """Of each text position × width, as it leaves the last layer."""
-
-    def own(row: int, output: Any, place: int) -> Tensor:
-        states = ANSWERS[SimilarTo.kind].logits(model, output)
-        if states is None or read(model, output) is not None:
-            raise ChoiceError(
-                f"{type(model).__name__} has a head that answers, and is no embedding model; load it by AutoModel, or "
-                "use attnx.explain"
-            )
-        return states[place, : len(prepared[row].positions)].detach().double().cpu()
-
-    return each_answer(model, tokenizer, prepared, own)
-
-
-def _towards(unit: Tensor, other: Prepared, pooling: str, own: Prepared) -> SimilarTo:
-    text = other.text if isinstance(other.text, str) else "the other text"
-    return SimilarTo(tuple(unit.tolist()), text, pooling, len(own.positions))
-
-
-def _position(pooling: str, prepared: Prepared) -> int | None:
-    return {"cls": 0, "last": len(prepared.positions) - 1}.get(pooling)
-
-
-def _grid(
-    model: nn.Module, tokenizer: Any, prepared: Sequence[Prepared], pooling: str, asked: str | bool | None
-) -> tuple[Any, str, tuple[str, ...]]:
+def _grid(sides: tuple[Side, Side], asked: str | bool | None, score: str) -> tuple[Any, str, tuple[str, ...]]:
     """The grid, what it is made of, and what there is to say of it."""
-    if asked is False:
+    if asked is False or (score == MATCH and asked is None):
         return None, "", ()
-    why = ""
-    if asked in (None, True):
-        why = _too_long(model, prepared)
+    if score == MATCH:
+        raise ChoiceError(
+            f"grid={asked!r} takes the cosine apart, and the {MATCH} is none; score={COSINE!r} explains it"
+        )
+    if asked == "states" and sides[0].pooling == OWN:
+        raise ChoiceError(
+            f"{type(sides[0].model).__name__} makes its embedding of positions in a way of its own, which is no sum of "
+            "them; grid='value_path' takes it apart as it entered"
+        )
+    why = _too_long(sides) if asked in (None, True) else ""
     if asked != "states" and not why:
         try:
-            return _along_paths(model, tokenizer, prepared, pooling), "value_path", ()
+            return _along_paths(sides), "value_path", ()
         except AttnxError as error:
             if asked == "value_path":
                 raise
             why = str(error)
-    first, second = (_shares(own, pooling) for own in _states(model, tokenizer, prepared))
+    if sides[0].pooling == OWN:
+        return None, "", (f"there is no grid of pairs: {why}",)
+    first, second = (_shares(one) for one in sides)
     found = np.zeros((len(first) + 1, len(second) + 1))
     found[:-1, :-1] = (first @ second.T).numpy()
     told = (f"the grid is of positions as they leave the model, not of words as they enter it: {why}",) if why else ()
     return found, "states", told
 
 
-def _too_long(model: nn.Module, prepared: Sequence[Prepared]) -> str:
-    width = getattr(model.config, "hidden_size", 768)
-    positions = width * min(len(one.positions) for one in prepared)
+def _too_long(sides: tuple[Side, Side]) -> str:
+    width = len(sides[0].unit)
+    positions = width * min(len(one.prepared.positions) for one in sides)
     if positions <= _AT_MOST:
         return ""
-    return f"that takes {width:,} ways back through the shorter text; grid='value_path' insists"
+    return f"that takes {width:,} ways back through the shorter input; grid='value_path' insists"
 
 
-def _shares(states: Tensor, pooling: str) -> Tensor:
+def _shares(side: Side) -> Tensor:
     """What each position brings to the embedding of length 1; positions that are not pooled bring nothing."""
-    length = len(states)
+    states, length = side.states, len(side.states)
     weights = {"mean": torch.full((length,), 1 / length), "cls": torch.eye(length)[0], "last": torch.eye(length)[-1]}
-    own = states * weights[pooling].to(states)[:, None]
+    own = states * weights[side.pooling].to(states)[:, None]
     shares: Tensor = own / own.sum(0).norm()
     return shares
 
 
-def _along_paths(model: nn.Module, tokenizer: Any, prepared: Sequence[Prepared], pooling: str) -> Any:
+def _along_paths(sides: tuple[Side, Side]) -> Any:
     """(positions + 1) × (positions + 1), biases last.
 
-    The shorter text is taken apart along each of its embedding's dimensions. The longer is then followed only towards
+    The shorter input is taken apart along each of its embedding's dimensions. The longer is then followed only towards
     the parts that were found.
     """
-    short = min((0, 1), key=lambda number: len(prepared[number].positions))
-    width = len(_units(model, tokenizer, [prepared[short]], pooling)[0])
-    parts = _paths(model, tokenizer, prepared[short], torch.eye(width, dtype=torch.float64).numpy(), pooling)
-    found = _paths(model, tokenizer, prepared[1 - short], parts, pooling)
+    short = min((0, 1), key=lambda number: len(sides[number].prepared.positions))
+    parts = _paths(sides[short], torch.eye(len(sides[short].unit), dtype=torch.float64).numpy())
+    found = _paths(sides[1 - short], parts)
     return found.T if short == 0 else found
 
 
-def _paths(model: nn.Module, tokenizer: Any, prepared: Prepared, directions: Any, pooling: str) -> Any:
+def _paths(side: Side, directions: Any) -> Any:
     """direction × width → (positions + 1) × direction: what each position brings to each of them, and biases last."""
     from attnx.references.case import Case
     from attnx.references.paths import value_path  # Captum's road is loaded only for those who take it
 
-    cases = [
-        Case(replace(prepared), SimilarTo(tuple(one), "", pooling, len(prepared.positions)).target(0))
-        for one in directions.tolist()
-    ]
-    scored = value_path(model, tokenizer, cases, sink=False)
+    cases = [Case(replace(side.prepared), side.towards(one).target(0)) for one in directions.tolist()]
+    scored = value_path(side.model, side.call.tokenizer, cases, sink=False)
     return np.stack([np.append(one.scores, float(one.facts["biases"])) for one in scored]).T

@@ -33,6 +33,8 @@ _OTHER_NAMES = {"lasttoken": "last"}
 _KNOWN_MODULES = ("Transformer", "Pooling", "Normalize")
 POOLINGS = (MEAN, "cls", "last")
 """From which positions an embedding is made: all, the first, or the last."""
+OWN = "own"
+"""The model makes its embedding itself, as CLIP does."""
 _AT_EACH = ("ForTokenClassification", "ForMaskedLM", "ForCausalLM", "LMHeadModel", "ForCTC")
 
 

@@ -13,10 +13,12 @@ from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attnx.answer.number import Score
 from attnx.answer.score import answers_where_told, as_rows, check_score, first_answer, kind_of, score
+from attnx.capturing.entering import StandingIn
 from attnx.capturing.untouched import looking_on, switched
 from attnx.capturing.watch import undisturbed, unwrapped
 from attnx.errors import AttnxError, ChoiceError, InputError, in_a_line
@@ -155,6 +157,8 @@ class _Entry:
     embed: Embed | None
     embed_output: Embed | None = None
     """Of an encoder–decoder: what embeds the output, which stands behind the source in what is attributed."""
+    table: Tensor | None = None
+    """Of a model that takes ids alone: the rows of its embedding, for which others stand in as it takes them."""
 
     def inputs(self, prepared: Sequence[Prepared]) -> dict[str, Tensor]:
         """The model's keyword arguments, what is attributed under the entry's name."""
@@ -169,10 +173,27 @@ class _Entry:
             inputs[self.name] = torch.cat([inputs[self.name].flatten(1), output.flatten(1)], dim=1)
         if self.embed is not None and "input_ids" in inputs:
             with switched(gradients=False):
-                inputs["inputs_embeds"] = self.embed(inputs.pop("input_ids"))
+                inputs["inputs_embeds"] = self.embed(inputs["input_ids"])
+                if self.table is None:
+                    del inputs["input_ids"]
                 if self.embed_output is not None:
                     inputs["inputs_embeds"] = self._joined(inputs, self.embed_output)
         return inputs
+
+    def score(self, values: Tensor, prepared: Prepared, others: dict[str, Tensor], *how: Any, **answers: Any) -> Tensor:
+        """That of the model, into which the values go."""
+        entered = {**self.named(values, prepared), **others}
+        if self.table is None:
+            return score(self.model, entered, *how, **answers)
+        standing = StandingIn(self.table, values)
+        with looking_on(standing):
+            found = score(self.model, entered, *how, **answers)
+        if not standing.entered:
+            raise InputError(
+                f"{type(self.model).__name__} takes no inputs_embeds, and embeds its tokens in a way that is not seen, "
+                "so gradients cannot reach them; use references=('blankout',), which needs none"
+            )
+        return found
 
     def _joined(self, inputs: dict[str, Tensor], embed: Embed) -> Tensor:
         source, output = inputs["inputs_embeds"], embed(inputs.pop("decoder_input_ids"))
@@ -185,6 +206,8 @@ class _Entry:
 
     def named(self, values: Tensor, prepared: Prepared) -> dict[str, Tensor]:
         """What is attributed, by the names under which the model takes it."""
+        if self.table is not None:
+            return {}
         if self.embed_output is None:
             return {self.name: values}
         if self.name in ENTRIES:
@@ -207,10 +230,13 @@ def _entry(model: nn.Module, adapter: Adapter, processor: Any, example: Prepared
         output = adapter.output_embeddings(model) if adapter.output_embeddings is not None else None
         return _Entry(model, example.heard.entry, pad_id, None, output)
     if not takes_embeddings(model):
-        raise InputError(
-            f"{type(model).__name__} takes no inputs_embeds, so gradients cannot reach its tokens; "
-            "use references=('blankout',), which needs none"
-        )
+        table = getattr(adapter.embedding_module(model), "weight", None)
+        if embed is not None or not isinstance(table, Tensor):
+            raise InputError(
+                f"{type(model).__name__} takes no inputs_embeds, so gradients cannot reach its tokens; "
+                "use references=('blankout',), which needs none"
+            )
+        return _Entry(model, "inputs_embeds", pad_id, partial(_rows_of, table), table=table)
     if embed is None and not same_by_embeddings(model, adapter, processor, example):
         raise InputError(
             f"{type(model).__name__} answers differently to inputs_embeds than to the same input_ids, so its "
@@ -218,6 +244,10 @@ def _entry(model: nn.Module, adapter: Adapter, processor: Any, example: Prepared
         )
     output = adapter.output_embeddings(model) if adapter.output_embeddings is not None else None
     return _Entry(model, "inputs_embeds", pad_id, embed or adapter.embedding_module(model), output)
+
+
+def _rows_of(table: Tensor, ids: Tensor) -> Tensor:
+    return F.embedding(ids, table)
 
 
 def _first_answer(entry: _Entry, prepared: Sequence[Prepared]) -> list[Tensor]:
@@ -233,8 +263,7 @@ def _batch(entry: _Entry, inputs: dict[str, Tensor], cases: list[Case], kind: Sc
         named = dict(zip(names, others, strict=True))
         one = len(values) == 1 < len(targets)
         of = torch.zeros(len(targets), dtype=torch.long, device=targets.device) if one else None
-        entered = entry.named(values, cases[0].prepared)
-        return score(entry.model, {**entered, **named}, targets, kind, of, answers=answers)
+        return entry.score(values, cases[0].prepared, named, targets, kind, of, answers=answers)
 
     return Batch(
         cases=tuple(cases),

@@ -21,7 +21,7 @@ def patch_table(explanation: Explanation, method: str | None = None, layer: int 
     lines += [streams_line(explanation, name, layer)] if explanation.streams else []
     what = "patches" if explanation.text is None else "patches and tokens"
     lines.append(f"best {len(best)} of {len(patches)} {what}; r0c0 is at the top left, places are in pixels")
-    named = [f"{printable(one.token):<8}{_place(one):<26}" for one in best]
+    named = [f"{printable(one.token):<8}{place_text(one):<26}" for one in best]
     lines += _bars(explanation, name, named, [float(scores[one.index]) for one in best])
     return "\n".join([*lines, *notes(explanation)])
 
@@ -70,7 +70,8 @@ def _bars(explanation: Explanation, name: str, named: Sequence[str], scores: Seq
     ]
 
 
-def _place(position: Position) -> str:
+def place_text(position: Position) -> str:
+    """The box of a patch in the picture; of what has none, where it is."""
     if position.box is None:
         return "not in the image" if position.start is None else "in the text"
     return "{:.0f}, {:.0f} to {:.0f}, {:.0f}".format(*position.box)

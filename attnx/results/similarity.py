@@ -1,4 +1,4 @@
-"""The result of `explain_similarity`: which words of two texts make their embeddings similar."""
+"""The result of `explain_similarity`: which words of two texts, or patches and words, make their embeddings similar."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from attnx.inputs.pooling import OWN
 from attnx.results.explanation import Explanation
 from attnx.results.fit import PROVENANCE, Between, Rules, check
 from attnx.results.of_explanations import OfExplanations
 from attnx.results.result import Array
+from attnx.results.schema import LATER
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+COSINE = "cosine"
+"""What is explained, unless a head reads both sides together."""
 REST = "(rest)"
 """What belongs to no word: special tokens and biases."""
 
@@ -40,7 +44,9 @@ def _adds_up(grid: Array, cosine: float) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Similarity(OfExplanations):
-    """`s.explanations` has a heat map for each text, `s.word_grid()` what each pair of words adds to the cosine.
+    """`s.explanations` has a heat map for each side, `s.word_grid()` what each pair of words adds to the cosine.
+
+    A side is a text, or a picture, whose words are its patches.
 
     >>> from attnx.tasks.recall.checkpoint import load_demo
     >>> decoder, tokenizer = load_demo()
@@ -54,10 +60,10 @@ class Similarity(OfExplanations):
     rules: ClassVar[Rules] = {"cosine": Between(-1.001, 1.001), "grid": _position_by_position, **PROVENANCE}
 
     explanations: tuple[Explanation, Explanation]
-    """Of each text the words that make it similar to the other, whose embedding stands fixed."""
+    """Of each side the words or patches that make it similar to the other, whose embedding stands fixed."""
     cosine: float
     pooling: str
-    """How the embedding is made of positions: mean, cls or last."""
+    """How the embedding is made of positions: mean, cls or last, or own where the model does it itself."""
     grid: Array | None = None
     """What each pair of positions adds to the cosine; the last row and column are what biases add. Its sum is the
     cosine."""
@@ -65,15 +71,23 @@ class Similarity(OfExplanations):
     """What the grid is made of: "value_path", words as they entered, or "states", positions as they left."""
     notes: tuple[str, ...] = ()
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    score: str = field(default=COSINE, metadata=LATER)
+    """Which number the explanations are of: the cosine, or "match" of a head that reads both sides together."""
 
     def __post_init__(self) -> None:
         check(self)
 
     @property
     def words(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Those of both texts."""
+        """Those of both texts; of a picture its patches."""
         first, second = (tuple(word.text for word in one.words) for one in self.explanations)
         return first, second
+
+    @property
+    def titles(self) -> tuple[str, str]:
+        """What both sides are: text or picture, with a number where they are alike."""
+        first, second = ("text" if one.image_size is None else "picture" for one in self.explanations)
+        return (f"{first} 1", f"{second} 2") if first == second else (first, second)
 
     def word_grid(self) -> Array:
         """Words × words and, last in both directions, the rest: special tokens and biases. Its sum is the cosine."""
@@ -95,12 +109,23 @@ class Similarity(OfExplanations):
         return [(self.words[0][row], self.words[1][column], float(grid[row, column])) for row, column in places]
 
     @property
-    def headline(self) -> str:
-        return f"cosine {self.cosine:.4f}, pooled by {self.pooling}"
+    def match(self) -> float | None:
+        """The probability that both belong together, by a head that reads them together; None where there is none."""
+        answer = self.explanations[0].prediction
+        return None if self.score == COSINE or answer is None else answer.probability
 
-    def plot(self, method: str | None = None) -> Figure:
-        """A strip of colours for each text, and the grid of words where there is one."""
-        drawn: Figure = self._view.plot(self, method)
+    @property
+    def headline(self) -> str:
+        pooled = "the model itself" if self.pooling == OWN else self.pooling
+        matched = "" if self.match is None else f"match {self.match:.1%}, "
+        return f"{matched}cosine {self.cosine:.4f}, pooled by {pooled}"
+
+    def plot(self, method: str | None = None, *, image: Any = None) -> Figure:
+        """A strip of colours for each text, a picture under its scores, and the grid of pairs where there is one.
+
+        `image` is the picture where the result has none, because it was loaded from a file.
+        """
+        drawn: Figure = self._view.plot(self, method, image=image)
         return drawn
 
     def __repr__(self) -> str:

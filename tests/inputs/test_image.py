@@ -77,7 +77,8 @@ def test_so_does_clips_classifier():
     config = hf.CLIPConfig(vision_config=vision.to_dict(), text_config=text.to_dict())
     e = attnx.explain(hf.CLIPForImageClassification(config).eval(), processor(), photo(), methods="raw")
     assert "CLIPForImageClassification classifies the mean of all patches" in e.notes[0]
-    assert attnx.explain(zoo.model("clip_vision_model"), processor(), photo(), methods="raw").notes == ()
+    alone = attnx.explain(zoo.model("clip_vision_model"), processor(), photo(), methods="raw")
+    assert not any("classifies the mean" in note for note in alone.notes)
 
 
 def test_windows_are_refused_with_the_reason():

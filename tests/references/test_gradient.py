@@ -141,12 +141,31 @@ def test_what_does_not_exist_is_an_error_that_says_what_does():
         REFERENCES["integrated_gradients"](zoo.model(), zoo.tokenizer(), one, start="mean")
 
 
-def test_a_model_that_takes_no_embeddings_is_sent_to_blank_out():
-    class NoEmbeddings(type(zoo.model())):
-        def forward(self, input_ids=None, attention_mask=None):
-            return super().forward(input_ids=input_ids, attention_mask=attention_mask)
+class IdsAlone(type(zoo.model())):
+    """As CLIP's text tower: it takes no embeddings."""
 
-    model = NoEmbeddings(zoo.model().config).eval()
+    def forward(self, input_ids=None, attention_mask=None):
+        return super().forward(input_ids=input_ids, attention_mask=attention_mask)
+
+
+@pytest.mark.parametrize("name", ["gradient", "integrated_gradients"])
+def test_a_model_that_takes_ids_alone_has_the_gradients_of_the_rows_that_it_embeds(name):
+    model = IdsAlone(zoo.model().config).eval()
+    model.load_state_dict(zoo.model().state_dict())
+    found, wanted = (
+        REFERENCES[name](one, zoo.tokenizer(), cases(one, zoo.tokenizer(), zoo.prepared("the keys")))[0]
+        for one in (model, zoo.model())
+    )
+    np.testing.assert_allclose(found.scores, wanted.scores, rtol=1e-4, atol=1e-6)
+    assert found.scores.any()
+
+
+def test_a_model_that_embeds_ids_in_a_way_of_its_own_is_sent_to_blank_out():
+    class Hidden(IdsAlone):
+        def get_input_embeddings(self):
+            return torch.nn.Embedding(*super().get_input_embeddings().weight.shape)
+
+    model = Hidden(zoo.model().config).eval()
     prepared = cases(model, zoo.tokenizer(), zoo.prepared("keys"))
     with pytest.raises(InputError, match=r"takes no inputs_embeds.*use references=\('blankout',\)"):
         gradient(model, zoo.tokenizer(), prepared)

@@ -1,4 +1,4 @@
-"""How near a text is to another in an embedding model: the cosine of their embeddings, the other one held fixed.
+"""How near an input is to another in an embedding model: the cosine of their embeddings, the other one held fixed.
 
 No model answers so by itself; a target asks for it. The other embedding is any direction: that of a text here, that of
 an image where both live in one space.
@@ -17,9 +17,10 @@ from attnx.answer.kind import AnswerKind, Told, place_after
 from attnx.answer.number import NOTHING, Score, wide
 from attnx.answer.prediction import Prediction
 from attnx.answer.target import Target
-from attnx.inputs.pooling import POOLINGS
+from attnx.inputs.pooling import OWN, POOLINGS
 
 Direction = tuple[float, ...]
+_MADE = (*POOLINGS, OWN)
 
 
 @dataclass(frozen=True)
@@ -39,14 +40,18 @@ class SimilarTo:
 
     @property
     def beside(self) -> tuple[float, ...]:
-        return (float(POOLINGS.index(self.pooling)), float(self.length), *self.vector)
+        return (float(_MADE.index(self.pooling)), float(self.length), *self.vector)
 
 
 def pooled(states: Tensor, pooling: str, length: int) -> Tensor:
-    """position × width → the embedding: the mean of all positions, the first, or the last."""
-    return {"mean": lambda: states[:length].mean(0), "cls": lambda: states[0], "last": lambda: states[length - 1]}[
-        pooling
-    ]()
+    """position × width → the embedding: the mean of all positions, the first, the last, or the one that there is."""
+    ways = {
+        "mean": lambda: states[:length].mean(0),
+        "cls": lambda: states[0],
+        "last": lambda: states[length - 1],
+        OWN: lambda: states[0],
+    }
+    return ways[pooling]()
 
 
 def _states(model: nn.Module, output: Any) -> Tensor | None:
@@ -57,7 +62,7 @@ def _states(model: nn.Module, output: Any) -> Tensor | None:
 
 def _score(model: nn.Module, states: Tensor, targets: Tensor, kind: Score) -> Tensor:
     """Column 3 is how positions are pooled, column 4 how many there are, and all further ones are the direction."""
-    how, lengths = POOLINGS[int(targets[0, 3])], targets[:, 4].long()
+    how, lengths = _MADE[int(targets[0, 3])], targets[:, 4].long()
     embeddings = torch.stack([pooled(own, how, int(length)) for own, length in zip(states, lengths, strict=True)])
     embeddings = wide(embeddings)
     directions = targets[:, 5:].to(embeddings.dtype)

@@ -171,7 +171,7 @@ class Freezing(TorchFunctionMode):
         """The input as the leaf that gradients go back to."""
         entry = tensor.detach().requires_grad_(torch.is_grad_enabled())
         self.leaves.append(entry)
-        return entry
+        return entry.clone()  # to which BLIP adds places, without asking for another tensor
 
     def root(self, tensor: Any) -> Tensor | None:
         """What the tensor is an elementwise function of, maybe itself; None of a constant."""

@@ -11,7 +11,7 @@ from attnx.render.columns import Block
 from attnx.render.page.plain import PlainTable
 from attnx.render.page.shown import Shown
 from attnx.render.similarity import blocks as similarity_blocks
-from attnx.render.similarity import grid_heading, shortened, sums
+from attnx.render.similarity import grid_heading, pair_noun, shortened, sums
 from attnx.render.word_alignment import blocks, error_lines
 from attnx.results.similarity import Similarity
 from attnx.results.word_alignment import Alignment
@@ -52,11 +52,13 @@ def _aligned(alignment: Alignment) -> dict[str, Any]:
 
 
 def _similar(one: Similarity) -> dict[str, Any]:
-    """Two texts as the two sides, the first on the left and across the grid."""
+    """Texts, or a picture's patches, as the two sides, the first on the left and across the grid."""
     across, down, grid = shortened(one)
     best = int(np.abs(grid[:-1, :-1]).max(0, initial=0).argmax()) if len(down) > 1 else 0
     return {
-        **_TEXTS,
+        **_SIMILAR,
+        "names": dict(zip(("source", "target"), map(str.capitalize, one.titles), strict=True)),
+        "all": f"All pairs of {pair_noun(one)}",
         "headline": f"{one.headline}; {grid_heading(one)}",
         "start": best,
         "notes": [sums(one), *one.notes],
@@ -73,12 +75,10 @@ _WRITTEN = {
     "all": "All pairs; links are framed",
     "start": 0,
 }
-_TEXTS = {
+_SIMILAR = {
     "title": "What makes both similar",
-    "names": {"source": "Text 1", "target": "Text 2"},
     "said": {"target": "goes with", "source": "goes with"},
     "arrow": "×",
-    "all": "All pairs of words",
 }
 """What each kind calls its two sides."""
 
