@@ -25,6 +25,7 @@ from attnx.graph.asked import Asked, check_position
 from attnx.inputs.adapter import Adapter, Prepared
 from attnx.inputs.families import adapter_for
 from attnx.inputs.pooling import answer_facts, averages_sound
+from attnx.inputs.streams import followed_kind
 from attnx.inputs.towers import other_side
 from attnx.results.explanation import Explanation
 from attnx.results.provenance import provenance
@@ -170,6 +171,7 @@ class _Run:
         maps, sink = relevance.maps() if settings.maps else None, relevance.sink()
         notes = (*prepared.notes, *plan.notes, *_unseen_layers(self.model, attention), *_unseen_mixers(seen))
         notes += _one_tower(self.model) if plain and all(prediction is None for _, prediction in answered) else ()
+        notes += _left_out(self.adapter)
         record = {
             **provenance(self.model, self.adapter.name, **settings.on_record(attention, plan.methods)),
             **_input_record(self.model, self.processor, prepared, settings),
@@ -247,6 +249,16 @@ def _unseen_mixers(seen: Observation) -> tuple[str, ...]:
     return (
         f"beside attention, {', '.join(seen.mixers)} mix positions in the same layers (convolutions, state spaces), "
         "which is not followed",
+    )
+
+
+def _left_out(adapter: Adapter) -> tuple[str, ...]:
+    """The same for levels of other kinds, where the caller asked for one."""
+    if not (kind := followed_kind(adapter)):
+        return ()
+    return (
+        f"within={kind!r}: methods follow these levels alone, each over what the level before it wrote; what "
+        "others mix is left out. References are measured on the whole model",
     )
 
 

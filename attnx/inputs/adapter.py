@@ -137,7 +137,8 @@ class Adapter:
     output_embeddings: Callable[[nn.Module], nn.Module] | None = None
     """(model) → the module that embeds the output of an encoder–decoder; None where the input is one stream."""
     within: str = ""
-    """Where in the model the explained stack of attention is, when it has several."""
+    """Where in the model the explained stack of attention is, when it has several; of an encoder–decoder the one kind
+    of levels that is followed, "self" or "cross"."""
 
     def embedding_module(self, model: nn.Module) -> nn.Module:
         if self.embeddings is not None:

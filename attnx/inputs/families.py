@@ -8,13 +8,13 @@ from typing import Any
 
 from torch import nn
 
-from attnx.errors import CaptureError
+from attnx.errors import CaptureError, ChoiceError
 from attnx.inputs.adapter import Adapter
 from attnx.inputs.explained import image_position, last_position, mask_or_cls_position, sound_position
 from attnx.inputs.image import prepare_image
 from attnx.inputs.picture_and_text import last_of_text, prepare_pictured, reads_both
 from attnx.inputs.sound import prepare_sound, reads_sound
-from attnx.inputs.streams import decoder_embedding, last_of_output, prepare_source
+from attnx.inputs.streams import WRITING, decoder_embedding, last_of_output, prepare_source
 from attnx.inputs.text import prepare_text
 from attnx.registry import Registry
 
@@ -45,7 +45,8 @@ def adapters() -> dict[str, Adapter]:
 def adapter_for(model: nn.Module, within: str = "") -> Adapter:
     """The adapter of the model's `config.model_type`, or the generic one that fits its inputs and its attention.
 
-    `within` is the stack that the caller chose, where a model has several.
+    `within` is the stack that the caller chose, where a model has several; of an encoder–decoder that writes, the kind
+    of levels that is followed.
     """
     config = getattr(model, "config", None)
     if config is None:
@@ -53,9 +54,11 @@ def adapter_for(model: nn.Module, within: str = "") -> Adapter:
             f"{type(model).__name__} has no config, so it is no transformers model; use capture and a method by "
             "themselves: attnx.rollout(attnx.capture(model, **inputs))"
         )
-    if not within and getattr(config, "is_encoder_decoder", False) and _has_decoder(model):
-        if _writes(model):
-            return ADAPTERS[config.model_type if config.model_type in ADAPTERS else "encoder_decoder"]
+    several = getattr(config, "is_encoder_decoder", False) and _has_decoder(model)
+    if several and _writes(model):
+        found = ADAPTERS[config.model_type if config.model_type in ADAPTERS else "encoder_decoder"]
+        return replace(found, within=_kind(model, within)) if within else found
+    if several and not within:
         raise CaptureError(
             f"{type(model).__name__} is an encoder–decoder with several stacks of attention; explain one of them: "
             f"{_encoder_call(model)}{_lost(model)}"
@@ -63,6 +66,18 @@ def adapter_for(model: nn.Module, within: str = "") -> Adapter:
     model_type = getattr(config, "model_type", "")
     found = ADAPTERS[model_type if model_type in ADAPTERS else _generic(model, config)]
     return replace(found, within=within) if within else found
+
+
+def _kind(model: nn.Module, within: str) -> str:
+    """The kind of levels that is asked for; another part of the model does not write, so nothing of it is explained."""
+    if within in WRITING:
+        return within
+    known = ", ".join(f"within={name!r} ({told})" for name, told in WRITING.items())
+    raise ChoiceError(
+        f"within={within!r}: of {type(model).__name__} a token that it writes is explained, over the levels that write "
+        f"it: {known}; or leave within out, for all levels, and give layer='cross 1' for one. How the encoder reads "
+        f"the source is {_encoder_call(model)}"
+    )
 
 
 def _writes(model: nn.Module) -> bool:
@@ -81,9 +96,9 @@ def _encoder_call(model: nn.Module) -> str:
     encoder = model.get_encoder() if hasattr(model, "get_encoder") else None  # type: ignore[operator]
     main = getattr(model, "main_input_name", "input_ids")
     if encoder is not None and main in signature(encoder.forward).parameters:
-        return (
-            f"attnx.explain(model.get_encoder(), {'processor, image' if reads_images(encoder) else 'tokenizer, text'})"
-        )
+        sees, hears = reads_images(encoder), reads_sound(encoder)
+        given = "processor, image" if sees else "processor, sound, position='mean'" if hears else "tokenizer, text"
+        return f"attnx.explain(model.get_encoder(), {given})"
     name = next((name for name, _ in model.named_modules() if name.rpartition(".")[2] == "encoder"), "encoder")
     return f"attnx.explain(model, …, within={name!r})"
 

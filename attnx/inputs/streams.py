@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from attnx.errors import InputError
-from attnx.inputs.adapter import Prepared
+from attnx.inputs.adapter import Adapter, Prepared
 from attnx.inputs.model_facts import output_limit
 from attnx.inputs.output import Output, written_so_far
 from attnx.inputs.positions import Position, Positions, Word, group_words
@@ -17,6 +17,8 @@ from attnx.inputs.sound import prepare_sound, reads_sound
 from attnx.inputs.text import prepare_text
 
 SOURCE, OUTPUT = "source", "output"
+WRITING = {"self": "the output to itself", "cross": "the output to the source"}
+"""The kinds of levels that write the output, each in words."""
 
 
 def prepare_source(
@@ -61,6 +63,11 @@ def decoder_embedding(model: nn.Module) -> nn.Module:
     except NotImplementedError:  # M2M100's decoder does not tell in older transformers
         module = decoder.embed_tokens
     return module
+
+
+def followed_kind(adapter: Adapter) -> str:
+    """Of two streams the one kind of levels that is followed, "self" or "cross"; empty for all, and for one stream."""
+    return "" if adapter.output_embeddings is None else adapter.within
 
 
 def last_of_output(model: nn.Module, processor: Any, prepared: Prepared) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor, nn
@@ -18,6 +18,7 @@ from attnx.capturing.untouched import switched
 from attnx.errors import ChoiceError
 from attnx.graph.asked import Head
 from attnx.inputs.adapter import Adapter, Prepared
+from attnx.inputs.streams import followed_kind
 from attnx.running.batches import POSITIONS_AT_ONCE, collate, in_batches, padding_id, positions_at_once
 from attnx.running.entries import with_entry
 from attnx.running.plan import Plan
@@ -78,7 +79,8 @@ def observe(
         # What is made in inference mode could not be kept for the way back.
         with switched(gradients=True) if way_back else nullcontext():
             inputs, entry = _inputs(model, adapter, chosen, pad_id, way_back=way_back)
-            return capture_batch(model, inputs, within=adapter.within, entry=entry, answer_at=places, **how, **options)
+            part = "" if followed_kind(adapter) else adapter.within
+            return capture_batch(model, inputs, within=part, entry=entry, answer_at=places, **how, **options)
 
     short = [index for index, one in enumerate(plans) if one.held]
     for places, captured in in_batches(
@@ -91,13 +93,16 @@ def observe(
         at_most=min(POSITIONS_AT_ONCE, positions_at_once(model)),
     ):
         for row, place in enumerate(places):
-            yield short[place], _observation(captured, row)
+            yield short[place], _observation(captured, row, adapter)
     for index in (index for index, one in enumerate(plans) if not one.held):
-        yield index, _observation(run([prepared[index]], held=False), 0)
+        yield index, _observation(run([prepared[index]], held=False), 0, adapter)
 
 
-def _observation(captured: Captured, row: int) -> Observation:
-    return Observation(captured.attention[row], captured.output, row, captured.answered, captured.mixers)
+def _observation(captured: Captured, row: int, adapter: Adapter) -> Observation:
+    attention = captured.attention[row]
+    if kind := followed_kind(adapter):  # over the positions of both streams, without what other levels mix
+        attention = replace(attention, levels=tuple(one for one in attention.levels if one.kind == kind))
+    return Observation(attention, captured.output, row, captured.answered, captured.mixers)
 
 
 def _inputs(

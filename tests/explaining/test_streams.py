@@ -77,6 +77,55 @@ def test_a_level_is_named(layer):
     assert e.layers == (4,)
 
 
+class TestWithin:
+    """Levels of one kind alone, over the positions of both streams."""
+
+    def captured(self, kind):
+        model, tokenizer = load_demo()
+        ids = torch.tensor([[model.config.decoder_start_token_id, *tokenizer(TARGET)["input_ids"][:-1]]])
+        return attnx.capture(model, within=kind, **tokenizer(SOURCE, return_tensors="pt"), decoder_input_ids=ids)
+
+    def test_self_attention_is_that_of_the_output_by_itself(self):
+        e = explain(target_text=TARGET, within="self", methods="rollout", normalize=None)
+        np.testing.assert_allclose(e["rollout"][:, 8:], attnx.rollout(self.captured("self"))[:, -1], atol=1e-6)
+        assert not e["rollout"][:, :8].any()
+        assert e.provenance["settings"]["levels"] == ["self", "self"]
+
+    def test_cross_attention_is_rolled_out_over_the_encoders_top(self):
+        e = explain(target_text=TARGET, within="cross", methods="rollout", normalize=None)
+        first, second = (attnx.raw(self.captured("cross"), layer=number)[-1, :8] for number in (1, 2))
+        by_hand = torch.cat([second / 2 + first / 4, torch.tensor([0.0, 0.0, 0.25])])
+        np.testing.assert_allclose(e["rollout"][-1], by_hand, atol=1e-6)
+        assert e.prediction.label == "03"
+        assert any(note.startswith("within='cross': methods follow these levels alone") for note in e.notes)
+
+    @pytest.mark.parametrize("method", ["raw", "flow", "alti", "norm_rollout", "gradient_rollout", "gradient_flow"])
+    @pytest.mark.parametrize("kind", ["self", "cross"])
+    def test_every_method_of_two_streams_has_it(self, kind, method):
+        e = explain(target_text=TARGET, within=kind, methods=method)
+        assert e.layers == (1, 2)
+        assert np.isfinite(e[method]).all()
+        assert e[method][-1, :8].any() == (kind == "cross")
+
+    @pytest.mark.parametrize("within", ["encoder", "decoder.block", "crss"])
+    def test_what_writes_nothing_is_refused_with_what_can_be_asked(self, within):
+        with pytest.raises(
+            ChoiceError, match=r"within='self' \(the output to itself\), within='cross' .*layer='cross 1'"
+        ):
+            explain(target_text=TARGET, within=within)
+
+    @pytest.mark.parametrize("name", ["t5", "bart", "bert-gpt2", "whisper"])
+    def test_the_call_that_is_named_for_the_encoder_works(self, name):
+        with pytest.raises(ChoiceError, match=r"source is attnx.explain\(model.get_encoder\(\), ") as refusal:
+            of_family(name, within="encoder")
+        named = str(refusal.value).rpartition("source is ")[2]
+        sound = {"input_features": streams_zoo.inputs("whisper")["input_features"]}
+        things = {"model": streams_zoo.model(name), "text": "the key to", "sound": sound, "attnx": attnx}
+        words = zoo.wordpiece_tokenizer()
+        e = eval(named, {**things, "tokenizer": words, "processor": words})  # as a reader would paste it
+        assert len(e.layers) == 2
+
+
 def test_a_list_of_sources_may_have_targets_of_their_own():
     several = explain([SOURCE, "2011 may 9"], target_text=[TARGET, "2011"])
     alone = [explain(target_text=TARGET), explain("2011 may 9", target_text="2011")]
