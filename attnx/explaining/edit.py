@@ -19,6 +19,7 @@ from attnx.inputs.adapter import Prepared
 from attnx.inputs.families import adapter_for
 from attnx.inputs.first_token import with_first_token
 from attnx.inputs.positions import word_spans
+from attnx.inputs.streams import OUTPUT, SOURCE
 from attnx.results.alignment import Change, aligned, extent_of
 from attnx.results.explanation import Explanation
 from attnx.results.side_by_side import SideBySide
@@ -39,7 +40,8 @@ def edit(
     A word is told by its index in `e.words`, or as it stands in the text, if it stands there once; several words in a
     row are one key. What replaces it may be any text, and "" takes it away. The changed text is explained with the
     settings of `e`, and for the same target: what speaks for an answer before and after can be compared, also where
-    the model now answers otherwise. `options` of `explain` say otherwise (`target=None`: its new answer).
+    the model now answers otherwise. `options` of `explain` say otherwise (`target=None`: its new answer). Of an
+    encoder–decoder words of the source may be changed, and of what it has written so far.
 
     >>> model, tokenizer = attnx.load_demo()
     >>> e = explain(model, tokenizer, "the key to the cabinets")
@@ -53,16 +55,17 @@ def edit(
     model = unwrapped(model)
     given: dict[str, Any] = settings_of(explanation, references="references" not in options)
     adapter = adapter_for(model, given["within"])
-    before = _prepared(model, tokenizer, explanation.text, given)
+    source, written = _read_as(explanation, explanation.text)
+    before = _prepared(model, tokenizer, source, {**given, **written})
     if [one.token for one in before.positions] != list(explanation.tokens):
         raise InputError(
-            "this model and tokenizer read the text otherwise than it was explained (another tokenizer, or a chat); "
-            "explain the changed text yourself, and use attnx.side_by_side([e, changed])"
+            "this model and tokenizer read the text otherwise than it was explained (another tokenizer, a chat, or a "
+            "target_text of token ids); explain the changed text yourself, and use attnx.side_by_side([e, changed])"
         )
-    text = changed_text(explanation.text, spliced)
+    text, written = _read_as(explanation, changed_text(explanation.text, spliced))
     if explanation.prediction is not None and explanation.prediction.kind != "value":
         given["target"] = explanation.prediction.named
-    given |= dict(options)
+    given |= written | dict(options)
     follows = explanation.prediction is not None and explanation.prediction.span is not None  # where the answer stands
     if (
         given["position"] is None
@@ -80,10 +83,7 @@ def changes_of(explanation: Explanation, changes: Mapping[int | str, str]) -> tu
     if not isinstance(changes, Mapping) or not changes:
         raise ArgumentError('changes are a dictionary of words and what replaces them: {3: "dull"}')
     found = []
-    for word, text in changes.items():
-        if not isinstance(text, str):
-            raise ArgumentError(f"word {word!r} is replaced by a text, found {text!r}")
-        first, last = _words(explanation, word)
+    for first, last, text in _stretches(explanation, changes):
         start, end = (extent_of(explanation, explanation.words[index]) for index in (first, last))
         if start is None or end is None or start.segment != end.segment:
             raise InputError(
@@ -99,6 +99,24 @@ def changes_of(explanation: Explanation, changes: Mapping[int | str, str]) -> tu
     return tuple(ordered)
 
 
+def _stretches(explanation: Explanation, changes: Mapping[int | str, str]) -> list[tuple[int, int, str]]:
+    """The first and last word of each change, and what replaces them; neighbours that are taken away are one."""
+    asked = []
+    for word, text in changes.items():
+        if not isinstance(text, str):
+            raise ArgumentError(f"word {word!r} is replaced by a text, found {text!r}")
+        asked.append((*_words(explanation, word), text))
+    found: list[tuple[int, int, str]] = []
+    for first, last, text in sorted(asked):
+        before = found[-1] if found else None
+        segments = {explanation.words[one].segment for one in (first, before[1] if before else first)}
+        if before and not before[2] and not text and first == before[1] + 1 and len(segments) == 1:
+            found[-1] = (before[0], last, "")
+        else:
+            found.append((first, last, text))
+    return found
+
+
 def changed_text(text: str | tuple[str, str], changes: tuple[Change, ...]) -> Any:
     """The text with the changes in it; of a pair, both."""
     texts = [text] if isinstance(text, str) else list(text)
@@ -108,9 +126,18 @@ def changed_text(text: str | tuple[str, str], changes: tuple[Change, ...]) -> An
     return texts[0] if isinstance(text, str) else (texts[0], texts[1])
 
 
+def _read_as(explanation: Explanation, text: Any) -> tuple[Any, dict[str, Any]]:
+    """What `explain` is given for a text of this explanation: of an encoder–decoder the source, and what is written."""
+    if OUTPUT not in explanation.streams:
+        return text, {}
+    source, output = text
+    return source, {"target_text": output or None}
+
+
 def _prepared(model: nn.Module, tokenizer: Any, text: Any, given: Mapping[str, Any]) -> Prepared:
     """The text as it is read with these settings."""
-    prepared = adapter_for(model, given["within"]).prepare(model, tokenizer, text, truncate=given["truncate"])
+    how = {name: given[name] for name in ("truncate", "target_text") if name in given}
+    prepared = adapter_for(model, given["within"]).prepare(model, tokenizer, text, **how)
     first = given["first_token"]
     return prepared if first is None else with_first_token(model, tokenizer, prepared, first)
 
@@ -189,6 +216,8 @@ def _moved(explanation: Explanation, changes: tuple[Change, ...], after: Prepare
     behind = len(explanation.positions) - place
     first = min((one.segment, one.start) for one in changes)
     last = max((one.segment, one.end) for one in changes)
+    if own.start is None and after.rewrites:  # the start of the output, or a language behind it
+        return place - explanation.streams[SOURCE] + after.source_length
     if own.start is None:  # a special token: at the beginning, or counted from the end
         return place if place == 0 else len(after.positions) - behind
     if (own.segment, own.end or 0) <= first:

@@ -11,6 +11,7 @@ import numpy as np
 from attnx.answer.prediction import Prediction
 from attnx.render.axes import LOOKS, VERBATIM, given_or_new
 from attnx.render.columns import Block, as_text
+from attnx.render.plain_text import SECOND_TEXT
 from attnx.render.printable import printable
 from attnx.render.terminal import Legend, shade
 from attnx.results.side_by_side import SideBySide
@@ -91,6 +92,18 @@ def word_pair(words: Sequence[str]) -> str:
     return words[0] if same else ARROW.join(word or ABSENT for word in words)
 
 
+def second_text(shown: SideBySide) -> int | None:
+    """The first row of the second text: of a pair, or of what an encoder–decoder wrote; None where there is one text.
+
+    A word that was put in stands in one explanation alone, so that each row is asked of all of them.
+    """
+    for row, words in enumerate(shown.rows):
+        pairs = zip(shown.explanations, words, strict=True)
+        if any(one.words[place].segment > 0 for one, places in pairs for place in places):
+            return row
+    return None
+
+
 def heading(shown: SideBySide, name: str) -> str:
     """What the scores are, and of which answer or layer."""
     first = shown.explanations[0]
@@ -111,7 +124,10 @@ def rich(shown: SideBySide) -> RenderableType:
     table = Table(box=None, pad_edge=False)
     for number, title in enumerate(["word", *map(printable, shown.titles), "change"]):
         table.add_column(Text(title), justify="left" if number == 0 else "right")
+    second = second_text(shown)
     for row, (own, change) in enumerate(zip(scores, shown.changed(name), strict=True)):
+        if row == second:
+            table.add_row(Text(SECOND_TEXT, style="dim"))
         cells = [Text(f" {_number(score)} ", style="dim" if isnan(score) else shade(score / most)) for score in own]
         words = shown.words(row)
         bold = "bold" if len(set(words)) > 1 else ""
@@ -152,9 +168,12 @@ def plot(shown: SideBySide, name: str | None = None, *, ax: Axes | None = None) 
 def _blocks(shown: SideBySide, names: Sequence[str]) -> list[Block]:
     said = answers(shown)
     found = [Block(lines=[["", *shown.titles], *said])] if said else []
+    second = second_text(shown)
     for name in names:
         lines = [["word", *shown.titles, "change"]]
         for row, (own, change) in enumerate(zip(shown.scores(name), shown.changed(name), strict=True)):
+            if row == second:
+                lines.append([SECOND_TEXT, *[""] * (len(shown.titles) + 1)])
             lines.append([word_pair(shown.words(row)), *map(_number, own), _number(change, sign=True)])
         foot = tuple(_foot(shown, name) if len(names) == 1 else cautions(shown, name))
         found.append(Block(heading(shown, name), lines=lines, foot=foot))

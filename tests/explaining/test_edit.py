@@ -6,7 +6,8 @@ import pytest
 import attnx
 from attnx.errors import ArgumentError, AttnxError, ChoiceError, InputError
 from attnx.explaining.again import settings_of
-from attnx.render.side_by_side import heading
+from attnx.render.side_by_side import heading, second_text
+from attnx.tasks.dates.checkpoint import load_demo as load_dates
 from tests import zoo
 
 MODEL, TOKENIZER = zoo.classifier(), zoo.wordpiece_tokenizer()
@@ -177,6 +178,61 @@ def test_a_text_that_was_cut_is_cut_again():
     changed = attnx.edit(MODEL, TOKENIZER, before, {3: "dull"}).explanations[1]
     assert "cut" in changed.provenance["input"]
     assert changed.words[3].text == "dull"
+
+
+def test_the_last_words_may_be_taken_away_one_by_one():
+    assert after({1: "", 2: ""}, "the old movie").text == "the"
+    assert after({0: "", 1: "", 2: "film"}, "the old movie").text == "film"
+
+
+class TestTwoStreams:
+    """Of an encoder–decoder words of the source are changed, and what was written stays; or the other way round."""
+
+    SOURCE, WRITTEN = "on friday the third of march 1998", "1998 03"
+
+    def before(self, **options):
+        given = {"target_text": self.WRITTEN, "methods": "rollout", "references": "value_path", **options}
+        return attnx.explain(*load_dates(), self.SOURCE, **given)
+
+    def test_the_source_is_changed_and_the_same_token_is_explained(self):
+        both = attnx.edit(*load_dates(), self.before(), {"third": "twenty fourth"})
+        changed = both.explanations[1]
+        source = self.SOURCE.replace("third", "twenty fourth")
+        options = {"methods": "rollout", "references": "value_path", "target": "03"}
+        expected = attnx.explain(*load_dates(), source, target_text=self.WRITTEN, **options)
+        assert (changed.text, changed.prediction.label) == ((source, self.WRITTEN), "03")
+        np.testing.assert_allclose(changed.scores("value_path"), expected.scores("value_path"), atol=1e-4)
+        assert changed.prediction.probability < 0.01 < 0.99 < both.explanations[0].prediction.probability
+        assert both.words(3) == ("third", "twenty fourth")
+
+    def test_what_was_written_is_changed_by_the_number_of_its_word(self):
+        before = self.before()
+        changed = attnx.edit(*load_dates(), before, {7: "2001"}).explanations[1]
+        assert changed.text == (self.SOURCE, "2001 03")
+        with pytest.raises(ChoiceError, match="'1998' stands 2 times in the text, as word 6, 7"):
+            attnx.edit(*load_dates(), before, {"1998": "2001"})
+        shorter = attnx.edit(*load_dates(), before, {8: "", 7: ""}).explanations[1]
+        assert (shorter.text, shorter.explained) == ((self.SOURCE, ""), "<bos>")
+
+    @pytest.mark.parametrize(("position", "explained"), [(8, "<bos>"), (9, "1998")])
+    def test_the_explained_position_moves_with_its_token(self, position, explained):
+        before = self.before(target_text="1998 03 03", position=position)
+        after = attnx.edit(*load_dates(), before, {"march": "the march"}).explanations[1]
+        assert (after.position, after.explained) == (position + 1, explained)
+        assert after.prediction.label == before.prediction.label
+
+    def test_source_and_output_are_told_apart(self):
+        both = attnx.edit(*load_dates(), self.before(), {"march": "may"})
+        assert second_text(both) == 7
+        lines = both.to_text().splitlines()
+        assert lines[lines.index("———") - 1].startswith("1998")
+        assert lines[lines.index("———") + 1].startswith("1998")
+        assert second_text(attnx.edit(MODEL, TOKENIZER, explained(methods="raw"), {3: "dull"})) is None
+
+    def test_token_ids_of_an_output_have_no_words(self):
+        ids = [2, 9]
+        with pytest.raises(InputError, match="target_text of token ids"):
+            attnx.edit(*load_dates(), self.before(target_text=ids), {"third": "fourth"})
 
 
 WRONG = [

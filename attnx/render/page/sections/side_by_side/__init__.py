@@ -8,7 +8,7 @@ import numpy as np
 
 from attnx.render.page.plain import PlainTable
 from attnx.render.page.shown import Shown
-from attnx.render.side_by_side import answers, blocks, cautions, heading
+from attnx.render.side_by_side import answers, blocks, cautions, heading, second_text
 from attnx.results.side_by_side import SideBySide
 
 
@@ -21,6 +21,7 @@ def data(shown: Shown) -> dict[str, Any] | None:
         "titles": list(both.titles),
         "answers": answers(both),
         "words": [list(both.words(row)) for row in range(len(both.rows))],
+        "second": second_text(both),
         "scores": {name: _numbers(both.scores(name)) for name in both.names},
         "headings": {name: heading(both, name) for name in both.names},
         "cautions": {name: cautions(both, name) for name in both.names},

@@ -42,7 +42,7 @@ attnx.sections.push((() => {
   const words = (data) => {
     const rows = data.scores[name];
     const most = Math.max(0, ...rows.flat().map((one) => Math.abs(one ?? 0)));
-    byId("side-words").replaceChildren(...data.words.map((own, row) => make(
+    const twin = (own, row) => make(
       "button",
       {
         type: "button", class: differs(own) ? "twin differs" : "twin",
@@ -50,7 +50,10 @@ attnx.sections.push((() => {
         onmouseenter: () => tell(data, row), onmouseleave: () => rest(data),
         onfocus: () => tell(data, row), onblur: () => rest(data), onclick: () => tell(data, row),
       },
-      ...own.map((word, place) => half(word, rows[row][place], most)))));
+      ...own.map((word, place) => half(word, rows[row][place], most)));
+    const twins = data.words.map(twin);
+    if (data.second !== null) twins.splice(data.second, 0, make("span", { class: "second-text", role: "separator" }));
+    byId("side-words").replaceChildren(...twins);
   };
 
   const best = (data) => {
