@@ -11,6 +11,8 @@ import pytest
 import attnx
 from attnx.data.ray_engine import Ray
 from tests.children import python
+from tests.data.test_measurement import QUESTIONS
+from tests.data.test_measurement import contents as parts_of
 from tests.faults.kills import sentences
 
 pytest.importorskip("ray", reason="Ray is in the ray extra: pip install 'attnx[ray]'")
@@ -48,11 +50,25 @@ def test_two_workers_give_the_files_of_one_process(whole, tmp_path):
     assert contents(run.place.name) == contents(whole.place.name)
 
 
-def test_two_workers_give_the_comparison_of_one_process(tmp_path):
-    few = {"methods": "rollout", "references": "value_path", "shard_rows": 8, "progress": False}
-    texts = [one for one in TEXTS if one][:24]
-    held = attnx.compare(*attnx.load_demo(), texts, **few)
-    assert attnx.compare(*attnx.load_demo(), texts, **few, output=tmp_path / "run", engine="ray", workers=2) == held
+@pytest.fixture(scope="module")
+def cluster():
+    """Started once for all questions; a run takes the cluster that is there, and leaves it."""
+    import ray
+
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    yield ray
+    assert ray.is_initialized()
+    ray.shutdown()
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_two_workers_give_the_result_of_one_process_to_every_question(name, tmp_path, cluster):
+    ask = QUESTIONS[name]
+    held = ask(shard_rows=2)
+    assert ask(shard_rows=2, output=tmp_path / "one") == held
+    assert ask(shard_rows=2, output=tmp_path / "two", engine="ray", workers=2) == held
+    assert len(parts_of(tmp_path / "two")) > 2
+    assert parts_of(tmp_path / "two") == parts_of(tmp_path / "one")
 
 
 def test_a_worker_that_is_killed_costs_its_shard_alone(whole, tmp_path):
