@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,15 @@ import numpy as np
 from attnx.answer.prediction import Prediction
 from attnx.data.layout import Layout
 from attnx.data.row import Row
-from attnx.inputs.positions import Position, Span, group_words
+from attnx.inputs.positions import Position, Positions, Span, Word, group_words
 from attnx.results.explanation import Explanation
 from attnx.results.storage import plain
 
 _FACTS = ("signed", "local", "about_answer", "digits", "first", "causal")
 """Fields that are the same for nearly all rows: what a row has in common with the layout is not written again."""
+
+_HEARD = ("time", "band")
+"""Of the positions of a sound."""
 
 _ANSWER = ("label", "kind", "index", "probability", "labels", "logits")
 """Columns of a prediction."""
@@ -80,7 +83,7 @@ def explanation_of(cells: Mapping[str, Any], layout: Layout) -> Explanation:
     """The explanation that a row without an error tells."""
     extra = json.loads(cells["extra"]) if cells["extra"] else {}
     texts = tuple(one for one in (cells["text"], cells["pair"]) if one is not None)
-    positions, words = group_words(_positions(cells), None if layout.images or not texts else texts)
+    positions, words = _named(_positions(cells, extra), texts, extra)
     relevance = {
         name: np.array([cells[layout.column(name, layer)] for layer in layout.layers], dtype=np.float64)
         for name in layout.methods
@@ -96,12 +99,12 @@ def explanation_of(cells: Mapping[str, Any], layout: Layout) -> Explanation:
         layers=layout.layers,
         relevance=relevance,
         references=references,
-        text=None if layout.images or not texts else texts[0] if len(texts) == 1 else (texts[0], texts[1]),
+        text=None if not texts else texts[0] if len(texts) == 1 else (texts[0], texts[1]),
         prediction=_prediction(cells, extra),
         diagnostics=_diagnostics(cells, layout, relevance, extra),
         spans=tuple(Span(one["name"], tuple(one["positions"])) for one in extra.get("spans", ())),
         streams=extra.get("streams", {}),
-        sink=_sink(cells, layout),
+        sink=tuple(extra["sink"]) if "sink" in extra else _sink(cells, layout),
         notes=tuple(cells["notes"]),
         provenance={name: value for name, value in layout.provenance.items() if name not in extra.get("without", ())}
         | extra.get("provenance", {}),
@@ -128,12 +131,17 @@ def _extra(explanation: Explanation, layout: Layout) -> dict[str, Any]:
         for name, found in explanation.diagnostics.items()
         if not set(found) <= set(layout.diagnostics.get(name, ()))
     }
+    positions, words = explanation.positions, explanation.words
     parts = {
         "provenance": provenance,
         "without": without,
         "diagnostics": odd,
         "prediction": _more(explanation),
         "spans": explanation.spans,
+        "streams": explanation.streams,
+        "sink": None if layout.causal else explanation.sink,
+        "words": () if explanation.texts or group_words(positions, None)[1] == words else words,
+        "heard": {name: numbers for name in _HEARD if any(numbers := [getattr(one, name) for one in positions])},
     }
     return extra | {name: plain(value) for name, value in parts.items() if value}
 
@@ -148,13 +156,28 @@ def _facts(layout: Layout, names: set[str]) -> dict[str, Any]:
     }
 
 
-def _positions(cells: Mapping[str, Any]) -> list[Position]:
+def _positions(cells: Mapping[str, Any], extra: Mapping[str, Any]) -> list[Position]:
     columns = [cells[name] for name in ("tokens", "special", "starts", "ends", "segments")]
     boxes = cells.get("boxes") or [None] * len(columns[0])
+    heard = [extra.get("heard", {}).get(name, [None] * len(boxes)) for name in _HEARD]
+    places = ([None if one is None else tuple(one) for one in column] for column in (boxes, *heard))
     return [
-        Position(index, token, special, start, end, segment, box=None if box is None else tuple(box))
-        for index, (token, special, start, end, segment, box) in enumerate(zip(*columns, boxes, strict=True))
+        Position(index, token, special, start, end, segment, box=box, time=time, band=band)
+        for index, (token, special, start, end, segment, box, time, band) in enumerate(
+            zip(*columns, *places, strict=True)
+        )
     ]
+
+
+def _named(
+    positions: list[Position], texts: tuple[str, ...], extra: Mapping[str, Any]
+) -> tuple[Positions, tuple[Word, ...]]:
+    """Positions with their words: found in the text, or what stands for words where there is none."""
+    if "words" not in extra:
+        return group_words(positions, texts or None)
+    words = tuple(Word(**{**one, "positions": tuple(one["positions"])}) for one in extra["words"])
+    owner = {place: word.index for word in words for place in word.positions}
+    return Positions(replace(one, word=owner.get(one.index)) for one in positions), words
 
 
 def _more(explanation: Explanation) -> dict[str, Any]:

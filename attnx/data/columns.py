@@ -42,6 +42,10 @@ class Columns:
             texts = tuple(text_column(source, one, known) for one in asked)
         except InputError as error:
             raise type(error)(str(error) if str(error).startswith(source) else f"{source}: {error}") from None
+        return self.beside(known, texts)
+
+    def beside(self, known: Sequence[str], texts: tuple[str, ...] = ()) -> Found:
+        """The columns of labels and names, beside those of the texts."""
         gold = self.gold or next((name for name in LABEL_COLUMNS if name in known and name not in texts), None)
         return Found(texts, gold, self.id or (_ID if _ID in known and _ID not in texts else None))
 
@@ -58,8 +62,13 @@ class Found:
     def names(self) -> list[str]:
         return list(dict.fromkeys(name for name in (*self.texts, self.gold, self.id) if name is not None))
 
-    def row(self, number: int, name: str, cells: Mapping[str, Any], labels: Sequence[str] | None = None) -> Row:
-        """One row; `name` is what it is called where no column says, `labels` are names of numbered classes."""
+    def row(
+        self, number: int, name: str, cells: Mapping[str, Any], labels: Sequence[str] | None = None, given: Any = None
+    ) -> Row:
+        """One row; `name` is what it is called where no column says, `labels` are names of numbered classes.
+
+        What is `given` stands for the texts, where the cells together are one input.
+        """
         values = tuple(cells.get(one) for one in self.texts)
         gold = None if self.gold is None else cells.get(self.gold)
         if labels is not None and isinstance(gold, int) and 0 <= gold < len(labels):
@@ -69,7 +78,7 @@ class Found:
         return Row(
             number,
             name if _nothing(called) else str(called),
-            values[0] if len(values) == 1 else values,
+            given if given is not None else values[0] if len(values) == 1 else values,
             None if _nothing(gold) else _label(gold),
             f"there is nothing in column {missing[0]!r}" if missing else "",
         )

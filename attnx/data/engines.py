@@ -13,6 +13,8 @@ from attnx.registry import unknown
 def engine_of(asked: Any, workers: int | None = None, num_gpus: float = 0) -> Engine:
     """By name, by the address of a cluster, or an engine of one's own."""
     if asked is not None and not isinstance(asked, str):
+        if not callable(getattr(asked, "run", None)):
+            raise ChoiceError(f"engine is 'ray', the address of a cluster, or an object with run(…); found {asked!r}")
         made: Engine = asked
         return made
     if asked is not None and asked.startswith("ray://"):

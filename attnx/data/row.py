@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -11,6 +11,8 @@ from itertools import islice
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
+
+import torch
 
 
 @dataclass(frozen=True)
@@ -61,10 +63,32 @@ def shards(rows: Iterable[Row], size: int) -> Iterator[Shard]:
 def _digest(given: Any) -> Any:
     if isinstance(given, str):
         return sha256(given.encode("utf-8", "surrogatepass"))
+    content = _content(given)
+    if content is not None:
+        return sha256(content)
+    return sha256(json.dumps(given, default=_told, sort_keys=True).encode())
+
+
+def _content(given: Any) -> bytes | None:
+    """All of it that is no plain value: a picture, numbers, a file; None for what is told otherwise."""
     if isinstance(given, PathLike):  # of an image its content, so that another picture of this name is another row
         path = Path(fspath(given))
-        return sha256(path.read_bytes() if path.is_file() else fspath(given).encode())
+        try:
+            return path.read_bytes()
+        except OSError:  # told where it is explained
+            return str(path).encode()
+    if isinstance(given, torch.Tensor):
+        plain: bytes = given.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+        return f"{tuple(given.shape)} {given.dtype}".encode() + plain
     if hasattr(given, "tobytes") and hasattr(given, "size"):  # a PIL image, an array
-        return sha256(f"{given.size} {getattr(given, 'mode', '')}".encode() + given.tobytes())
+        return f"{given.size} {getattr(given, 'mode', '')}".encode() + bytes(given.tobytes())
     own = getattr(given, "digest", None)  # what was prepared before tells it by itself
-    return sha256(own.encode() if isinstance(own, str) else json.dumps(given, default=repr, sort_keys=True).encode())
+    return own.encode() if isinstance(own, str) else None
+
+
+def _told(one: Any) -> Any:
+    """What JSON has no word for: by all of its content, for the words that print it are cut, or name its place."""
+    content = _content(one)
+    if content is not None:
+        return sha256(content).hexdigest()
+    return dict(one) if isinstance(one, Mapping) else repr(one)

@@ -15,6 +15,7 @@ from attnx.data.files import file_rows
 from attnx.data.pictures import picture_files, picture_rows
 from attnx.data.row import Row
 from attnx.errors import InputError
+from attnx.inputs.given import is_one_input
 from attnx.registry import quoted
 
 KNOWN = (
@@ -42,7 +43,8 @@ def source_of(data: Any, columns: Columns) -> Source:
         if holds(data):
             made = make(data, columns)
             return Source(made.name, _not_empty(made), made.count)
-    raise InputError(f"{quoted(type(data).__name__)} is no data set; give {KNOWN}")
+    nearest = next((said for holds, said in _NEAREST if holds(data)), "")
+    raise InputError(f"{quoted(type(data).__name__)} is no data set{nearest}; give {KNOWN}")
 
 
 def _not_empty(source: Source) -> Iterator[Row]:
@@ -121,7 +123,9 @@ def _several(data: Iterable[Any], columns: Columns) -> Source:
 def _each(data: Iterator[Any], name: str, columns: Columns) -> Iterator[Row]:
     found: Found | None = None
     for number, one in enumerate(data):
-        if isinstance(one, Mapping) and "input_ids" not in one and "pixel_values" not in one:
+        if isinstance(one, Mapping) and columns.text is None and is_one_input(one):
+            yield columns.beside(list(one)).row(number, str(number), one, given=one)
+        elif isinstance(one, Mapping):
             found = found or columns.found(name, [str(key) for key in one])
             yield found.row(number, str(number), one)
         elif columns.any:
@@ -159,3 +163,14 @@ _KINDS: tuple[tuple[Callable[[Any], bool], Callable[[Any, Columns], Source]], ..
     (lambda data: hasattr(data, "__code__"), _function),
 )
 """How each kind is told, and read."""
+
+_NEAREST: tuple[tuple[Callable[[Any], bool], str], ...] = (
+    (
+        lambda data: isinstance(data, Mapping),
+        ", but pandas.DataFrame(data) is one, or a list of rows",
+    ),
+    (lambda data: isinstance(data, (set, frozenset)), ": a set has no order to go on in, sorted(data) has one"),
+    (_of_library("torch", "DataLoader"), ", it gives batches; give what it was made of: data.dataset"),
+    (lambda data: hasattr(data, "__iter__") or hasattr(data, "__getitem__"), ", but list(data) may be one"),
+)
+"""What is near to a data set, and how it becomes one."""

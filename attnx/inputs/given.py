@@ -19,6 +19,9 @@ from attnx.inputs.picture_and_text import is_pictured
 from attnx.inputs.sound import ENTRIES
 from attnx.inputs.text import tokenised_rows
 
+_SOUND = (*ENTRIES, "array", "raw")
+"""Keys of sound, processed or with its rate."""
+
 
 def prepare_all(
     adapter: Adapter,
@@ -79,10 +82,15 @@ def _prepare(
             raise type(error)(f"{adapter.noun} {number} of {len(items)}: {error}") from error
 
 
+def is_one_input(given: Mapping[str, Any]) -> bool:
+    """Whether a dictionary is what `explain` takes, and no row of a table: tokens, pixels, sound, a picture with a
+    text."""
+    return any(name in given for name in (*_SOUND, "input_ids", "pixel_values")) or is_pictured(given)
+
+
 def _items(given: Any) -> tuple[list[Any], bool]:
     if isinstance(given, Mapping):
-        # Sound, processed or with its rate; or a picture with a text.
-        if any(name in given for name in (*ENTRIES, "array", "raw")) or is_pictured(given):
+        if any(name in given for name in _SOUND) or is_pictured(given):
             return [given], True
         if "pixel_values" in given:
             pixels = _pixels(given["pixel_values"])

@@ -17,7 +17,10 @@ from PIL import Image
 import attnx
 from attnx.data import place
 from attnx.errors import AttnxError, ChoiceError, InputError
-from tests import verb_number_zoo, zoo
+from attnx.tasks.dates import checkpoint as dates
+from attnx.tasks.picture_question import checkpoint as picture_checkpoint
+from attnx.tasks.picture_question import generator as picture_question
+from tests import sound_zoo, verb_number_zoo, zoo
 
 TEXTS = ["the key", "the keys to the cabinet", "keys near the pilots", "the author", "the key", "a pilot near the keys"]
 
@@ -62,6 +65,36 @@ def test_nothing_of_an_explanation_is_lost(tmp_path, model, tokenizer, options):
     run = attnx.explain_dataset(made, reads, texts, output=tmp_path / "run", progress=False, **options)
     layer = {"layer": None if options.pop("layer", None) == "all" else made.config.num_hidden_layers}
     assert list(run) == attnx.explain(made, reads, texts, **layer, **options)
+
+
+def _of_two_streams():
+    model, tokenizer = dates.load_demo()
+    return model, tokenizer, ["on friday the third of march 1998", "2011 may 9"], {"target_text": "1998"}
+
+
+def _heard():
+    return sound_zoo.model("ast"), sound_zoo.extractor("ast"), [sound_zoo.sound(), sound_zoo.sound(0.4)], {}
+
+
+def _heard_with_its_rate():
+    sounds = [{"array": sound_zoo.sound(), "sampling_rate": 16_000}]
+    return sound_zoo.model("wav2vec2"), sound_zoo.extractor("wav2vec2"), sounds, {}
+
+
+def _pictured():
+    asked = picture_question.generate(2, seed=3, enlarged=4)
+    rows = [{"image": one.image, "text": f"<image> {one.question}"} for one in asked]
+    return *picture_checkpoint.load_demo(), rows, {}
+
+
+@pytest.mark.parametrize("made", [_of_two_streams, _heard, _heard_with_its_rate, _pictured])
+def test_nothing_is_lost_of_streams_sounds_and_pictures_with_a_text(tmp_path, made):
+    model, reads, data, more = made()
+    options = {"methods": ("raw", "rollout"), "references": "value_path", "layer": 2, **more}
+    run = attnx.explain_dataset(model, reads, data, output=tmp_path / "run", progress=False, **options)
+    assert list(run) == attnx.explain(model, reads, data, **options)
+    again = attnx.explain_dataset(model, reads, made()[2], output=tmp_path / "run", progress=False, **options)
+    assert again.complete  # pictures and sounds are told by what is in them, and not by where they are held
 
 
 def test_the_model_and_the_threads_are_left_as_they_were(tmp_path):
@@ -249,6 +282,29 @@ def test_images_in_a_folder_with_one_that_cannot_be_read(tmp_path):
     assert list(run.to_frame(["gold"]).gold) == ["red"] * 3
 
 
+def test_an_image_that_may_not_be_read_is_one_row(tmp_path, monkeypatch):
+    """Root, as whom tests may run, is refused nothing: the refusal is played."""
+    model, processor = _vision()
+    for number in range(2):
+        Image.new("RGB", (20, 30), (200, number, 0)).save(tmp_path / f"{number}.png")
+    real_open, real_read = Image.open, Path.read_bytes
+
+    def refused(real):
+        def read(path, *given, **how):
+            if str(path).endswith("1.png"):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            return real(path, *given, **how)
+
+        return read
+
+    monkeypatch.setattr(Image, "open", refused(real_open))
+    monkeypatch.setattr(Path, "read_bytes", refused(real_read))
+    how = {"methods": "raw", "references": (), "progress": False}
+    run = attnx.explain_dataset(model, processor, tmp_path, output=tmp_path / "run", **how)
+    assert [(one.row, "Permission denied" in one.error) for one in run.failed] == [(1, True)]
+    assert len(list(run)) == 1
+
+
 def _vision():
     import transformers
 
@@ -274,6 +330,7 @@ def test_where_no_row_works_the_reason_is_told_before_the_run(tmp_path):
         ({"head": "each"}, ChoiceError, "one score a position"),
         ({"position": [1, 2]}, ChoiceError, "one for all rows"),
         ({"engine": "spark"}, ChoiceError, "engine 'spark' is not known"),
+        ({"engine": 3}, ChoiceError, r"an object with run\(…\); found 3"),
         ({"workers": 2}, ChoiceError, "engine='ray' has more"),
         ({"shard_rows": 0}, InputError, "shard_rows must be at least 1"),
         ({"colunm": "text"}, AttnxError, "argument of explain 'colunm' is not known"),

@@ -3,8 +3,11 @@
 import gzip
 import json
 
+import numpy as np
 import pandas
 import pytest
+import torch
+from PIL import Image
 
 from attnx.data.columns import Columns
 from attnx.data.row import Row, shards
@@ -114,6 +117,10 @@ def test_bytes_that_are_no_text_are_one_bad_row(tmp_path):
         ([], {}, "the list has no row in it"),
         (7, {}, "'int' is no data set; give a list or generator"),
         (rows, {}, "give the generator that it returns"),
+        ({"text": TEXTS}, {}, r"'dict' is no data set, but pandas.DataFrame\(data\) is one"),
+        (set(TEXTS), {}, r"no order to go on in, sorted\(data\) has one"),
+        (np.array(TEXTS), {}, r"'ndarray' is no data set, but list\(data\) may be one"),
+        (torch.utils.data.DataLoader(TEXTS), {}, "give what it was made of: data.dataset"),
         (pandas.DataFrame({"sentences": TEXTS}), {}, "the DataFrame has none of the columns text, sentence"),
         (pandas.DataFrame({"text": TEXTS}), {"text": "texts"}, "column 'texts' is not known; .* did you mean 'text'"),
         (pandas.DataFrame({"text": TEXTS}), {"gold": "lable"}, "column 'lable' is not known"),
@@ -147,3 +154,26 @@ def test_shards_are_fixed_ranges_and_know_their_rows():
     assert [one.digest for one in made] == [one.digest for one in again]
     other = list(shards((Row(number, str(number), str(number), gold="1") for number in range(10)), 4))
     assert not {one.digest for one in made} & {one.digest for one in other}
+
+
+def test_a_dictionary_that_explain_takes_is_one_input_and_has_its_label_beside_it():
+    picture = Image.new("RGB", (8, 8))
+    (row,) = rows([{"image": picture, "text": "what is it?", "label": "nothing", "id": "a"}])
+    assert (row.given["image"], row.given["text"]) == (picture, "what is it?")
+    assert (row.gold, row.id) == ("nothing", "a")
+    assert given([{"image": picture, "text": "what is it?"}], text="text") == ["what is it?"]
+    sound = {"array": np.zeros(100), "sampling_rate": 16_000}
+    assert given([sound]) == [sound]
+
+
+def test_inputs_differ_by_all_of_their_numbers_and_not_by_where_they_are_held():
+    """Printed, the middle of a long array is left out, and a picture is a place in memory."""
+    one = torch.zeros(5_000)
+    other = one.clone()
+    other[2_500] = 1
+    for kind in (lambda given: {"pixel_values": given}, lambda given: {"array": given.numpy()}, lambda given: [given]):
+        assert Row(0, "0", kind(one)).sha256 == Row(0, "0", kind(one.clone())).sha256
+        assert Row(0, "0", kind(one)).sha256 != Row(0, "0", kind(other)).sha256
+    black, again, white = (Image.new("L", (4, 4), shade) for shade in (0, 0, 255))
+    pictured = [Row(0, "0", {"image": one, "text": "?"}).sha256 for one in (black, again, white)]
+    assert pictured[0] == pictured[1] != pictured[2]
