@@ -14,6 +14,7 @@ from attnx.errors import ChoiceError
 from attnx.explaining.settings import Settings
 from attnx.graph.asked import Asked
 from attnx.graph.graph import Graph
+from attnx.graph.patch_sinks import PatchSink, patch_sinks
 from attnx.graph.sink import sink_share
 from attnx.methods.method import Answer, Method, apply
 
@@ -54,9 +55,19 @@ class Relevance:
         whole = self._answers(None, [method for method in self.methods if method.reading == "row"])
         return {name: scores(one.relevance, self.settings).astype("float32") for name, one in whole.items()}
 
-    def sink(self) -> tuple[float, ...] | None:
-        """Per layer, the share of attention that goes to the first token of what a model writes; None where there is no
-        such token, and of a long input."""
+    def patch_sinks(self, patches: Sequence[int]) -> list[dict[int, PatchSink]]:
+        """Of each layer that is read, the patches that take far more attention than their share."""
+        if not self.attention.whole:
+            return []
+        found = patch_sinks(self.attention, patches)
+        layers = Asked.of(len(found), self.attention.length, layer=self.settings.layer_of(self.attention)).layers
+        return [found[layer - 1] for layer in layers]
+
+    def sink(self, of_patches: Sequence[Mapping[int, PatchSink]] = ()) -> tuple[float, ...] | None:
+        """Per layer, the share of attention that goes to the first token of what a model writes, or of an image to the
+        patches that are sinks; None where there is none, and of a long input."""
+        if any(of_patches) and not self.attention.streams:
+            return tuple(sum(one.share for one in layer.values()) for layer in of_patches)
         if not self.attention.whole or not (self.attention.causal or self.attention.streams):
             return None
         try:

@@ -19,9 +19,11 @@ from attnx.capturing.watch import unwrapped
 from attnx.errors import CaptureError, ChoiceError, InputError, whole_number
 from attnx.explaining.about_answer import AnswerEdges, by_kind
 from attnx.explaining.measured import Measuring, Unmeasured
+from attnx.explaining.picture_sinks import sink_facts, tower_patches
 from attnx.explaining.relevance import Reading, Relevance
 from attnx.explaining.settings import Settings, mean_row
 from attnx.graph.asked import Asked, check_position
+from attnx.graph.patch_sinks import PatchSink
 from attnx.inputs.adapter import Adapter, Prepared
 from attnx.inputs.families import adapter_for
 from attnx.inputs.pooling import answer_facts, averages_sound
@@ -168,13 +170,14 @@ class _Run:
         relevance = Relevance(attention, plain, settings, spare)
         unique = list(dict.fromkeys(places))
         answers = relevance.of_positions(unique)
-        maps, sink = relevance.maps() if settings.maps else None, relevance.sink()
+        sinks = relevance.patch_sinks(tower_patches(prepared))
+        maps, sink = relevance.maps() if settings.maps else None, relevance.sink(sinks)
         notes = (*prepared.notes, *plan.notes, *_unseen_layers(self.model, attention), *_unseen_mixers(seen))
         notes += _one_tower(self.model) if plain and all(prediction is None for _, prediction in answered) else ()
         notes += _left_out(self.adapter)
         record = {
             **provenance(self.model, self.adapter.name, **settings.on_record(attention, plan.methods)),
-            **_input_record(self.model, self.processor, prepared, settings),
+            **_input_record(self.model, self.processor, prepared, settings, sinks),
         }
         known = edges.readings(places, [prediction for _, prediction in answered])
         for number, (place, prediction), reading in zip(numbers, answered, known, strict=True):
@@ -213,10 +216,16 @@ class _Run:
             )
 
 
-def _input_record(model: nn.Module, processor: Any, prepared: Prepared, settings: Settings) -> dict[str, Any]:
+def _input_record(
+    model: nn.Module,
+    processor: Any,
+    prepared: Prepared,
+    settings: Settings,
+    sinks: Sequence[Mapping[int, PatchSink]],
+) -> dict[str, Any]:
     """How the input was read, where there is anything to say of it."""
     averaged = {"averaged": True} if settings.averaged else {}
-    found = {**prepared.facts, **answer_facts(model, processor, prepared), **averaged}
+    found = {**prepared.facts, **answer_facts(model, processor, prepared), **averaged, **sink_facts(prepared, sinks)}
     return {"input": found} if found else {}
 
 

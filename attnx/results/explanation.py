@@ -96,7 +96,8 @@ class Explanation(Drawn):
     """The method or reference that views show first; None for rollout, or what else was asked for."""
     sink: tuple[float, ...] | None = None
     """Per layer, the share of attention that goes to the first token of a decoder, or of an encoder–decoder's output,
-    whose place it may be to collect what has nowhere else to go; None for other models and for long inputs."""
+    whose place it may be to collect what has nowhere else to go. Of an image, what patches give to those that take far
+    more than their share (`provenance["input"]["sinks"]`). None where there is no such place, and for long inputs."""
     notes: tuple[str, ...] = ()
     """What the user should know of how the input was read."""
     provenance: Mapping[str, Any] = field(default_factory=dict)

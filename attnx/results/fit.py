@@ -151,6 +151,23 @@ class Numbered:
         return None if [one.index for one in found] == list(range(len(found))) else "in the order of their indices"
 
 
+class SinksTold:
+    """Patches that are sinks, as remarks read them."""
+
+    def __call__(self, found: Any, result: _Result) -> str | None:
+        fits = isinstance(found, list) and all(map(self._fits, found))
+        return None if fits else "a list of patches with their layer, share and times"
+
+    @staticmethod
+    def _fits(one: Any) -> bool:
+        numbers = ("layer", "share", "times")
+        return (
+            isinstance(one, Mapping)
+            and isinstance(one.get("patch"), str)
+            and all(isinstance(one.get(name), (int, float)) for name in numbers)
+        )
+
+
 class Alike:
     """Members of an object that have the same names in them."""
 
@@ -205,6 +222,8 @@ PROVENANCE: Rules = {
     "provenance.settings": Named(),
     "provenance.references": Named(),
     "provenance.references.*": Named(),
+    "provenance.input": Named(),
+    "provenance.input.sinks": SinksTold(),
 }
 """As far as anything is read of it."""
 

@@ -132,6 +132,17 @@ def _first_word(row: Row) -> str:
     )
 
 
+def _sink_patches(row: Row) -> str:
+    """Which patches they are, and how much the first of them takes."""
+    sinks = row.input["sinks"]
+    names = [in_quotes(str(one["patch"])) for one in sinks]
+    named = _listed(names[:3]) if len(names) <= 3 else f"{', '.join(names[:3])} and {len(names) - 3} more"
+    most = sinks[0]
+    what = "a sink" if len(names) == 1 else "sinks"
+    taken = f"{most['share']:.0%} of their attention at layer {most['layer']}, {most['times']:.0f} times its share"
+    return f"{named} may be {what}, lit for any answer: other patches give {names[0]} {taken}"
+
+
 def _listed(names: Sequence[str]) -> str:
     """
     >>> _listed(["gradient", "blankout", "occlusion"])
@@ -215,6 +226,13 @@ REMARKS: tuple[Remark, ...] = (
         70,
         lambda row: bool(row.input.get("unknown")),
         lambda row: "not in the vocabulary: " + ", ".join(map(in_quotes, row.input["unknown"])),
+        of_input=True,
+    ),
+    Remark(
+        "sink patches",
+        66,
+        lambda row: bool(row.input.get("sinks")) and not row.measured,
+        _sink_patches,
         of_input=True,
     ),
     Remark(

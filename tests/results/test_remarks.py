@@ -63,6 +63,7 @@ CASES = {
         made(diagnostics={"rollout": {"saturation": (0.8, 0.1)}}),
     ),
     "unknown": (read(unknown=["zyzzyva"]), read(unknown=[])),
+    "sink patches": (read(sinks=[{"patch": "r2c4", "layer": 2, "share": 0.4, "times": 15.0}]), read(sinks=[])),
     "first token": (read(first_token="<s>"), made()),
     "special tokens": (
         replace(made(), relevance={"rollout": np.array([[0.9, *SPREAD]] * 2) / 1.9 + [0.3, *[0.0] * 6]}),

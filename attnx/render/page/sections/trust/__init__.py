@@ -41,8 +41,15 @@ def _facts(explanation: Explanation, layers: list[int]) -> dict[str, Any]:
         "accounts": dict(accounts(explanation, explanation.names)),
         "named": {name: blanked_name(explanation.provenance, name) for name in explanation.references},
         "sink": None if explanation.sink is None else [explanation.sink[one] for one in kept],
-        "sinkName": "the start of the output" if explanation.streams else "the first token",
+        "sinkName": _sink_name(explanation),
     }
+
+
+def _sink_name(explanation: Explanation) -> str:
+    """What the share of attention in `sink` goes to."""
+    if explanation.image_size is not None and not explanation.streams:
+        return "patches that may be sinks"
+    return "the start of the output" if explanation.streams else "the first token"
 
 
 def _said(explanation: Explanation, name: str, layer: int | None) -> dict[str, Any]:
