@@ -45,6 +45,13 @@ def token_index(target: Any, tokenizer: Any, size: int) -> int:
     ids = pieces_of(target, tokenizer)
     if not ids:
         raise ChoiceError(f"target {target!r} is no token at all; give a word, or a token id")
+    unread = getattr(tokenizer, "unk_token_id", None)
+    # In GPT-2 one token is both the unknown word and the end of the text, and no text is unknown.
+    if ids[0] == unread and unread != getattr(tokenizer, "eos_token_id", None) and target != tokenizer.unk_token:
+        raise ChoiceError(
+            f"target {target!r} is not in the vocabulary, and would be read as {tokenizer.unk_token}; give a word that "
+            "is, or a token id"
+        )
     return ids[0]
 
 

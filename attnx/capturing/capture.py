@@ -191,10 +191,19 @@ def _answer(model: nn.Module, inputs: Mapping[str, Any]) -> Any:
     except (AttnxError, MemoryError):
         raise
     except Exception as error:
+        lacks_output = getattr(getattr(model, "config", None), "is_encoder_decoder", False) and not any(
+            name.startswith("decoder_input") for name in inputs
+        )
         raise CaptureError(
-            f"{type(model).__name__} refused the input ({in_a_line(error)}); check that tokenizer and "
-            "model belong together, and that the model runs on it by itself"
+            f"{type(model).__name__} refused the input ({in_a_line(error)}); {_NO_OUTPUT if lacks_output else _CHECK}"
         ) from error
+
+
+_CHECK = "check that tokenizer and model belong together, and that the model runs on it by itself"
+_NO_OUTPUT = (
+    "it reads an output beside the source, and none is given: decoder_input_ids=torch.tensor([[start, …]]), start as "
+    "in model.config.decoder_start_token_id; or capture(model.get_encoder(), …) for the source alone"
+)
 
 
 def _real(inputs: Mapping[str, Any], name: str) -> Tensor | None:

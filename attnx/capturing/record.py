@@ -277,7 +277,7 @@ class Recorder:
             return tensor.reshape(self.batch, -1, *tensor.shape[1:])
         raise CaptureError(
             f"attention in {name or 'the model'} has shape {tuple(tensor.shape)}, not batch × head × query × key: "
-            "there is no n × n map"
+            "bands or blocks, in which a position sees some of the others (such as LongT5's), without an n × n map"
         )
 
     def _caller(self) -> str:

@@ -13,6 +13,7 @@ from torch import nn
 from attnx.capturing.watch import undisturbed
 from attnx.errors import CaptureError, InputError, in_a_line, whole_number
 from attnx.explaining.beside_picture import beside_picture, text_alone
+from attnx.explaining.call import Options
 from attnx.inputs.adapter import Adapter, Prepared
 from attnx.inputs.model_facts import max_positions, output_limit
 from attnx.inputs.output import Output
@@ -171,8 +172,10 @@ def _config(model: nn.Module, tokenizer: Any, wanted: int, options: Mapping[str,
     for name in own:
         unknown.pop(name, None)
     if unknown:
+        other = next((name for name in unknown if name in Options.__annotations__), None)
+        hint = f"; {other} is an option of explain: explain(…, target_text=…, {other}=…)" if other else ""
         raise InputError(
-            f"{', '.join(unknown)} is no setting of transformers' GenerationConfig, and only those are passed on"
+            f"{', '.join(unknown)} is no setting of transformers' GenerationConfig, and only those are passed on{hint}"
         )
     if config.pad_token_id is None:
         ends = _end_tokens(model, tokenizer)

@@ -55,7 +55,8 @@ def _of_text(model: nn.Module, tokenizer: Any, text: str) -> Output:
     ids = [int(one) for one in encoding["input_ids"]]
     offsets = encoding.encodings[0].offsets if getattr(encoding, "encodings", None) else None
     ends = {getattr(tokenizer, "eos_token_id", None), *_several(generation_fact(model, "eos_token_id"))}
-    specials = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
+    unknown = tokenizer.unk_token_id
+    specials = set(tokenizer.all_special_ids) - {unknown}
     places = list(range(len(ids)))
     while places and ids[places[-1]] in specials:  # the end is what comes next, and not yet written
         places.pop()
@@ -66,6 +67,8 @@ def _of_text(model: nn.Module, tokenizer: Any, text: str) -> Output:
     forced = _language(model, tokenizer)
     leading = [place for place in places if ids[place] in specials][: len(forced) or 1]
     notes = _language_notes(tokenizer, forced, [ids[place] for place in leading])
+    if offsets is not None and unknown not in ends:
+        notes += _unknown_notes(tokenizer, text, [offsets[place] for place in places if ids[place] == unknown])
     if forced and not (leading and leading[0] == 0):
         front = [*front, *forced]
     positions = _specials(tokenizer, front)
@@ -112,6 +115,11 @@ def _language_notes(tokenizer: Any, forced: Sequence[int], leading: Sequence[int
     if source is not None and source == target:
         notes.append(f"the tokenizer has {source} for the source and for the target: set tokenizer.tgt_lang")
     return tuple(notes)
+
+
+def _unknown_notes(tokenizer: Any, text: str, spans: Sequence[tuple[int, int]]) -> tuple[str, ...]:
+    words = dict.fromkeys(text[start:end].strip() for start, end in spans)
+    return (f"not in the vocabulary, read as {tokenizer.unk_token} in the target: {', '.join(words)}",) if words else ()
 
 
 def _is_language(tokenizer: Any, token: int) -> bool:

@@ -41,6 +41,12 @@ def with_output(model: nn.Module, source: Prepared, output: Output) -> Prepared:
             f"the target has {len(output.ids)} tokens with its start, and {type(model).__name__} has {limit} positions "
             "for them; give a shorter one"
         )
+    rows = getattr(decoder_embedding(model), "num_embeddings", None)
+    strange = next((one for one in output.ids if rows is not None and not 0 <= one < rows), None)
+    if strange is not None:
+        raise InputError(
+            f"the target has token {strange}, and {type(model).__name__} embeds {rows} of them, counted from 0"
+        )
     length = len(source.positions)
     ids = torch.tensor(output.ids)
     positions, words = _placed(output, length, len(source.words))

@@ -371,6 +371,29 @@ class TestBadInput:
         with pytest.raises(InputError, match="target_text"):
             explain(target_text=target)
 
+    def test_token_ids_that_the_model_does_not_have(self):
+        with pytest.raises(InputError, match=r"the target has token 99999, and T5\w+ embeds \d+ of them"):
+            explain(target_text=[2, 99999])
+
+    def test_words_that_are_not_in_the_vocabulary(self):
+        e = explain(target_text="1998 zebra", methods="rollout")
+        assert "not in the vocabulary, read as <unk> in the target: zebra" in e.notes
+        with pytest.raises(ChoiceError, match="target 'zebra' is not in the vocabulary, and would be read as <unk>"):
+            explain(target_text=TARGET, target="zebra")
+
+    def test_capture_without_an_output(self):
+        model, tokenizer = load_demo()
+        ids = tokenizer(SOURCE, return_tensors="pt")
+        with pytest.raises(
+            attnx.AttnxError, match=r"none is given: decoder_input_ids=.*capture\(model.get_encoder\(\)"
+        ):
+            attnx.capture(model, **ids)
+        assert attnx.capture(model.get_encoder(), **ids).layers == 2
+
+    def test_options_of_explain_are_no_settings_of_generation(self):
+        with pytest.raises(InputError, match=r"within is an option of explain: explain\(…, target_text=…, within=…\)"):
+            generation(within="cross")
+
     def test_a_model_of_one_stream_has_no_target_text(self):
         with pytest.raises(InputError, match="encoder–decoder has written; BertForSequenceClassification"):
             attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key", target_text="no")
