@@ -113,6 +113,15 @@ def picture_question_command(out: NewDirectory, seed: Seed = 0, steps: Steps = N
     _train_small(training, checkpoint, out, seed, steps)
 
 
+@app.command("planted-tone")
+def planted_tone_command(out: NewDirectory, seed: Seed = 0, steps: Steps = None) -> None:
+    """Train a classifier of sounds: the pitch of one of four tones is the class. Some minutes; no data is needed."""
+    _check_new(out)
+    from attnx.tasks.planted_tone import checkpoint, training
+
+    _train_small(training, checkpoint, out, seed, steps)
+
+
 def _check_new(out: Path) -> None:
     if out.exists():
         raise InputError(f"{out} exists; choose another directory")

@@ -19,6 +19,7 @@ SHIPPED: Mapping[str, str] = MappingProxyType(
         "recall": "attnx.tasks.recall",
         "dates": "attnx.tasks.dates",
         "picture-question": "attnx.tasks.picture_question",
+        "planted-tone": "attnx.tasks.planted_tone",
     }
 )
 """What `--model` and `attnx train` call them → the package in whose folder `demo` each lies."""

@@ -9,7 +9,7 @@ from attnx.registry import Registry
 if TYPE_CHECKING:
     from attnx.truth.suite import Suite
 
-_BUILT_IN = ("recall", "documents", "dates", "subject", "patch", "question", "cues", "names", "faithfulness")
+_BUILT_IN = ("recall", "documents", "dates", "subject", "patch", "question", "tone", "cues", "names", "faithfulness")
 SUITES: Registry[Suite] = Registry(
     "suite",
     "attnx.truth.suite:Suite",

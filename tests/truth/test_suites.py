@@ -18,7 +18,7 @@ from attnx.truth.suites.names import MEN, OCCUPATIONS, WOMEN, sentences
 from attnx.truth.suites.subject import sentences as beginnings
 from tests import zoo
 
-EMBEDDED = ("recall", "documents", "dates", "subject", "patch", "question")
+EMBEDDED = ("recall", "documents", "dates", "subject", "patch", "question", "tone")
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +113,16 @@ def test_the_patch_that_shows_the_colour_is_found_above_chance(models):
     )
     assert found.verdict("value_path", "question") == "better than chance"
     assert found.cell("chance", "question", "first").mean < 0.1
+
+
+def test_the_best_find_the_tone_that_is_the_class_in_nearly_every_sound(models):
+    found = attnx.measure_truth(
+        *models["tone"], suites="tone", references=("value_path", "whole_path"), rows=60, progress=False
+    )
+    for name in ("value_path", "whole_path"):
+        assert found.cell(name, "tone", "first").mean >= 0.95
+        assert found.verdict(name, "tone") == "better than chance"
+    assert found.cell("chance", "tone", "first").mean < 0.1
 
 
 def test_changing_the_source_of_recall_changes_the_answer(models):

@@ -1,0 +1,85 @@
+"""The model of sound that ships: it hears the class, and each stretch of its tone is found."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import attnx
+from attnx.errors import InputError
+from attnx.references.silence import silenced
+from attnx.running.loading import load
+from attnx.tasks.planted_tone.checkpoint import demo_directory, load_demo, save
+from attnx.tasks.planted_tone.generator import LABELS, generate
+from attnx.tasks.planted_tone.training import Recipe, accuracy, train
+
+
+@pytest.fixture(scope="module")
+def demo():
+    return load_demo()
+
+
+def test_the_shipped_model_classifies_new_sounds(demo):
+    assert accuracy(demo[0], count=200) > 0.98
+
+
+def test_silence_in_place_of_the_planted_tone_loses_the_class_and_elsewhere_does_not(demo):
+    from attnx.inputs.families import adapter_for
+
+    model, extractor = demo
+    kept = lost = 0
+    for one in generate(40, seed=21):
+        prepared = adapter_for(model).prepare(model, extractor, one.sound)
+        times = [prepared.positions[word.positions[0]].time for word in prepared.words]
+        heard = [number for number, (start, end) in enumerate(times) if end > one.start and start < one.end]
+        apart = [number for number in range(len(times)) if min(abs(number - near) for near in heard) > 1][: len(heard)]
+        for stretches in (heard, apart):
+            quiet = silenced(prepared, [place for number in stretches for place in prepared.words[number].positions])
+            with torch.no_grad():
+                found = int(model(**{name: given[None] for name, given in quiet.inputs.items()}).logits.argmax())
+            right = LABELS[found] == one.label
+            kept, lost = kept + (right and stretches is apart), lost + (not right and stretches is heard)
+    assert kept >= 38
+    assert lost >= 20  # one class in four is right by chance
+
+
+def test_the_best_stretch_is_where_the_tone_is(demo):
+    hits = []
+    for one in generate(20, seed=31):
+        e = attnx.explain(*demo, one.sound, methods="rollout", references="value_path")
+        (best,) = e.top(1, "value_path")
+        start, end = e.positions[best.positions[0]].time
+        hits.append(start < one.end and end > one.start)
+    assert np.mean(hits) >= 0.9
+
+
+def test_the_shipped_model_is_small_and_loads_as_any_other(demo):
+    with demo_directory() as directory:
+        assert sum(file.stat().st_size for file in Path(directory).iterdir()) < 1_000_000
+    model, extractor = load("planted-tone")
+    sound = generate(1, seed=81)[0].sound
+    np.testing.assert_allclose(
+        attnx.explain(model, extractor, sound)["rollout"], attnx.explain(*demo, sound)["rollout"], atol=1e-6
+    )
+
+
+def test_training_is_the_same_for_the_same_seed_and_leaves_the_callers_randomness_alone(tmp_path):
+    recipe = Recipe(steps=2, batch=4)
+    torch.manual_seed(5)
+    expected = torch.rand(1)
+    torch.manual_seed(5)
+    losses = []
+    one, two = train(recipe, report=lambda step, loss: losses.append(loss)), train(recipe)
+    assert torch.equal(torch.rand(1), expected)
+    assert len(losses) == 2
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
+    save(one, tmp_path)
+    loaded, _ = load(str(tmp_path))
+    assert (loaded.classifier.dense.weight - one.classifier.dense.weight).abs().max() < 1e-3
+    assert next(one.parameters()).dtype == torch.float32
+
+
+def test_no_steps_is_an_error():
+    with pytest.raises(InputError, match="at least 1"):
+        train(Recipe(steps=0))
