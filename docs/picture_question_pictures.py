@@ -1,4 +1,4 @@
-"""Draw the picture of docs/pictures-with-text.md: one question about a picture, seen by every method.
+"""Draw the pictures of docs/pictures-with-text.md: one question by every method, and what each word drew from.
 
 python docs/picture_question_pictures.py
 """
@@ -23,6 +23,10 @@ def main() -> None:
     figure = image_panels(e, smooth=False)
     figure.suptitle(f"{asked.question} it is …", fontsize=10)
     figure.savefig(IMAGES / "picture-question.png", dpi=75, pil_kwargs={"optimize": True})
+    prompt = {"image": asked.image, "text": f"<image> {asked.question}"}
+    g = attnx.explain_generation(model, processor, prompt, methods="rollout", references="value_path")
+    sheet = g.plot_overlays("value_path", smooth=False)
+    sheet.savefig(IMAGES / "written-overlays.png", dpi=75, pil_kwargs={"optimize": True})
 
 
 if __name__ == "__main__":

@@ -46,12 +46,12 @@ def image_panels(
         f"{title}\n{'largest size' if name in explanation.signed else 'highest'} {most:.2g}"
         for name, title, most in zip(names, titles, highest, strict=True)
     ]
-    picture = _small(picture_of(explanation, image))
+    picture = small(picture_of(explanation, image))
     pictures = [
         lit(explanation, one, picture, colours, most, smooth=smooth) for one, most in zip(scores, highest, strict=True)
     ]
     answer = f"\n{explanation.prediction}" if explanation.prediction else "\n "
-    figure = _figure([picture, *pictures], [f"image{answer}", *captions], colours, "highest")
+    figure = sheet([picture, *pictures], [f"image{answer}", *captions], colours, "highest")
     said = judgement(explanation, explanation.row_name(), None)
     figure.supxlabel(fill(said, round(14 * figure.get_size_inches()[0])), fontsize=8, color="#55585f", **VERBATIM)
     return figure
@@ -71,7 +71,7 @@ def plot_image(
         return image_panels(explanation, layer=layer, head=head, image=image)
     name = method or explanation.default_method
     scores = explanation.scores(name, layer, head)
-    picture = _small(picture_of(explanation, image))
+    picture = small(picture_of(explanation, image))
     axes = given_or_new(ax, 4, 4 * picture.height / picture.width + 0.4)
     axes.imshow(np.asarray(lit(explanation, scores, picture, "viridis", highest_score(explanation, scores))))
     axes.set_title(row_name(explanation, name, layer, head), fontsize=9, loc="left")
@@ -93,31 +93,38 @@ def layer_strip(
     explanation[name]  # a reference has no layers
     rows = [explanation.scores(name, layer, head) for layer in explanation.layers]
     most = max(highest_score(explanation, row) for row in rows)
-    picture = _small(picture_of(explanation, image))
+    picture = small(picture_of(explanation, image))
     pictures = [lit(explanation, row, picture, colours, most, smooth=smooth) for row in rows]
-    return _figure(pictures, [f"{name}, layer {layer}" for layer in explanation.layers], colours, f"{most:.2g}")
+    return sheet(pictures, [f"{name}, layer {layer}" for layer in explanation.layers], colours, f"{most:.2g}")
 
 
-def _small(picture: Image) -> Image:
+def small(picture: Image) -> Image:
+    """A copy of the size that a panel shows."""
     small = picture.convert("RGB")
     small.thumbnail((_PIXELS, _PIXELS))
     return small
 
 
-def _figure(pictures: Sequence[Image], titles: Sequence[str], colours: str, highest: str) -> Figure:
+def sheet(
+    pictures: Sequence[Image], titles: Sequence[str], colours: str, highest: str, *, columns: int | None = None
+) -> Figure:
+    """Panels with their titles in rows, and one bar of colours for all."""
     from matplotlib.figure import Figure
 
-    columns = min(len(pictures), 6)
+    columns = min(len(pictures), 6) if columns is None else columns
     rows = -(-len(pictures) // columns)
     width, height = pictures[0].size
     # A panorama or a tower must not make a figure of slivers.
     high = _WIDTH * min(max(height / width, 0.4), 1.6)
-    figure = Figure(figsize=(columns * _WIDTH + 0.6, rows * (high + 0.45)), layout="constrained")
+    lines = 1 + max(title.count("\n") for title in titles)
+    figure = Figure(figsize=(columns * _WIDTH + 0.6, rows * (high + 0.25 + 0.2 * lines)), layout="constrained")
+    figure.get_layout_engine().set(h_pad=0.04 * lines)  # type: ignore[union-attr, call-arg]
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for ax, picture, title in zip(axes, pictures, titles, strict=False):
         ax.imshow(np.asarray(picture))
-        ax.set_title(title, fontsize=9)
-    for ax in axes:
+        ax.set_title(title, fontsize=9, **VERBATIM)
+        ax.set(xticks=[], yticks=[], frame_on=False)  # an axis that is off leaves no room for its title
+    for ax in axes[len(pictures) :]:
         ax.set_axis_off()
     _bar(figure, list(axes), colours, highest)
     return figure

@@ -26,8 +26,9 @@ def explanation() -> View:
 @cache
 def generation() -> View:
     from attnx.render.generation import blocks, heat_map, plain, rows
+    from attnx.render.written_overlays import plot_overlays
 
-    return _view(blocks, rows, heat_map, text=plain)
+    return _view(blocks, rows, heat_map, text=plain, more=(plot_overlays,))
 
 
 @cache

@@ -23,6 +23,7 @@ from attnx.results.stripe import stripe
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from PIL.Image import Image
 
 
@@ -297,6 +298,17 @@ class GenerationExplanation(Result):
     def plot(self, method: str | None = None, *, ax: Axes | None = None) -> Axes:
         """The matrix as a heat map: a row for each generated token, a column for each token before it."""
         drawn: Axes = self._view.plot(self, method, ax=ax)
+        return drawn
+
+    def plot_overlays(
+        self, method: str | None = None, layer: int | None = None, *, image: Any = None, **options: Any
+    ) -> Figure:
+        """Of a text that was written about a picture: one small overlay for each written word, in one figure.
+
+        `image` is the picture where the result has none, because it was loaded from a file; further `options` are those
+        of `attnx.render.written_overlays`.
+        """
+        drawn: Figure = self._view.more["plot_overlays"](self, method, layer, image=image, **options)
         return drawn
 
     def _saved(self) -> dict[str, Any]:

@@ -6,9 +6,13 @@ import numpy as np
 import pytest
 
 import attnx
+from attnx.errors import ChoiceError, InputError
+from attnx.inputs.positions import Word
+from attnx.render.written_overlays import of_word
 from attnx.results.generation import GenerationExplanation
 from attnx.tasks.picture_question.checkpoint import load_demo
 from attnx.tasks.picture_question.generator import COLOURS, GRID, generate
+from attnx.tasks.recall.checkpoint import load_demo as load_recall
 
 
 @pytest.fixture(scope="module")
@@ -83,3 +87,44 @@ def test_the_page_has_the_picture_and_its_boxes(written):
     data = _text(written[1], 1)
     assert data["picture"]["url"].startswith("data:image/jpeg;base64,")
     assert sum(box is not None for box in data["picture"]["boxes"]) >= GRID**2
+
+
+def test_a_sheet_has_an_overlay_for_each_written_word(written):
+    asked, g = written
+    figure = g.plot_overlays("value_path", smooth=False)
+    panels = [axes for axes in figure.axes if axes.images and axes.get_title()]
+    assert [axes.get_title().splitlines()[0] for axes in panels] == ["it", "is", g.generated[2]]
+    # The brightest place of the colour's panel is the patch that its row puts first among patches.
+    row = g["value_path"][2]
+    best = max((one for one in g.positions[:-1] if one.box is not None), key=lambda one: abs(row[one.index]))
+    shades = np.asarray(panels[2].images[0].get_array()).astype(float)
+    scale = shades.shape[1] / asked.image.size[0]
+    left, top, right, bottom = (round(edge * scale) for edge in best.box)
+    inside = shades[top:bottom, left:right, 0].mean()
+    assert inside > shades[..., 0].mean() + 40
+    assert "from the picture" in panels[0].get_title()
+    assert not np.array_equal(shades, np.asarray(panels[0].images[0].get_array()))
+
+
+def test_a_sheet_can_be_of_some_words_at_a_layer_and_says_what_it_lacks(written, tmp_path):
+    asked, g = written
+    assert len([axes for axes in g.plot_overlays(words=[2]).axes if axes.get_title()]) == 1
+    g.save(tmp_path / "g.safetensors")
+    loaded = GenerationExplanation.load(tmp_path / "g.safetensors")
+    assert loaded.plot_overlays(image=asked.image).axes
+    with pytest.raises(InputError, match="files do not keep it; pass it again, image="):
+        loaded.plot_overlays()
+    with pytest.raises(ChoiceError, match=r"words \[7\] asked, 3 were written: give numbers from 0 to 2"):
+        g.plot_overlays(words=[7])
+    recall, tokenizer = load_recall()
+    alone = attnx.explain_generation(recall, tokenizer, "k3 v7 k1", continuation=" v2", methods="rollout")
+    with pytest.raises(InputError, match="was not written about a picture"):
+        alone.plot_overlays()
+
+
+def test_a_word_of_several_tokens_shows_the_mean_of_their_rows(written):
+    _, g = written
+    both = Word(0, "isblue", (g.prompt_length + 1, g.prompt_length + 2))
+    step, scores = of_word(g, both, "rollout", None)
+    np.testing.assert_allclose(scores, (g["rollout"][1] + g["rollout"][2])[: len(scores)] / 2)
+    assert step.prediction.label == g.generated[2]
