@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from attnx.attention import waiting
 from attnx.errors import ChoiceError
 from attnx.forks import cached_property
 
@@ -84,9 +85,12 @@ def visible_scores(scores: Tensor) -> Tensor | None:
 
 
 def visible_mask(mask: Tensor) -> Tensor | None:
-    """The same for a boolean mask (true = may look), with or without batch and head axes."""
+    """The same for a boolean mask (true = may look), with or without batch and head axes.
+
+    None saves memory and no more: on an accelerator, which would have to be waited for, a mask may be true everywhere.
+    """
     seen = mask.flatten(1, -3).any(1) if mask.ndim >= 4 else mask
-    if bool(seen.all()):
+    if waiting.at_hand(seen) and bool(seen.all()):
         return None
     return seen if seen.ndim == 3 else seen[None]
 

@@ -41,6 +41,35 @@ def llama(layers):
     return hf.LlamaForCausalLM(hf.LlamaConfig(num_hidden_layers=layers, **size)).eval()
 
 
+def eager_bert(layers):
+    return by_itself(bert(layers))
+
+
+def eager_llama(layers):
+    return by_itself(llama(layers))
+
+
+def bloom(layers):
+    """Has attention of its own, which no setting changes."""
+    torch.manual_seed(0)
+    return hf.BloomForCausalLM(hf.BloomConfig(n_layer=layers, hidden_size=16, n_head=2, vocab_size=50)).eval()
+
+
+def deberta(layers):
+    torch.manual_seed(0)
+    size = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 16, "vocab_size": 50}
+    return hf.DebertaV2ForSequenceClassification(hf.DebertaV2Config(num_hidden_layers=layers, **size)).eval()
+
+
+def by_itself(model):
+    """Attention by a softmax that the model writes out."""
+    model.set_attn_implementation("eager")
+    return model
+
+
+MODELS = [bert, llama, eager_bert, eager_llama, bloom, deberta]
+
+
 def inputs(padded):
     mask = torch.ones(3, 9, dtype=torch.long)
     if padded:
@@ -62,7 +91,7 @@ def _as_on_an_accelerator(monkeypatch):
     monkeypatch.setattr(waiting, "at_hand", lambda tensor: False)
 
 
-@pytest.mark.parametrize("make", [bert, llama])
+@pytest.mark.parametrize("make", MODELS)
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("head", [None, "mean"])
 def test_capturing_waits_no_more_often_for_more_layers(make, padded, head):
@@ -72,7 +101,7 @@ def test_capturing_waits_no_more_often_for_more_layers(make, padded, head):
     assert waits(make, 2, call) == waits(make, 7, call) < 30
 
 
-@pytest.mark.parametrize("make", [bert, llama])
+@pytest.mark.parametrize("make", MODELS)
 def test_rollout_waits_no_more_often_for_more_layers(make):
     def call(model):
         for one in capture_batch(model, inputs(True), head="mean").attention:
@@ -81,7 +110,7 @@ def test_rollout_waits_no_more_often_for_more_layers(make):
     assert waits(make, 2, call) == waits(make, 7, call)
 
 
-@pytest.mark.parametrize("make", [bert, llama])
+@pytest.mark.parametrize("make", MODELS)
 def test_what_is_not_at_hand_is_computed_to_the_same_numbers(make, monkeypatch):
     model = make(3)
     found = [one.weights for one in capture_batch(model, inputs(True)).attention]
