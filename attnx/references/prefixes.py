@@ -18,14 +18,21 @@ import torch
 from torch import Tensor
 
 from attnx.answer.number import Score
+from attnx.references import unread_rows
 from attnx.references.variant import Runs
 from attnx.running.batches import collate, slack
 
 _WORTH_IT = 4_096
 """Positions that must be saved of an input: short ones run better many inputs together."""
 
+_FULL = 2
+"""A batch is a half of what it may be: all enter where the first does, so that fewer together run less twice."""
+
 _BEHIND = 8
 """Positions of beginnings that a batch may hold, for each position that it may run."""
+
+_SAMPLE = 4
+"""Variants by which rows are found that nothing reads: the last ones, which have the least to run."""
 
 _BY_POSITION = {"input_ids", "inputs_embeds", "attention_mask", "token_type_ids"}
 
@@ -34,7 +41,7 @@ def behind_beginnings(runs: Runs, at_most: int) -> Iterator[tuple[list[int], Ten
     """Rows that need not be run from their beginning, with their scores; none where the model does not show it."""
     if not _can_be_tried(runs):
         return
-    proven = False
+    proven, everywhere = False, runs.maps.unread
     for _, rows in groupby(_late(runs), key=lambda row: runs.made.variants[row].case):
         own = sorted(rows, key=lambda row: _first(runs, row))
         if sum(_first(runs, row) for row in own) < _WORTH_IT:
@@ -44,10 +51,13 @@ def behind_beginnings(runs: Runs, at_most: int) -> Iterator[tuple[list[int], Ten
             proven = proven or kept.agrees(own[len(own) // 2])
             if not proven:
                 return
-            for batch in _batches([_first(runs, row) for row in own], runs.made.length(own[0]), at_most):
+            kept.find_unread_rows(own)
+            for batch in _batches([_first(runs, row) for row in own], runs.made.length(own[0]), at_most // _FULL):
                 yield own[batch], kept.scores(own[batch])
         except Exception:  # whatever a model's own kind of memory leads to; the plain way is always there
             return
+        finally:
+            runs.maps.unread = everywhere
 
 
 def _can_be_tried(runs: Runs) -> bool:
@@ -106,6 +116,12 @@ class _Kept:
         past.crop(start - past.get_seq_length())  # so many are taken off
         past.batch_repeat_interleave(len(rows))
         return runs.read(rows, {**own, "past_key_values": past, "use_cache": True}, behind=start, kind=kind)
+
+    def find_unread_rows(self, rows: Sequence[int]) -> None:
+        """Of runs behind a beginning: the last variants tell it cheaply."""
+        lefts = [self.runs.made.length(row) - _first(self.runs, row) for row in rows]
+        sample, length = rows[-_SAMPLE:], lefts[-_SAMPLE:][0]
+        unread_rows.search(self.runs, sample, self.scores, work=sum(lefts), length=length)
 
     def agrees(self, row: int) -> bool:
         """Whether this variant gets what a plain run gives it; by its logit, for a probability may be 1 anyway."""

@@ -18,6 +18,7 @@ from attnx.answer.target import Target
 from attnx.inputs.adapter import Prepared
 from attnx.references.blank import Blank
 from attnx.references.case import Case
+from attnx.running.alike import Alike
 from attnx.running.batches import collate
 from attnx.running.linear_map import LinearMaps
 
@@ -83,7 +84,7 @@ class Runs:
         targets = as_rows([self._read_at(target, variant) for _, variant, target in asked], device)
         targets[:, 1] -= behind
         of = torch.tensor([place for place, _, _ in asked], device=device)
-        self.maps.begin(targets[:, 1].long() if len(asked) == len(rows) else None)
+        self.maps.begin(targets[:, 1].long() if len(asked) == len(rows) else None, Alike.of(inputs))
         return score(self.model, inputs, targets, kind or self.kind, of, answers=self.answers)
 
     def _read_at(self, target: Target, variant: Variant) -> Target:

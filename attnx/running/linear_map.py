@@ -1,7 +1,8 @@
-"""Linear maps by the quicker of torch's two libraries, and only of the rows that are read: equal but for rounding.
+"""Linear maps by the quicker of torch's two libraries, of the rows that are read, and of equal rows once.
 
-Used where many variants of an input are run and a score or its slope by the input is read; what is watched runs as it
-always does. Which library is quicker is for `capturing.onednn` to say.
+Equal but for rounding. Used where many variants of an input are run and a score or its slope by the input is read; what
+is watched runs as it always does. Which library is quicker is for `capturing.onednn` to say, which rows are equal for
+`running.alike`.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ from torch.autograd.function import once_differentiable
 from torch.overrides import TorchFunctionMode
 
 from attnx.capturing.onednn import by_onednn, can_be_quicker
+from attnx.running.alike import Alike
 
 
 class LinearMaps(TorchFunctionMode):
     """Linear maps run by the quicker library while this looks on. Slopes go back to what they took; weights get none.
 
     Maps are counted from the `begin` of a forward. Of those in `unread` only the rows at the answer's position are
-    computed, the others are 0: nothing reads them (`references.unread_rows`).
+    computed, the others are 0: nothing reads them (`references.unread_rows`). Before the first attention the rows of
+    variants are `Alike`, and one of each kind is computed.
     """
 
     def __init__(self) -> None:
@@ -30,10 +33,13 @@ class LinearMaps(TorchFunctionMode):
         self.unread: frozenset[int] = frozenset()
         self.count = 0
         self._position: Tensor | None = None
+        self._longer_than = 0
+        self._alike: Alike | None = None
 
-    def begin(self, position: Tensor | None) -> None:
+    def begin(self, position: Tensor | None, alike: Alike | None = None) -> None:
         """A forward of a batch begins; its answers are read at these positions, one for each input, or anywhere."""
-        self.count, self._position = 0, position
+        self.count, self._position, self._alike = 0, position, alike
+        self._longer_than = int(position.max()) if self.unread and position is not None else 0
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Iterable[type], args: Any = (), kwargs: Mapping[str, Any] | None = None
@@ -42,13 +48,21 @@ class LinearMaps(TorchFunctionMode):
             return func(*args, **(kwargs or {}))
         number, self.count = self.count, self.count + 1
         taken, weight, bias = _linear(*args, **(kwargs or {}))
-        if number in self.unread and self._position is not None and taken.ndim == 3:
+        if number in self.unread and self._has_answers(taken):
             inputs = torch.arange(len(taken), device=taken.device)
             found = _map(taken[inputs, self._position], weight, bias)
             whole = found.new_zeros(*taken.shape[:2], found.shape[-1])
             whole[inputs, self._position] = found
             return whole
+        if self._alike is not None and taken.ndim == 3 and not torch.is_grad_enabled():
+            if self._alike.holds(taken):
+                return self._alike.spread(_map(self._alike.sample(taken), weight, bias), taken)
+            self._alike = None  # positions have been mixed, and stay so
         return _map(taken, weight, bias)
+
+    def _has_answers(self, taken: Tensor) -> bool:
+        """Whether these rows are by position; a head that is told where to answer gets others."""
+        return self._position is not None and taken.ndim == 3 and taken.shape[1] > self._longer_than
 
 
 def _map(taken: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -9,6 +9,7 @@ import transformers
 from attnx.capturing import onednn
 from attnx.inputs.families import adapter_for
 from attnx.references import prefixes, unread_rows
+from attnx.references import variants as variants_room
 from attnx.references.blank import choose_blank
 from attnx.references.case import cases
 from attnx.references.variant import Variant
@@ -106,11 +107,81 @@ def test_rows_that_nothing_reads_are_not_computed(always, monkeypatch):
     assert len(seen[0]) >= 3  # the last layer's query, its output and its two maps behind
 
 
+def test_what_was_found_of_a_model_is_tried_before_it_is_believed(always, monkeypatch):
+    model, tokenizer = verb_number_zoo.model(), verb_number_zoo.tokenizer()
+    case, blank = asked_of(model, tokenizer, "the key to the cabinets")
+    variants = [Variant(0, (place,)) for place in case.content]
+    searches = []
+    find = unread_rows._from_the_last
+    monkeypatch.setattr(unread_rows, "_from_the_last", lambda *args: searches.append(1) or find(*args))
+    unread_rows._found.pop(model, None)
+    first, again = (measure(model, tokenizer, [case], variants, kind="logit", blank=blank) for _ in range(2))
+    assert searches == [1]
+    np.testing.assert_array_equal(first, again)
+    unread_rows._found[model] |= {0}  # the first query, which everything reads
+    third = measure(model, tokenizer, [case], variants, kind="logit", blank=blank)
+    assert searches == [1, 1]
+    np.testing.assert_array_equal(first, third)
+
+
+def test_a_text_of_one_position_tells_nothing_of_what_is_read(always):
+    model, tokenizer = llama(), families.bytelevel_tokenizer()
+    (short, blank), (long, _) = (asked_of(model, tokenizer, text) for text in ("a", TEXT))
+    assert len(short.prepared.positions) == 1
+    variants = [Variant(0), *(Variant(1, (place,)) for place in long.content)]
+    found = measure(model, tokenizer, [short, long], variants, kind="logit", blank=blank)
+    np.testing.assert_allclose(found[1:], one_by_one(model, tokenizer, long, variants[1:], blank), atol=1e-5)
+
+
+def test_variants_that_differ_in_the_last_position_alone_tell_nothing_of_what_is_read(always, monkeypatch):
+    model, tokenizer = llama(), families.bytelevel_tokenizer()
+    case, blank = asked_of(model, tokenizer, TEXT)
+    monkeypatch.setattr(variants_room, "find_unread_rows", lambda runs: None)
+    monkeypatch.setattr(prefixes, "_SAMPLE", 1)
+    variants = [Variant(0, (place,)) for place in (3, 9, len(case.prepared.positions) - 1)]
+    found = measure(model, tokenizer, [case], variants, kind="logit", blank=blank)
+    np.testing.assert_allclose(found, one_by_one(model, tokenizer, case, variants, blank), atol=1e-5)
+
+
+def test_behind_a_beginning_rows_that_nothing_reads_are_not_computed(always):
+    model, tokenizer = llama(), families.bytelevel_tokenizer()
+    case, blank = asked_of(model, tokenizer, TEXT)
+    variants = [Variant(0, (place,)) for place in range(1, len(case.prepared.positions))]
+    rows = []
+    handle = model.model.layers[-1].mlp.down_proj.register_forward_hook(
+        lambda module, args, output: rows.append(int((output != 0).any(-1).sum()) / len(output))
+    )
+    try:
+        found = measure(model, tokenizer, [case], variants, kind="logit", blank=blank)
+    finally:
+        handle.remove()
+    np.testing.assert_allclose(found, one_by_one(model, tokenizer, case, variants, blank), atol=1e-5)
+    assert rows[-1] == 1  # of each variant the answer's alone
+
+
+def test_rows_that_variants_share_are_mapped_once(always, monkeypatch):
+    model, tokenizer = verb_number_zoo.model(), verb_number_zoo.tokenizer()
+    case, blank = asked_of(model, tokenizer, "the key to the cabinets near the old house")
+    variants = [Variant(0, (place,)) for place in case.content]
+    rows = []
+    one_map = linear_map._map
+    monkeypatch.setattr(linear_map, "_map", lambda taken, *rest: rows.append(taken.shape) or one_map(taken, *rest))
+    found = measure(model, tokenizer, [case], variants, kind="logit", blank=blank)
+    with torch.no_grad():
+        expected = [
+            float(model(blank.apply(case.prepared, one.places).inputs["input_ids"][None]).logits[0, case.target.index])
+            for one in variants
+        ]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    kinds = len(case.prepared.positions) + len(case.content)
+    assert kinds in [one[0] for one in rows if len(one) == 2]  # each position as it is, and each blank
+
+
 def test_nothing_is_searched_for_where_it_would_save_less_than_it_costs(monkeypatch):
     model, tokenizer = verb_number_zoo.model(), verb_number_zoo.tokenizer()
     case, blank = asked_of(model, tokenizer, "the key to the cabinets near the old house")
     seen = []
-    monkeypatch.setattr(unread_rows, "_unread", lambda runs, sample: seen.append(len(runs.made)) or frozenset())
+    monkeypatch.setattr(unread_rows, "_unread", lambda runs, *_: seen.append(len(runs.made)) or frozenset())
     single = [Variant(0, (place,)) for place in case.content]
     several = [Variant(0, tuple(place for place in case.content if bits >> place & 1)) for bits in range(2**9)]
     for variants in (single, several):
