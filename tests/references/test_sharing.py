@@ -65,6 +65,13 @@ def one_by_one(model, tokenizer, case, variants, blank):
     return np.array(found)
 
 
+def classified(model, case, variants, blank):
+    """The same of a classifier, which has one answer for a text."""
+    blanked = [blank.apply(case.prepared, one.places).inputs["input_ids"][None] for one in variants]
+    with torch.no_grad():
+        return [float(model(ids).logits[0, case.target.index]) for ids in blanked]
+
+
 def test_a_causal_model_runs_a_variant_from_its_first_blank_on(always, monkeypatch):
     monkeypatch.setattr(unread_rows, "_WORTH_A_SEARCH", 1e9)
     model, tokenizer = llama(), families.bytelevel_tokenizer()
@@ -98,12 +105,7 @@ def test_rows_that_nothing_reads_are_not_computed(always, monkeypatch):
     find = unread_rows._unread
     monkeypatch.setattr(unread_rows, "_unread", lambda *args: seen.append(find(*args)) or seen[-1])
     found = measure(model, tokenizer, [case], variants, kind="logit", blank=blank)
-    with torch.no_grad():
-        expected = [
-            float(model(blank.apply(case.prepared, one.places).inputs["input_ids"][None]).logits[0, case.target.index])
-            for one in variants
-        ]
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_allclose(found, classified(model, case, variants, blank), atol=1e-5)
     assert len(seen[0]) >= 3  # the last layer's query, its output and its two maps behind
 
 
@@ -167,12 +169,7 @@ def test_rows_that_variants_share_are_mapped_once(always, monkeypatch):
     one_map = linear_map._map
     monkeypatch.setattr(linear_map, "_map", lambda taken, *rest: rows.append(taken.shape) or one_map(taken, *rest))
     found = measure(model, tokenizer, [case], variants, kind="logit", blank=blank)
-    with torch.no_grad():
-        expected = [
-            float(model(blank.apply(case.prepared, one.places).inputs["input_ids"][None]).logits[0, case.target.index])
-            for one in variants
-        ]
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_allclose(found, classified(model, case, variants, blank), atol=1e-5)
     kinds = len(case.prepared.positions) + len(case.content)
     assert kinds in [one[0] for one in rows if len(one) == 2]  # each position as it is, and each blank
 
