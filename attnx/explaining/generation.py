@@ -133,10 +133,10 @@ class _Call:
     def written(self, prompts: Sequence[Prepared], most: int, generation: Mapping[str, Any]) -> Iterator[Written]:
         """What the model writes behind each prompt."""
         for one in prompts:
-            if "input_ids" not in one.inputs:
+            if "input_ids" not in one.inputs and not one.rewrites:
                 raise InputError(
-                    "explain_generation goes on from a text; what a model saw in an image is attnx.explain, and of "
-                    "sound give what was written: continuation=…"
+                    "explain_generation goes on from a text, or writes one from sound; what a model saw in an image is "
+                    "attnx.explain"
                 )
             first = self._behind(one)
             words = getattr(self.tokenizer, "tokenizer", self.tokenizer)

@@ -60,22 +60,25 @@ def joined(
         against={name: _rows(contrasts, name) for name in _about_answer(contrasts)},
         image=whole.image,
         image_size=None if whole.image is None else whole.image.size,
+        sound=None if whole.heard is None else whole.heard.sound,
     )
 
 
 def _in_one_text(whole: Prepared) -> Prepared:
-    """Source and output of an encoder–decoder as one text, a line each, so that words are counted through."""
+    """Source and output of an encoder–decoder as one text, a line each, so that words are counted through; sound has
+    no line."""
     if not isinstance(whole.text, tuple) or not whole.streams:
         return whole
     source, output = whole.text
-    shift = len(source) + 1
+    before = f"{source}\n" if source else ""
+    shift = len(before)
     moved = [
         one
         if one.segment == 0 or one.start is None or one.end is None
         else replace(one, start=one.start + shift, end=one.end + shift)
         for one in whole.positions
     ]
-    text = f"{source}\n{output}"
+    text = before + output
     positions, words = group_words([replace(one, segment=0, word=None) for one in moved], [text])
     return replace(whole, positions=positions, words=words, text=text)
 

@@ -14,12 +14,13 @@ from attnx.capturing.watch import undisturbed
 from attnx.errors import CaptureError, InputError, in_a_line, whole_number
 from attnx.explaining.beside_picture import beside_picture, text_alone
 from attnx.explaining.call import Options
+from attnx.explaining.dictation import ONCE, STEERED_BY, begins_itself, with_beginning
 from attnx.inputs.adapter import Adapter, Prepared
 from attnx.inputs.model_facts import max_positions, output_limit
 from attnx.inputs.output import Output
 from attnx.inputs.picture_and_text import is_pictured
 from attnx.inputs.positions import BROKEN, Position, group_words
-from attnx.inputs.streams import with_output
+from attnx.inputs.streams import source_alone, with_output
 from attnx.results.row import legible
 from attnx.running.batches import bar, collate, padding_id
 
@@ -57,6 +58,9 @@ def write(
     progress: bool = False,
 ) -> Written:
     """Let the model go on from the prompt, greedily unless `options` of `model.generate` say otherwise."""
+    if begins_itself(model):
+        prompt = with_beginning(model, tokenizer, prompt, options)
+        options = {name: one for name, one in options.items() if name not in STEERED_BY}
     length = prompt.text_length - prompt.source_length
     limit = output_limit(model) if prompt.rewrites else max_positions(model)
     wanted, notes = _room(length, max_new_tokens, limit)
@@ -124,6 +128,7 @@ def _generated(
 ) -> Any:
     # Only the search for strings to stop at reads the tokenizer, and insists on it.
     searched: dict[str, Any] = {"tokenizer": tokenizer} if getattr(config, "stop_strings", None) else {}
+    searched |= ONCE if begins_itself(model) else {}
     if watching is not None:
         searched["stopping_criteria"] = [watching]
     try:
@@ -226,20 +231,7 @@ def _behind_source(
         special = ids[index] in specials
         at = (None, None) if special else (start, end)
         positions.append(Position(index, names[index], special, *at))
-    return with_output(model, _source_of(prompt), Output(ids, positions, text, notes))
-
-
-def _source_of(prompt: Prepared) -> Prepared:
-    """The source alone."""
-    length = prompt.source_length
-    return replace(
-        prompt,
-        inputs={name: one for name, one in prompt.inputs.items() if name != "decoder_input_ids"},
-        positions=prompt.positions[:length],
-        words=tuple(one for one in prompt.words if one.segment == 0),
-        text=prompt.text[0] if isinstance(prompt.text, tuple) else prompt.text,
-        streams={},
-    )
+    return with_output(model, source_alone(prompt), Output(ids, positions, text, notes))
 
 
 def _spans(tokenizer: Any, ids: Sequence[int], length: int) -> tuple[str, list[tuple[int, int]]]:

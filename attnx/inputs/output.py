@@ -33,8 +33,7 @@ class Output:
 def written_so_far(model: nn.Module, tokenizer: Any, given: Any) -> Output:
     """What the decoder reads: the start, and the text or the token ids that were given; None is nothing yet."""
     if given is None:
-        ids = [*_started(model), *_language(model, tokenizer)]
-        return Output(ids, _specials(tokenizer, ids), None)
+        return begun_output(tokenizer, [*_started(model), *_language(model, tokenizer)])
     if isinstance(given, str):
         return _of_text(model, tokenizer, given)
     ids = _numbers(given)
@@ -45,6 +44,11 @@ def written_so_far(model: nn.Module, tokenizer: Any, given: Any) -> Output:
             f"{start[0]}: put it in front, or give target_text as a text"
         )
     return Output(ids, _named(tokenizer, ids), None)
+
+
+def begun_output(tokenizer: Any, ids: list[int]) -> Output:
+    """Nothing but the tokens with which a model begins."""
+    return Output(ids, _specials(tokenizer, ids), None)
 
 
 def _of_text(model: nn.Module, tokenizer: Any, text: str) -> Output:

@@ -138,7 +138,7 @@ def punctuation(words: Sequence[Word]) -> list[int]:
 def group_words(positions: Sequence[Position], texts: Sequence[str] | None) -> tuple[Positions, tuple[Word, ...]]:
     """Give every position its word. Without texts, or without offsets, each position is a word by itself."""
     positions = Positions(positions)
-    pieces_of_text = Positions(one for one in positions.named if one.box is None)
+    pieces_of_text = Positions(one for one in positions.named if one.box is None and one.time is None)
     if texts is None or not pieces_of_text or not pieces_of_text.told:
         return _each_alone(positions)
     spans = [word_spans(text) for text in texts]
@@ -146,8 +146,9 @@ def group_words(positions: Sequence[Position], texts: Sequence[str] | None) -> t
     for one in pieces_of_text:
         place = _word_place(one, texts[one.segment], spans[one.segment])
         groups.setdefault((one.segment, place), []).append(one)
-    words: list[Word] = []
-    word_of: dict[int, int] = {}
+    heard = [one for one in positions.named if one.time is not None]  # a stretch of sound in front of a text
+    words = [Word(index, one.token, (one.index,)) for index, one in enumerate(heard)]
+    word_of = {one.index: index for index, one in enumerate(heard)}
     for (segment, _), pieces in sorted(groups.items()):
         start = min(inked(one, texts[segment])[0] for one in pieces)
         end = max(inked(one, texts[segment])[1] for one in pieces)

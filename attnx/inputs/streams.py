@@ -55,9 +55,28 @@ def with_output(model: nn.Module, source: Prepared, output: Output) -> Prepared:
         inputs={**source.inputs, "decoder_input_ids": ids},
         positions=Positions((*source.positions, *positions)),
         words=(*source.words, *words),
-        text=None if source.text is None or isinstance(source.text, tuple) else (source.text, output.text or ""),
+        text=_texts(source, output),
         notes=(*source.notes, *output.notes),
         streams={SOURCE: length, OUTPUT: len(ids)},
+    )
+
+
+def _texts(source: Prepared, output: Output) -> tuple[str, str] | None:
+    """The text of each stream; that of sound is empty, and where a source came tokenised none is known."""
+    heard = "" if source.heard is not None else None
+    read = heard if source.text is None else source.text
+    return (read, output.text or "") if isinstance(read, str) else None
+
+
+def source_alone(prepared: Prepared) -> Prepared:
+    """The source without the output."""
+    return replace(
+        prepared,
+        inputs={name: one for name, one in prepared.inputs.items() if name != "decoder_input_ids"},
+        positions=prepared.positions[: prepared.source_length],
+        words=tuple(one for one in prepared.words if one.segment == 0),
+        text=prepared.text[0] if isinstance(prepared.text, tuple) else prepared.text,
+        streams={},
     )
 
 

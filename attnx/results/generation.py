@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from PIL.Image import Image
 
+    from attnx.inputs.waves import Sound
+
 
 @dataclass(frozen=True, eq=False)
 class GenerationExplanation(Result):
@@ -107,6 +109,8 @@ class GenerationExplanation(Result):
     """The picture beside the text, whose patches stand first. It stays in memory and is not saved."""
     image_size: tuple[int, int] | None = field(default=None, metadata=LATER)
     """Its width and height, in which the boxes of patches are counted; None where there is none."""
+    sound: Sound | None = field(default=None, repr=False, compare=False, metadata=LATER)
+    """The sound that was written down. It stays in memory and is not saved, as in `Explanation`."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "positions", Positions(self.positions))
@@ -264,6 +268,7 @@ class GenerationExplanation(Result):
             provenance=self._provenance(number),
             image=self.image,
             image_size=self.image_size,
+            sound=self.sound,
         )
 
     def _streams_before(self, seen: int) -> dict[str, int]:
