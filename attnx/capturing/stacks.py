@@ -77,7 +77,11 @@ class Seen:
     def _advice(self, within: str) -> str:
         choices = {name: records for name, records in self.choices().items() if name != within}
         if not choices:
-            return f"No part of {self.model_name} that within= could name is one stack over all positions in this run"
+            return (
+                f"No part of {self.model_name} that within= could name is one stack over all positions in this run. "
+                "Captum, which needs no map, works on it, and attnx on a model of the same task that attends over all "
+                "positions (of pictures ViT, DeiT, BEiT, DINOv2)"
+            )
         named = [f"within={name!r} ({_size(records)})" for name, records in choices.items()]
         return f"What can be explained of this run: {', '.join(named[:4])}" + (" …" if len(named) > 4 else "")
 

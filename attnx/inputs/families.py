@@ -16,6 +16,7 @@ from attnx.inputs.picture_and_text import last_of_text, prepare_pictured, reads_
 from attnx.inputs.sound import prepare_sound, reads_sound
 from attnx.inputs.streams import WRITING, decoder_embedding, last_of_output, prepare_source
 from attnx.inputs.text import prepare_text
+from attnx.inputs.unfollowed import check_followed
 from attnx.registry import Registry
 
 ADAPTERS: Registry[Adapter] = Registry("adapter")
@@ -54,6 +55,9 @@ def adapter_for(model: nn.Module, within: str = "") -> Adapter:
             f"{type(model).__name__} has no config, so it is no transformers model; use capture and a method by "
             "themselves: attnx.rollout(attnx.capture(model, **inputs))"
         )
+    model_type = getattr(config, "model_type", "")
+    if not within and model_type not in ADAPTERS:
+        check_followed(model)
     several = getattr(config, "is_encoder_decoder", False) and _has_decoder(model)
     if several and _writes(model):
         found = ADAPTERS[config.model_type if config.model_type in ADAPTERS else "encoder_decoder"]
@@ -63,7 +67,6 @@ def adapter_for(model: nn.Module, within: str = "") -> Adapter:
             f"{type(model).__name__} is an encoder–decoder with several stacks of attention; explain one of them: "
             f"{_encoder_call(model)}{_lost(model)}"
         )
-    model_type = getattr(config, "model_type", "")
     found = ADAPTERS[model_type if model_type in ADAPTERS else _generic(model, config)]
     return replace(found, within=within) if within else found
 
