@@ -14,7 +14,7 @@ def tower_patches(prepared: Prepared) -> list[int]:
     if prepared.image is None:
         return []
     begin = prepared.text_length if prepared.streams else 0
-    return [one.index for one in prepared.positions[begin:] if not one.special]
+    return [place for place in prepared.positions.content if place >= begin]
 
 
 def sink_facts(prepared: Prepared, layers: Sequence[Mapping[int, PatchSink]]) -> dict[str, Any]:
