@@ -22,3 +22,11 @@ def parquet() -> Any:
     from pyarrow import parquet as module
 
     return module
+
+
+def parquet_file(file: Any) -> Any:
+    """A Parquet file to read from, which is then read with `use_threads=False`.
+
+    Arrow's threads do not end well with a process that loaded torch before them: it is aborted, though all was done.
+    """
+    return parquet().ParquetFile(file, pre_buffer=False)

@@ -92,13 +92,13 @@ def _separated(lines: Iterator[str], kind: str) -> Iterator[tuple[int, Mapping[s
 
 
 def _parquet(path: Path, columns: Columns) -> Iterator[Row]:
-    from attnx.data.arrow import parquet  # only for those who have such a file
+    from attnx.data.arrow import parquet_file  # only for those who have such a file
 
     try:
-        file = parquet().ParquetFile(path)
+        file = parquet_file(path)
         found = columns.found(path.name, file.schema_arrow.names)
         number = 0
-        for batch in file.iter_batches(batch_size=_AT_ONCE, columns=found.names):
+        for batch in file.iter_batches(batch_size=_AT_ONCE, columns=found.names, use_threads=False):
             for cells in batch.to_pylist():
                 yield found.row(number, str(number), cells)
                 number += 1

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from io import BytesIO
 from typing import Any
 
-from attnx.data.arrow import arrow, parquet
+from attnx.data.arrow import arrow, parquet, parquet_file
 from attnx.data.manifest import Part
 from attnx.data.place import Place
 from attnx.data.question import Answer
@@ -28,7 +28,8 @@ def read_part(place: Place, part: Part, columns: Sequence[str] | None = None) ->
     """The table of a part, all columns or these."""
     try:
         with place.opened(part.name) as file:
-            return parquet().read_table(file, columns=None if columns is None else list(columns))
+            wanted = None if columns is None else list(columns)
+            return parquet_file(file).read(columns=wanted, use_threads=False)
     except (OSError, ValueError) as error:
         raise FileFormatError(
             f"{part.name} in {place.name} is damaged ({error!s:.80}); delete it, and the same command runs its rows "

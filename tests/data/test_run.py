@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,7 @@ import attnx
 from attnx.errors import AttnxError, ChoiceError, InputError
 from attnx.render.run_page import page
 from tests import zoo
+from tests.children import python
 
 TEXTS = ["a witty film", "", "a dull film", "a witty and a dull film", "<script>alert(1)</script>"]
 GOLD = ["LABEL_0", "LABEL_1", "LABEL_1", "LABEL_0", "LABEL_0"]
@@ -122,3 +124,24 @@ def test_a_damaged_part_is_named(run, tmp_path):
         AttnxError, match=r"part-000000.* is damaged .*delete it, and the same command runs its rows again"
     ):
         attnx.Run.load(tmp_path / "run")[0]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="this system does not list the threads of a process")
+def test_reading_a_run_starts_no_thread(run, children):
+    """Those of Arrow may abort a process at its end that loaded torch before them."""
+    code = """
+        import os, sys, torch
+        from attnx.data.arrow import parquet
+        from attnx.data.source import source_of
+        from attnx.data.columns import Columns
+        from attnx.data.status import status_of
+
+        parquet()
+        before = len(os.listdir("/proc/self/task"))
+        rows = status_of(sys.argv[1]).rows
+        of_file = len(list(source_of(sys.argv[2], Columns()).rows))
+        print(rows, of_file, len(os.listdir("/proc/self/task")) - before)
+    """
+    part = Path(run.place.name) / run.parts[0].name
+    ended = children.run(python(code, run.place.name, str(part)))
+    assert (ended.returncode, ended.stdout) == (0, f"{len(run)} {run.parts[0].rows} 0\n"), ended.stderr
