@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from transformers import T5Config, T5ForConditionalGeneration
 
 from attnx.tasks.dates.checkpoint import ENTRIES, build_tokenizer
 from attnx.tasks.dates.generator import Dated, draw, generate
-from attnx.tasks.one_cycle import check_recipe, one_cycle
+from attnx.tasks.one_cycle import Report, SmallRecipe, one_cycle
 from attnx.tasks.word_tokenizer import BEGIN, END, PAD
 
 _AT_ONCE = 250
@@ -21,37 +22,23 @@ _AT_ONCE = 250
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """Everything that the result depends on."""
-
-    seed: int = 0
+class Recipe(SmallRecipe):
     steps: int = 2000
-    batch: int = 64
-    learning_rate: float = 3e-3
-    warmup: float = 0.1
-    """Share of the steps in which the learning rate rises."""
-    width: int = 64
     layers: int = 2
     """Of the encoder, and as many of the decoder."""
-    heads: int = 4
 
 
-def train(recipe: Recipe | None = None, *, report: Callable[[int, float], None] | None = None) -> Any:
+def train(recipe: Recipe | None = None, *, report: Report | None = None) -> Any:
     """A trained model in evaluation mode. `report` is called with every step and its loss."""
     recipe = recipe or Recipe()
-    check_recipe(recipe)
-    random = np.random.default_rng(recipe.seed + 1)
     tokenizer = build_tokenizer()
-    with torch.random.fork_rng(devices=[]), torch.enable_grad():
-        torch.manual_seed(recipe.seed)
-        model: Any = T5ForConditionalGeneration(_config(recipe)).train()
 
-        def loss_of(step: int) -> Tensor:
-            loss: Tensor = model(**lesson(tokenizer, [draw(random) for _ in range(recipe.batch)])).loss
-            return loss
+    def loss_of(model: Any, step: int, random: np.random.Generator) -> Tensor:
+        loss: Tensor = model(**lesson(tokenizer, [draw(random) for _ in range(recipe.batch)])).loss
+        return loss
 
-        one_cycle(model, recipe, loss_of, betas=(0.9, 0.98), report=report)
-    return model.eval()
+    build = partial(T5ForConditionalGeneration, _config(recipe))
+    return one_cycle(recipe, build, loss_of, betas=(0.9, 0.98), report=report)
 
 
 def lesson(tokenizer: Any, dated: Sequence[Dated]) -> dict[str, Tensor]:

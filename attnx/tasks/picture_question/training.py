@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration
 
-from attnx.tasks.one_cycle import check_recipe, one_cycle
+from attnx.tasks.one_cycle import Report, SmallRecipe, one_cycle
 from attnx.tasks.picture_question.checkpoint import DEVIATION, ENTRIES, IMAGE, MEAN, POSITIONS
 from attnx.tasks.picture_question.generator import GRID, PATCH, SIDE, Asked, draw, generate
 from attnx.tasks.word_tokenizer import BEGIN, END, PAD
@@ -27,44 +27,33 @@ _AT_ONCE = 250
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """Everything that the result depends on."""
-
-    seed: int = 0
+class Recipe(SmallRecipe):
     steps: int = 3000
     batch: int = 32
     learning_rate: float = 2e-3
-    warmup: float = 0.1
-    """Share of the steps in which the learning rate rises."""
-    width: int = 64
     tower: int = 2
-    """Layers of the part that reads the picture."""
-    layers: int = 3
-    """Of the decoder."""
-    heads: int = 4
+    """Layers of the part that reads the picture; `layers` are the decoder's."""
 
 
-def train(recipe: Recipe | None = None, *, report: Callable[[int, float], None] | None = None) -> Any:
+def train(recipe: Recipe | None = None, *, report: Report | None = None) -> Any:
     """A trained model in evaluation mode. `report` is called with every step and its loss."""
     recipe = recipe or Recipe()
-    check_recipe(recipe)
-    random = np.random.default_rng(recipe.seed + 1)
-    with torch.random.fork_rng(devices=[]), torch.enable_grad():
-        torch.manual_seed(recipe.seed)
-        model: Any = LlavaForConditionalGeneration(_config(recipe)).train()
-        with torch.no_grad():
-            model.model.language_model.embed_tokens.weight.mul_(_EMBEDDED)
-            model.model.vision_tower.embeddings.position_embedding.weight.mul_(_PLACED)
-            for linear in (model.model.multi_modal_projector.linear_1, model.model.multi_modal_projector.linear_2):
-                linear.weight.mul_(_PROJECTED)
 
-        def loss_of(step: int) -> Tensor:
-            asked = [draw(random) for _ in range(recipe.batch)]
-            loss: Tensor = model(**lesson(asked)).loss
-            return loss
+    def loss_of(model: Any, step: int, random: np.random.Generator) -> Tensor:
+        loss: Tensor = model(**lesson([draw(random) for _ in range(recipe.batch)])).loss
+        return loss
 
-        one_cycle(model, recipe, loss_of, betas=(0.9, 0.95), report=report)
-    return model.eval()
+    return one_cycle(recipe, lambda: _new(recipe), loss_of, betas=(0.9, 0.95), report=report)
+
+
+def _new(recipe: Recipe) -> Any:
+    model: Any = LlavaForConditionalGeneration(_config(recipe))
+    with torch.no_grad():
+        model.model.language_model.embed_tokens.weight.mul_(_EMBEDDED)
+        model.model.vision_tower.embeddings.position_embedding.weight.mul_(_PLACED)
+        for linear in (model.model.multi_modal_projector.linear_1, model.model.multi_modal_projector.linear_2):
+            linear.weight.mul_(_PROJECTED)
+    return model
 
 
 def lesson(asked: Sequence[Asked]) -> dict[str, Tensor]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,43 +10,31 @@ import torch
 from torch import Tensor
 from transformers import ASTConfig, ASTForAudioClassification
 
-from attnx.tasks.one_cycle import check_recipe, one_cycle
+from attnx.tasks.one_cycle import Report, SmallRecipe, one_cycle
 from attnx.tasks.planted_tone.checkpoint import BINS, FRAMES, PATCH, build_extractor
 from attnx.tasks.planted_tone.generator import LABELS, RATE, Array, draw
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """Everything that the result depends on."""
-
-    seed: int = 0
+class Recipe(SmallRecipe):
     steps: int = 1000
     batch: int = 32
     learning_rate: float = 2e-3
     warmup: float = 0.15
-    """Share of the steps in which the learning rate rises."""
     width: int = 48
-    layers: int = 3
-    heads: int = 4
 
 
-def train(recipe: Recipe | None = None, *, report: Callable[[int, float], None] | None = None) -> Any:
+def train(recipe: Recipe | None = None, *, report: Report | None = None) -> Any:
     """A trained model in evaluation mode. `report` is called with every step and its loss."""
     recipe = recipe or Recipe()
-    check_recipe(recipe)
-    random = np.random.default_rng(recipe.seed + 1)
     extractor = build_extractor()
-    with torch.random.fork_rng(devices=[]), torch.enable_grad():
-        torch.manual_seed(recipe.seed)
-        model: Any = ASTForAudioClassification(_config(recipe)).train()
 
-        def loss_of(step: int) -> Tensor:
-            sounds, labels, _ = draw(recipe.batch, random)
-            logits = model(input_values=_frames(extractor, sounds)).logits
-            return torch.nn.functional.cross_entropy(logits, torch.from_numpy(labels))
+    def loss_of(model: Any, step: int, random: np.random.Generator) -> Tensor:
+        sounds, labels, _ = draw(recipe.batch, random)
+        logits = model(input_values=_frames(extractor, sounds)).logits
+        return torch.nn.functional.cross_entropy(logits, torch.from_numpy(labels))
 
-        one_cycle(model, recipe, loss_of, report=report)
-    return model.eval()
+    return one_cycle(recipe, lambda: ASTForAudioClassification(_config(recipe)), loss_of, report=report)
 
 
 def accuracy(model: Any, *, count: int = 500, seed: int = 10_000) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from attnx.tasks.one_cycle import check_recipe, one_cycle
+from attnx.tasks.one_cycle import Report, SmallRecipe, one_cycle
 from attnx.tasks.recall.checkpoint import ENTRIES, POSITIONS, build_tokenizer
 from attnx.tasks.recall.generator import FEWEST, KEYS, MOST, VALUES, draw, generate
 from attnx.tasks.word_tokenizer import BEGIN, END, PAD
@@ -25,41 +24,29 @@ stands behind: the model then takes several times the steps."""
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """Everything that the result depends on."""
-
-    seed: int = 0
-    steps: int = 1200
-    batch: int = 64
-    learning_rate: float = 3e-3
-    warmup: float = 0.1
-    """Share of the steps in which the learning rate rises."""
+class Recipe(SmallRecipe):
     growing: float = 0.5
     """Share of the steps in which texts grow from the fewest pairs to the most: short ones are learnt first."""
-    width: int = 64
-    layers: int = 3
-    heads: int = 4
 
 
-def train(recipe: Recipe | None = None, *, report: Callable[[int, float], None] | None = None) -> Any:
+def train(recipe: Recipe | None = None, *, report: Report | None = None) -> Any:
     """A trained model in evaluation mode. `report` is called with every step and its loss."""
     recipe = recipe or Recipe()
-    check_recipe(recipe)
-    random = np.random.default_rng(recipe.seed + 1)
-    with torch.random.fork_rng(devices=[]), torch.enable_grad():
-        torch.manual_seed(recipe.seed)
-        model: Any = LlamaForCausalLM(_config(recipe)).train()
-        with torch.no_grad():
-            model.model.embed_tokens.weight.mul_(_EMBEDDED)
 
-        def loss_of(step: int) -> Tensor:
-            grown = min(1.0, step / (recipe.growing * recipe.steps))
-            most = FEWEST + round(grown * (MOST - FEWEST))
-            tokens, labels = lesson(recipe.batch, int(random.integers(FEWEST, most + 1)), random)
-            return F.cross_entropy(model(input_ids=tokens).logits.flatten(0, 1), labels.flatten())
+    def loss_of(model: Any, step: int, random: np.random.Generator) -> Tensor:
+        grown = min(1.0, step / (recipe.growing * recipe.steps))
+        most = FEWEST + round(grown * (MOST - FEWEST))
+        tokens, labels = lesson(recipe.batch, int(random.integers(FEWEST, most + 1)), random)
+        return F.cross_entropy(model(input_ids=tokens).logits.flatten(0, 1), labels.flatten())
 
-        one_cycle(model, recipe, loss_of, betas=(0.9, 0.95), report=report)
-    return model.eval()
+    return one_cycle(recipe, lambda: _new(recipe), loss_of, betas=(0.9, 0.95), report=report)
+
+
+def _new(recipe: Recipe) -> Any:
+    model: Any = LlamaForCausalLM(_config(recipe))
+    with torch.no_grad():
+        model.model.embed_tokens.weight.mul_(_EMBEDDED)
+    return model
 
 
 def lesson(batch: int, pairs: int, random: np.random.Generator) -> tuple[Tensor, Tensor]:
