@@ -50,6 +50,7 @@ def generate_command(
     spans: Annotated[
         str | None, typer.Option("--spans", help="Parts of the prompt to sum over: sentences or lines.")
     ] = None,
+    truncate: Annotated[bool, typer.Option("--truncate", help="Cut a source that is too long for the model.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     output: Annotated[Path | None, typer.Option("--output", help="Save it: .safetensors, of one prompt.")] = None,
     html: Annotated[Path | None, typer.Option("--html", help="Write a page to look at, in one file.")] = None,
@@ -84,6 +85,7 @@ def generate_command(
         drop_sink=drop_sink,
         first_token=number_or_word(first_token),
         spans=spans,
+        truncate=truncate,
         progress=True,
     )
     _show(found if isinstance(found, list) else [found], method, as_json=as_json, output=output, html=html)

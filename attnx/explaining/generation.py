@@ -57,6 +57,7 @@ def explain_generation(
     drop_sink: bool = False,
     first_token: str | int | None = None,
     spans: Spans | None = None,
+    truncate: bool = False,
     progress: bool = False,
     **generation: Any,
 ) -> Any:
@@ -69,7 +70,8 @@ def explain_generation(
     and what knows the answer goes back through it once for each. With `contrast` it does so once more, for each token
     against its runner-up. `layer` is the last unless you choose, or "each"; `first_token` puts a neutral token in
     front, and `spans` names parts of the prompt, as in `explain`. `progress` shows how far it is. Of an encoder–decoder
-    the prompt is the source, rows are over it and what was written before, and a layer has a name ("cross 2").
+    the prompt is the source, rows are over it and what was written before, and a layer has a name ("cross 2");
+    `truncate` cuts a source that is too long.
     Of a model that reads both the prompt may be {"image": picture, "text": …}: rows are over patches, too, and
     `g.step(0).overlay()` lays them over the picture.
 
@@ -105,13 +107,14 @@ def explain_generation(
         contrast=contrast,
         first_token=first_token,
         spans=spans,
+        truncate=truncate,
         progress=progress,
     )
     if continuation is not None:
         if generation:
             raise InputError(f"{', '.join(generation)} steers generation, but a continuation is given: leave one out")
         return call.explained(call.read(prompt, continuation), {})
-    prompts, single = prepare_all(adapter_for(model), model, tokenizer, prompt)
+    prompts, single = prepare_all(adapter_for(model), model, tokenizer, prompt, truncate=truncate)
     found = [call.explained(one, generation) for one in call.written(prompts, max_new_tokens, generation)]
     return found[0] if single else found
 
@@ -128,6 +131,7 @@ class _Call:
     contrast: bool
     first_token: str | int | None
     spans: Spans | None
+    truncate: bool
     progress: bool
 
     def written(self, prompts: Sequence[Prepared], most: int, generation: Mapping[str, Any]) -> Iterator[Written]:
@@ -144,7 +148,9 @@ class _Call:
 
     def read(self, prompt: Any, continuation: str) -> Written:
         """The text that is there already; a token in front counts to the prompt."""
-        written = read(adapter_for(self.model), self.model, self.tokenizer, prompt, continuation)
+        written = read(
+            adapter_for(self.model), self.model, self.tokenizer, prompt, continuation, truncate=self.truncate
+        )
         prepared = self._behind(written.prepared)
         return Written(prepared, written.prompt_length + len(prepared.positions) - len(written.prepared.positions))
 

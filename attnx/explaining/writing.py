@@ -84,10 +84,15 @@ def write(
     return Written(_joined(tokenizer, prompt, new, ends, notes), length)
 
 
-def read(adapter: Adapter, model: nn.Module, tokenizer: Any, prompt: Any, continuation: str) -> Written:
-    """The given text, tokenised as one. A token that reaches over the end of the prompt counts to the continuation."""
+def read(
+    adapter: Adapter, model: nn.Module, tokenizer: Any, prompt: Any, continuation: str, *, truncate: bool = False
+) -> Written:
+    """The given text, tokenised as one. A token that reaches over the end of the prompt counts to the continuation.
+
+    `truncate` cuts the source of an encoder–decoder; a prompt and what stands behind it are never cut.
+    """
     if adapter.output_embeddings is not None:
-        prepared = adapter.prepare(model, tokenizer, prompt, target_text=continuation)
+        prepared = adapter.prepare(model, tokenizer, prompt, truncate=truncate, target_text=continuation)
         written = prepared.positions[prepared.source_length :]
         return Written(prepared, written.content[0])
     if is_pictured(prompt) and isinstance(prompt["text"], str) and continuation:

@@ -361,6 +361,15 @@ class TestBadInput:
         e = attnx.explain(model, tokenizer, "the key " * 40, truncate=True, methods="rollout")
         assert "cut to 64 of 82 tokens" in " ".join(e.notes)
 
+    @pytest.mark.parametrize("how", [{"max_new_tokens": 2}, {"continuation": "to the"}], ids=["written", "read"])
+    def test_a_source_that_is_cut_before_something_is_written_is_said(self, how):
+        model, tokenizer = streams_zoo.model("bart"), zoo.wordpiece_tokenizer()
+        with pytest.raises(InputError, match=r"the model takes 64.*truncate=True"):
+            attnx.explain_generation(model, tokenizer, "the key " * 40, methods="rollout", **how)
+        g = attnx.explain_generation(model, tokenizer, "the key " * 40, truncate=True, methods="rollout", **how)
+        assert g.streams["source"] == 64
+        assert "cut to 64 of 82 tokens" in " ".join(g.notes)
+
     def test_decoder_inputs_without_the_start_token(self):
         with pytest.raises(InputError, match=r"begins with token 9.*start token 2"):
             explain(target_text=[9, 10])
