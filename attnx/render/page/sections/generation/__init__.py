@@ -8,6 +8,7 @@ from attnx.render.generation import blocks
 from attnx.render.page.plain import PlainTable
 from attnx.render.page.reduction import ROW_BYTES, packed, spread
 from attnx.render.page.sections.text.picture import picture
+from attnx.render.page.sections.text.sounding import sounding
 from attnx.render.page.shown import Shown
 from attnx.results.generation import GenerationExplanation
 from attnx.results.remarks import line
@@ -22,7 +23,7 @@ _ALTERNATIVES = 5
 def data(shown: Shown) -> dict[str, Any] | None:
     """The texts with their tokens, and for each name layer × generated × source in single precision."""
     written = [one for one in shown.results if isinstance(one, GenerationExplanation)]
-    return {"texts": [_text(one, len(written)) for one in written]} if written else None
+    return {"texts": [_text(one, len(written), player=shown.player) for one in written]} if written else None
 
 
 def plain(page: dict[str, Any]) -> list[PlainTable]:
@@ -31,13 +32,13 @@ def plain(page: dict[str, Any]) -> list[PlainTable]:
     return [PlainTable(one["heading"], one["rows"], one["lead"], one["foot"]) for one in tables]
 
 
-def _text(written: GenerationExplanation, texts: int) -> dict[str, Any]:
+def _text(written: GenerationExplanation, texts: int, *, player: bool) -> dict[str, Any]:
     kept, layers = _layers(written, texts)
     left_out = len(written.layers or ()) - len(kept)
     notes = [f"{len(kept)} of {len(kept) + left_out} layers are in this page"] if left_out > 0 else []
     return {
         "title": _title(written),
-        "picture": picture(written, texts),
+        "picture": picture(written, texts) or sounding(written.step(0), player=player),
         "prompt": written.prompt_length,
         "front": dict(zip(("name", "length"), written.front, strict=True)),
         "tokens": _tokens(written),
@@ -90,13 +91,16 @@ def _title(written: GenerationExplanation) -> str:
 
 
 def _tokens(written: GenerationExplanation) -> list[dict[str, Any]]:
-    """Each token as it stands in the text, with the white space before it."""
+    """Each token as it stands in the text, with the white space before it; of sound, what is padding behind it."""
+    heard = written.front[1] if any(one.time is not None for one in written.positions) else 0
     found: list[dict[str, Any]] = []
     end = 0
     for one in written.positions:
         if written.text is None or one.start is None or one.end is None or one.special:
             gap, end = _before_special(written.text, end, one.token)
             found.append({"text": one.token, "gap": gap if found else "", "special": one.special})
+            if one.special and one.index < heard:
+                found[-1]["padding"] = True
             continue
         piece = written.text[max(end, one.start) : one.end]
         inked = piece.lstrip()

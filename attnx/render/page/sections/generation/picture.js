@@ -1,5 +1,6 @@
 "use strict";
-// The picture beside a text that was written, under what one written token drew from its patches.
+// The picture beside a text that was written, or the wave of the sound that it was written from, under what one written
+// token drew from its parts.
 attnx.writtenPicture = (() => {
   const { byId, make } = attnx.elements;
   const { most } = attnx.numbers;
@@ -8,15 +9,19 @@ attnx.writtenPicture = (() => {
   let sheet = null;
 
   const build = (picture) => {
-    sheet = make("canvas", { role: "img", "aria-label": "The picture, and which patches the written token drew from" });
+    sheet = make("canvas", { role: "img", "aria-label": `The ${picture.sound ? "sound" : "picture"}, and which parts of it the written token drew from` });
     const smaller = Math.min(1, MOST / Math.max(...picture.size));
     [sheet.width, sheet.height] = picture.size.map((side) => Math.max(1, Math.round(side * smaller)));
+    byId("written-picture").classList.toggle("sound", Boolean(picture.sound));
     byId("written-picture").replaceChildren(make("img", { src: picture.url, alt: "" }), sheet);
+    byId("written-player").replaceChildren(
+      ...(picture.player ? [make("audio", { src: picture.player, controls: "" })] : []));
   };
 
   return {
     draw(picture, scores) {
       byId("written-picture").hidden = !picture;
+      byId("written-player").hidden = !picture?.player;
       if (!picture) return;
       if (shown !== picture) build(picture);
       shown = picture;

@@ -86,7 +86,7 @@ attnx.sections.push((() => {
             onclick: () => choose(step), onkeydown: (event) => move(event, step),
           });
       if (token.special) mark.classList.add("special");
-      if (text().picture?.boxes[at]) return mark; // patches are seen in the picture
+      if (token.padding || text().picture?.boxes[at]) return mark; // patches and stretches are seen in the picture
       place.append(token.gap);
       if (begins.has(at)) place.append(role(begins.get(at)));
       else if (ends.has(at) && step < 0) place.append(role("template"));

@@ -1,0 +1,54 @@
+"""Text that was written from sound, in the page: the wave under what each token drew from, and no padding."""
+
+import numpy as np
+import pytest
+
+from attnx.answer.prediction import Prediction
+from attnx.inputs.positions import Position, Positions
+from attnx.inputs.waves import Sound
+from attnx.render.page.sections import generation
+from attnx.render.page.shown import Shown
+from attnx.results.generation import GenerationExplanation
+
+
+@pytest.fixture
+def written():
+    """Three stretches of time, one of padding, a start, and one token behind them."""
+    positions = [Position(at, f"{at / 10:.2f} s", time=(at / 10, (at + 1) / 10)) for at in range(3)]
+    positions += [
+        Position(3, "[PAD]", special=True),
+        Position(4, "<s>", special=True),
+        Position(5, "hi", start=0, end=2),
+    ]
+    return GenerationExplanation(
+        positions=Positions(positions),
+        words=(),
+        prompt_length=5,
+        layer=1,
+        relevance={"rollout": np.full((1, 5), 0.2)},
+        predictions=(Prediction("token", "hi", 7, 0.5, ("hi",), (1.0,)),),
+        text="hi",
+        streams={"source": 4, "output": 2},
+        sound=Sound(np.zeros(4_800, dtype=np.float32), 16_000),
+    )
+
+
+def told(written, **options):
+    (text,) = generation.data(Shown.of(written, (GenerationExplanation,), **options))["texts"]
+    return text
+
+
+def test_each_stretch_has_its_box_under_the_wave(written):
+    picture = told(written)["picture"]
+    assert picture["sound"]
+    assert [bool(box) for box in picture["boxes"]] == [True] * 3 + [False] * 2
+    assert picture["boxes"][1][0] == pytest.approx(picture["size"][0] / 3)
+
+
+def test_padding_is_no_token_to_look_at_and_the_start_of_the_output_is(written):
+    assert [bool(one.get("padding")) for one in told(written)["tokens"]] == [False] * 3 + [True, False, False]
+
+
+def test_the_sound_itself_is_there_for_who_asks(written):
+    assert "player" not in told(written)["picture"]
+    assert told(written, player=True)["picture"]["player"].startswith("data:audio/wav;base64,")
