@@ -78,16 +78,26 @@ class Positions(tuple[Position, ...]):
         """Whether the tokenizer tells of all content where in the text it stands."""
         return all(one.start is not None and one.end is not None for one in self.named)
 
+    @property
+    def stretches(self) -> list[tuple[int, ...]]:
+        """Of sound, the positions of each stretch of time, with all its bands, in their order; none of a text."""
+        found: dict[tuple[float, float], list[int]] = {}
+        for one in self:
+            if one.time is not None:
+                found.setdefault(one.time, []).append(one.index)
+        return [tuple(found[time]) for time in sorted(found)]
+
+    def when(self, places: Sequence[int]) -> tuple[float, float] | None:
+        """When the first of these positions begins and the last ends, in seconds; None where one is no sound."""
+        times = [time for place in places if (time := self[place].time) is not None]
+        return (min(times)[0], max(times)[1]) if times and len(times) == len(places) else None
+
     def units(self, spans: Sequence[Span]) -> list[tuple[int, ...]]:
         """What is removed together: the parts that the caller named, or each content position by itself, of sound those
         of one stretch of time."""
         if spans:
             return [one.positions for one in spans]
-        units: dict[tuple[bool, int], list[int]] = {}
-        for one in self.named:
-            timed = one.time is not None and one.word is not None
-            units.setdefault((timed, one.word if timed and one.word is not None else one.index), []).append(one.index)
-        return [tuple(unit) for unit in units.values()]
+        return [*self.stretches, *((one.index,) for one in self.named if one.time is None)]
 
     @overload
     def __getitem__(self, index: SupportsIndex) -> Position: ...

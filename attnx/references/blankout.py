@@ -116,7 +116,7 @@ def _in_time(case: Case, size: int | None) -> list[tuple[int, ...]]:
     if size is not None and whole_number("group", size) < 1:
         raise ChoiceError(f"group={size} asked; a group has at least 1 stretch of time")
     source = case.prepared.source_length
-    stretches = sum(one.segment == 0 for one in case.prepared.words)
+    stretches = len(case.prepared.positions.stretches)
     groups = stretch_groups(case.prepared, size or -(-stretches // MOST_STRETCHES) or 1)
     return [*groups, *((place,) for place in case.content if source and place >= source)]
 

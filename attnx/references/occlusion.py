@@ -142,20 +142,21 @@ def _features(batch: Batch) -> tuple[Tensor, Tensor]:
 
 
 def _mark_stretches(prepared: Prepared, features: Tensor, pieces: Tensor) -> None:
-    """Each word of the sound a feature, its score shared out among the numbers of its positions."""
+    """Each stretch of the sound and each written word a feature, its score shared out among its positions."""
     heard = prepared.heard
     assert heard is not None
     (sound, output), (shares, others) = (
         split_streams(one[0], prepared) if prepared.streams else (one[0], None) for one in (features, pieces)
     )
-    for number, word in enumerate(prepared.words, start=1):
-        for place in word.positions:
+    written = [one.positions for one in prepared.words if one.segment]
+    for number, places in enumerate([*prepared.positions.stretches, *written], start=1):
+        for place in places:
             cell = heard.cells[place] if place < len(heard.cells) else None
             if cell is not None:
-                sound[cell], shares[cell] = number, len(word.positions)
+                sound[cell], shares[cell] = number, len(places)
             elif output is not None and others is not None:
                 output[place - prepared.source_length] = number
-                others[place - prepared.source_length] = len(word.positions)
+                others[place - prepared.source_length] = len(places)
 
 
 def _together(model: nn.Module, batch: Batch) -> int:

@@ -37,20 +37,15 @@ def silenced(prepared: Prepared, places: Sequence[int]) -> Prepared:
 
 
 def stretch_groups(prepared: Prepared, size: int) -> list[tuple[int, ...]]:
-    """The words of the sound, each a stretch of time with all its bands, so many neighbours together."""
-    words = [one.positions for one in prepared.words if one.segment == 0]
-    return [
-        tuple(place for word in words[start : start + size] for place in word) for start in range(0, len(words), size)
-    ]
+    """The stretches of the sound, each with all its bands, so many neighbours together."""
+    each = prepared.positions.stretches
+    return [tuple(place for one in each[start : start + size] for place in one) for start in range(0, len(each), size)]
 
 
 def _by_stretch(prepared: Prepared, places: Sequence[int]) -> tuple[list[int], list[int]]:
     """Places whose whole stretch is asked for, and those that are one band of it."""
     asked = set(places)
-    whole = {
-        place for word in prepared.words if word.segment == 0 and asked.issuperset(word.positions)
-        for place in word.positions
-    }  # fmt: skip
+    whole = {place for one in prepared.positions.stretches if asked.issuperset(one) for place in one}
     return sorted(whole), sorted(asked - whole)
 
 

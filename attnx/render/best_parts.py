@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attnx.inputs.positions import Position
+from rich.cells import cell_len, set_cell_size
+
+from attnx.inputs.positions import Position, Word
 from attnx.render.digits import places, written
 from attnx.render.plain_text import AGAINST_BAR, BAR, FOR_BAR, answered, judgement, notes, streams_line
 from attnx.render.printable import printable
+from attnx.render.time_strip import written_words
 from attnx.results.explanation import Explanation
+
+_TIMED = 18
+"""Letters of a time from and to."""
 
 
 def patch_table(explanation: Explanation, method: str | None = None, layer: int | None = None, count: int = 10) -> str:
@@ -32,20 +38,26 @@ def stretch_table(
     """A headline, and the best stretches with when they begin and end, their score and a bar; then what was written."""
     name = explanation.row_name(method, layer)
     scores = explanation.scores(name, layer)
-    sums = {word.index: float(scores[list(word.positions)].sum()) for word in explanation.words}
-    stretches = explanation.stretches
-    best = sorted(stretches, key=lambda one: -abs(round(sums[one.index], 9)))[:count]
-    written_words = [one for one in explanation.words if one not in stretches]
+    stretches, written_down = explanation.stretches, written_words(explanation)
+    sums = {one.positions: float(scores[list(one.positions)].sum()) for one in (*stretches, *written_down)}
+    best = sorted(stretches, key=lambda one: -abs(round(sums[one.positions], 9)))[:count]
     lines = _headline(explanation, name, layer)
     lines.append(f"best {len(best)} of {len(stretches)} stretches of time, in seconds")
-    shown = [*sorted(best, key=lambda one: one.index), *written_words]
-    times = [explanation.positions[word.positions[0]].time for word in shown]
+    shown = [*sorted(best, key=lambda one: one.index), *written_down]
     named = [
-        f"{printable(word.text):<18}" if time is None else f"{time[0]:7.3f} to {time[1]:7.3f}"
-        for word, time in zip(shown, times, strict=True)
+        *(_time(explanation, one) for one in shown[: len(best)]),
+        *(_time(explanation, one, f" {printable(one.text)}") or printable(one.text) for one in written_down),
     ]
-    lines += _bars(explanation, name, named, [sums[one.index] for one in shown])
+    widest = max(_TIMED, *map(cell_len, named))
+    named = [set_cell_size(one, widest) for one in named]
+    lines += _bars(explanation, name, named, [sums[one.positions] for one in shown])
     return "\n".join([*lines, *notes(explanation)])
+
+
+def _time(explanation: Explanation, word: Word, behind: str = "") -> str:
+    """From and to, with a name behind it; empty for what has no time."""
+    when = explanation.positions.when(word.positions)
+    return "" if when is None else f"{when[0]:7.3f} to {when[1]:7.3f}{behind}"
 
 
 def _headline(explanation: Explanation, name: str, layer: int | None) -> list[str]:

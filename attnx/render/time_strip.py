@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnx.inputs.positions import Word
 from attnx.inputs.waves import Sound
 from attnx.render.axes import VERBATIM, given_or_new, without_frame
 from attnx.render.colours import AGAINST, FOR, colour_map
 from attnx.render.plain_text import judgement, row_name
+from attnx.render.printable import printable
 from attnx.render.spectrum import spectrum
 from attnx.results.explanation import Explanation
 
@@ -98,8 +100,15 @@ def plot_sound_layers(explanation: Explanation, method: str | None = None, *, he
 
 def times(explanation: Explanation) -> list[tuple[float, float]]:
     """When each stretch begins and ends, in seconds."""
-    found = (explanation.positions[one.positions[0]].time for one in explanation.stretches)
+    found = (explanation.positions.when(one.positions) for one in explanation.stretches)
     return [one for one in found if one is not None]
+
+
+def written_words(explanation: Explanation) -> list[Word]:
+    """What was written of a sound: its words that are neither stretches nor pauses."""
+    stretches = {(one.text, one.positions) for one in explanation.stretches}
+    others = [one for one in explanation.words if (one.text, one.positions) not in stretches]
+    return [one for one in others if not (one.is_punctuation and explanation.positions.when(one.positions))]
 
 
 def sums(explanation: Explanation, scores: Array) -> Array:
@@ -120,6 +129,20 @@ def _draw_sound(axes: Axes, explanation: Explanation) -> None:
     axes.set_yticks([])
     axes.tick_params(labelsize=8)
     without_frame(axes)
+    _draw_words(axes, explanation)
+
+
+def _draw_words(axes: Axes, explanation: Explanation) -> None:
+    """What was written frame by frame, at the bottom of the sound, each word over its own time."""
+    below = axes.get_xaxis_transform()
+    for word in written_words(explanation):
+        when = explanation.positions.when(word.positions)
+        if when is None:
+            continue
+        for edge in when:
+            axes.axvline(edge, color=_GRAY, linewidth=0.6, linestyle=":")
+        axes.text(sum(when) / 2, 0.02, printable(word.text), transform=below, ha="center", va="bottom", fontsize=8,
+                  **VERBATIM)  # fmt: skip
 
 
 def _shade(axes: Axes, explanation: Explanation, scores: Array) -> None:

@@ -199,8 +199,13 @@ class Explanation(Drawn):
 
     @property
     def stretches(self) -> tuple[Word, ...]:
-        """The words that are stretches of time, in their order; none of a text."""
-        return tuple(one for one in self.words if self.positions[one.positions[0]].time is not None)
+        """The stretches of time of a sound, in their order, each called by its beginning; none of a text."""
+        each = self.positions.stretches
+        begins = [when[0] if (when := self.positions.when(places)) else 0.0 for places in each]
+        return tuple(
+            Word(number, f"{begin:.2f} s", places)
+            for number, (begin, places) in enumerate(zip(begins, each, strict=True))
+        )
 
     @property
     def content(self) -> list[int]:

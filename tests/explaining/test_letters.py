@@ -7,7 +7,7 @@ import transformers as hf
 
 import attnx
 from attnx.errors import InputError
-from attnx.explaining.letters import Letter, letters_of
+from attnx.explaining.letters import PAUSE, Letter, letters_of, words_of
 from tests.sound_zoo import BODY, SEAMLESS, samples_extractor, sound
 
 BLANK, LETTERS = 0, "-ab|"
@@ -27,13 +27,21 @@ def test_frames_are_grouped_by_the_written_letter():
     assert [one.surest for one in found] == [2, 4, 5, 7]
 
 
+def test_letters_are_grouped_to_words_by_what_stands_between():
+    letters = letters_of(logits_of("-ab-|--ba-|"), BLANK)
+    assert [(own[0].start, own[-1].silent) for own in words_of(letters, LETTERS.index("|"))] == [(1, 3), (7, 9)]
+    assert words_of([], 3) == []
+
+
 def test_nothing_written_is_no_letter():
     assert letters_of(logits_of("---"), BLANK) == []
-    assert letters_of(logits_of("a"), BLANK) == [Letter(1, 0, 1, 0)]
+    assert letters_of(logits_of("a"), BLANK) == [Letter(1, 0, 1, 0, 1)]
 
 
 class Both:
     """An extractor with names for the letters."""
+
+    word_delimiter_token_id = LETTERS.index("|")
 
     def __init__(self):
         self.feature_extractor = samples_extractor()
@@ -84,6 +92,29 @@ def test_each_letter_is_explained_where_it_is_written(writer):
         assert scores.argmax() == e.position
         assert np.delete(scores, e.position).max() < 1e-5
         assert [one.text for one in e.by_span("value_path")] == ["a"] * len(e.spans)
+
+
+def test_a_written_word_has_its_time_and_what_its_letters_have(writer):
+    made, samples = writer
+    e = attnx.explain(made, Both(), samples, position="every", methods="rollout", references="value_path")[0]
+    before, word, behind = e.words
+    assert (before.text, behind.text) == (PAUSE, PAUSE)
+    assert set(word.text) == {"a"}
+    assert word.positions[0] == 10
+    assert e.positions.when(word.positions) == (e.positions[10].time[0], e.positions[word.positions[-1]].time[1])
+    (best,) = e.top(1, "value_path", content_only=True)
+    assert best.text == word.text
+    assert best.score == pytest.approx(float(e.scores("value_path")[list(word.positions)].sum()))
+    assert len(e.stretches) == len(e.positions)
+    start, end = e.positions.when(word.positions)
+    assert f"{start:7.3f} to {end:7.3f} {word.text}" in str(e)
+
+
+def test_written_words_stand_under_the_wave_and_on_the_page(writer):
+    made, samples = writer
+    e = attnx.explain(made, Both(), samples, position="every", methods="rollout", references=())[0]
+    assert e.words[1].text in [one.get_text() for one in e.plot().axes[0].texts]
+    assert e.words[1].text in attnx.to_html(e)
 
 
 def test_silence_that_writes_nothing_says_so(writer):

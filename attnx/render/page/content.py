@@ -10,6 +10,7 @@ import numpy as np
 from attnx.attention.naming import level_name
 from attnx.inputs.positions import Position
 from attnx.render.page.reduction import MAP_BYTES, kept_edges, kept_layers, packed, share_of_strongest, strongest
+from attnx.render.time_strip import written_words
 from attnx.results.alignment import extent_of
 from attnx.results.explanation import Explanation
 from attnx.results.result import Array
@@ -73,7 +74,7 @@ def _title(explanation: Explanation) -> str:
     if explanation.image_size is not None and explanation.text is None:
         return "image of {} × {} pixels".format(*explanation.image_size)
     if explanation.seconds is not None:
-        written = " ".join(one.text for one in explanation.words if one.segment)
+        written = " ".join(one.text for one in written_words(explanation))
         return f"sound of {explanation.seconds:.2f} s{f': {written}' if written else ''}"
     whole = " ".join((explanation.title or " ".join(one.text for one in explanation.words)).split())
     return whole if len(whole) <= _TITLE else whole[: _TITLE - 1] + "…"
@@ -96,6 +97,7 @@ def _label(position: Position, texts: Sequence[str]) -> str:
 def _words(explanation: Explanation) -> list[dict[str, Any]]:
     """Each word with what stands between it and the word before, so that the text reads as it was written."""
     words: list[dict[str, Any]] = []
+    stretches = {(one.text, one.positions) for one in explanation.stretches}
     segment, end = 0, 0
     for word in explanation.words:
         gap = " " if words else ""
@@ -106,7 +108,7 @@ def _words(explanation: Explanation) -> list[dict[str, Any]]:
             gap = gap if gap == "\n\n" else explanation.texts[word.segment][end : span.start]
             end = max(end, span.end)
         mark = {"punctuation": True} if word.is_punctuation else {}
-        mark |= {"timed": True} if explanation.positions[word.positions[0]].time is not None else {}
+        mark |= {"timed": True} if (word.text, word.positions) in stretches else {}
         words.append({"text": word.text, "gap": gap, "positions": list(word.positions), **mark})
     return words
 
