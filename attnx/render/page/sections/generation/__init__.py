@@ -32,7 +32,7 @@ def plain(page: dict[str, Any]) -> list[PlainTable]:
     return [PlainTable(one["heading"], one["rows"], one["lead"], one["foot"]) for one in tables]
 
 
-def _text(written: GenerationExplanation, texts: int, *, player: bool) -> dict[str, Any]:
+def _text(written: GenerationExplanation, texts: int, *, player: bool = False) -> dict[str, Any]:
     kept, layers = _layers(written, texts)
     left_out = len(written.layers or ()) - len(kept)
     notes = [f"{len(kept)} of {len(kept) + left_out} layers are in this page"] if left_out > 0 else []
