@@ -55,3 +55,13 @@ def test_gradients_are_switched_where_no_signal_can_cut_the_switch_in_two():
         if path.relative_to(root).parts[0] not in own:
             assert "with torch.no_grad" not in path.read_text(encoding="utf-8"), path
             assert "@torch.no_grad" not in path.read_text(encoding="utf-8"), path
+
+
+def test_no_two_classes_share_a_name():
+    """But for the tasks, which are of one layout: a generator, a training by its `Recipe`, a checkpoint."""
+    where = {}
+    for path in sorted(Path(attnx.__file__).parent.rglob("*.py")):
+        if "tasks" not in path.parts:
+            for name in re.findall(r"^class ([A-Z]\w+)", path.read_text(encoding="utf-8"), re.MULTILINE):
+                where.setdefault(name, []).append(path.name)
+    assert {name: files for name, files in where.items() if len(files) > 1} == {}

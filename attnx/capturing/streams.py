@@ -22,7 +22,7 @@ class _Stream:
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
+class AttentionCall:
     """One call of the chain."""
 
     record: Record
@@ -34,7 +34,7 @@ class Call:
 class Chain:
     """The calls from the input up, and how many positions each stream has."""
 
-    calls: tuple[Call, ...]
+    calls: tuple[AttentionCall, ...]
     source: int
     output: int
     copies: int = 1
@@ -72,7 +72,7 @@ def chain(records: Sequence[Record]) -> Chain | None:
     output = crossing[0]
     source = next(one for one in streams if one is not output)
     kinds = ["cross" if own is not over else "self" if own is output else "encoder" for own, over in places]
-    calls = tuple(Call(record, kind) for record, kind in zip(records, kinds, strict=True))
+    calls = tuple(AttentionCall(record, kind) for record, kind in zip(records, kinds, strict=True))
     return Chain(calls, source.length, output.length, max(record.copies for record in records))
 
 

@@ -15,7 +15,7 @@ from attnx.cli.options import (
     Column,
     Data,
     EngineName,
-    Keeping,
+    KeepingOptions,
     Measure,
     Model,
     References,
@@ -54,7 +54,7 @@ def atlas_command(
 ) -> None:
     """Show which heads carry most to the explained position, as a grid of layers and heads."""
     check_output(output, TABLES)
-    keeping = Keeping(run, engine, workers)
+    keeping = KeepingOptions(run, engine, workers)
     chosen, more = keeping.texts(texts, data, column, samples)
     say(file_notes(texts or (), "atlas"))
     check_asked(method, reference, model=model, measure=measure)

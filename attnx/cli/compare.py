@@ -15,7 +15,7 @@ from attnx.cli.options import (
     Column,
     Data,
     EngineName,
-    Keeping,
+    KeepingOptions,
     Measure,
     Model,
     References,
@@ -58,7 +58,7 @@ def compare_command(
 ) -> None:
     """Compare attention with gradients and blank-out, over many texts."""
     check_output(output, TABLES)
-    keeping = Keeping(run, engine, workers)
+    keeping = KeepingOptions(run, engine, workers)
     chosen, more = keeping.texts(texts, data, column, samples)
     say(file_notes(texts or (), "compare"))
     check_asked(method, reference, model=model, measure=measure)

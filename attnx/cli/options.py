@@ -61,7 +61,7 @@ Workers = Annotated[int | None, typer.Option("--workers", help="Of --engine: how
 
 
 @dataclass(frozen=True)
-class Keeping:
+class KeepingOptions:
     """Where a command over many inputs keeps its work, and who does it."""
 
     run: str | None
@@ -87,7 +87,7 @@ class Keeping:
 
 
 @contextmanager
-def kept(keeping: Keeping) -> Iterator[None]:
+def kept(keeping: KeepingOptions) -> Iterator[None]:
     """Work that may be stopped: who stops it is told how to go on."""
     try:
         yield

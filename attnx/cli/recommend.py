@@ -14,7 +14,7 @@ from attnx.cli.options import (
     Column,
     Data,
     EngineName,
-    Keeping,
+    KeepingOptions,
     Model,
     RunFolder,
     Samples,
@@ -59,7 +59,7 @@ def recommend_command(
     """Say which methods hold on these texts: what they put first is removed, beside random orders."""
     check_output(output, TABLES)
     check_asked(method, reference, model=model)
-    keeping = Keeping(run, engine, workers)
+    keeping = KeepingOptions(run, engine, workers)
     chosen, more = keeping.texts(texts, data, column, samples)
     options: dict[str, Any] = {"target": target, "truncate": truncate, "random": random, "seed": seed, **more}
     options |= {"methods": method} if method else {}

@@ -14,7 +14,7 @@ from attnx.cli.options import (
     TABLES,
     AsJson,
     AsMarkdown,
-    Keeping,
+    KeepingOptions,
     RunFolder,
     TableOutput,
     check_output,
@@ -26,7 +26,7 @@ from attnx.cli.options import (
 )
 from attnx.cli.table3 import ProtocolName, WhichProtocol, table3_command
 from attnx.cli.trained import (
-    Asked,
+    AskedTrainings,
     Data,
     HeldOut,
     Model,
@@ -69,11 +69,11 @@ def table1_command(
     plot: Plot = None,
 ) -> None:
     """Correlation of raw attention, rollout and flow with blank-out."""
-    asked = Asked(model, models, more, data, held_out, samples, seed)
+    asked = AskedTrainings(model, models, more, data, held_out, samples, seed)
     _check_files(output, plot)
     from attnx.reproduce.table1 import table1
 
-    _table(table1, asked, protocol, Keeping(run), as_json, as_markdown, output, plot)
+    _table(table1, asked, protocol, KeepingOptions(run), as_json, as_markdown, output, plot)
 
 
 @app.command("table2")
@@ -93,11 +93,11 @@ def table2_command(
     plot: Plot = None,
 ) -> None:
     """Correlation of raw attention, rollout and flow with input gradients."""
-    asked = Asked(model, models, more, data, held_out, samples, seed)
+    asked = AskedTrainings(model, models, more, data, held_out, samples, seed)
     _check_files(output, plot)
     from attnx.reproduce.table2 import table2
 
-    _table(table2, asked, protocol, Keeping(run), as_json, as_markdown, output, plot)
+    _table(table2, asked, protocol, KeepingOptions(run), as_json, as_markdown, output, plot)
 
 
 app.command("table3")(table3_command)
@@ -126,12 +126,12 @@ def subject_command(
     _check_files(output, plot)
     if data and attractors is not None:
         raise InputError("--attractors is for generated sentences; leave it away with --data")
-    asked = Asked(model, models, more, data, held_out, samples, seed, attractors, with_subject=True)
+    asked = AskedTrainings(model, models, more, data, held_out, samples, seed, attractors, with_subject=True)
     from attnx.reproduce.subject import subject
     from attnx.reproduce.trainings import subject_over_trainings
     from attnx.results.trainings import SubjectTrainings
 
-    keeping = Keeping(run)
+    keeping = KeepingOptions(run)
     options = {"layer": layer, "seed": seed, "progress": True, **keeping.options}
     with kept(keeping):
         table = measured(subject, subject_over_trainings, SubjectTrainings, asked, options)
@@ -208,9 +208,9 @@ def _check_figure(model: Path | None, output: Path) -> None:
 
 def _table(
     measure: Callable[..., Any],
-    asked: Asked,
+    asked: AskedTrainings,
     protocol: ProtocolName,
-    keeping: Keeping,
+    keeping: KeepingOptions,
     as_json: bool,
     as_markdown: bool,
     output: Path | None,

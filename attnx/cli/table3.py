@@ -9,7 +9,17 @@ from typing import Annotated
 import typer
 
 from attnx.cli.checks import check_asked
-from attnx.cli.options import TABLES, AsJson, AsMarkdown, Keeping, RunFolder, TableOutput, check_output, kept, show
+from attnx.cli.options import (
+    TABLES,
+    AsJson,
+    AsMarkdown,
+    KeepingOptions,
+    RunFolder,
+    TableOutput,
+    check_output,
+    kept,
+    show,
+)
 
 
 class ProtocolName(StrEnum):
@@ -53,7 +63,7 @@ def table3_command(
     chosen = [one for name, one in PROTOCOLS_TABLE_3.items() if protocol.value in (name, "both")]
     loaded, tokenizer = load(model or MODEL, NEEDED)
     sentences = reviews(loaded, tokenizer, data, samples)
-    keeping = Keeping(run)
+    keeping = KeepingOptions(run)
     with kept(keeping):
         table = table3(loaded, tokenizer, sentences, protocols=chosen, seed=seed, progress=True, **keeping.options)
     show(table, as_json, as_markdown, output)

@@ -55,7 +55,7 @@ Plot = Annotated[
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedTrainings:
     """Which models, and which sentences of them."""
 
     model: Path | None
@@ -100,7 +100,7 @@ def measured(
     measure: Callable[..., Any],
     over: Callable[..., OverModels[Any]],
     kind: type[OverModels[Any]],
-    asked: Asked,
+    asked: AskedTrainings,
     options: dict[str, Any],
 ) -> Result:
     """The table of the model, or `over` all that were asked for, joined with tables of that kind that were saved."""
@@ -131,7 +131,7 @@ def draw(table: Result, plot: Path | None) -> None:
         say(f"drawn in {path}" for path in save_picture(table.plot(), plot))
 
 
-def _trained(asked: Asked) -> Iterator[Trained]:
+def _trained(asked: AskedTrainings) -> Iterator[Trained]:
     """One model after the other."""
     from attnx.reproduce.trainings import Trained
     from attnx.results.trainings import UNNAMED
@@ -146,7 +146,7 @@ def _trained(asked: Asked) -> Iterator[Trained]:
         yield one
 
 
-def _sentences(asked: Asked, directory: Path, model: Any, tokenizer: Any) -> Sentences:
+def _sentences(asked: AskedTrainings, directory: Path, model: Any, tokenizer: Any) -> Sentences:
     from attnx.reproduce import sentences
 
     if not asked.data:

@@ -14,7 +14,7 @@ from attnx.cli.options import (
     AsJson,
     AsMarkdown,
     EngineName,
-    Keeping,
+    KeepingOptions,
     RunFolder,
     TableOutput,
     Workers,
@@ -66,7 +66,7 @@ def truth_command(
         raise InputError(f"rows must be at least 1, found {rows}")
     fair = None if normalize == "none" else normalize
     check_asked(method, reference, model=model, suites=suite, normalize=fair)
-    keeping = Keeping(run, engine, workers)
+    keeping = KeepingOptions(run, engine, workers)
     with kept(keeping):
         found = _measured(
             model,

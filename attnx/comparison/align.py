@@ -15,7 +15,7 @@ from torch import nn
 from attnx.agreement.links import Choice, Gold
 from attnx.arguments import checked
 from attnx.attention.naming import CROSS, levels_of
-from attnx.comparison.two_streams import NO_OFFSETS, Row, TwoStreams
+from attnx.comparison.two_streams import NO_OFFSETS, TwoStreams, WhichRow
 from attnx.errors import ChoiceError, InputError
 from attnx.explaining.explain import explain
 from attnx.explaining.generation import EACH, explain_generation
@@ -37,7 +37,7 @@ def alignment(
     method: str | None = None,
     layer: int | str | None = None,
     choice: Choice = "argmax",
-    row: Row = "predicts",
+    row: WhichRow = "predicts",
 ) -> Alignment:
     """Which source word each written word is from, in an explanation of an encoder–decoder or in several.
 
@@ -84,7 +84,7 @@ def align(
     method: str = RAW.name,
     layer: int | str | None = None,
     choice: Choice = "argmax",
-    row: Row = "predicts",
+    row: WhichRow = "predicts",
     gold: str | PathLike[str] | Sequence[Gold] | None = None,
     max_new_tokens: int = NEW_TOKENS,
     progress: bool = True,

@@ -15,7 +15,7 @@ from attnx.comparison.explained import Explained
 from attnx.data.keeping import Keeping
 from attnx.errors import InputError
 from attnx.methods.registry import PAPER_METHODS
-from attnx.references.registry import Asked, asked_references
+from attnx.references.registry import AskedReferences, asked_references
 from attnx.results.comparison import Comparison, cells_of, gathered
 from attnx.results.explanation import Explanation
 from attnx.results.gathered import Cells
@@ -29,7 +29,7 @@ def compare(
     texts: Any,
     *,
     methods: Sequence[str] | str = PAPER_METHODS,
-    references: Asked = ("gradient", "blankout"),
+    references: AskedReferences = ("gradient", "blankout"),
     measure: str = "spearman",
     progress: bool = True,
     seed: int = 0,

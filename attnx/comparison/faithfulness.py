@@ -32,7 +32,7 @@ from attnx.explaining.seam import Request
 from attnx.methods.registry import PAPER_METHODS
 from attnx.references.blank import Named
 from attnx.references.estimate import NOTE
-from attnx.references.registry import Asked, asked_references
+from attnx.references.registry import AskedReferences, asked_references
 from attnx.results.explanation import Explanation
 from attnx.results.faithfulness import RANDOM, Faithfulness, gathered
 from attnx.results.gathered import FACTS, Cells, facts
@@ -50,7 +50,7 @@ def faithfulness(
     texts: Any,
     *,
     methods: Sequence[str] | str = PAPER_METHODS,
-    references: Asked = ("gradient", "blankout"),
+    references: AskedReferences = ("gradient", "blankout"),
     layer: int | None = None,
     score: Score | None = None,
     blank: Named = None,

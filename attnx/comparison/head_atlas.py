@@ -16,7 +16,7 @@ from attnx.data.keeping import Keeping
 from attnx.errors import ChoiceError
 from attnx.methods.raw import RAW
 from attnx.methods.registry import asked_methods
-from attnx.references.registry import Asked, asked_references
+from attnx.references.registry import AskedReferences, asked_references
 from attnx.results.atlas import HeadAtlas, cells_of, gathered
 from attnx.results.explanation import Explanation
 from attnx.results.gathered import Cells
@@ -30,7 +30,7 @@ def head_atlas(
     texts: Any,
     *,
     methods: Sequence[str] | str = ("rollout",),
-    references: Asked = ("gradient", "blankout"),
+    references: AskedReferences = ("gradient", "blankout"),
     measure: str = "spearman",
     progress: bool = True,
     seed: int = 0,

@@ -34,7 +34,7 @@ from attnx.inputs.adapter import Prepared
 from attnx.methods.method import duration
 from attnx.methods.registry import METHODS, asked_methods
 from attnx.references.blank import Blank, Named
-from attnx.references.registry import Asked, asked_references
+from attnx.references.registry import AskedReferences, asked_references
 from attnx.references.variant import Variant
 from attnx.results.explanation import Explanation
 from attnx.results.faithfulness import RANDOM
@@ -55,7 +55,7 @@ def recommend(
     texts: Any,
     *,
     methods: Sequence[str] | str | None = None,
-    references: Asked | None = None,
+    references: AskedReferences | None = None,
     layer: int | None = None,
     score: Score | None = None,
     blank: Named = None,

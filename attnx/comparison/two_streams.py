@@ -16,7 +16,7 @@ from attnx.results.explanation import Explanation
 from attnx.results.generation import GenerationExplanation
 from attnx.results.result import Array
 
-Row: TypeAlias = Literal["predicts", "reads"]
+WhichRow: TypeAlias = Literal["predicts", "reads"]
 ROWS = ("predicts", "reads")
 """Whose row stands for a written token: that of the position before it, which predicts it, or its own."""
 NO_OFFSETS = "the tokenizer does not say where its tokens stand: links are between tokens, and not between words"
@@ -44,7 +44,7 @@ class TwoStreams:
         explained: Explanation | GenerationExplanation,
         method: str | None,
         layer: int | str | None,
-        row: Row,
+        row: WhichRow,
     ) -> TwoStreams:
         """`method` and `layer` as they were named, or raw attention at the last cross-attention but one."""
         if row not in ROWS:
@@ -58,7 +58,7 @@ class TwoStreams:
 
     @classmethod
     def _of_explanation(
-        cls, explanation: Explanation, method: str | None, layer: int | str | None, row: Row
+        cls, explanation: Explanation, method: str | None, layer: int | str | None, row: WhichRow
     ) -> TwoStreams:
         """From the map of all rows."""
         if not explanation.maps:
@@ -87,7 +87,7 @@ class TwoStreams:
 
     @classmethod
     def _of_generation(
-        cls, generation: GenerationExplanation, method: str | None, layer: int | str | None, row: Row
+        cls, generation: GenerationExplanation, method: str | None, layer: int | str | None, row: WhichRow
     ) -> TwoStreams:
         """From its rows, each of the position that predicts a token; what was measured leads where it is shown so."""
         shown = generation.shown_first

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from attnx.data.row import Row
+from attnx.data.row import DataRow
 from attnx.errors import InputError, in_a_line
 from attnx.explaining.attempt import Refused, attempt
 
@@ -17,7 +17,7 @@ TRIED = 8
 
 
 def answered(
-    rows: Sequence[Row], read: Callable[[Any], Sequence[T]], run: Callable[[Sequence[T]], Sequence[R]]
+    rows: Sequence[DataRow], read: Callable[[Any], Sequence[T]], run: Callable[[Sequence[T]], Sequence[R]]
 ) -> dict[int, R | Refused]:
     """The number of each row, and what `run` gives for it. `read` makes of a row what the model can be asked."""
     ready: dict[int, T] = {}
@@ -33,7 +33,7 @@ def answered(
     return found | dict(zip(ready, asked, strict=True))
 
 
-def first_answers(rows: Sequence[Row], ask: Callable[[Sequence[Row]], dict[int, R | Refused]]) -> list[R]:
+def first_answers(rows: Sequence[DataRow], ask: Callable[[Sequence[DataRow]], dict[int, R | Refused]]) -> list[R]:
     """What the first rows that have an answer say; where none has, an error."""
     reasons: list[str] = []
     for start in range(0, len(rows), TRIED):
@@ -45,7 +45,7 @@ def first_answers(rows: Sequence[Row], ask: Callable[[Sequence[Row]], dict[int, 
     raise InputError(f"none of the first {len(rows):,} rows can be explained; {reasons[0]}")
 
 
-def _one(read: Callable[[Any], Sequence[T]], row: Row) -> T:
+def _one(read: Callable[[Any], Sequence[T]], row: DataRow) -> T:
     if row.problem:
         raise InputError(row.problem)
     things = read(row.given)

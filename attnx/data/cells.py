@@ -11,7 +11,7 @@ import numpy as np
 
 from attnx.answer.prediction import Prediction
 from attnx.data.layout import Layout
-from attnx.data.row import Row
+from attnx.data.row import DataRow
 from attnx.inputs.positions import Position, Positions, Span, Word, group_words
 from attnx.results.explanation import Explanation
 from attnx.results.storage import plain
@@ -26,7 +26,7 @@ _ANSWER = ("label", "kind", "index", "probability", "labels", "logits")
 """Columns of a prediction."""
 
 
-def named_cells(row: Row, error: str | None = None) -> dict[str, Any]:
+def named_cells(row: DataRow, error: str | None = None) -> dict[str, Any]:
     """What is known of a row before it is explained; all other columns are null."""
     texts = row.given if isinstance(row.given, tuple) else (row.given,)
     text, pair = (one if isinstance(one, str) and _whole(one) else None for one in (*texts, None)[:2])

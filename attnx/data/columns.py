@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from attnx.data.row import Row
+from attnx.data.row import DataRow
 from attnx.errors import InputError
 from attnx.inputs.files import LABEL_COLUMNS, text_column
 from attnx.registry import unknown
@@ -30,7 +30,7 @@ class Columns:
         """Whether one was named."""
         return any(one is not None for one in (self.text, self.gold, self.id))
 
-    def found(self, source: str, known: Sequence[str]) -> Found:
+    def found(self, source: str, known: Sequence[str]) -> FoundColumns:
         """The columns of this table; one that it lacks is an error that names the nearest."""
         asked = [self.text] if self.text is None or isinstance(self.text, str) else list(self.text)
         if not 1 <= len(asked) <= 2:
@@ -44,14 +44,14 @@ class Columns:
             raise type(error)(str(error) if str(error).startswith(source) else f"{source}: {error}") from None
         return self.beside(known, texts)
 
-    def beside(self, known: Sequence[str], texts: tuple[str, ...] = ()) -> Found:
+    def beside(self, known: Sequence[str], texts: tuple[str, ...] = ()) -> FoundColumns:
         """The columns of labels and names, beside those of the texts."""
         gold = self.gold or next((name for name in LABEL_COLUMNS if name in known and name not in texts), None)
-        return Found(texts, gold, self.id or (_ID if _ID in known and _ID not in texts else None))
+        return FoundColumns(texts, gold, self.id or (_ID if _ID in known and _ID not in texts else None))
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundColumns:
     """The columns of one table."""
 
     texts: tuple[str, ...]
@@ -64,7 +64,7 @@ class Found:
 
     def row(
         self, number: int, name: str, cells: Mapping[str, Any], labels: Sequence[str] | None = None, given: Any = None
-    ) -> Row:
+    ) -> DataRow:
         """One row; `name` is what it is called where no column says, `labels` are names of numbered classes.
 
         What is `given` stands for the texts, where the cells together are one input.
@@ -75,7 +75,7 @@ class Found:
             gold = labels[gold]
         called = cells.get(self.id) if self.id is not None else None
         missing = [one for one, value in zip(self.texts, values, strict=True) if _nothing(value)]
-        return Row(
+        return DataRow(
             number,
             name if _nothing(called) else str(called),
             given if given is not None else values[0] if len(values) == 1 else values,

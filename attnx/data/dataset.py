@@ -10,7 +10,7 @@ from attnx.arguments import checked
 from attnx.data.columns import Column, Columns
 from attnx.data.engine import Engine
 from attnx.data.engines import engine_of
-from attnx.data.explanations import Explanations
+from attnx.data.explanations import ExplanationsQuestion
 from attnx.data.place import Place
 from attnx.data.road import Travel
 from attnx.data.run import Run
@@ -22,7 +22,7 @@ from attnx.running.given_model import given_model, with_its_text
 from attnx.running.plan import LAST
 
 if TYPE_CHECKING:
-    from attnx.references.registry import Asked
+    from attnx.references.registry import AskedReferences
 
 
 @checked
@@ -34,7 +34,7 @@ def explain_dataset(
     column: Column = None,
     output: str | PathLike[str] = "",
     methods: Sequence[str] | str | Recommendation | None = None,
-    references: Asked | None = None,
+    references: AskedReferences | None = None,
     layer: int | str | None = None,
     gold: str | None = None,
     id_column: str | None = None,
@@ -74,7 +74,7 @@ def explain_dataset(
     asked = _options(methods, references, layer, options)
     Choices.of(given.model, **asked)  # a wrong setting is told before any row is read
     Travel(
-        Explanations(asked),
+        ExplanationsQuestion(asked),
         given,
         source_of(data, Columns(column, gold, id_column)),
         Place.of(output),

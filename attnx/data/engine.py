@@ -13,7 +13,7 @@ from attnx.data.manifest import part_name
 from attnx.data.place import Place
 from attnx.data.question import Question, Tick
 from attnx.data.row import Shard
-from attnx.running.given_model import Given
+from attnx.running.given_model import GivenModel
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,13 @@ class Done:
     failed: int
 
 
-Told: TypeAlias = Callable[[Done], None]
+Tell: TypeAlias = Callable[[Done], None]
 
 
 class Engine(Protocol):
     """Runs shards in any order, and tells of each when it is done. What it holds meanwhile ends with the call."""
 
-    def run(self, job: Job, given: Given, shards: Iterator[Shard], tick: Tick, told: Told) -> None: ...
+    def run(self, job: Job, given: GivenModel, shards: Iterator[Shard], tick: Tick, told: Tell) -> None: ...
 
 
 def work(job: Job, model: Any, processor: Any, shard: Shard, tick: Tick = lambda: None) -> Done:
@@ -57,7 +57,7 @@ def work(job: Job, model: Any, processor: Any, shard: Shard, tick: Tick = lambda
 class OneProcess:
     """Here, one shard after the other."""
 
-    def run(self, job: Job, given: Given, shards: Iterator[Shard], tick: Tick, told: Told) -> None:
+    def run(self, job: Job, given: GivenModel, shards: Iterator[Shard], tick: Tick, told: Tell) -> None:
         for shard in shards:
             told(work(job, given.model, given.processor, shard, tick))
 

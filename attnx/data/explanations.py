@@ -11,8 +11,8 @@ from attnx.data.cells import explained_cells, is_right, named_cells
 from attnx.data.fingerprint import as_setting
 from attnx.data.layout import FORMAT, Layout
 from attnx.data.part import as_part
-from attnx.data.question import Answer, Tick
-from attnx.data.row import Row
+from attnx.data.question import PartAnswer, Tick
+from attnx.data.row import DataRow
 from attnx.explaining.attempt import Refused
 from attnx.explaining.call import Choices
 from attnx.explaining.seam import Request
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Explanations:
+class ExplanationsQuestion:
     """Asked with these options of `explain`."""
 
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -38,14 +38,16 @@ class Explanations:
     def settings(self) -> dict[str, Any]:
         return {name: as_setting(value) for name, value in sorted(self.options.items()) if value is not None}
 
-    def begin(self, model: Any, processor: Any, rows: Sequence[Row]) -> dict[str, Any]:
+    def begin(self, model: Any, processor: Any, rows: Sequence[DataRow]) -> dict[str, Any]:
         asked = Choices.of(model, **self.options)
         seen = first_answers(rows, lambda some: _explained(asked, processor, some, lambda one: one, lambda: None))
         layout = Layout.of(_methods(asked.settings), tuple(asked.references), seen)
         made: dict[str, Any] = plain(asdict(layout))
         return made
 
-    def part(self, model: Any, processor: Any, rows: Sequence[Row], layout: Mapping[str, Any], tick: Tick) -> Answer:
+    def part(
+        self, model: Any, processor: Any, rows: Sequence[DataRow], layout: Mapping[str, Any], tick: Tick
+    ) -> PartAnswer:
         kept = Layout.from_dict(layout)
         asked = Choices.of(model, **self.options)
         found = _explained(asked, processor, rows, lambda one: explained_cells(one, kept), tick)
@@ -54,14 +56,14 @@ class Explanations:
 
 
 def _explained(
-    asked: Choices, processor: Any, rows: Sequence[Row], kept: Callable[[Explanation], T], tick: Tick
+    asked: Choices, processor: Any, rows: Sequence[DataRow], kept: Callable[[Explanation], T], tick: Tick
 ) -> dict[int, T | Refused]:
     """The number of each row, and what is kept of its explanation, or why there is none.
 
     Rows that are the same are explained once. Batches are composed of these rows alone, and padding is tried on them:
     nothing that ran before has a say.
     """
-    first: dict[str, Row] = {}
+    first: dict[str, DataRow] = {}
     for row in rows:
         first.setdefault(row.sha256 + row.problem, row)
     forget_padding(asked.model)
@@ -77,7 +79,7 @@ def _explained(
     return {row.number: found[first[row.sha256 + row.problem].number] for row in rows}
 
 
-def _cells(row: Row, found: Mapping[str, Any] | Refused) -> dict[str, Any]:
+def _cells(row: DataRow, found: Mapping[str, Any] | Refused) -> dict[str, Any]:
     if isinstance(found, Refused):
         return named_cells(row, found.reason)
     cells = {**named_cells(row), **found}

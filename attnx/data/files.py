@@ -11,8 +11,8 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from attnx.data.columns import Columns, Found
-from attnx.data.row import Row
+from attnx.data.columns import Columns, FoundColumns
+from attnx.data.row import DataRow
 from attnx.errors import AttnxError, FileFormatError, InputError
 from attnx.inputs.files import DIALECTS, kind_of, lines_in, opened
 
@@ -21,7 +21,7 @@ _LINES = (".txt", "")
 _AT_ONCE = 1_024
 
 
-def file_rows(path: Path, columns: Columns) -> Iterator[Row]:
+def file_rows(path: Path, columns: Columns) -> Iterator[DataRow]:
     """The rows of a file in their order. Empty lines are no rows; an empty cell is one that says so."""
     kind = kind_of(path)
     if kind not in (*TABLES, *_LINES):
@@ -44,21 +44,21 @@ def file_rows(path: Path, columns: Columns) -> Iterator[Row]:
         raise FileFormatError(f"cannot read {path}: {error!s:.200}") from error
 
 
-def _texts(lines: Iterator[str], path: Path, columns: Columns) -> Iterator[Row]:
+def _texts(lines: Iterator[str], path: Path, columns: Columns) -> Iterator[DataRow]:
     if columns.any:
         raise InputError(f"{path.name} has a text in each line and no columns; give a {', '.join(TABLES)}")
     number = 0
     for line, text in enumerate(lines, start=1):
         if text.strip():
-            yield Row(number, str(line), text.rstrip("\r\n"))
+            yield DataRow(number, str(line), text.rstrip("\r\n"))
             number += 1
 
 
-def _numbered(rows: Iterator[tuple[int, Any]], path: Path, columns: Columns) -> Iterator[Row]:
-    found: Found | None = None
+def _numbered(rows: Iterator[tuple[int, Any]], path: Path, columns: Columns) -> Iterator[DataRow]:
+    found: FoundColumns | None = None
     for number, (line, cells) in enumerate(rows):
         if isinstance(cells, str):
-            yield Row(number, str(line), problem=f"line {line}: {cells}")
+            yield DataRow(number, str(line), problem=f"line {line}: {cells}")
             continue
         if found is None:
             found = columns.found(path.name, [name for name in cells if isinstance(name, str)])
@@ -91,7 +91,7 @@ def _separated(lines: Iterator[str], kind: str) -> Iterator[tuple[int, Mapping[s
         yield reader.line_num, cells
 
 
-def _parquet(path: Path, columns: Columns) -> Iterator[Row]:
+def _parquet(path: Path, columns: Columns) -> Iterator[DataRow]:
     from attnx.data.arrow import parquet_file  # only for those who have such a file
 
     try:

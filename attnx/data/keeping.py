@@ -10,12 +10,12 @@ from typing import Any
 from attnx.data.columns import Column, Columns
 from attnx.data.engine import Engine
 from attnx.data.engines import engine_of
-from attnx.data.measurement import Measured, Measurement, in_memory
+from attnx.data.measurement import Measurement, MeasurementQuestion, in_memory
 from attnx.data.place import Place
 from attnx.data.road import Travel
 from attnx.data.source import source_of
 from attnx.errors import ChoiceError, InputError, whole_number
-from attnx.running.given_model import Given
+from attnx.running.given_model import GivenModel
 
 
 @dataclass(frozen=True)
@@ -57,14 +57,14 @@ class Keeping:
         only_here = {"shard_rows": self.shard_rows}
         return only_here if self.output is None else {one.name: getattr(self, one.name) for one in fields(self)}
 
-    def result(self, measurement: Measurement[Any], given: Given, data: Any, *, progress: bool) -> Any:
+    def result(self, measurement: Measurement[Any], given: GivenModel, data: Any, *, progress: bool) -> Any:
         """What the measurement says of the data: what is held, or with a folder all that `explain_dataset` takes."""
         if self.output is None:
             return in_memory(
                 measurement, given.model, given.processor, data, shard_rows=self.shard_rows, progress=progress
             )
         measurement.check(given.model)
-        question, place = Measured(measurement), Place.of(self.output)
+        question, place = MeasurementQuestion(measurement), Place.of(self.output)
         engine = engine_of(self.engine, self.workers, self.num_gpus)
         source = source_of(data, Columns(self.column))
         Travel(question, given, source, place, engine, self.shard_rows, bool(progress)).run()

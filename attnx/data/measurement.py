@@ -19,8 +19,8 @@ from attnx.data.answered import answered, first_answers
 from attnx.data.arrow import arrow
 from attnx.data.part import as_part, read_part
 from attnx.data.place import Place
-from attnx.data.question import Answer, Tick
-from attnx.data.row import Row
+from attnx.data.question import PartAnswer, Tick
+from attnx.data.row import DataRow
 from attnx.data.status import manifest_of
 from attnx.errors import InputError
 from attnx.explaining.attempt import Refused
@@ -79,7 +79,7 @@ def in_memory(
 
 
 @dataclass(frozen=True)
-class Measured(Generic[T]):
+class MeasurementQuestion(Generic[T]):
     """The question of a run: the same measurement, whose rows are kept."""
 
     measurement: Measurement[T]
@@ -91,7 +91,7 @@ class Measured(Generic[T]):
     def settings(self) -> dict[str, Any]:
         return self.measurement.settings()
 
-    def begin(self, model: Any, processor: Any, rows: Sequence[Row]) -> dict[str, Any]:
+    def begin(self, model: Any, processor: Any, rows: Sequence[DataRow]) -> dict[str, Any]:
         ready = answered(rows, lambda given: self.measurement.read(model, processor, given), lambda things: things)
         things = [one for one in ready.values() if not isinstance(one, Refused)]
         decided = plain(self.measurement.decided(model, processor, things)) if things else {}
@@ -99,7 +99,9 @@ class Measured(Generic[T]):
         seen = first_answers(rows, lambda some: _asked(known, model, processor, some, lambda: None))
         return {"decided": decided, "columns": {name: _kind(value) for name, value in seen[0].items()}}
 
-    def part(self, model: Any, processor: Any, rows: Sequence[Row], layout: Mapping[str, Any], tick: Tick) -> Answer:
+    def part(
+        self, model: Any, processor: Any, rows: Sequence[DataRow], layout: Mapping[str, Any], tick: Tick
+    ) -> PartAnswer:
         known = _known(self.measurement, layout["decided"])
         found = _asked(known, model, processor, rows, tick)
         cells = [_whole(row, found[row.number], layout["columns"]) for row in rows]
@@ -117,7 +119,7 @@ def _known(measurement: Measurement[T], decided: Mapping[str, Any]) -> Measureme
 
 
 def _asked(
-    measurement: Measurement[T], model: Any, processor: Any, rows: Sequence[Row], tick: Tick
+    measurement: Measurement[T], model: Any, processor: Any, rows: Sequence[DataRow], tick: Tick
 ) -> dict[int, Cells | Refused]:
     forget_padding(unwrapped(model))
     return answered(
@@ -127,7 +129,7 @@ def _asked(
     )
 
 
-def _whole(row: Row, found: Cells | Refused, columns: Mapping[str, str]) -> dict[str, Any]:
+def _whole(row: DataRow, found: Cells | Refused, columns: Mapping[str, str]) -> dict[str, Any]:
     named = {"row": row.number, "id": row.id, "sha256": row.sha256}
     if isinstance(found, Refused):
         return {**named, "error": found.reason}

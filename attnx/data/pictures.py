@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from attnx.data.row import Row
+from attnx.data.row import DataRow
 from attnx.errors import InputError
 from attnx.inputs.picture import SUFFIXES
 
 
-def picture_rows(folder: Path) -> Iterator[Row]:
+def picture_rows(folder: Path) -> Iterator[DataRow]:
     """A picture that cannot be read is found out where it is explained."""
     for number, path in enumerate(picture_files(folder)):
         inside = path.relative_to(folder)
-        yield Row(number, inside.as_posix(), path, inside.parts[0] if len(inside.parts) > 1 else None)
+        yield DataRow(number, inside.as_posix(), path, inside.parts[0] if len(inside.parts) > 1 else None)
 
 
 def picture_files(folder: Path) -> list[Path]:

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from attnx.data.row import Row
+from attnx.data.row import DataRow
 
 Tick = Callable[[], None]
 """Called for each row that is done, for whoever shows it."""
 
 
 @dataclass(frozen=True)
-class Answer:
+class PartAnswer:
     """A part, ready to be written."""
 
     content: bytes
@@ -35,10 +35,12 @@ class Question(Protocol):
         """Plain values; where they differ, so may the numbers."""
         ...
 
-    def begin(self, model: Any, processor: Any, rows: Sequence[Row]) -> dict[str, Any]:
+    def begin(self, model: Any, processor: Any, rows: Sequence[DataRow]) -> dict[str, Any]:
         """Try the first rows. What they tell of all is kept in the manifest; where none can be answered, an error."""
         ...
 
-    def part(self, model: Any, processor: Any, rows: Sequence[Row], layout: Mapping[str, Any], tick: Tick) -> Answer:
+    def part(
+        self, model: Any, processor: Any, rows: Sequence[DataRow], layout: Mapping[str, Any], tick: Tick
+    ) -> PartAnswer:
         """The same for the same rows, whatever was asked before and wherever it runs."""
         ...

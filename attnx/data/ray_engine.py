@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from attnx.data.engine import Done, Job, Told, work
+from attnx.data.engine import Done, Job, Tell, work
 from attnx.data.fingerprint import weights_digest
 from attnx.data.question import Tick
 from attnx.data.row import Shard
 from attnx.errors import AttnxError, ChoiceError, InputError
-from attnx.running.given_model import Given, given_model
+from attnx.running.given_model import GivenModel, given_model
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Ray:
     retries: int = 3
     """How often a shard is begun again whose worker died."""
 
-    def run(self, job: Job, given: Given, shards: Iterator[Shard], tick: Tick, told: Told) -> None:
+    def run(self, job: Job, given: GivenModel, shards: Iterator[Shard], tick: Tick, told: Tell) -> None:
         ray = _ray()
         with self._connected(ray, job):
             model = None if given.name is not None else ray.put((given.model, given.processor))

@@ -21,11 +21,11 @@ from attnx.data.lock import alone
 from attnx.data.manifest import Manifest, Part, check_part
 from attnx.data.place import Place
 from attnx.data.question import Question
-from attnx.data.row import Row, Shard, shards
+from attnx.data.row import DataRow, Shard, shards
 from attnx.data.source import Source
 from attnx.errors import InputError
 from attnx.running.batches import announce, bar
-from attnx.running.given_model import Given
+from attnx.running.given_model import GivenModel
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ class Travel:
     """What is asked, of what, where to, by whom."""
 
     question: Question
-    given: Given
+    given: GivenModel
     source: Source
     place: Place
     engine: Engine
@@ -109,7 +109,7 @@ class Travel:
                 f"{seen:,} now. Give another folder, or delete it"
             )
 
-    def _say_estimate(self, rows: Sequence[Row], begun: Manifest) -> None:
+    def _say_estimate(self, rows: Sequence[DataRow], begun: Manifest) -> None:
         """From the first rows, which were run once already, so that nothing is loaded or compiled any more."""
         start = time.perf_counter()
         with threads(begun.threads):

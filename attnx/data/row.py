@@ -16,7 +16,7 @@ import torch
 
 
 @dataclass(frozen=True)
-class Row:
+class DataRow:
     """What `explain` takes, or why there is nothing to take."""
 
     number: int
@@ -40,7 +40,7 @@ class Shard:
     """A fixed range of rows."""
 
     number: int
-    rows: Sequence[Row]
+    rows: Sequence[DataRow]
 
     @cached_property
     def digest(self) -> str:
@@ -51,7 +51,7 @@ class Shard:
         return whole.hexdigest()[:32]
 
 
-def shards(rows: Iterable[Row], size: int) -> Iterator[Shard]:
+def shards(rows: Iterable[DataRow], size: int) -> Iterator[Shard]:
     """The rows by ranges of `size`; no more of them are held than one range."""
     waiting = iter(rows)
     number = 0

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from attnx.arguments import path_of
-from attnx.data.columns import Columns, Found
+from attnx.data.columns import Columns, FoundColumns
 from attnx.data.files import file_rows
 from attnx.data.pictures import picture_files, picture_rows
-from attnx.data.row import Row
+from attnx.data.row import DataRow
 from attnx.errors import InputError
 from attnx.inputs.given import is_one_input
 from attnx.registry import quoted
@@ -32,7 +32,7 @@ class Source:
     """Rows in an order that is always the same. A generator can be read but once."""
 
     name: str
-    rows: Iterator[Row]
+    rows: Iterator[DataRow]
     count: int | None = None
     """How many there are, where that is known before they are read."""
 
@@ -47,7 +47,7 @@ def source_of(data: Any, columns: Columns) -> Source:
     raise InputError(f"{quoted(type(data).__name__)} is no data set{nearest}; give {KNOWN}")
 
 
-def _not_empty(source: Source) -> Iterator[Row]:
+def _not_empty(source: Source) -> Iterator[DataRow]:
     first = next(source.rows, None)
     if first is None:
         raise InputError(f"{source.name} has no row in it: there is nothing to explain")
@@ -82,7 +82,7 @@ def _series(data: Any, columns: Columns) -> Source:
     if columns.gold or columns.id:
         raise InputError("a Series has one column; give the DataFrame for labels and ids")
     own = None if _counts(data.index) else data.index
-    found = Found(("text",), None, None)
+    found = FoundColumns(("text",), None, None)
     rows = (
         found.row(number, str(number if own is None else own[number]), {"text": value})
         for number, value in enumerate(data)
@@ -120,8 +120,8 @@ def _several(data: Iterable[Any], columns: Columns) -> Source:
     return Source(name, _each(iter(data), name, columns), len(data) if isinstance(data, (list, tuple)) else None)
 
 
-def _each(data: Iterator[Any], name: str, columns: Columns) -> Iterator[Row]:
-    found: Found | None = None
+def _each(data: Iterator[Any], name: str, columns: Columns) -> Iterator[DataRow]:
+    found: FoundColumns | None = None
     for number, one in enumerate(data):
         if isinstance(one, Mapping) and columns.text is None and is_one_input(one):
             yield columns.beside(list(one)).row(number, str(number), one, given=one)
@@ -131,7 +131,7 @@ def _each(data: Iterator[Any], name: str, columns: Columns) -> Iterator[Row]:
         elif columns.any:
             raise InputError(f"column was named, but row {number} of {name} is {quoted(one)}, which has no columns")
         else:
-            yield Row(number, str(number), one, problem="there is nothing in this row" if one is None else "")
+            yield DataRow(number, str(number), one, problem="there is nothing in this row" if one is None else "")
 
 
 def _of_library(library: str, *names: str) -> Callable[[Any], bool]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from attnx.demo.asked import Asked, Models, answer
+from attnx.demo.asked import Form, Models, answer
 from attnx.errors import AttnxError, InputError, in_a_line
 from attnx.methods.registry import METHODS
 from attnx.references.registry import REFERENCES
@@ -38,7 +38,7 @@ def build(models: Models) -> Any:
     ) -> str:
         progress(0.1, desc=f"asking {model}")
         try:
-            return answer(Asked(model, text or "", image, methods, references, target or ""), models)
+            return answer(Form(model, text or "", image, methods, references, target or ""), models)
         except (AttnxError, OSError, MemoryError) as error:
             raise gradio.Error(in_a_line(error), print_exception=False) from None
 

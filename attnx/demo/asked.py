@@ -22,7 +22,7 @@ LONGEST = 20_000
 
 
 @dataclass(frozen=True)
-class Asked:
+class Form:
     """One question. Empty is what nobody chose."""
 
     model: str
@@ -57,7 +57,7 @@ class Models:
         return self._loaded[name]
 
 
-def answer(asked: Asked, models: Models) -> str:
+def answer(asked: Form, models: Models) -> str:
     """The page that answers, in a frame of its own: neither it nor a text in it can reach the page around it."""
     from attnx.explaining.explain import explain
 
@@ -71,7 +71,7 @@ def answer(asked: Asked, models: Models) -> str:
     return FRAME.format(page=html.escape(page, quote=True), height=HEIGHT)
 
 
-def _given(asked: Asked, model: Any) -> Any:
+def _given(asked: Form, model: Any) -> Any:
     """The text, or the picture where the model reads pictures."""
     if getattr(model, "main_input_name", "") == "pixel_values":
         if asked.image is None:

@@ -25,7 +25,7 @@ class Ended:
     trouble: str
 
 
-Run = Callable[..., Ended]
+ChildRun = Callable[..., Ended]
 """`run_child`, or a stand-in for it."""
 
 
@@ -50,7 +50,7 @@ def run_child(code: str, *arguments: str, environment: Mapping[str, str] | None 
 
 
 def troubles(
-    program: str, names: Sequence[str], *, environment: Mapping[str, str] | None = None, run: Run = run_child
+    program: str, names: Sequence[str], *, environment: Mapping[str, str] | None = None, run: ChildRun = run_child
 ) -> dict[str, str]:
     """What went wrong with each name that did not go well.
 

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from attnx.doctor.child import Run, run_child
+from attnx.doctor.child import ChildRun, run_child
 from attnx.doctor.finding import Finding
 from attnx.methods.flow.machine_code import directories, kept_code
 
@@ -23,7 +23,7 @@ ANSWER = "1.0 0.75"
 _CACHE_ADVICE = "set XDG_CACHE_HOME to a directory that you may write to; without one every process compiles anew"
 
 
-def flow_code(run: Run = run_child) -> Iterator[Finding]:
+def flow_code(run: ChildRun = run_child) -> Iterator[Finding]:
     """A line on the code and one on the place where it is kept."""
     before = kept_code()
     ended = run(PROGRAM)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from attnx.doctor.child import Run, run_child, troubles
+from attnx.doctor.child import ChildRun, run_child, troubles
 from attnx.doctor.finding import Finding
 from attnx.errors import AttnxError
 
@@ -26,7 +26,7 @@ _METHODS = ("raw", "rollout")
 """Flow has a line of its own."""
 
 
-def models(run: Run = run_child) -> Iterator[Finding]:
+def models(run: ChildRun = run_child) -> Iterator[Finding]:
     """A line for each model. A plain `explain` needs the one for texts."""
     found = troubles(PROGRAM, tuple(MODELS), environment=_OFFLINE, run=run)
     advice = "pip install --force-reinstall --no-deps attnx; if that changes nothing, report all these lines"

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from attnx.answer.kinds.choice import Among
+from attnx.answer.kinds.choice import AmongChoices
 from attnx.answer.output import class_names
 from attnx.answer.registry import read
 from attnx.errors import ChoiceError, InputError
@@ -44,7 +44,7 @@ def _chosen(request: Request, logits: tuple[float, ...]) -> Request:
     labels = tuple(
         one.text[1] if isinstance(one.text, tuple) else f"choice {number}" for number, one in enumerate(choices)
     )
-    among = Among.of(labels, logits, request.target)
+    among = AmongChoices.of(labels, logits, request.target)
     return replace(request, prepared=choices[among.index], target=among)
 
 

@@ -24,11 +24,10 @@ from attnx.inputs.families import adapter_for
 from attnx.inputs.first_token import with_first_token
 from attnx.inputs.given import prepare_all
 from attnx.inputs.pooling import check_mean
-from attnx.inputs.spans import Asked as Spans
-from attnx.inputs.spans import with_spans_of_each
+from attnx.inputs.spans import AskedSpans, with_spans_of_each
 from attnx.methods.normalization import Normalization
 from attnx.references import registry
-from attnx.references.registry import Asked
+from attnx.references.registry import AskedReferences
 from attnx.registry import unknown
 from attnx.results.explanation import Explanation
 from attnx.results.recommendation import Recommendation
@@ -43,13 +42,13 @@ class Options(TypedDict, total=False):
     layer: int | str | None
     head: Head | None
     target: Any
-    references: Asked | None
+    references: AskedReferences | None
     residual: float | None
     normalize: Normalization
     drop_sink: bool
     discard: float
     first_token: str | int | None
-    spans: Spans | Sequence[Spans] | None
+    spans: AskedSpans | Sequence[AskedSpans] | None
     target_text: Any
     truncate: bool
     maps: bool
@@ -261,7 +260,7 @@ def _requests(prepared: Sequence[Prepared], position: Any, target: Any, *, singl
     return [Request(*one) for one in zip(prepared, positions, targets, strict=True)]
 
 
-def asked_references(references: Asked | None) -> dict[str, dict[str, Any]]:
+def asked_references(references: AskedReferences | None) -> dict[str, dict[str, Any]]:
     """Name → options of what the caller asked for; none where that is nothing."""
     if references is None or (isinstance(references, Sized) and len(references) == 0):
         return {}

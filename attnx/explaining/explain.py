@@ -12,7 +12,7 @@ from attnx.arguments import checked
 from attnx.errors import ArgumentError
 from attnx.explaining.call import Call, Options
 from attnx.graph.asked import Head
-from attnx.inputs.spans import Asked as Spans
+from attnx.inputs.spans import AskedSpans
 from attnx.methods.normalization import Normalization
 from attnx.results.explanation import Explanation
 from attnx.results.explanations import Explanations
@@ -20,7 +20,7 @@ from attnx.results.recommendation import Recommendation
 from attnx.running.given_model import given_model, with_its_text
 
 if TYPE_CHECKING:
-    from attnx.references.registry import Asked
+    from attnx.references.registry import AskedReferences
 
 
 @overload
@@ -48,13 +48,13 @@ def explain(
     layer: int | str | None = None,
     head: Head | None = None,
     target: Any = None,
-    references: Asked | None = None,
+    references: AskedReferences | None = None,
     residual: float | None = None,
     normalize: Normalization = "auto",
     drop_sink: bool = False,
     discard: float = 0.0,
     first_token: str | int | None = None,
-    spans: Spans | Sequence[Spans] | None = None,
+    spans: AskedSpans | Sequence[AskedSpans] | None = None,
     target_text: Any = None,
     truncate: bool = False,
     maps: bool = False,

@@ -23,15 +23,14 @@ from attnx.inputs.adapter import Prepared
 from attnx.inputs.families import adapter_for
 from attnx.inputs.first_token import with_first_token
 from attnx.inputs.given import prepare_all
-from attnx.inputs.spans import Asked as Spans
-from attnx.inputs.spans import with_spans
+from attnx.inputs.spans import AskedSpans, with_spans
 from attnx.methods.normalization import Normalization
 from attnx.results.explanation import Explanation
 from attnx.results.generation import GenerationExplanation
 from attnx.running.plan import LAST
 
 if TYPE_CHECKING:
-    from attnx.references.registry import Asked
+    from attnx.references.registry import AskedReferences
 
 NEW_TOKENS = 20
 
@@ -48,7 +47,7 @@ def explain_generation(
     max_new_tokens: int = NEW_TOKENS,
     continuation: str | None = None,
     methods: Sequence[str] | str | None = None,
-    references: Asked | None = None,
+    references: AskedReferences | None = None,
     contrast: bool = False,
     layer: int | str | None = None,
     head: Head | None = None,
@@ -56,7 +55,7 @@ def explain_generation(
     normalize: Normalization = "auto",
     drop_sink: bool = False,
     first_token: str | int | None = None,
-    spans: Spans | None = None,
+    spans: AskedSpans | None = None,
     truncate: bool = False,
     progress: bool = False,
     **generation: Any,
@@ -130,7 +129,7 @@ class _Call:
     chosen: bool
     contrast: bool
     first_token: str | int | None
-    spans: Spans | None
+    spans: AskedSpans | None
     truncate: bool
     progress: bool
 

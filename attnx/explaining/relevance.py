@@ -16,7 +16,7 @@ from attnx.graph.asked import Asked
 from attnx.graph.graph import Graph
 from attnx.graph.patch_sinks import PatchSink, patch_sinks
 from attnx.graph.sink import sink_share
-from attnx.methods.method import Answer, Method, apply
+from attnx.methods.method import Method, MethodAnswer, apply
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 T = TypeVar("T")
@@ -32,14 +32,14 @@ class Relevance:
         self.attention, self.methods, self.settings, self.spare = attention, methods, settings, spare
         self._graphs: dict[tuple[str, float, float, bool], Graph] = {}
 
-    def of_positions(self, positions: Sequence[int]) -> dict[str, Answer]:
+    def of_positions(self, positions: Sequence[int]) -> dict[str, MethodAnswer]:
         """layer × head × position × input by method; with `over_rows` one row of all, the same for each position."""
         merge = self.settings.over_rows
         if merge is None:
             return self._answers(list(positions))
         found = self._answers(None)
         return {
-            name: Answer(
+            name: MethodAnswer(
                 merge(one.relevance)[:, :, None].expand(-1, -1, len(positions), -1),
                 {
                     kind: values.mean(1, keepdims=True).repeat(len(positions), axis=1)
@@ -76,7 +76,7 @@ class Relevance:
             return None
         return tuple(share.reshape(-1).tolist())
 
-    def _answers(self, positions: list[int] | None, methods: Sequence[Method] | None = None) -> dict[str, Answer]:
+    def _answers(self, positions: list[int] | None, methods: Sequence[Method] | None = None) -> dict[str, MethodAnswer]:
         layer = self.settings.layer_of(self.attention)
         attention, normalize = self.attention, self.settings.normalization
         if attention.copies > 1:
@@ -121,7 +121,7 @@ class Reading:
 
     @classmethod
     def of(
-        cls, answers: Mapping[str, Answer], row: int, maps: Mapping[str, Array] | None, settings: Settings
+        cls, answers: Mapping[str, MethodAnswer], row: int, maps: Mapping[str, Array] | None, settings: Settings
     ) -> Reading:
         """Of one of the positions that were asked for together."""
         relevance = {name: scores(one.relevance[:, :, row], settings) for name, one in answers.items()}
@@ -148,7 +148,7 @@ def scores(relevance: Tensor, settings: Settings) -> Array:
     return found
 
 
-def diagnostics(answers: Mapping[str, Answer], row: int) -> dict[str, dict[str, tuple[float, ...]]]:
+def diagnostics(answers: Mapping[str, MethodAnswer], row: int) -> dict[str, dict[str, tuple[float, ...]]]:
     """Method → name → a number for each layer, of one of the asked positions."""
     return {
         name: {kind: tuple(values[:, row].tolist()) for kind, values in answer.diagnostics.items()}

@@ -25,7 +25,7 @@ from attnx.registry import unknown
 from attnx.results.similarity import COSINE, Similarity
 
 if TYPE_CHECKING:
-    from attnx.references.registry import Asked
+    from attnx.references.registry import AskedReferences
 
 Grid = Literal["value_path", "states"]
 GRIDS: tuple[Grid, ...] = ("value_path", "states")
@@ -46,7 +46,7 @@ def explain_similarity(
     *,
     pooling: str | None = None,
     methods: Sequence[str] | str = METHODS,
-    references: Asked = REFERENCES,
+    references: AskedReferences = REFERENCES,
     grid: str | bool | None = None,
     score: str | None = None,
     **options: Any,

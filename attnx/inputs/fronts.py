@@ -33,7 +33,7 @@ class Front:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class FoundFront:
     """The front of a model."""
 
     front: Front
@@ -46,12 +46,12 @@ class Found:
         return self.front.run(self.module, values.to(weight)).detach()
 
 
-def front_of(model: nn.Module) -> Found:
+def front_of(model: nn.Module) -> FoundFront:
     """The row that fits; a model of another layout is an error that names it."""
     for front in FRONTS:
         for name, module in model.named_modules():
             if name.rpartition(".")[2] == front.ending and all(hasattr(module, one) for one in front.has):
-                return Found(front, module)
+                return FoundFront(front, module)
     raise InputError(
         f"{type(model).__name__} reads sound in a way that attnx does not know, so its positions cannot be placed in "
         "time; Wav2Vec2, HuBERT, WavLM, AST and Whisper can be explained, and any attention by attnx.capture"

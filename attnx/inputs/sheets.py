@@ -41,7 +41,7 @@ class Patch:
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class SheetLayout:
     """How pixel values lie: as sheets, or as patches in rows, the pictures one behind the other."""
 
     cells: tuple[tuple[tuple[int, int], ...], ...] = ()
@@ -66,18 +66,20 @@ class Layout:
         return found
 
 
-def layout_of(pixels: Tensor, grids: Tensor | None, patch: Any, process: Process, pictures: Sequence[Any]) -> Layout:
+def layout_of(
+    pixels: Tensor, grids: Tensor | None, patch: Any, process: Process, pictures: Sequence[Any]
+) -> SheetLayout:
     """Sheets as they are; of patches in rows, which stand in an order of the processor's own, their place by two ramps.
 
     `grids` is time × rows × columns of each picture.
     """
     if pixels.ndim != 2 or grids is None or not isinstance(patch, int) or pixels.shape[1] % (3 * patch * patch):
-        return Layout()
+        return SheetLayout()
     ramps = [process([_ramp(one, axis) for one in pictures]).double().mean(1) for axis in (0, 1)]
     cells, begin = [], 0
     for count, rows, columns in grids.tolist():
         if count != 1 or any(one.shape != (len(pixels),) for one in ramps):
-            return Layout()
+            return SheetLayout()
         down, across = (one[begin : begin + rows * columns] for one in ramps)
         places = [[0, 0] for _ in range(rows * columns)]
         for axis, (shades, others) in enumerate(((down, columns), (across, rows))):
@@ -85,7 +87,7 @@ def layout_of(pixels: Tensor, grids: Tensor | None, patch: Any, process: Process
                 places[place][axis] = rank // others
         cells.append(tuple((one[0], one[1]) for one in places))
         begin += rows * columns
-    return Layout(tuple(cells), patch)
+    return SheetLayout(tuple(cells), patch)
 
 
 def _ramp(picture: Any, axis: int) -> Any:
@@ -98,7 +100,7 @@ def _ramp(picture: Any, axis: int) -> Any:
     return Image.fromarray(np.ascontiguousarray(shades)).convert(picture.mode)
 
 
-def patches_read(readers: Tensor, count: int, layout: Layout) -> list[Patch | None]:
+def patches_read(readers: Tensor, count: int, layout: SheetLayout) -> list[Patch | None]:
     """Of each position of the tower the box that it reads; None for tokens of its own.
 
     `readers` is in the shape of the pixels: the position that reads each of them.
@@ -117,7 +119,7 @@ def patches_read(readers: Tensor, count: int, layout: Layout) -> list[Patch | No
 
 
 def sheet_geometries(
-    process: Process, pictures: Sequence[Any], layout: Layout, key: tuple[Any, ...] | None = None
+    process: Process, pictures: Sequence[Any], layout: SheetLayout, key: tuple[Any, ...] | None = None
 ) -> list[tuple[int, Geometry] | None]:
     """For each sheet the number of its picture and its way from there; None where it is all padding, or bent."""
     name = None if key is None else (*key, *((one.size, one.mode) for one in pictures))
@@ -131,7 +133,7 @@ def sheet_geometries(
     return found
 
 
-def _measured(process: Process, pictures: Sequence[Any], layout: Layout) -> list[tuple[int, Geometry] | None]:
+def _measured(process: Process, pictures: Sequence[Any], layout: SheetLayout) -> list[tuple[int, Geometry] | None]:
     found: list[tuple[int, Geometry] | None] = []
     for number, picture in enumerate(pictures):
         probed = _Probed(process, pictures, layout, number)
@@ -147,7 +149,7 @@ def _measured(process: Process, pictures: Sequence[Any], layout: Layout) -> list
 class _Probed:
     """What a processor makes of pictures when one of them is another, each made once."""
 
-    def __init__(self, process: Process, pictures: Sequence[Any], layout: Layout, number: int) -> None:
+    def __init__(self, process: Process, pictures: Sequence[Any], layout: SheetLayout, number: int) -> None:
         self._process, self._pictures, self._layout, self._number = process, pictures, layout, number
         self._made: dict[bytes, list[Array]] = {}
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from attnx.errors import InputError, in_a_line
 from attnx.inputs.adapter import Prepared
 from attnx.inputs.clicks import MOMENT, Timing, measured_timing
-from attnx.inputs.fronts import Found, front_of
+from attnx.inputs.fronts import FoundFront, front_of
 from attnx.inputs.heard import Cell, Heard
 from attnx.inputs.positions import Position, Positions, Word
 from attnx.inputs.waves import Samples, Sound, read_sound
@@ -88,7 +88,7 @@ def prepare_sound(model: nn.Module, processor: Any, sound: Any, *, truncate: boo
     )
 
 
-def _given(sound: Mapping[str, Any], entry: str, found: Found) -> Tensor:
+def _given(sound: Mapping[str, Any], entry: str, found: FoundFront) -> Tensor:
     """Processed sound, without a batch axis, and without what a mask says is padding behind it."""
     values = torch.as_tensor(sound[entry])
     expected = 1 if found.front.time == 0 and found.front.bands is None else 2
@@ -153,7 +153,7 @@ def _frame_timing(extractor: Any, entry: str, rate: int, values: Tensor, time: i
     return known, ()
 
 
-def _front_timing(model: nn.Module, found: Found, values: Tensor) -> tuple[Timing, Timing | None]:
+def _front_timing(model: nn.Module, found: FoundFront, values: Tensor) -> tuple[Timing, Timing | None]:
     """When the columns hear, in moments of the tensor that goes in, and which of its channels each band hears."""
     shape = tuple(values.shape) if values.ndim > 1 else ()
     known = _fronts.setdefault(model, {})
@@ -198,7 +198,7 @@ def _cut(timing: Timing, count: int, end: float, rate: int, *, truncate: bool) -
 
 
 def _positions(
-    found: Found, columns: Tensor, timing: Timing, bands: Timing | None, end: float, rate: int
+    found: FoundFront, columns: Tensor, timing: Timing, bands: Timing | None, end: float, rate: int
 ) -> tuple[Positions, tuple[Word, ...], int]:
     """Tokens of the model's own, then stretch by stretch, band by band; a word is a stretch with all its bands."""
     rows, count = columns.shape[:2]
@@ -237,7 +237,9 @@ def _channels(bands: Timing, row: int, rows: int) -> tuple[int, int]:
     return round(max(low, 0.0)) if row else 0, round(high)
 
 
-def _cells(found: Found, columns: Tensor, values: Tensor, own: Timing, bands: Timing | None) -> tuple[Cell | None, ...]:
+def _cells(
+    found: FoundFront, columns: Tensor, values: Tensor, own: Timing, bands: Timing | None
+) -> tuple[Cell | None, ...]:
     """For each position, which part of the tensor that goes in is its own."""
     rows, count = columns.shape[:2]
     moments = own.shares(count, values.shape[found.front.time])

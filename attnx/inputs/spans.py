@@ -14,7 +14,7 @@ from attnx.registry import quoted, unknown
 
 Place: TypeAlias = tuple[int, int]
 """First character, and one past the last."""
-Asked: TypeAlias = Mapping[str, Place | str] | Sequence[str] | str
+AskedSpans: TypeAlias = Mapping[str, Place | str] | Sequence[str] | str
 """Name → offsets, or the text itself; texts alone; or "sentences" or "lines"."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？])|\n+")
@@ -22,7 +22,7 @@ _SHOWN = 24
 """Characters of a text without a name that stand for it."""
 
 
-def with_spans(prepared: Prepared, asked: Asked) -> Prepared:
+def with_spans(prepared: Prepared, asked: AskedSpans) -> Prepared:
     """The same input, of which these parts are units.
 
     A token belongs to the part in which its first letter stands. Parts do not overlap, and need not be all of the text.
@@ -40,7 +40,9 @@ def with_spans(prepared: Prepared, asked: Asked) -> Prepared:
     return replace(prepared, spans=spans)
 
 
-def with_spans_of_each(prepared: Sequence[Prepared], asked: Asked | Sequence[Asked], *, single: bool) -> list[Prepared]:
+def with_spans_of_each(
+    prepared: Sequence[Prepared], asked: AskedSpans | Sequence[AskedSpans], *, single: bool
+) -> list[Prepared]:
     """The same for one input, or for a list of them: what each has, or "sentences" or "lines" for all."""
     if single or isinstance(asked, str):
         return [with_spans(one, asked) for one in prepared]  # type: ignore[arg-type]
@@ -51,7 +53,7 @@ def with_spans_of_each(prepared: Sequence[Prepared], asked: Asked | Sequence[Ask
     return [with_spans(one, own) for one, own in zip(prepared, asked, strict=True)]
 
 
-def _places(text: str, asked: Asked) -> dict[str, Place]:
+def _places(text: str, asked: AskedSpans) -> dict[str, Place]:
     if isinstance(asked, str):
         if asked not in READY_MADE:
             raise InputError(unknown("spans", asked, READY_MADE))

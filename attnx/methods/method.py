@@ -39,7 +39,7 @@ Brought: TypeAlias = AttentionTensor | Tensor | Sequence[Tensor] | list[Any]
 """Attention as it is brought where tensors come out; of an array comes an array."""
 
 
-class Choices(TypedDict, total=False):
+class MethodChoices(TypedDict, total=False):
     """The keyword arguments that all methods take, for type checkers."""
 
     layer: int | str | None
@@ -123,7 +123,7 @@ class Method:
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class MethodAnswer:
     """What a method says of a graph."""
 
     relevance: Tensor
@@ -133,7 +133,7 @@ class Answer:
     facts: Mapping[str, float | str] = field(default_factory=dict)
 
 
-def apply(method: Method, graph: Graph, asked: Asked, normalize: Normalize | None = None) -> Answer:
+def apply(method: Method, graph: Graph, asked: Asked, normalize: Normalize | None = None) -> MethodAnswer:
     """The relevance of a graph that was built by the method's rules, and what says how far to trust it.
 
     Diagnostics are asked before relevance is held against the receptive field. `normalize="column"` is a rule of the
@@ -143,7 +143,7 @@ def apply(method: Method, graph: Graph, asked: Asked, normalize: Normalize | Non
     relevance = method.relevance(graph, asked)
     facts = method.facts(graph, asked, relevance) if method.facts is not None else {}
     found = {name: one(graph, asked, relevance) for name, one in method.diagnostics.items()}
-    return Answer(_against_reach(method, relevance, graph, asked, normalize), found, facts)
+    return MethodAnswer(_against_reach(method, relevance, graph, asked, normalize), found, facts)
 
 
 def _against_reach(

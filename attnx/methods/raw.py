@@ -11,17 +11,17 @@ from torch import Tensor
 from attnx.arguments import checked
 from attnx.graph.asked import Asked, Head
 from attnx.graph.graph import Graph
-from attnx.methods.method import Array, Brought, Choices, Method, call
+from attnx.methods.method import Array, Brought, Method, MethodChoices, call
 from attnx.methods.normalization import Normalize
 from attnx.methods.receptive_field import rolled_everywhere
 
 
 @overload
-def raw(attention: Array, **choices: Unpack[Choices]) -> Array: ...
+def raw(attention: Array, **choices: Unpack[MethodChoices]) -> Array: ...
 
 
 @overload
-def raw(attention: Brought, **choices: Unpack[Choices]) -> Tensor: ...
+def raw(attention: Brought, **choices: Unpack[MethodChoices]) -> Tensor: ...
 
 
 @checked

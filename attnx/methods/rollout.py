@@ -14,12 +14,12 @@ from torch import Tensor
 from attnx.arguments import checked
 from attnx.graph.asked import Asked, Head
 from attnx.graph.graph import Graph
-from attnx.methods.method import Array, Brought, Choices, Method, call
+from attnx.methods.method import Array, Brought, Method, MethodChoices, call
 from attnx.methods.normalization import Normalize
 from attnx.methods.receptive_field import rolled_everywhere
 
 
-class RolloutChoices(Choices, total=False):
+class RolloutChoices(MethodChoices, total=False):
     """Those of rollout."""
 
     down_to: int

@@ -16,7 +16,7 @@ from attnx.tasks.planted_patch.generator import DECOYS, GRID, Planted
 
 
 @dataclass(frozen=True)
-class Finding:
+class PatchFinding:
     """How often the planted patch had the highest score of all patches, and where it stood on average."""
 
     found: float
@@ -40,7 +40,7 @@ def find(
     references: Any = (),
     layer: int | None = None,
     **options: Any,
-) -> dict[str, Finding]:
+) -> dict[str, PatchFinding]:
     """Each method and reference on all pictures, at one layer (the last by default)."""
     images = [one.image for one in pictures]
     explanations = explain(model, processor, images, methods=methods, references=references, **options)
@@ -57,7 +57,7 @@ def _rank(explanation: Explanation, picture: Planted, name: str, layer: int | No
     return 1 + sum(other > own for other in patches.values()) + sum(other == own for other in patches.values()) / 2
 
 
-def _finding(ranks: Sequence[float]) -> Finding:
+def _finding(ranks: Sequence[float]) -> PatchFinding:
     hits = np.array([float(rank == 1) for rank in ranks])
     low, high = bootstrap_interval(hits)
-    return Finding(float(hits.mean()), low, high, 1 / GRID**2, 1 / (1 + DECOYS), float(np.mean(ranks)))
+    return PatchFinding(float(hits.mean()), low, high, 1 / GRID**2, 1 / (1 + DECOYS), float(np.mean(ranks)))

@@ -33,11 +33,11 @@ REFERENCES: Registry[Reference] = Registry(
     {name: f"attnx.references.{place}" for name, place in _BUILT_IN.items()},
 )
 
-Asked: TypeAlias = Sequence[str] | str | Mapping[str, Mapping[str, Any]]
+AskedReferences: TypeAlias = Sequence[str] | str | Mapping[str, Mapping[str, Any]]
 """Names, or names with options: `{"integrated_gradients": {"steps": 64}}`."""
 
 
-def asked_references(asked: Asked) -> dict[str, dict[str, Any]]:
+def asked_references(asked: AskedReferences) -> dict[str, dict[str, Any]]:
     """Name → options of what the user asked for; a name or an option that does not exist is an error."""
     if isinstance(asked, str):
         asked = (asked,)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnx.render.colours import colour_map
-from attnx.render.columns import Block, decimals, noted
+from attnx.render.columns import TextBlock, decimals, noted
 from attnx.results.atlas import CARRIED, HeadAtlas
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _WRITTEN = 12
 """Up to so many heads there is room for the number in each cell."""
 
 
-def blocks(atlas: HeadAtlas) -> Iterator[Block]:
+def blocks(atlas: HeadAtlas) -> Iterator[TextBlock]:
     """A grid for "carried" and for each reference, the last layer on top, and the best heads of each."""
     count = len(atlas.texts)
     for by, values in atlas.values.items():
@@ -35,7 +35,7 @@ def blocks(atlas: HeadAtlas) -> Iterator[Block]:
             f"layer {one.layer} head {one.head} ({decimals(one.summary.mean)})" for one in atlas.best(_BEST, by)
         )
         missing = int(np.isnan(values).sum())
-        yield Block(
+        yield TextBlock(
             heading=f"{title(atlas, by).capitalize()}, mean of {count} text{'s' * (count > 1)}",
             lines=lines,
             foot=(

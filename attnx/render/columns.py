@@ -16,7 +16,7 @@ Lines: TypeAlias = Sequence[Sequence[str]]
 
 
 @dataclass(frozen=True)
-class Block:
+class TextBlock:
     """A table with what is said around it; the first of its lines is its head."""
 
     heading: str = ""
@@ -29,22 +29,22 @@ _NOTES = 5
 """So many are told; of a large file every text may have one of its own."""
 
 
-def noted(notes: Mapping[str, int], texts: int) -> list[Block]:
+def noted(notes: Mapping[str, int], texts: int) -> list[TextBlock]:
     """What explanations of many texts note, the commonest first, with how many do; nothing where nothing is noted."""
     told = [
         f"{note} ({f'{count:,} beside these' if note.startswith(LEFT_OUT) else f'in {count:,} of'} {texts:,})"
         for note, count in list(notes.items())[:_NOTES]
     ]
     more = [f"… and {len(notes) - _NOTES:,} other notes"] if len(notes) > _NOTES else []
-    return [Block(foot=(*told, *more))] if told else []
+    return [TextBlock(foot=(*told, *more))] if told else []
 
 
-def as_text(blocks: Iterable[Block]) -> str:
+def as_text(blocks: Iterable[TextBlock]) -> str:
     """For the terminal: a paragraph for each part of a block."""
     return _written(blocks, aligned, printable, lambda heading: heading)
 
 
-def as_markdown(blocks: Iterable[Block]) -> str:
+def as_markdown(blocks: Iterable[TextBlock]) -> str:
     """The same with bold headings and Markdown's tables."""
     return _written(blocks, piped, markdown_text, lambda heading: f"**{heading}**")
 
@@ -64,7 +64,7 @@ def _cell(value: Any) -> Any:
 
 
 def _written(
-    blocks: Iterable[Block],
+    blocks: Iterable[TextBlock],
     table: Callable[[Lines], str],
     inert: Callable[[str], str],
     emphasised: Callable[[str], str],

@@ -11,7 +11,7 @@ from attnx.agreement.summary import Summary
 from attnx.errors import ChoiceError
 from attnx.registry import unknown
 from attnx.render.axes import LOOKS, given_or_new
-from attnx.render.columns import Block, decimals, noted
+from attnx.render.columns import TextBlock, decimals, noted
 from attnx.render.plain_text import blanked_name
 from attnx.results.comparison import Comparison
 
@@ -22,11 +22,11 @@ _LAYERS_SHOWN = 8
 """A terminal is 80 columns wide; of deeper models some layers are shown, the first and the last among them."""
 
 
-def blocks(comparison: Comparison) -> Iterator[Block]:
+def blocks(comparison: Comparison) -> Iterator[TextBlock]:
     """One for each reference."""
     count, noun = len(comparison.texts), "text" if any(comparison.texts) else "input"
     for reference in comparison.references:
-        yield Block(
+        yield TextBlock(
             heading=f"Agreement with {blanked_name(comparison.provenance, reference)}: {comparison.measure}, "
             f"mean of {count} {noun}{'s' * (count > 1)}",
             lines=list(_lines(comparison, reference)),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnx.render.best_parts import patch_table, stretch_table
-from attnx.render.columns import Block
+from attnx.render.columns import TextBlock
 from attnx.render.digits import places, written
 from attnx.render.plain_text import answer, cautions, judgement, notes, plain, seen_from
 from attnx.render.printable import printable
@@ -36,7 +36,7 @@ def rich(explanation: Explanation) -> RenderableType:
     return coloured(explanation) if explanation.image_size is None else Text(patch_table(explanation))
 
 
-def blocks(explanation: Explanation) -> list[Block]:
+def blocks(explanation: Explanation) -> list[TextBlock]:
     """A line for each word, a column for each method at the last layer and for each reference."""
     names = explanation.names
     columns = [explanation.by_word(name) for name in names]
@@ -55,11 +55,11 @@ def blocks(explanation: Explanation) -> list[Block]:
     heading = ", ".join([*said, f"layer {explanation.layers[-1]}", seen_from(explanation)])
     foot = (*cautions(explanation, names), *notes(explanation))
     lead = (judgement(explanation, explanation.row_name()),)
-    found = [Block(heading, lead=lead, lines=[["word", *names], *words], foot=foot)]
+    found = [TextBlock(heading, lead=lead, lines=[["word", *names], *words], foot=foot)]
     return [*found, _parts(explanation, names)] if explanation.spans else found
 
 
-def _parts(explanation: Explanation, names: Sequence[str]) -> Block:
+def _parts(explanation: Explanation, names: Sequence[str]) -> TextBlock:
     """A line for each part that was named, with the sums over its tokens."""
     columns = []
     for name in names:
@@ -67,7 +67,7 @@ def _parts(explanation: Explanation, names: Sequence[str]) -> Block:
         decimals = places(sums, explanation.digits.get(name))
         columns.append([written(score, decimals) for score in sums])
     lines = [[printable(one.name), *cells] for one, *cells in zip(explanation.spans, *columns, strict=True)]
-    return Block("parts of the text, each the sum over its tokens", lines=[["part", *names], *lines])
+    return TextBlock("parts of the text, each the sum over its tokens", lines=[["part", *names], *lines])
 
 
 def rows(explanation: Explanation) -> list[dict[str, Any]]:

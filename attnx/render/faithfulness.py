@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from attnx.render.axes import LOOKS
-from attnx.render.columns import Block, decimals, noted
+from attnx.render.columns import TextBlock, decimals, noted
 from attnx.results.faithfulness import MARKS, METRICS, MORE_IS_BETTER, RANDOM, Faithfulness
 
 
-def blocks(faithfulness: Faithfulness) -> list[Block]:
-    table = Block(faithfulness.heading(), lines=list(_lines(faithfulness)), foot=(faithfulness.foot(),))
+def blocks(faithfulness: Faithfulness) -> list[TextBlock]:
+    table = TextBlock(faithfulness.heading(), lines=list(_lines(faithfulness)), foot=(faithfulness.foot(),))
     return [table, *noted(faithfulness.notes, len(faithfulness.values[RANDOM]))]
 
 

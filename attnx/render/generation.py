@@ -9,7 +9,7 @@ import numpy as np
 
 from attnx.render.axes import VERBATIM, given_or_new
 from attnx.render.colours import colour_map
-from attnx.render.columns import Block
+from attnx.render.columns import TextBlock
 from attnx.render.digits import places, written
 from attnx.render.printable import printable
 from attnx.results.generation import GenerationExplanation
@@ -45,7 +45,7 @@ def plain(generation: GenerationExplanation, method: str | None = None) -> str:
     return "\n".join([*lines, *(f"note: {printable(one)}" for one in generation.notes)])
 
 
-def blocks(generation: GenerationExplanation) -> list[Block]:
+def blocks(generation: GenerationExplanation) -> list[TextBlock]:
     """The same as a table."""
     name = generation.shown_first
     lines = [["token", "p", f"from the {generation.front[0]}", "drawn most from"]]
@@ -53,10 +53,10 @@ def blocks(generation: GenerationExplanation) -> list[Block]:
     for step, label in enumerate(generation.generated):
         probability = f"{generation.probabilities[step]:.3f}"
         lines.append([_quoted(label), probability, _share(shares[step]), _best(generation, step, name)])
-    found = [Block(_headline(generation, name), (_judgement(generation, name),), lines, generation.notes)]
+    found = [TextBlock(_headline(generation, name), (_judgement(generation, name),), lines, generation.notes)]
     if generation.spans:
         sums = [["part of the prompt", "all tokens"], *([part, score] for part, score in _spans(generation, name))]
-        found.append(Block(f"parts of the prompt, by {name}", (), sums, ()))
+        found.append(TextBlock(f"parts of the prompt, by {name}", (), sums, ()))
     return found
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from attnx.agreement.summary import Summary
 from attnx.errors import InputError
-from attnx.render.columns import Block
+from attnx.render.columns import TextBlock
 from attnx.results.pronoun_report import Rates, Report
 
 if TYPE_CHECKING:
@@ -22,19 +22,19 @@ _FOOT = (
 )
 
 
-def blocks(report: Report) -> Iterator[Block]:
+def blocks(report: Report) -> Iterator[TextBlock]:
     """What was predicted, and a table for each question that applies to the data."""
     names = dict.fromkeys(str(report.provenance[key]) for key in ("model", "class") if key in report.provenance)
     title = ", ".join([f"Pronouns: {report.sentences:,} sentences of {report.source}", *names])
-    yield Block(title, lead=(_predictions(report),))
+    yield TextBlock(title, lead=(_predictions(report),))
     for one in (report.right, report.implied):
         rest = f", {one.left_out:,} left out" if one.left_out else ""
         heading = f"Drawn most from {one.wanted} ({one.sentences:,} sentences{rest})"
         if one.sentences:
-            yield Block(heading, lines=list(_lines(one, report.layers)))
+            yield TextBlock(heading, lines=list(_lines(one, report.layers)))
         else:
-            yield Block(heading, lead=("Does not apply: no sentence says which one that is.",))
-    yield Block(foot=(_FOOT,))
+            yield TextBlock(heading, lead=("Does not apply: no sentence says which one that is.",))
+    yield TextBlock(foot=(_FOOT,))
 
 
 def rows(report: Report) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnx.errors import InputError
 from attnx.methods.registry import title_of
-from attnx.render.columns import Block
+from attnx.render.columns import TextBlock
 from attnx.results.pronouns import Probe
 
 if TYPE_CHECKING:
@@ -21,14 +21,14 @@ _NOBODY = "#999999"
 _MARKERS = "os^Dv*"
 
 
-def blocks(probe: Probe) -> list[Block]:
+def blocks(probe: Probe) -> list[TextBlock]:
     """The pronouns' probabilities, and a line for each method and layer."""
     relative = probe.relative
     lead = []
     for pronoun, value in probe.probabilities.items():
         speaks = f", speaks for {probe.implies[pronoun]}" if pronoun in probe.implies else ""
         lead.append(f"p({pronoun}) = {value:.3f}, {relative[pronoun]:.1%} of the pronouns{speaks}")
-    return [Block(heading=probe.text, lead=tuple(lead), lines=list(_lines(probe)))]
+    return [TextBlock(heading=probe.text, lead=tuple(lead), lines=list(_lines(probe)))]
 
 
 def rows(probe: Probe) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnx.agreement.summary import Summary
 from attnx.render.axes import LOOKS, given_or_new
-from attnx.render.columns import Block, decimals, noted
+from attnx.render.columns import TextBlock, decimals, noted
 from attnx.results.faithfulness import FEWEST_TEXTS, RANDOM, orders_told
 from attnx.results.recommendation import Recommendation
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def blocks(recommendation: Recommendation) -> list[Block]:
+def blocks(recommendation: Recommendation) -> list[TextBlock]:
     one = recommendation
     heading = (
         f"What holds on {one.texts} text{'s' * (one.texts > 1)}: the fall of the target's {one.score} without the "
         f"first {one.units}, at layer {one.layer}, blanked with {one.blank}"
     )
-    return [Block(heading, (one.sentence(),), list(_lines(one)), tuple(_foot(one))), *noted(one.notes, one.texts)]
+    return [TextBlock(heading, (one.sentence(),), list(_lines(one)), tuple(_foot(one))), *noted(one.notes, one.texts)]
 
 
 def rows(recommendation: Recommendation) -> list[dict[str, Any]]:

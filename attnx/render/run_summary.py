@@ -6,21 +6,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from attnx.render.axes import LOOKS
-from attnx.render.columns import Block
+from attnx.render.columns import TextBlock
 from attnx.results.run_summary import Group, RunSummary
 
 _PLACES = ("first fifth", "second", "third", "fourth", "last fifth", "special tokens")
 _PLOTTED = 8
 
 
-def blocks(summary: RunSummary) -> list[Block]:
+def blocks(summary: RunSummary) -> list[TextBlock]:
     lead = [f"{summary.rows:,} rows, {summary.failed:,} of them failed"]
     lead += [f"failed: {reason} ({count:,})" for reason, count in summary.errors.items()]
     return [
-        Block(f"What carries most, by {summary.explainer}", tuple(lead), _groups(summary.groups)),
+        TextBlock(f"What carries most, by {summary.explainer}", tuple(lead), _groups(summary.groups)),
         *_words(summary.groups, ""),
         *(
-            [Block("Where the data says something else", (), _groups(summary.disagreements))]
+            [TextBlock("Where the data says something else", (), _groups(summary.disagreements))]
             * bool(summary.disagreements)
         ),
         *_words(summary.disagreements, "where the data says "),
@@ -80,7 +80,7 @@ def _groups(groups: Sequence[Group]) -> list[list[str]]:
     return lines
 
 
-def _words(groups: Sequence[Group], said: str) -> list[Block]:
+def _words(groups: Sequence[Group], said: str) -> list[TextBlock]:
     found = []
     for group in groups:
         lines = [["word", "carries most in", "occurs in", "mean share", "rows to look at"]]
@@ -88,5 +88,5 @@ def _words(groups: Sequence[Group], said: str) -> list[Block]:
             [one.text, f"{one.first:,}", f"{one.rows:,}", f"{one.share:.1%}", ", ".join(map(str, one.examples))]
             for one in group.words
         ]
-        found.append(Block(f"{group.label}{f', {said}{group.gold}' if group.gold else ''}", (), lines))
+        found.append(TextBlock(f"{group.label}{f', {said}{group.gold}' if group.gold else ''}", (), lines))
     return found

@@ -10,7 +10,7 @@ import numpy as np
 
 from attnx.answer.prediction import Prediction
 from attnx.render.axes import LOOKS, VERBATIM, given_or_new
-from attnx.render.columns import Block, as_text
+from attnx.render.columns import TextBlock, as_text
 from attnx.render.plain_text import SECOND_TEXT
 from attnx.render.printable import printable
 from attnx.render.terminal import Legend, shade
@@ -31,7 +31,7 @@ def text(shown: SideBySide) -> str:
     return as_text(_blocks(shown, shown.names[:1]))
 
 
-def blocks(shown: SideBySide) -> list[Block]:
+def blocks(shown: SideBySide) -> list[TextBlock]:
     """The answers, and the words by each method and reference that all have."""
     return _blocks(shown, shown.names)
 
@@ -165,9 +165,9 @@ def plot(shown: SideBySide, name: str | None = None, *, ax: Axes | None = None) 
     return axes
 
 
-def _blocks(shown: SideBySide, names: Sequence[str]) -> list[Block]:
+def _blocks(shown: SideBySide, names: Sequence[str]) -> list[TextBlock]:
     said = answers(shown)
-    found = [Block(lines=[["", *shown.titles], *said])] if said else []
+    found = [TextBlock(lines=[["", *shown.titles], *said])] if said else []
     second = second_text(shown)
     for name in names:
         lines = [["word", *shown.titles, "change"]]
@@ -176,7 +176,7 @@ def _blocks(shown: SideBySide, names: Sequence[str]) -> list[Block]:
                 lines.append([SECOND_TEXT, *[""] * (len(shown.titles) + 1)])
             lines.append([word_pair(shown.words(row)), *map(_number, own), _number(change, sign=True)])
         foot = tuple(_foot(shown, name) if len(names) == 1 else cautions(shown, name))
-        found.append(Block(heading(shown, name), lines=lines, foot=foot))
+        found.append(TextBlock(heading(shown, name), lines=lines, foot=foot))
     return found
 
 

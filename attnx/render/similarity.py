@@ -11,7 +11,7 @@ from attnx.registry import unknown
 from attnx.render.axes import VERBATIM
 from attnx.render.best_parts import place_text
 from attnx.render.colours import colour_map
-from attnx.render.columns import Block
+from attnx.render.columns import TextBlock
 from attnx.render.digits import places
 from attnx.render.image_panels import plot_image
 from attnx.render.printable import printable
@@ -36,9 +36,9 @@ BY = {
 }
 
 
-def blocks(one: Similarity) -> list[Block]:
+def blocks(one: Similarity) -> list[TextBlock]:
     """The cosine, the words or best patches of each side by each method and reference, and the grid."""
-    found = [Block(f"Similarity: {one.headline}", tuple(one.notes))]
+    found = [TextBlock(f"Similarity: {one.headline}", tuple(one.notes))]
     found += [_side(title, explanation) for title, explanation in zip(one.titles, one.explanations, strict=True)]
     if one.grid is not None:
         rows, columns, grid = shortened(one)
@@ -47,11 +47,11 @@ def blocks(one: Similarity) -> list[Block]:
             ["", *columns],
             *([name, *(f"{value:+.{decimals}f}" for value in row)] for name, row in zip(rows, grid, strict=True)),
         ]
-        found.append(Block(grid_heading(one), lines=lines, foot=(sums(one),)))
+        found.append(TextBlock(grid_heading(one), lines=lines, foot=(sums(one),)))
     return found
 
 
-def _side(title: str, explanation: Explanation) -> Block:
+def _side(title: str, explanation: Explanation) -> TextBlock:
     """All words of a text, or the patches of a picture that come first, with their boxes."""
     names = explanation.names
     scores = [explanation.by_word(name) for name in names]
@@ -68,7 +68,7 @@ def _side(title: str, explanation: Explanation) -> Block:
     left_out = reduction_note(len(kept), len(explanation.words), f"patches by {explanation.row_name()}")
     accounted = (f"{name}: {account}" for name, account in accounts(explanation))
     said = explanation.title or ("{} × {} pixels".format(*explanation.image_size) if explanation.image_size else "")
-    return Block(f"{title}: {said}", lines=lines, foot=(*filter(None, [left_out]), *accounted, *explanation.notes))
+    return TextBlock(f"{title}: {said}", lines=lines, foot=(*filter(None, [left_out]), *accounted, *explanation.notes))
 
 
 def _first_patches(explanation: Explanation) -> list[int]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnx.agreement.summary import Summary
 from attnx.render.axes import LOOKS
-from attnx.render.columns import Block, decimals
+from attnx.render.columns import TextBlock, decimals
 from attnx.results.table import ByProtocol, MeanDeviation, Published, SubjectTable, Table
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 PARTS = ("subject", "attractors", "other", "subject_first")
 
 
-def table_blocks(table: Table) -> Iterator[Block]:
+def table_blocks(table: Table) -> Iterator[TextBlock]:
     """One for each protocol."""
     right = "" if table.accuracy is None else f" (model right in {table.accuracy:.1%}{_chance(table)})"
     for one in table.measured:
@@ -24,7 +24,7 @@ def table_blocks(table: Table) -> Iterator[Block]:
         undefined = max(cell.undefined for cells in one.cells.values() for cell in cells)
         found = f"up to {undefined:,} in a cell" if undefined else "there are none"
         described = one.protocol.describe(table.reference)
-        yield Block(
+        yield TextBlock(
             heading=f"{about}: {table.samples:,} sentences of {table.source}{right}",
             lines=list(_table_lines(table.published, one)),
             foot=(f"{described[0].upper()}{described[1:]} ({found}).",),
@@ -80,10 +80,10 @@ def plot_table(table: Table) -> Figure:
     return figure
 
 
-def subject_blocks(table: SubjectTable) -> list[Block]:
+def subject_blocks(table: SubjectTable) -> list[TextBlock]:
     unknown = "" if table.attractors_known else " Attractors are not marked in this data: they are among other words."
     return [
-        Block(
+        TextBlock(
             heading=f"Relevance of words for CLS at layer {table.layer}: sentences of {table.source}",
             lines=list(_subject_lines(table)),
             foot=(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnx.agreement.spread import FEWEST, Spread
 from attnx.render.axes import LOOKS
-from attnx.render.columns import Block, decimals
+from attnx.render.columns import TextBlock, decimals
 from attnx.results.trainings import ALL, CLAIMS, UNNAMED, SubjectTrainings, Trainings
 
 if TYPE_CHECKING:
@@ -18,19 +18,19 @@ _PANEL = (2.6, 2.6)
 """Inches of a panel."""
 
 
-def blocks(trainings: Trainings) -> Iterator[Block]:
+def blocks(trainings: Trainings) -> Iterator[TextBlock]:
     """One for each protocol and recipe, then the claims under each protocol."""
     first = next(iter(trainings.tables.values()))
     for protocol in trainings.protocols:
         about = f"{first.title}, {first.reference}, protocol {protocol.name}"
         for recipe, models in trainings.groups.items():
-            yield Block(
+            yield TextBlock(
                 heading=f"{about}, {_of(recipe)}: {_models(models)}, {first.samples:,} sentences of {first.source}",
                 lead=_right(trainings, models),
                 lines=list(_lines(trainings, recipe, protocol.name)),
                 foot=_foot(len(models), trainings.same_sentences),
             )
-        yield Block(
+        yield TextBlock(
             heading=f"{about}: which claims hold in which training",
             lines=list(_claim_lines(trainings, protocol.name)),
             foot=(
@@ -95,10 +95,10 @@ def plot(trainings: Trainings) -> Figure:
     return figure
 
 
-def subject_blocks(trainings: SubjectTrainings) -> Iterator[Block]:
+def subject_blocks(trainings: SubjectTrainings) -> Iterator[TextBlock]:
     first = next(iter(trainings.tables.values()))
     for recipe, models in trainings.groups.items():
-        yield Block(
+        yield TextBlock(
             heading=f"Relevance of words for CLS at layer {first.layer}, {_of(recipe)}: {_models(models)}, "
             f"sentences of {first.source}",
             lines=list(_subject_lines(trainings, recipe, first.attractors_known)),

@@ -7,7 +7,7 @@ from typing import Any
 
 from attnx.agreement.summary import Summary
 from attnx.render.axes import LOOKS
-from attnx.render.columns import Block, decimals
+from attnx.render.columns import TextBlock, decimals
 from attnx.results.faithfulness import MARKS
 from attnx.results.truth import CHANCE, Truth
 
@@ -15,8 +15,8 @@ _ROW, _PANEL = 0.24, 3.0
 """Inches for an explainer and for a suite."""
 
 
-def blocks(truth: Truth) -> list[Block]:
-    return [Block(truth.heading(), lead=truth.legend(), lines=list(lines(truth)), foot=truth.foot())]
+def blocks(truth: Truth) -> list[TextBlock]:
+    return [TextBlock(truth.heading(), lead=truth.legend(), lines=list(lines(truth)), foot=truth.foot())]
 
 
 def rows(truth: Truth) -> list[dict[str, Any]]:

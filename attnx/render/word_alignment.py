@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from attnx.errors import ChoiceError, whole_number
 from attnx.render.axes import VERBATIM, given_or_new
 from attnx.render.colours import colour_map
-from attnx.render.columns import Block
+from attnx.render.columns import TextBlock
 from attnx.render.printable import printable
 from attnx.results.word_alignment import Aligned, Alignment
 
@@ -20,16 +20,16 @@ _SENTENCES = 10
 """Pairs of sentences that are written out."""
 
 
-def blocks(alignment: Alignment) -> list[Block]:
+def blocks(alignment: Alignment) -> list[TextBlock]:
     """The error rate where it is known, and which source word each written word is linked to."""
     told = [*error_lines(alignment), *alignment.notes]
-    found = [Block(f"Word alignment: {alignment.headline}", tuple(told))]
+    found = [TextBlock(f"Word alignment: {alignment.headline}", tuple(told))]
     for number, one in enumerate(alignment.sentences[:_SENTENCES]):
         heading = f"pair {number + 1} of {len(alignment)}" if len(alignment) > 1 else ""
         lines = [["written", "from", "score"], *_lines(one, alignment.scores[number])]
-        found.append(Block(heading, lines=lines))
+        found.append(TextBlock(heading, lines=lines))
     if len(alignment) > _SENTENCES:
-        found.append(Block(foot=(f"… and {len(alignment) - _SENTENCES:,} more; to_pharaoh() has all",)))
+        found.append(TextBlock(foot=(f"… and {len(alignment) - _SENTENCES:,} more; to_pharaoh() has all",)))
     return found
 
 

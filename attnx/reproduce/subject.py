@@ -59,13 +59,13 @@ def subject(
             "give a file with the columns label, subject, beginning"
         )
     asking = Sharing(layer, tuple(methods), sentences.source, seed)
-    things = list(map(Told, sentences.beginnings, sentences.prepared))
+    things = list(map(KnownSubject, sentences.beginnings, sentences.prepared))
     table: SubjectTable = tabulated(asking, model, tokenizer, things, output, options, progress=progress)
     return table
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
+class KnownSubject:
     """A sentence of which it is known where its subject stands."""
 
     beginning: Beginning
@@ -77,7 +77,7 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Sharing(Measurement[Told]):
+class Sharing(Measurement[KnownSubject]):
     """The measurement: the shares of each measure in a sentence."""
 
     name: ClassVar[str] = "subject"
@@ -90,7 +90,9 @@ class Sharing(Measurement[Told]):
     def settings(self) -> dict[str, Any]:
         return {"layer": self.layer, "methods": list(self.methods)}
 
-    def cells(self, model: Any, processor: Any, things: Sequence[Told], tick: Tick, progress: bool) -> Sequence[Cells]:
+    def cells(
+        self, model: Any, processor: Any, things: Sequence[KnownSubject], tick: Tick, progress: bool
+    ) -> Sequence[Cells]:
         prepared = [one.prepared for one in things]
         rows = relevance_rows(model, processor, prepared, "CLS", methods=self.methods, progress=progress)
         layers = len(next(iter(rows[0].relevance.values())))

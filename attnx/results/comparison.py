@@ -16,7 +16,7 @@ from attnx.errors import ChoiceError, InputError
 from attnx.forks import cached_property
 from attnx.registry import unknown
 from attnx.results.explanation import Explanation
-from attnx.results.fit import PROVENANCE, Alike, Between, Filled, NamedAs, Rising, Rules, Shape
+from attnx.results.fit import PROVENANCE, Between, Filled, NamedAs, Rising, Rules, SameNames, Shape
 from attnx.results.gathered import FACTS, Cells, Gathered, facts
 from attnx.results.result import Array, TableResult
 from attnx.results.schema import LATER
@@ -40,7 +40,7 @@ class Comparison(TableResult):
     rules: ClassVar[Rules] = {
         "layers": Rising(),
         "texts": Filled(),
-        "values": Alike(),
+        "values": SameNames(),
         "values.*.*": Shape("texts layers", undefined=True),
         "ceiling": NamedAs("values"),
         "ceiling.*.*": Shape("texts", undefined=True),

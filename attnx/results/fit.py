@@ -168,7 +168,7 @@ class SinksTold:
         )
 
 
-class Alike:
+class SameNames:
     """Members of an object that have the same names in them."""
 
     def __call__(self, found: Any, result: _Result) -> str | None:

@@ -23,7 +23,7 @@ UNNAMED, ALL = "no named recipe", "all recipes"
 
 
 @dataclass(frozen=True)
-class Claim:
+class PaperClaim:
     """A sentence of the paper as a number of one model: the claim holds in it where that is above 0."""
 
     name: str
@@ -53,13 +53,13 @@ def _over(combine: Callable[[list[float]], Any], above: str, below: str, layers:
 
 _LAST, _UPPER = slice(-1, None), slice(1, None)
 CLAIMS = (
-    Claim(
+    PaperClaim(
         "flow above rollout",
         "at the last layer flow agrees better than rollout",
         margin=_over(np.mean, "flow", "rollout", _LAST),
         weakest=_over(min, "flow", "rollout", _LAST),
     ),
-    Claim(
+    PaperClaim(
         "raw fails above layer 1",
         "at every layer above the first, raw attention agrees less than rollout",
         margin=_over(np.mean, "rollout", "raw", _UPPER),
@@ -177,7 +177,7 @@ class Trainings(OverModels[Table]):
             [one.cells[method][layer - 1].deviation for one in self.measured(recipe, protocol).values()]
         ).mean
 
-    def claim(self, claim: Claim, recipe: str, protocol: str) -> tuple[Spread, int]:
+    def claim(self, claim: PaperClaim, recipe: str, protocol: str) -> tuple[Spread, int]:
         """Its margin over the recipe's models, and in how many of them it holds."""
         measured = self.measured(recipe, protocol).values()
         weakest = [claim.weakest(one) for one in measured]

@@ -16,7 +16,7 @@ from attnx.running.loading import load
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
+class GivenModel:
     """A model, what prepares its inputs, and the name by which another process can load both."""
 
     model: nn.Module
@@ -24,15 +24,15 @@ class Given:
     name: str | None = None
 
 
-def given_model(model: Any, processor: Any = None) -> Given:
+def given_model(model: Any, processor: Any = None) -> GivenModel:
     """The model of a pipeline, or the one that is saved under a name, or what was given with its processor."""
     if isinstance(model, (str, PathLike)):
         loaded, own = load(fspath(model))
-        return Given(loaded, own if processor is None else processor, fspath(model) if processor is None else None)
+        return GivenModel(loaded, own if processor is None else processor, fspath(model) if processor is None else None)
     inner = getattr(model, "model", None)
     if is_pipeline(model) and inner is not None:
         own = _own_processor(model, inner)
-        return Given(inner, own if processor is None else processor)
+        return GivenModel(inner, own if processor is None else processor)
     if not isinstance(model, nn.Module):
         raise ArgumentError(
             f"a model is one of transformers with its tokenizer, a pipeline, or the directory or hub id of one; "
@@ -44,7 +44,7 @@ def given_model(model: Any, processor: Any = None) -> Given:
             f"{type(model).__name__} comes without its tokenizer; load it, "
             f"AutoTokenizer.from_pretrained({name!r}), and give it after the model, or give the directory alone"
         )
-    return Given(model, processor)
+    return GivenModel(model, processor)
 
 
 def _own_processor(pipeline: Any, model: nn.Module) -> Any:

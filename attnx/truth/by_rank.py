@@ -15,14 +15,14 @@ from attnx.data.measurement import Measurement
 from attnx.data.question import Tick
 from attnx.errors import InputError
 from attnx.results.gathered import FACTS, Cells, Gathered, facts, with_left_out
-from attnx.running.given_model import Given as GivenModel
+from attnx.running.given_model import GivenModel
 from attnx.truth.answers import answered_right
 from attnx.truth.ranking import fixed_orders, is_first, reciprocal_rank
 from attnx.truth.scoring import Scores, scores_of
-from attnx.truth.suite import Array, Explainers, Given, Known, Measured, Suite
+from attnx.truth.suite import Array, Explainers, Known, Suite, SuiteResult, Trial
 
 
-def by_rank(suite: Suite, given: Given, explainers: Explainers) -> Measured:
+def by_rank(suite: Suite, given: Trial, explainers: Explainers) -> SuiteResult:
     """Reciprocal rank and share found first, of all explainers, chance and fixed orders on the same inputs."""
     if suite.questions is None:
         raise InputError(f"suite {suite.name!r} has no questions to rank by; give it some, or a measure of its own")
@@ -32,7 +32,7 @@ def by_rank(suite: Suite, given: Given, explainers: Explainers) -> Measured:
             f"suite {suite.name!r}: {type(given.model).__name__} gets none of {wrong} inputs right, so it cannot tell "
             "what its answer hangs on; give a model that does the task, or other data"
         )
-    found: Measured = given.keeping.result(
+    found: SuiteResult = given.keeping.result(
         Ranking(suite.name, explainers, wrong), GivenModel(given.model, given.processor), known, progress=given.progress
     )
     return found
@@ -61,14 +61,14 @@ class Ranking(Measurement[Known]):
         }
         return [{**self._ranks(found, number, one), **told} for number, one in enumerate(things)]
 
-    def result(self, cells: Iterable[Cells], left_out: Mapping[str, int]) -> Measured:
+    def result(self, cells: Iterable[Cells], left_out: Mapping[str, int]) -> SuiteResult:
         """What refused in one shard has no numbers in any."""
         if left_out:
             raise InputError(f"{with_left_out(f'suite {self.suite!r}', left_out)}; its inputs are measured all or none")
         found = Gathered.of(cells)
         refused = _joined(found.columns["refused"])
         record = found.provenance
-        return Measured(
+        return SuiteResult(
             values={name: found.array(f"of {name}") for name in self._names if name not in refused},
             orders={name: found.array(name) for name in fixed_orders(1)},
             refused=refused,

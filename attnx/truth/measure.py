@@ -20,10 +20,10 @@ from attnx.references.registry import REFERENCES, asked_references
 from attnx.registry import unknown
 from attnx.results.truth import Truth
 from attnx.truth.registry import SUITES
-from attnx.truth.suite import Explainers, Given, Measured, Suite
+from attnx.truth.suite import Explainers, Suite, SuiteResult, Trial
 
 if TYPE_CHECKING:
-    from attnx.references.registry import Asked
+    from attnx.references.registry import AskedReferences
 
 _ARGUMENTS = ("suites", "data", "methods", "references", "rows", "normalize", "seed", "output", "shard_rows", "engine")
 
@@ -36,7 +36,7 @@ def measure_truth(
     suites: Sequence[str] | str | None = None,
     data: Any = None,
     methods: Sequence[str] | str | None = None,
-    references: Asked | None = None,
+    references: AskedReferences | None = None,
     rows: int | None = None,
     normalize: Normalization = "auto",
     seed: int = 0,
@@ -76,12 +76,14 @@ def measure_truth(
     found = {}
     for suite in chosen:
         own, processor = _asked(suite, model, tokenizer)
-        given = Given(own, processor, rows or suite.rows, data, seed, progress, keeping.inside(suite.name))
+        given = Trial(own, processor, rows or suite.rows, data, seed, progress, keeping.inside(suite.name))
         found[suite.name] = suite.measure(suite, given, explainers)
     return _truth({suite.name: suite for suite in chosen}, found, seed)
 
 
-def _explainers(methods: Sequence[str] | str | None, references: Asked | None, normalize: Normalization) -> Explainers:
+def _explainers(
+    methods: Sequence[str] | str | None, references: AskedReferences | None, normalize: Normalization
+) -> Explainers:
     """All of both where nobody chose; where one of them was chosen, none of the other."""
     nobody = methods is None and references is None
     named = METHODS.names() if nobody else (methods,) if isinstance(methods, str) else tuple(methods or ())
@@ -150,7 +152,7 @@ def _asked(suite: Suite, model: nn.Module | None, tokenizer: Any) -> tuple[Any, 
     return suite.embedded()
 
 
-def _truth(suites: dict[str, Suite], found: dict[str, Measured], seed: int) -> Truth:
+def _truth(suites: dict[str, Suite], found: dict[str, SuiteResult], seed: int) -> Truth:
     return Truth(
         values={name: dict(one.values) for name, one in found.items()},
         orders={name: dict(one.orders) for name, one in found.items()},

@@ -37,7 +37,7 @@ class Known:
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
+class Trial:
     """What a suite is run on."""
 
     model: nn.Module
@@ -62,7 +62,7 @@ class Explainers:
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class SuiteResult:
     """What came of a suite."""
 
     values: Mapping[str, Array]
@@ -99,8 +99,8 @@ class Suite:
     """What is right, and why, in a sentence."""
     source: str
     """Where the inputs and the model come from."""
-    measure: Callable[[Suite, Given, Explainers], Measured]
-    questions: Callable[[Given], Iterator[Known]] | None = None
+    measure: Callable[[Suite, Trial, Explainers], SuiteResult]
+    questions: Callable[[Trial], Iterator[Known]] | None = None
     """The inputs, as many as there are or without end; None where `measure` has inputs of its own."""
     metrics: tuple[Metric, ...] = RANKS
     """The first is what explainers are ordered by."""

@@ -31,7 +31,7 @@ from attnx.data.engine import Engine, Job, OneProcess
 from attnx.data.ray_engine import Ray
 from attnx.data.row import Shard
 from attnx.data.source import source_of
-from attnx.running.given_model import Given, given_model
+from attnx.running.given_model import GivenModel, given_model
 from tests.faults.kills import sentences
 
 SHARD, BATCH = 1024, 8
@@ -39,7 +39,7 @@ SMALL = 32
 """Rows of a shard where workers share them: enough shards that none of them waits long for the others at the end."""
 
 
-def plain(given: Given, texts: Sequence[str]) -> None:
+def plain(given: GivenModel, texts: Sequence[str]) -> None:
     """Tokenise, sort, pad, run: what any batched script does."""
     for start in range(0, len(texts), SHARD):
         read = given.processor(list(texts[start : start + SHARD]), truncation=True)["input_ids"]
@@ -52,7 +52,7 @@ def plain(given: Given, texts: Sequence[str]) -> None:
                 given.model(input_ids=padded, attention_mask=mask).logits.softmax(-1).tolist()
 
 
-def explained(given: Given, texts: Sequence[str], **options: Any) -> None:
+def explained(given: GivenModel, texts: Sequence[str], **options: Any) -> None:
     folder = tempfile.mkdtemp()
     try:
         attnx.explain_dataset(
@@ -88,7 +88,7 @@ class Timed:
     engine: Engine
     file: str
 
-    def run(self, job: Job, given: Given, shards: Iterator[Shard], tick: Any, told: Any) -> None:
+    def run(self, job: Job, given: GivenModel, shards: Iterator[Shard], tick: Any, told: Any) -> None:
         self.engine.run(replace(job, question=TimedQuestion(job.question, self.file)), given, shards, tick, told)
 
 
@@ -105,7 +105,7 @@ class TimedQuestion:
         return made
 
 
-def clocked(given: Given, texts: Sequence[str], engine: Engine, workers: int, **options: Any) -> Clocked:
+def clocked(given: GivenModel, texts: Sequence[str], engine: Engine, workers: int, **options: Any) -> Clocked:
     begun = time.time()
     with tempfile.TemporaryDirectory() as folder, tempfile.NamedTemporaryFile("r") as times:
         attnx.explain_dataset(

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from attnx.data.columns import Columns
-from attnx.data.row import Row, shards
+from attnx.data.row import DataRow, shards
 from attnx.data.source import source_of
 from attnx.errors import AttnxError, InputError
 
@@ -148,11 +148,11 @@ def test_files_of_another_kind_and_damaged_ones(tmp_path):
 
 
 def test_shards_are_fixed_ranges_and_know_their_rows():
-    made = list(shards((Row(number, str(number), str(number)) for number in range(10)), 4))
+    made = list(shards((DataRow(number, str(number), str(number)) for number in range(10)), 4))
     assert [len(one.rows) for one in made] == [4, 4, 2]
-    again = list(shards((Row(number, str(number), str(number)) for number in range(10)), 4))
+    again = list(shards((DataRow(number, str(number), str(number)) for number in range(10)), 4))
     assert [one.digest for one in made] == [one.digest for one in again]
-    other = list(shards((Row(number, str(number), str(number), gold="1") for number in range(10)), 4))
+    other = list(shards((DataRow(number, str(number), str(number), gold="1") for number in range(10)), 4))
     assert not {one.digest for one in made} & {one.digest for one in other}
 
 
@@ -172,8 +172,8 @@ def test_inputs_differ_by_all_of_their_numbers_and_not_by_where_they_are_held():
     other = one.clone()
     other[2_500] = 1
     for kind in (lambda given: {"pixel_values": given}, lambda given: {"array": given.numpy()}, lambda given: [given]):
-        assert Row(0, "0", kind(one)).sha256 == Row(0, "0", kind(one.clone())).sha256
-        assert Row(0, "0", kind(one)).sha256 != Row(0, "0", kind(other)).sha256
+        assert DataRow(0, "0", kind(one)).sha256 == DataRow(0, "0", kind(one.clone())).sha256
+        assert DataRow(0, "0", kind(one)).sha256 != DataRow(0, "0", kind(other)).sha256
     black, again, white = (Image.new("L", (4, 4), shade) for shade in (0, 0, 255))
-    pictured = [Row(0, "0", {"image": one, "text": "?"}).sha256 for one in (black, again, white)]
+    pictured = [DataRow(0, "0", {"image": one, "text": "?"}).sha256 for one in (black, again, white)]
     assert pictured[0] == pictured[1] != pictured[2]

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from attnx.demo.asked import LONGEST, Asked, Models, answer
+from attnx.demo.asked import LONGEST, Form, Models, answer
 from attnx.errors import AttnxError, InputError
 from attnx.tasks.planted_patch.generator import generate
 
@@ -21,14 +21,14 @@ def page_in(frame):
 
 
 def test_the_answer_is_the_page_that_to_html_writes(models):
-    page = page_in(answer(Asked("verb-number", "the keys to the cabinet"), models))
+    page = page_in(answer(Form("verb-number", "the keys to the cabinet"), models))
     assert page.startswith("<!doctype html>") or page.startswith("<!DOCTYPE html>")
     assert "plural" in page
     assert "value_path" in page
 
 
 def test_methods_references_and_target_are_those_that_were_chosen(models):
-    asked = Asked(
+    asked = Form(
         "verb-number", "the keys to the cabinet", methods=["rollout"], references=["gradient"], target="singular"
     )
     page = page_in(answer(asked, models))
@@ -39,17 +39,17 @@ def test_methods_references_and_target_are_those_that_were_chosen(models):
 
 
 def test_two_targets_are_set_against_each_other(models):
-    page = page_in(answer(Asked("verb-number", "the keys", target="plural / singular"), models))
+    page = page_in(answer(Form("verb-number", "the keys", target="plural / singular"), models))
     assert '"against":"singular"' in page
 
 
 def test_a_picture_is_asked_of_a_vision_model(models):
-    assert "data:image/" in answer(Asked("planted-patch", image=generate(1)[0].image), models)
+    assert "data:image/" in answer(Form("planted-patch", image=generate(1)[0].image), models)
 
 
 def test_hostile_text_stays_text_around_the_frame_and_in_it(models):
     hostile = '"><script>alert(1)</script>'
-    frame = answer(Asked("verb-number", f"the keys {hostile}"), models)
+    frame = answer(Form("verb-number", f"the keys {hostile}"), models)
     assert "<script>alert" not in frame
     assert "<script>alert" not in page_in(frame)
     assert 'sandbox="allow-scripts"' in frame
@@ -58,12 +58,12 @@ def test_hostile_text_stays_text_around_the_frame_and_in_it(models):
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        (Asked("verb-number", " "), "type one"),
-        (Asked("planted-patch", "the keys"), "drop one"),
-        (Asked("verb-number", "a " * LONGEST), "too long for the demo"),
-        (Asked("verb-number", "the keys", target="nonsense"), "singular, plural"),
-        (Asked("/etc", "the keys"), "is not offered here"),
-        (Asked("gpt2", "the keys"), "is not offered here"),
+        (Form("verb-number", " "), "type one"),
+        (Form("planted-patch", "the keys"), "drop one"),
+        (Form("verb-number", "a " * LONGEST), "too long for the demo"),
+        (Form("verb-number", "the keys", target="nonsense"), "singular, plural"),
+        (Form("/etc", "the keys"), "is not offered here"),
+        (Form("gpt2", "the keys"), "is not offered here"),
     ],
     ids=lambda one: one if isinstance(one, str) else "",
 )

@@ -2,9 +2,12 @@
 
 import pytest
 
-from attnx.render.columns import Block, as_markdown, as_text, decimals, piped
+from attnx.render.columns import TextBlock, as_markdown, as_text, decimals, piped
 
-BLOCKS = [Block("a heading", ("first",), [["", "L1"], ["rollout", ".71"]], ("last", "of all")), Block(foot=("end",))]
+BLOCKS = [
+    TextBlock("a heading", ("first",), [["", "L1"], ["rollout", ".71"]], ("last", "of all")),
+    TextBlock(foot=("end",)),
+]
 
 
 def test_a_block_is_its_heading_lead_table_and_foot():

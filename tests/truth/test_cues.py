@@ -8,7 +8,7 @@ from attnx.errors import FileFormatError, InputError
 from attnx.references.case import Scored
 from attnx.references.reference import Reference
 from attnx.references.registry import REFERENCES
-from attnx.truth.suite import Given
+from attnx.truth.suite import Trial
 from attnx.truth.suites.cues import Cue, questions, read_cues
 from attnx.truth.suites.recall import embedded as recall_model
 from tests import zoo
@@ -73,7 +73,7 @@ def test_continuations_that_begin_with_the_same_token_are_a_line(written):
     model, tokenizer = recall_model()
     path = written("k1 v1 k1\tv1\tv1 k2\tv1")
     with pytest.raises(InputError, match=r"line 2: 'v1' and 'v1 k2' begin with the same token \(v1\)"):
-        list(questions(Given(model, tokenizer, 5, path)))
+        list(questions(Trial(model, tokenizer, 5, path)))
 
 
 def whole_words(tokenizer):
@@ -84,7 +84,7 @@ def whole_words(tokenizer):
 def test_words_are_what_stands_between_spaces_and_their_tokens_are_summed(written):
     model, tokenizer = zoo.causal_lm(), zoo.bytelevel_tokenizer()
     good, bad = whole_words(tokenizer)[:2]
-    (one,) = questions(Given(model, tokenizer, 5, written(f"The cat sat, softly\t{good}\t{bad}\tsat")))
+    (one,) = questions(Trial(model, tokenizer, 5, written(f"The cat sat, softly\t{good}\t{bad}\tsat")))
     assert len(one.units) == 4
     assert one.right == (2,)
     assert sorted(place for unit in one.units for place in unit) == list(range(len(one.request.prepared.positions)))
@@ -94,7 +94,7 @@ def test_words_are_what_stands_between_spaces_and_their_tokens_are_summed(writte
 def test_a_cue_of_two_words_counts_by_the_first_that_is_found(written):
     model, tokenizer = zoo.causal_lm(), zoo.bytelevel_tokenizer()
     good, bad = whole_words(tokenizer)[:2]
-    (one,) = questions(Given(model, tokenizer, 5, written(f"The New York team\t{good}\t{bad}\tNew York")))
+    (one,) = questions(Trial(model, tokenizer, 5, written(f"The New York team\t{good}\t{bad}\tNew York")))
     assert one.right == (1, 2)
 
 

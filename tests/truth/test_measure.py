@@ -12,7 +12,7 @@ from attnx.references.reference import Reference
 from attnx.references.registry import REFERENCES
 from attnx.truth.registry import SUITES
 from attnx.truth.scoring import scores_of
-from attnx.truth.suite import Explainers, Measured, Suite
+from attnx.truth.suite import Explainers, Suite, SuiteResult
 from tests import verb_number_zoo, zoo
 
 
@@ -199,7 +199,7 @@ def test_references_alone_can_be_measured_by_faithfulness():
 def test_a_plug_in_adds_a_suite():
     def measure(suite, given, explainers):
         ones = np.ones((given.rows, 1))
-        return Measured(dict.fromkeys(explainers.methods, ones), {"chance": ones / 2})
+        return SuiteResult(dict.fromkeys(explainers.methods, ones), {"chance": ones / 2})
 
     from attnx.truth.suite import Metric
 

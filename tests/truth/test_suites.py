@@ -13,7 +13,7 @@ from attnx.references.registry import REFERENCES
 from attnx.running.loading import load
 from attnx.tasks.recall.generator import KEYS, VALUES, generate
 from attnx.truth.registry import SUITES
-from attnx.truth.suite import Given
+from attnx.truth.suite import Trial
 from attnx.truth.suites.names import MEN, OCCUPATIONS, WOMEN, sentences
 from attnx.truth.suites.subject import sentences as beginnings
 from tests import zoo
@@ -76,7 +76,7 @@ def test_explainers_that_draw_lots_get_chance(reference, models, suite):
 def test_an_explainer_that_is_told_what_is_right_gets_one(reference, models, suite):
     model, processor = models[suite]
     told = {}
-    for one in islice(SUITES[suite].questions(Given(model, processor, 8)), 64):
+    for one in islice(SUITES[suite].questions(Trial(model, processor, 8)), 64):
         told[_key(one.request.prepared), one.request.position] = [
             place for unit in one.right for place in one.units[unit]
         ]
@@ -173,7 +173,7 @@ def test_the_same_seed_asks_the_same_questions(models):
     model, processor = models["recall"]
 
     def texts(seed):
-        given = Given(model, processor, 5, seed=seed)
+        given = Trial(model, processor, 5, seed=seed)
         return [one.request.prepared.text for one in islice(SUITES["recall"].questions(given), 5)]
 
     assert texts(1) == texts(1) != texts(2)
@@ -181,7 +181,7 @@ def test_the_same_seed_asks_the_same_questions(models):
 
 def test_a_name_that_the_tokenizer_takes_apart_is_one_word():
     model, tokenizer = zoo.roberta_masked_lm(), zoo.roberta_tokenizer()
-    asked = islice(SUITES["names"].questions(Given(model, tokenizer, 12)), 12)
+    asked = islice(SUITES["names"].questions(Trial(model, tokenizer, 12)), 12)
     for one, (text, name, woman) in zip(asked, sentences(), strict=False):
         prepared = one.request.prepared
         (right,) = one.right

@@ -23,7 +23,7 @@ CHOICES = "ForMultipleChoice"
 
 
 @dataclass(frozen=True)
-class Among:
+class AmongChoices:
     """A choice as target: its number, and what the model gave to all."""
 
     index: int
@@ -32,7 +32,7 @@ class Among:
     against: int | None = None
 
     @classmethod
-    def of(cls, labels: tuple[str, ...], logits: tuple[float, ...], target: Any = None) -> Among:
+    def of(cls, labels: tuple[str, ...], logits: tuple[float, ...], target: Any = None) -> AmongChoices:
         """The best, or the choice that a caller named by its text or its number, or a pair of them."""
         told = Told(nn.Module(), None, torch.tensor(logits, dtype=torch.float64), target)
         index, rival = told.chosen(told.logits, lambda one: class_index(one, labels))
@@ -49,7 +49,7 @@ def _logits(model: nn.Module, output: Any) -> Tensor | None:
 
 def _prediction(told: Told) -> Prediction:
     among = told.target
-    if not isinstance(among, Among):
+    if not isinstance(among, AmongChoices):
         raise InputError(
             f"{type(told.model).__name__} chooses among several texts; give a text and its choices: (text, [choice, …])"
         )

@@ -13,7 +13,7 @@ from attnx.attention.computed import attention_weights
 from attnx.attention.visibility import causal_mask
 from attnx.capturing.frozen.carried import can_be_written_out
 from attnx.capturing.frozen.carried import mixed as mixed_values
-from attnx.capturing.frozen.mode import Call, Freezing, Rule
+from attnx.capturing.frozen.mode import Freezing, Function, Rule
 from attnx.capturing.frozen.straight import halved, scaled
 
 _FUSED = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
@@ -23,7 +23,7 @@ _MODULE = (
 )
 
 
-def fused(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def fused(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """`scaled_dot_product_attention` stays fused: a mask with a gradient, or one head for all, makes it hold n × n."""
     given = {**dict(zip(_FUSED, args, strict=False)), **kwargs}
     query, key, values = given["query"], given["key"], given["value"]
@@ -54,7 +54,7 @@ def _weights(given: Mapping[str, Any]) -> Tensor:
     return attention_weights(query, key, mask=mask, scale=given.get("scale"))
 
 
-def softmax(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def softmax(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Attention that is written out begins with a softmax over keys; so does a router, which is a choice as well."""
     if mode.path.scores == 0:
         args = [one.detach() if isinstance(one, Tensor) else one for one in args]
@@ -64,27 +64,27 @@ def softmax(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any])
     return mode.as_softmax(result) if result.ndim >= 3 and axis in (-1, result.ndim - 1) else result
 
 
-def mixed(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any], operands: tuple[Any, Any]) -> Any:
+def mixed(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any], operands: tuple[Any, Any]) -> Any:
     """The result of a softmax times values."""
     weights, values = operands if mode.is_softmax(operands[0]) else operands[::-1]
     shares = {id(weights): scaled(weights, mode.path.scores), id(values): scaled(values, mode.path.values)}
     return mode.kernel(values, func(*_swapped(args, shares), **kwargs))
 
 
-def weighed(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def weighed(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """The result of a softmax times a mask, or what a router chose times its weight."""
     result = func(*args, **kwargs)
     both = all(isinstance(one, Tensor) and one.requires_grad for one in args)
     return mode.as_function(halved(result) if both else result, *args)
 
 
-def followed(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def followed(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Another shape, or a part: attention is still attention, but a function of a tensor is so place by place."""
     result = mode.untold(func, args, kwargs)
     return mode.as_softmax(result) if args and mode.is_softmax(args[0]) else result
 
 
-def module_attention(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def module_attention(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """torch's own attention module: the weights that it tells, times values that are projected beside it."""
     given = {**dict(zip(_MODULE, args, strict=False)), **kwargs}
     if given["bias_k"] is not None or given["add_zero_attn"]:
@@ -109,7 +109,7 @@ def module_attention(mode: Freezing, func: Call, args: list[Any], kwargs: dict[s
     return result, weights.mean(1) if kwargs.get("average_attn_weights", True) else weights
 
 
-def embedding(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def embedding(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """The input enters the model as rows of its embedding. GPT-2 takes kinds of tokens from the same rows, later."""
     rows = func(*args, **kwargs)
     weight = kwargs["weight"] if "weight" in kwargs else args[1]

@@ -38,8 +38,8 @@ from attnx.capturing.frozen.path import Path
 from attnx.capturing.frozen.straight import Again, Straight, is_large, on_line, watched
 from attnx.errors import CaptureError
 
-Call: TypeAlias = Callable[..., Any]
-Rule: TypeAlias = Callable[["Freezing", Call, list[Any], dict[str, Any]], Any]
+Function: TypeAlias = Callable[..., Any]
+Rule: TypeAlias = Callable[["Freezing", Function, list[Any], dict[str, Any]], Any]
 """What is done instead of a call: (mode, function, arguments, keyword arguments) → its result."""
 
 
@@ -114,7 +114,7 @@ class Freezing(TorchFunctionMode):
         self._replayed: Iterator[Kernel] | None = None
 
     def __torch_function__(
-        self, func: Call, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+        self, func: Function, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         taken = [self._taken(one) for one in args]
         named = {name: self._taken(one) for name, one in (kwargs or {}).items()}
@@ -145,7 +145,7 @@ class Freezing(TorchFunctionMode):
         finally:
             self._replayed = None
 
-    def untold(self, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def untold(self, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """A call that no rule is about."""
         return func(*args, **kwargs)
 
@@ -218,7 +218,7 @@ class Freezing(TorchFunctionMode):
         self._marks.put(result, Softmax())
         return result
 
-    def through_zero(self, func: Call, args: list[Any], kwargs: dict[str, Any]) -> bool:
+    def through_zero(self, func: Function, args: list[Any], kwargs: dict[str, Any]) -> bool:
         """Whether the elementwise function of the one tensor in `args` gives 0 at 0; tried once for like options."""
         key = (func, *("z" if isinstance(one, Tensor) else one for one in args), *kwargs.items())
         if key not in self._through_zero:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from attnx.capturing.entering import Entry
 from attnx.capturing.frozen import attention as attention
 from attnx.capturing.frozen.carried import can_be_mapped, mapped
-from attnx.capturing.frozen.mode import Call, Freezing, Rule
+from attnx.capturing.frozen.mode import Freezing, Function, Rule
 from attnx.capturing.frozen.path import Path
 from attnx.capturing.frozen.straight import gated, halved, normed, on_line, scaled
 
@@ -26,7 +26,7 @@ def freezing(model: nn.Module, path: Path, entry: Entry, *, made: type[Freezing]
     return made(path, rules, names=names, leaves=leaves, embeddings=embeddings, **how)
 
 
-def _pointwise(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _pointwise(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     tensors = [one for one in args if isinstance(one, Tensor)]
     if len(tensors) != 1 or mode.root(tensors[0]) is None or any(isinstance(one, Tensor) for one in kwargs.values()):
         return mode.untold(func, args, kwargs)
@@ -47,7 +47,7 @@ def _pointwise(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, An
     return mode.as_function(func(*plain, **kwargs), tensor)
 
 
-def _product(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _product(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     elementwise = func.__name__ in _ELEMENTWISE
     first, second = _operands(func, args)
     if not elementwise and _mixes(mode, (first, second)):
@@ -73,13 +73,13 @@ def _product(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]
     return halved(func(*args, **kwargs))
 
 
-def _operands(func: Call, args: list[Any]) -> tuple[Any, Any]:
+def _operands(func: Function, args: list[Any]) -> tuple[Any, Any]:
     if func.__name__ == "einsum":
         args = list(args[1]) if len(args) == 2 and isinstance(args[1], (list, tuple)) else args[1:]
     return (args[0], args[1]) if len(args) == 2 else (None, None)
 
 
-def _mixing_only(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _mixing_only(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """A product of a run without frozen gradients: seen where values are mixed."""
     operands = _operands(func, args)
     return attention.mixed(mode, func, args, kwargs, operands) if _mixes(mode, operands) else func(*args, **kwargs)
@@ -90,7 +90,7 @@ def _mixes(mode: Freezing, operands: tuple[Any, Any]) -> bool:
     return large and any(map(mode.is_softmax, operands))
 
 
-def _summed_product(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _summed_product(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """`addmm` and its like: a summand and a product."""
     names = ("input", *_FACTORS[func.__name__])
     given = {**dict(zip(names, args, strict=False)), **kwargs}
@@ -105,18 +105,18 @@ def _summed_product(mode: Freezing, func: Call, args: list[Any], kwargs: dict[st
     return result if summand.requires_grad else mode.with_constant(result, summand * given.get("beta", 1))
 
 
-def _division(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _division(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     below = 0 if func.__name__ in _TURNED else 1
     args[below] = args[below].detach() if isinstance(args[below], Tensor) else args[below]
     return mode.as_function(func(*args, **kwargs), args[1 - below])
 
 
-def _constant(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _constant(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """A spread, beside which something is measured."""
     return func(*(one.detach() if isinstance(one, Tensor) else one for one in args), **kwargs)
 
 
-def _sum(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _sum(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     moving = [mode.root(one) is not None for one in args]
     changed = func.__name__ in _IN_PLACE and not moving[0]
     constants = [args[0].clone() if changed else args[0], *args[1:]]
@@ -129,7 +129,7 @@ def _sum(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) ->
     return mode.as_function(result, *args)
 
 
-def _biased(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _biased(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """A linear map or a convolution, whose bias goes with its channels."""
     bias = kwargs.get("bias", args[2] if len(args) > 2 else None)
     result = _linear(mode, func, args, kwargs) if func.__name__ == "linear" else func(*args, **kwargs)
@@ -139,7 +139,7 @@ def _biased(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any])
     return mode.with_constant(result, bias.reshape(-1, *[1] * behind))
 
 
-def _linear(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Tensor:
+def _linear(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Tensor:
     plain = [one.detach() if isinstance(one, Tensor) else one for one in args]
 
     def compute() -> Tensor:
@@ -152,7 +152,7 @@ def _linear(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any])
     return mode.linear(func(*args, **kwargs), compute)
 
 
-def _joined(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _joined(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Tensors put together, some of which are constants: CLS before patches, a number where a mask is."""
     result = func(*args, **kwargs)
     if mode.path.conserves and isinstance(result, Tensor) and result.requires_grad:  # `where` of one gives places
@@ -169,18 +169,18 @@ def _zeroed(one: Any) -> Any:
     return torch.zeros_like(one) if isinstance(one, Tensor) and one.requires_grad else one
 
 
-def _same(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _same(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Another form of the same numbers."""
     return mode.as_function(mode.untold(func, args, kwargs), args[0] if args else kwargs.get("input"))
 
 
-def _gated(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _gated(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """`glu`: the gate is a sigmoid, so a constant."""
     carried, gate = args[0].chunk(2, kwargs.get("dim", args[1] if len(args) > 1 else -1))
     return carried * gate.detach().sigmoid()
 
 
-def _layer_norm(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _layer_norm(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     names = ("input", "normalized_shape", "weight", "bias", "eps")
     given = {"weight": None, "bias": None, "eps": 1e-5, **dict(zip(names, args, strict=False)), **kwargs}
     states, weight, bias, shape = given["input"], given["weight"], given["bias"], list(given["normalized_shape"])
@@ -195,7 +195,7 @@ def _layer_norm(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, A
     return result if bias is None else mode.with_constant(result, bias)
 
 
-def _rms_norm(mode: Freezing, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _rms_norm(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     names = ("input", "normalized_shape", "weight", "eps")
     given = {"weight": None, "eps": None, **dict(zip(names, args, strict=False)), **kwargs}
     states, weight = given["input"], given["weight"]

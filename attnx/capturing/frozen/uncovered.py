@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from attnx.capturing.entering import Entry
-from attnx.capturing.frozen.mode import Call, Freezing
+from attnx.capturing.frozen.mode import Freezing, Function
 from attnx.capturing.frozen.path import Path
 from attnx.capturing.frozen.rules import freezing
 from attnx.capturing.untouched import looking_on
@@ -38,12 +38,12 @@ def first_uncovered(model: nn.Module, scores: Callable[[], Tensor], path: Path, 
 class _Trying(Freezing):
     found: tuple[str, str] | None = None
 
-    def untold(self, func: Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def untold(self, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
         if self.found is None and func.__name__[-1:] != "_" and not self._is_linear(func, args, kwargs):
             self.found = (self.caller(), getattr(func, "__name__", repr(func)))
         return super().untold(func, args, kwargs)
 
-    def _is_linear(self, func: Call, args: list[Any], kwargs: dict[str, Any]) -> bool:
+    def _is_linear(self, func: Function, args: list[Any], kwargs: dict[str, Any]) -> bool:
         moving = [one for one in _tensors((args, kwargs)) if one.requires_grad]
         if not moving or not torch.is_grad_enabled():
             return True

@@ -18,7 +18,7 @@ from attnx.graph.asked import Asked, Head, check_layer, check_positions
 from attnx.graph.graph import Graph
 from attnx.methods.flow.saturation import saturation
 from attnx.methods.flow.uninformed import flows_everywhere, remembered
-from attnx.methods.method import LIMIT, Array, Brought, Choices, Method, call, check_cost
+from attnx.methods.method import LIMIT, Array, Brought, Method, MethodChoices, call, check_cost
 from attnx.methods.normalization import Normalize
 from attnx.registry import unknown
 
@@ -28,7 +28,7 @@ SECONDS_PER_EDGE = 2e-10
 Solver = Literal["exact", "networkx"]
 
 
-class FlowChoices(Choices, total=False):
+class FlowChoices(MethodChoices, total=False):
     """Those of flow."""
 
     solver: Solver

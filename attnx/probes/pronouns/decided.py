@@ -19,7 +19,7 @@ from attnx.explaining.measured import left_out
 from attnx.explaining.settings import DEFAULT_REFERENCES
 from attnx.probes.pronouns.mask import Masked
 from attnx.references.case import Case, Scored
-from attnx.references.registry import Asked, asked_references, measure_references
+from attnx.references.registry import AskedReferences, asked_references, measure_references
 from attnx.results.pronouns import Probe
 
 
@@ -34,7 +34,7 @@ class Decided:
     """Whether the caller chose them; what nobody asked for may be left out with a note."""
 
     @classmethod
-    def of(cls, model: nn.Module, tokenizer: Any, references: Asked | None) -> Decided:
+    def of(cls, model: nn.Module, tokenizer: Any, references: AskedReferences | None) -> Decided:
         chosen = references is not None
         asked = asked_references(references if references is not None else DEFAULT_REFERENCES)
         return cls(model, tokenizer, asked, chosen)

@@ -20,7 +20,7 @@ from attnx.methods.registry import PAPER_METHODS
 from attnx.probes.pronouns.decided import Decided
 from attnx.probes.pronouns.mask import Masked, find, masked
 from attnx.probes.pronouns.sentence import Sentence
-from attnx.references.registry import Asked
+from attnx.references.registry import AskedReferences
 from attnx.registry import unknown
 from attnx.results.explanation import Explanation
 from attnx.results.pronouns import Candidate, Probe
@@ -40,7 +40,7 @@ def probe(
     implies: Mapping[str, str] | None = None,
     written: str | None = None,
     methods: Sequence[str] | str = PAPER_METHODS,
-    references: Asked | None = None,
+    references: AskedReferences | None = None,
     span: Span = "sum",
 ) -> Probe:
     """Probe one sentence: `probe(model, tokenizer, "The author talked to Sara about [MASK] book", candidates=("author",
@@ -63,7 +63,7 @@ def probe_each(
     sentences: Sequence[Sentence],
     *,
     methods: Sequence[str] | str = PAPER_METHODS,
-    references: Asked | None = None,
+    references: AskedReferences | None = None,
     span: Span = "sum",
     batch_size: int = 8,
 ) -> list[Probe]:
@@ -121,7 +121,7 @@ def ask(
     ready: Sequence[Ready],
     *,
     methods: Sequence[str] | str,
-    references: Asked | None,
+    references: AskedReferences | None,
     span: Span,
     batch_size: int,
 ) -> list[Probe]:

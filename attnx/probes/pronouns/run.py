@@ -20,7 +20,7 @@ from attnx.inputs.families import adapter_for
 from attnx.methods.registry import METHODS, PAPER_METHODS
 from attnx.probes.pronouns.probe import Ready, Span, ask, prepare
 from attnx.probes.pronouns.sentence import Sentence
-from attnx.references.registry import Asked, asked_references
+from attnx.references.registry import AskedReferences, asked_references
 from attnx.results.gathered import FACTS, Cells, Gathered, facts
 from attnx.results.pronoun_report import Report
 from attnx.results.pronouns import Probe
@@ -42,7 +42,7 @@ def run(
     source: str = "a list",
     output: str | PathLike[str] | None = None,
     methods: Sequence[str] | str = PAPER_METHODS,
-    references: Asked | None = None,
+    references: AskedReferences | None = None,
     span: Span = "sum",
     batch_size: int = 8,
     seed: int = 0,

@@ -41,7 +41,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class PictureQuestion:
     """A picture, a question about it, and what is right."""
 
     image: Image.Image
@@ -60,7 +60,7 @@ class Asked:
         return "r{}c{}".format(*self.cell)
 
 
-def generate(count: int, *, seed: int = 0, enlarged: int = 1) -> list[Asked]:
+def generate(count: int, *, seed: int = 0, enlarged: int = 1) -> list[PictureQuestion]:
     """So many pictures with questions, the same for the same seed; pixels may be `enlarged` to squares of pixels.
 
     >>> one = generate(1, seed=3)[0]
@@ -73,7 +73,7 @@ def generate(count: int, *, seed: int = 0, enlarged: int = 1) -> list[Asked]:
     return [draw(random, enlarged=enlarged) for _ in range(count)]
 
 
-def draw(random: np.random.Generator, *, enlarged: int = 1) -> Asked:
+def draw(random: np.random.Generator, *, enlarged: int = 1) -> PictureQuestion:
     """One picture and a question."""
     parts = [(row, column) for row in range(len(ROWS)) for column in range(len(COLUMNS))]
     colours = [str(one) for one in random.permutation(list(COLOURS))[: len(parts)]]
@@ -88,7 +88,7 @@ def draw(random: np.random.Generator, *, enlarged: int = 1) -> Asked:
     row, column = parts[asked]
     picture = np.round(np.clip(pixels, 0, 255)).astype(np.uint8).repeat(enlarged, 0).repeat(enlarged, 1)
     question = f"which colour is the square at the {ROWS[row]} {COLUMNS[column]} ?"
-    return Asked(Image.fromarray(picture), question, colours[asked], cells[asked])
+    return PictureQuestion(Image.fromarray(picture), question, colours[asked], cells[asked])
 
 
 def _background(random: np.random.Generator) -> Array:

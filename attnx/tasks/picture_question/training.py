@@ -13,7 +13,7 @@ from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, LlavaForCon
 
 from attnx.tasks.one_cycle import Report, SmallRecipe, one_cycle
 from attnx.tasks.picture_question.checkpoint import DEVIATION, ENTRIES, IMAGE, MEAN, POSITIONS
-from attnx.tasks.picture_question.generator import GRID, PATCH, SIDE, Asked, draw, generate
+from attnx.tasks.picture_question.generator import GRID, PATCH, SIDE, PictureQuestion, draw, generate
 from attnx.tasks.word_tokenizer import BEGIN, END, PAD
 
 _NO_LABEL = -100
@@ -56,7 +56,7 @@ def _new(recipe: Recipe) -> Any:
     return model
 
 
-def lesson(asked: Sequence[Asked]) -> dict[str, Tensor]:
+def lesson(asked: Sequence[PictureQuestion]) -> dict[str, Tensor]:
     """What the model is given for these questions: pictures, texts with their answers, and what is to be written.
 
     It is what the processor makes of them, which would take longer than the model does.

@@ -47,7 +47,7 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Source:
+class LessonSource:
     """Examples of one origin, and how many of them each epoch draws without repeats; None for all."""
 
     examples: Sequence[Example]
@@ -58,7 +58,7 @@ class Source:
         return rng.sample(self.examples, count)
 
 
-def labelled_sources(split: Split, recipe: Recipe) -> list[Source]:
+def labelled_sources(split: Split, recipe: Recipe) -> list[LessonSource]:
     """Everything with a true label: natural lines, inner verbs, attractor lines, generated and joined ones."""
     lines = [beginning for file in split.train for beginning in file]
     natural = [line for line in lines if line.natural]
@@ -67,11 +67,11 @@ def labelled_sources(split: Split, recipe: Recipe) -> list[Source]:
     generated = generate(10 * recipe.generated, seed=recipe.seed) if recipe.generated else []
     kept = split.held_out
     return [
-        Source(_examples(natural)),
-        Source(_examples(without(inner, kept))),
-        Source(_examples(selected), recipe.attractor_lines),
-        Source(_examples(without(generated, kept)), recipe.generated),
-        Source(_examples(without(joined(natural, 6 * recipe.joined, recipe.seed), kept)), recipe.joined),
+        LessonSource(_examples(natural)),
+        LessonSource(_examples(without(inner, kept))),
+        LessonSource(_examples(selected), recipe.attractor_lines),
+        LessonSource(_examples(without(generated, kept)), recipe.generated),
+        LessonSource(_examples(without(joined(natural, 6 * recipe.joined, recipe.seed), kept)), recipe.joined),
     ]
 
 
@@ -136,7 +136,7 @@ def _examples(beginnings: Iterable[Beginning]) -> list[Example]:
 
 
 @dataclass(frozen=True)
-class Batch:
+class LessonBatch:
     """Token ids and mask, batch × position, and each sentence's probability of a plural verb."""
 
     ids: Tensor
@@ -145,8 +145,8 @@ class Batch:
 
 
 def epoch_batches(
-    sources: Sequence[Source], token_ids: Mapping[str, Sequence[int]], recipe: Recipe, epoch: int, pad: int
-) -> list[Batch]:
+    sources: Sequence[LessonSource], token_ids: Mapping[str, Sequence[int]], recipe: Recipe, epoch: int, pad: int
+) -> list[LessonBatch]:
     """One epoch. Sentences are sorted by length within buckets, then batches are shuffled."""
     rng = random.Random(f"epoch {recipe.seed} {epoch}")
     examples = [example for source in sources for example in source.draw(rng)]
@@ -183,9 +183,9 @@ def padded(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor]:
     return ids, (torch.arange(ids.shape[1]) < lengths[:, None]).long()
 
 
-def _batch(examples: Sequence[Example], token_ids: Mapping[str, Sequence[int]], pad: int) -> Batch:
+def _batch(examples: Sequence[Example], token_ids: Mapping[str, Sequence[int]], pad: int) -> LessonBatch:
     ids, mask = padded([token_ids[example.text] for example in examples], pad)
-    return Batch(ids, mask, torch.tensor([example.plural for example in examples]))
+    return LessonBatch(ids, mask, torch.tensor([example.plural for example in examples]))
 
 
 def _chunks(examples: Sequence[Example], size: int) -> Iterator[Sequence[Example]]:

@@ -27,7 +27,7 @@ from attnx.errors import FileFormatError
 from attnx.tasks.verb_number.beginning import Beginning
 from attnx.tasks.verb_number.config import Recipe
 from attnx.tasks.verb_number.evaluation import accuracies
-from attnx.tasks.verb_number.examples import Batch, Source, epoch_batches
+from attnx.tasks.verb_number.examples import LessonBatch, LessonSource, epoch_batches
 
 
 @contextmanager
@@ -121,7 +121,7 @@ TokenIds = Mapping[str, Sequence[int]]
 class Lessons:
     """What a run learns from, as token ids, and the development lines that it is watched on."""
 
-    sources: Sequence[Source]
+    sources: Sequence[LessonSource]
     token_ids: TokenIds
     development: Sequence[Beginning]
 
@@ -162,7 +162,7 @@ def learning_rate(recipe: Recipe, step: int, total: int) -> float:
 
 
 def _step(
-    model: Any, tokenizer: Any, batch: Batch, state: TrainingState, recipe: Recipe, total: int
+    model: Any, tokenizer: Any, batch: LessonBatch, state: TrainingState, recipe: Recipe, total: int
 ) -> tuple[float, float]:
     """One step of AdamW on cross-entropy with soft targets; returns its loss and accuracy."""
     torch.manual_seed(recipe.seed * 1_000_003 + state.step)
@@ -189,7 +189,7 @@ def _step(
     return loss.item(), right.item()
 
 
-def _remaining(lessons: Lessons, recipe: Recipe, pad: int, done: int, per_epoch: int) -> Iterator[Batch]:
+def _remaining(lessons: Lessons, recipe: Recipe, pad: int, done: int, per_epoch: int) -> Iterator[LessonBatch]:
     for epoch in range(done // per_epoch, recipe.epochs):
         batches = epoch_batches(lessons.sources, lessons.token_ids, recipe, epoch, pad)
         yield from batches[max(0, done - epoch * per_epoch) :]

@@ -57,7 +57,7 @@ class VerbNumberModel(VerbNumberPreTrainedModel):
         self.words: nn.Module = nn.Embedding(config.vocab_size, config.hidden_size)
         self.positions = nn.Embedding(config.max_position_embeddings, config.hidden_size)
         self.dropout = nn.Dropout(config.embedding_dropout)
-        self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.num_hidden_layers))
+        self.blocks = nn.ModuleList(TransformerBlock(config, layer) for layer in range(config.num_hidden_layers))
         self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.post_init()
 
@@ -139,7 +139,7 @@ class VerbNumberForSequenceClassification(VerbNumberPreTrainedModel):
         return output.to_tuple() if return_dict is False else output
 
 
-class Block(nn.Module):
+class TransformerBlock(nn.Module):
     """`h + attention(LN h)`, then `h + mlp(LN h)`."""
 
     def __init__(self, config: VerbNumberConfig, layer: int) -> None:

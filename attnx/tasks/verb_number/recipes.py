@@ -16,7 +16,7 @@ from attnx.tasks.verb_number.config import ALONE, CONTINUED, STUDENT, TEACHER, R
 from attnx.tasks.verb_number.evaluation import Accuracy
 from attnx.tasks.verb_number.linzen import split_files
 from attnx.tasks.verb_number.lstm import LstmConfig
-from attnx.tasks.verb_number.training import Job, carry_out, check_new
+from attnx.tasks.verb_number.training import TrainingRun, carry_out, check_new
 
 SPLIT_SEED = 0
 """Of all named recipes, as of the model that ships with attnx."""
@@ -38,7 +38,7 @@ Two thirds of such a batch are padding, so an epoch costs three times as much as
 
 
 @dataclass(frozen=True)
-class Run:
+class Stage:
     """One run of a recipe. The model of the last is the recipe's; earlier ones lie in folders of their name in it."""
 
     recipe: Recipe
@@ -50,15 +50,15 @@ class Run:
     """Earlier runs, by name."""
 
 
-RECIPES: Mapping[str, tuple[Run, ...]] = {
+RECIPES: Mapping[str, tuple[Stage, ...]] = {
     "ours": (
-        Run(TEACHER, "teacher", model="body"),
-        Run(STUDENT, "student", teacher="teacher"),
-        Run(CONTINUED, teacher="teacher", start="student"),
+        Stage(TEACHER, "teacher", model="body"),
+        Stage(STUDENT, "student", teacher="teacher"),
+        Stage(CONTINUED, teacher="teacher", start="student"),
     ),
-    "plain": (Run(PLAIN),),
-    "paper": (Run(PAPER),),
-    "authors": (Run(LSTM, "teacher", model="lstm"), Run(AUTHORS, teacher="teacher")),
+    "plain": (Stage(PLAIN),),
+    "paper": (Stage(PAPER),),
+    "authors": (Stage(LSTM, "teacher", model="lstm"), Stage(AUTHORS, teacher="teacher")),
 }
 
 
@@ -85,7 +85,7 @@ def train_recipe(
     split = split_files(data, seed=SPLIT_SEED)
     found: list[Accuracy] = []
     for run in runs:
-        job = Job(
+        job = TrainingRun(
             files=tuple(path.name for path in data),
             split=split,
             split_seed=SPLIT_SEED,
@@ -101,7 +101,7 @@ def train_recipe(
     return found
 
 
-def _runs(name: str, body: Path | None) -> tuple[Run, ...]:
+def _runs(name: str, body: Path | None) -> tuple[Stage, ...]:
     if name not in RECIPES:
         raise InputError(f"there is no recipe {quoted(name)}; there are {', '.join(RECIPES)}")
     runs = RECIPES[name]

@@ -18,7 +18,7 @@ from attnx.tasks.saved import saved_model
 from attnx.tasks.verb_number.checkpoint import TAG_EXAMPLES
 from attnx.tasks.verb_number.config import LABELS, Recipe
 from attnx.tasks.verb_number.evaluation import load_any, plural_probabilities
-from attnx.tasks.verb_number.examples import Example, Source, noun_phrases, prefixes
+from attnx.tasks.verb_number.examples import Example, LessonSource, noun_phrases, prefixes
 from attnx.tasks.verb_number.linzen import Split
 from attnx.tasks.verb_number.loop import write_atomically
 
@@ -66,13 +66,13 @@ def _mean_vector(word: str, tokenizer: Any, vectors: Tensor) -> Tensor:
 
 def taught(
     split: Split,
-    labelled: Sequence[Source],
+    labelled: Sequence[LessonSource],
     words: Sequence[str],
     teacher: Path,
     recipe: Recipe,
     cache: Path,
     progress: bool,
-) -> list[Source]:
+) -> list[LessonSource]:
     """The labelled sources, with the teacher's opinion for a label where the recipe says so; and what it alone labels.
 
     Those are shorter beginnings and single words. Its opinions are kept in `cache` for a run that resumes.
@@ -87,8 +87,8 @@ def taught(
     opinions = load_file(cache)["plural"].tolist()
     examples = iter([Example(text, plural) for text, plural in zip(texts, opinions, strict=True)])
 
-    def next_of(count: int, per_epoch: int | None) -> Source:
-        return Source(list(islice(examples, count)), per_epoch)
+    def next_of(count: int, per_epoch: int | None) -> LessonSource:
+        return LessonSource(list(islice(examples, count)), per_epoch)
 
     kept = [next_of(len(one.examples), one.per_epoch) for one in labelled] if recipe.soft_labels else list(labelled)
     return [*kept, next_of(len(cut), recipe.prefixes), next_of(len(single), recipe.noun_phrases)]

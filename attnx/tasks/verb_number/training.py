@@ -30,7 +30,7 @@ from attnx.tasks.verb_number.evaluation import (
     require_same_split,
     write_note,
 )
-from attnx.tasks.verb_number.examples import Source, labelled_sources, tokenize
+from attnx.tasks.verb_number.examples import LessonSource, labelled_sources, tokenize
 from attnx.tasks.verb_number.linzen import Split, split_files
 from attnx.tasks.verb_number.loop import Lessons, fit
 from attnx.tasks.verb_number.lstm import LstmConfig, LstmForSequenceClassification
@@ -41,7 +41,7 @@ _PRETRAINED_VECTOR_SCALE = 0.05
 
 
 @dataclass(frozen=True)
-class Job:
+class TrainingRun:
     """One run, and all that its weights depend on."""
 
     files: tuple[str, ...]
@@ -95,7 +95,7 @@ def train(
         raise InputError("give a body (to train a teacher) or a teacher or start (to learn from), not both")
     recipe = recipe or (TEACHER if body else CONTINUED if start else STUDENT if teacher else ALONE)
     recipe = replace(recipe, seed=seed, epochs=recipe.epochs if epochs is None else epochs)
-    job = Job(
+    job = TrainingRun(
         files=tuple(path.name for path in data),
         split=split_files(data, seed=seed),
         split_seed=seed,
@@ -123,7 +123,7 @@ def check_begun(out: Path) -> None:
         raise InputError(f"{out} holds no run to resume (no training.json in it); start one without resume")
 
 
-def carry_out(job: Job, *, progress: bool) -> list[Accuracy]:
+def carry_out(job: TrainingRun, *, progress: bool) -> list[Accuracy]:
     """From wherever the run stands to its end: a finished one is only evaluated."""
     _check_same_run(job)
     for earlier in filter(None, (job.teacher, job.start)):
@@ -151,7 +151,7 @@ def carry_out(job: Job, *, progress: bool) -> list[Accuracy]:
     return found
 
 
-def _learn(model: Any, tokenizer: Any, job: Job, progress: bool) -> None:
+def _learn(model: Any, tokenizer: Any, job: TrainingRun, progress: bool) -> None:
     """Bring the lessons together and run the loop. The directory is made once nothing in the data can be refused."""
     split, recipe, out = job.split, job.recipe, job.out
     sources = labelled_sources(split, recipe)
@@ -168,7 +168,7 @@ def _learn(model: Any, tokenizer: Any, job: Job, progress: bool) -> None:
     fit(model, tokenizer, lessons, recipe, out / "state.safetensors", progress=progress)
 
 
-def _new_model(job: Job) -> tuple[Any, Any]:
+def _new_model(job: TrainingRun) -> tuple[Any, Any]:
     """A new model for the words of the training part and of the generator."""
     config = job.config or VerbNumberConfig()
     known = vocabulary(line.text for file in job.split.train for line in file)
@@ -198,11 +198,11 @@ def _go_on(start: Path, recipe: Recipe) -> tuple[Any, Any]:
     return model, tokenizer
 
 
-def _texts(sources: Sequence[Source]) -> list[str]:
+def _texts(sources: Sequence[LessonSource]) -> list[str]:
     return [example.text for source in sources for example in source.examples]
 
 
-def _check_same_run(job: Job) -> None:
+def _check_same_run(job: TrainingRun) -> None:
     """What was begun in the directory must have been begun with the same data and recipe."""
     if not (job.out / "training.json").is_file():
         return

@@ -23,7 +23,7 @@ from attnx.explaining.seam import Request
 from attnx.inputs.adapter import Prepared
 from attnx.inputs.families import adapter_for
 from attnx.truth.by_rank import by_rank
-from attnx.truth.suite import Given, Known, Suite
+from attnx.truth.suite import Known, Suite, Trial
 
 COLUMNS = ("prefix", "good", "bad", "cue")
 _SPAN = re.compile(r"(\d+):(\d+)")
@@ -71,13 +71,13 @@ def is_cue_file(data: Any) -> bool:
         return False
 
 
-def questions(given: Given) -> Iterator[Known]:
+def questions(given: Trial) -> Iterator[Known]:
     """A question for each row, in the order of the file."""
     for one in read_cues(given.data):
         yield _known(given, one)
 
 
-def _known(given: Given, cue: Cue) -> Known:
+def _known(given: Trial, cue: Cue) -> Known:
     prepared = adapter_for(given.model).prepare(given.model, given.processor, cue.prefix)
     good, bad = (_first_token(given, prepared, cue, word) for word in (cue.good, cue.bad))
     if good == bad:
@@ -91,7 +91,7 @@ def _known(given: Given, cue: Cue) -> Known:
     return Known(Request(prepared, target=(good, bad)), _units(prepared, spans, cue), right)
 
 
-def _first_token(given: Given, prepared: Prepared, cue: Cue, word: str) -> int:
+def _first_token(given: Trial, prepared: Prepared, cue: Cue, word: str) -> int:
     """The token that follows the prefix where `word` does: tokens are looked up in the text, not by themselves."""
     whole = adapter_for(given.model).prepare(given.model, given.processor, f"{cue.prefix} {word}")
     before, after = (one.inputs["input_ids"].tolist() for one in (prepared, whole))

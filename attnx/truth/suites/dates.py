@@ -12,12 +12,12 @@ from attnx.inputs.families import adapter_for
 from attnx.tasks.dates import generator
 from attnx.truth.answers import token_of_each
 from attnx.truth.by_rank import by_rank
-from attnx.truth.suite import Given, Known, Suite
+from attnx.truth.suite import Known, Suite, Trial
 
 _AT_ONCE = 64
 
 
-def questions(given: Given) -> Iterator[Known]:
+def questions(given: Trial) -> Iterator[Known]:
     """Texts without end, each asked for its three fields in one run: what the decoder reads is the right date."""
     tokens = token_of_each(given.processor, (*generator.YEARS, *generator.FIELDS), "dates")
     prepare = adapter_for(given.model).prepare

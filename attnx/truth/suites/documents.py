@@ -11,7 +11,7 @@ from attnx.inputs.spans import with_spans
 from attnx.tasks.recall import generator
 from attnx.truth.answers import token_of_each
 from attnx.truth.by_rank import by_rank
-from attnx.truth.suite import Given, Known, Suite
+from attnx.truth.suite import Known, Suite, Trial
 from attnx.truth.suites.recall import embedded
 
 PAIRS, IN_ONE = 8, 2
@@ -19,7 +19,7 @@ PAIRS, IN_ONE = 8, 2
 _AT_ONCE = 64
 
 
-def questions(given: Given) -> Iterator[Known]:
+def questions(given: Trial) -> Iterator[Known]:
     """Texts without end."""
     tokens = token_of_each(given.processor, generator.VALUES, "recall")
     prepare = adapter_for(given.model).prepare

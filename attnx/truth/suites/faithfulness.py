@@ -17,13 +17,13 @@ from attnx.methods.registry import METHODS
 from attnx.results.faithfulness import METRICS, MORE_IS_BETTER, RANDOM
 from attnx.results.truth import CHANCE
 from attnx.truth.scoring import scores_of
-from attnx.truth.suite import Explainers, Given, Measured, Metric, Suite
+from attnx.truth.suite import Explainers, Metric, Suite, SuiteResult, Trial
 from attnx.truth.suites.cues import is_cue_file
 
 _METRICS = tuple(Metric(name, MORE_IS_BETTER[name]) for name in METRICS[:2])
 
 
-def measure(suite: Suite, given: Given, explainers: Explainers) -> Measured:
+def measure(suite: Suite, given: Trial, explainers: Explainers) -> SuiteResult:
     """Comprehensiveness and sufficiency, beside random orders of the same texts."""
     texts = texts_of(given)
     first = adapter_for(given.model).prepare(given.model, given.processor, texts[0])
@@ -43,7 +43,7 @@ def measure(suite: Suite, given: Given, explainers: Explainers) -> Measured:
         **given.keeping.options(),
     )
     columns = slice(0, len(_METRICS))
-    return Measured(
+    return SuiteResult(
         values={name: found.values[name][:, columns] for name in tried.rows},
         orders={CHANCE: found.values[RANDOM][:, columns]},
         refused=tried.refused,
@@ -52,7 +52,7 @@ def measure(suite: Suite, given: Given, explainers: Explainers) -> Measured:
     )
 
 
-def texts_of(given: Given) -> list[Any]:
+def texts_of(given: Trial) -> list[Any]:
     """The user's texts: a list, or a file of them."""
     if isinstance(given.data, (str, Path)):
         return [one.text for one in read_texts(given.data, limit=given.rows)]

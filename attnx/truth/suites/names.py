@@ -14,7 +14,7 @@ from attnx.errors import InputError
 from attnx.explaining.seam import Request
 from attnx.probes.pronouns.mask import find, masked
 from attnx.truth.by_rank import by_rank
-from attnx.truth.suite import Given, Known, Suite
+from attnx.truth.suite import Known, Suite, Trial
 
 WOMEN = ("Mary", "Sara", "Anna", "Emma", "Linda", "Julia", "Laura", "Alice")
 MEN = ("John", "David", "Peter", "Robert", "James", "Michael", "Thomas", "Daniel")
@@ -39,7 +39,7 @@ def sentences(seed: int = 0) -> list[tuple[str, str, bool]]:
     ]
 
 
-def questions(given: Given) -> Iterator[Known]:
+def questions(given: Trial) -> Iterator[Known]:
     """A question for each sentence; a name that the tokenizer takes apart is one word all the same."""
     for text, name, woman in sentences(given.seed):
         sentence = masked(given.model, given.processor, text, (HER, HIS))

@@ -11,12 +11,12 @@ from attnx.inputs.families import adapter_for
 from attnx.tasks.planted_patch import generator
 from attnx.truth.answers import check_labels
 from attnx.truth.by_rank import by_rank
-from attnx.truth.suite import Given, Known, Suite
+from attnx.truth.suite import Known, Suite, Trial
 
 _AT_ONCE = 64
 
 
-def questions(given: Given) -> Iterator[Known]:
+def questions(given: Trial) -> Iterator[Known]:
     """Pictures without end."""
     model = given.model
     labels = check_labels(model, generator.LABELS, "patch")

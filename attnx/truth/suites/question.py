@@ -14,12 +14,12 @@ from attnx.tasks.picture_question import generator
 from attnx.tasks.picture_question.checkpoint import IMAGE, load_demo
 from attnx.truth.answers import token_of_each
 from attnx.truth.by_rank import by_rank
-from attnx.truth.suite import Given, Known, Suite
+from attnx.truth.suite import Known, Suite, Trial
 
 _AT_ONCE = 64
 
 
-def questions(given: Given) -> Iterator[Known]:
+def questions(given: Trial) -> Iterator[Known]:
     """Pictures without end, each asked for its colour, behind the words that lead up to it."""
     model, processor = given.model, given.processor
     if not reads_both(model):

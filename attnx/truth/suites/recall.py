@@ -11,12 +11,12 @@ from attnx.inputs.families import adapter_for
 from attnx.tasks.recall import generator
 from attnx.truth.answers import token_of_each
 from attnx.truth.by_rank import by_rank
-from attnx.truth.suite import Given, Known, Suite
+from attnx.truth.suite import Known, Suite, Trial
 
 _AT_ONCE = 64
 
 
-def questions(given: Given) -> Iterator[Known]:
+def questions(given: Trial) -> Iterator[Known]:
     """Texts without end."""
     tokens = token_of_each(given.processor, generator.VALUES, "recall")
     prepare = adapter_for(given.model).prepare

@@ -19,7 +19,7 @@ from attnx.tasks.verb_number.beginning import Beginning
 from attnx.tasks.verb_number.config import LABELS
 from attnx.truth.answers import check_labels
 from attnx.truth.by_rank import by_rank
-from attnx.truth.suite import Given, Known, Suite
+from attnx.truth.suite import Known, Suite, Trial
 
 _POOL = 600
 """Sentences that are drawn at once, to take the same number of each place from."""
@@ -28,7 +28,7 @@ _REACH = 2
 """A determiner stands right before its noun, or before the adjective there."""
 
 
-def questions(given: Given) -> Iterator[Known]:
+def questions(given: Trial) -> Iterator[Known]:
     """Sentences without end."""
     check_labels(given.model, LABELS, "subject")
     prepare = adapter_for(given.model).prepare

@@ -12,12 +12,12 @@ from attnx.tasks.planted_tone import generator
 from attnx.tasks.planted_tone.checkpoint import load_demo
 from attnx.truth.answers import check_labels
 from attnx.truth.by_rank import by_rank
-from attnx.truth.suite import Given, Known, Suite
+from attnx.truth.suite import Known, Suite, Trial
 
 _AT_ONCE = 64
 
 
-def questions(given: Given) -> Iterator[Known]:
+def questions(given: Trial) -> Iterator[Known]:
     """Sounds without end."""
     model = given.model
     labels = check_labels(model, generator.LABELS, "tone")

@@ -7,7 +7,7 @@ from attnx.errors import InputError
 from attnx.tasks.verb_number import generator
 from attnx.tasks.verb_number.checkpoint import build_tokenizer
 from attnx.tasks.verb_number.config import Recipe
-from attnx.tasks.verb_number.examples import Example, Source, epoch_batches, padded, tokenize
+from attnx.tasks.verb_number.examples import Example, LessonSource, epoch_batches, padded, tokenize
 from attnx.tasks.verb_number.generator import generate
 
 EXAMPLES = [Example(one.text, float(one.label)) for one in generate(300, seed=4)]
@@ -16,7 +16,7 @@ IDS = tokenize([example.text for example in EXAMPLES], TOKENIZER, 40)
 
 
 def epoch(number, seed=0):
-    return epoch_batches([Source(EXAMPLES)], IDS, Recipe(seed=seed, batch=16), number, pad=0)
+    return epoch_batches([LessonSource(EXAMPLES)], IDS, Recipe(seed=seed, batch=16), number, pad=0)
 
 
 def test_an_epoch_has_every_example_once():

@@ -6,7 +6,7 @@ from attnx.tasks.verb_number.beginning import Beginning
 from attnx.tasks.verb_number.config import Recipe
 from attnx.tasks.verb_number.examples import (
     Example,
-    Source,
+    LessonSource,
     inner_beginnings,
     joined,
     labelled_sources,
@@ -61,7 +61,7 @@ def test_nothing_held_out_is_an_example(data):
 
 
 def test_a_source_draws_what_an_epoch_asks_without_repeats():
-    source = Source([Example(str(number), 0.0) for number in range(10)], per_epoch=4)
+    source = LessonSource([Example(str(number), 0.0) for number in range(10)], per_epoch=4)
     drawn = source.draw(random.Random(0))
     assert len(set(drawn)) == 4
-    assert len(Source(source.examples).draw(random.Random(0))) == 10
+    assert len(LessonSource(source.examples).draw(random.Random(0))) == 10

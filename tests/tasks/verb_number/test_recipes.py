@@ -12,7 +12,7 @@ from attnx.errors import InputError
 from attnx.tasks.verb_number import loop, recipes
 from attnx.tasks.verb_number.checkpoint import load
 from attnx.tasks.verb_number.evaluation import evaluate, load_any, plural_probabilities, split_seed
-from attnx.tasks.verb_number.examples import Batch
+from attnx.tasks.verb_number.examples import LessonBatch
 from attnx.tasks.verb_number.lstm import LstmForSequenceClassification
 from attnx.tasks.verb_number.recipes import RECIPES, train_recipe
 
@@ -89,7 +89,7 @@ def test_padding_that_is_not_masked_is_learned_from_like_words(tiny, data, tmp_p
     for recipe in (RECIPES["paper"][0].recipe, RECIPES["authors"][-1].recipe):
         model = Watched()
         state = loop.TrainingState.begin(model, 0.0)
-        loop._step(model, None, Batch(ids, mask, torch.tensor([1.0])), state, recipe, 10)
+        loop._step(model, None, LessonBatch(ids, mask, torch.tensor([1.0])), state, recipe, 10)
     assert [one.tolist() for one in masks] == [[[1, 1, 1, 0]], [[1, 1, 1, 1]]]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from attnx.render.columns import Block
+from attnx.render.columns import TextBlock
 from attnx.render.page.plain import PlainTable
 from attnx.render.page.shown import Shown
 from attnx.render.similarity import blocks as similarity_blocks
@@ -83,7 +83,7 @@ _SIMILAR = {
 """What each kind calls its two sides."""
 
 
-def _tables(several: Iterable[Block]) -> list[dict[str, Any]]:
+def _tables(several: Iterable[TextBlock]) -> list[dict[str, Any]]:
     return [
         {"heading": one.heading, "lead": list(one.lead), "rows": [list(line) for line in one.lines]} for one in several
     ]
