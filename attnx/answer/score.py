@@ -34,6 +34,14 @@ def score(
     the row of `ANSWERS` that they name (see `kind_of`). A target against another is the difference of the two. The
     margin is the logit above the mean of all others, or above the one that it stands against.
     """
+    row, logits = answered(model, inputs, targets, rows, answers=answers)
+    return row.score(model, logits, targets, kind)
+
+
+def answered(
+    model: nn.Module, inputs: dict[str, Tensor], targets: Tensor, rows: Tensor | None = None, *, answers: str = ""
+) -> tuple[AnswerKind, Tensor]:
+    """Run a batch: the row of `ANSWERS` that reads it, and for each target what it is read off."""
     position = targets[:, 1].long()
     kept: Tensor = position.unique()  # type: ignore[no-untyped-call]
     few = {"logits_to_keep": kept} if answers_where_told(model) else {}
@@ -45,7 +53,7 @@ def score(
         logits = logits[of, seat]
     elif rows is not None:
         logits = logits[of]
-    return row.score(model, logits, targets, kind)
+    return row, logits
 
 
 def score_of(model: nn.Module, output: Any, row: int, seat: int, target: Target, kind: Score) -> Tensor:

@@ -33,6 +33,7 @@ from attnx.methods.registry import PAPER_METHODS
 from attnx.references.blank import Named
 from attnx.references.estimate import NOTE
 from attnx.references.registry import AskedReferences, asked_references
+from attnx.references.said import kept_answers
 from attnx.results.explanation import Explanation
 from attnx.results.faithfulness import RANDOM, Faithfulness, gathered
 from attnx.results.gathered import FACTS, Cells, facts
@@ -114,6 +115,7 @@ class Removing(OnTexts):
     def decided(self, model: Any, processor: Any, things: Sequence[Request]) -> dict[str, Any]:
         return {"blank": blank_of(model, processor, things, self.blank).name}
 
+    @kept_answers()
     def cells(
         self, model: Any, processor: Any, things: Sequence[Request], tick: Tick, progress: bool
     ) -> Sequence[Cells]:

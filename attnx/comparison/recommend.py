@@ -35,6 +35,7 @@ from attnx.methods.method import duration
 from attnx.methods.registry import METHODS, asked_methods
 from attnx.references.blank import Blank, Named
 from attnx.references.registry import AskedReferences, asked_references
+from attnx.references.said import kept_answers
 from attnx.references.variant import Variant
 from attnx.results.explanation import Explanation
 from attnx.results.faithfulness import RANDOM
@@ -133,6 +134,7 @@ class Choosing(OnTexts):
     def call(self, model: Any, processor: Any, things: Sequence[Request]) -> Call:
         return Choices.of(model, **{**self.options, **self.chosen}).call(processor, things)
 
+    @kept_answers()
     def cells(
         self, model: Any, processor: Any, things: Sequence[Request], tick: Tick, progress: bool
     ) -> Sequence[Cells]:

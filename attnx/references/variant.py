@@ -13,11 +13,12 @@ from torch import Tensor, nn
 from attnx.answer.kind import position_moved
 from attnx.answer.number import Score
 from attnx.answer.registry import ANSWERS
-from attnx.answer.score import as_rows, score
+from attnx.answer.score import answered, as_rows
 from attnx.answer.target import Target
 from attnx.inputs.adapter import Prepared
 from attnx.references.blank import Blank
 from attnx.references.case import Case
+from attnx.references.said import Said, key_of
 from attnx.running.alike import Alike
 from attnx.running.batches import collate
 from attnx.running.linear_map import LinearMaps
@@ -65,6 +66,8 @@ class Runs:
     kind: Score
     answers: str
     """The row of `ANSWERS` that all targets name."""
+    said: Said | None = None
+    """Where answers are kept for another question."""
     maps: LinearMaps = field(default_factory=LinearMaps)
 
     def asked(self, rows: Sequence[int]) -> list[tuple[int, Variant, Target]]:
@@ -85,7 +88,15 @@ class Runs:
         targets[:, 1] -= behind
         of = torch.tensor([place for place, _, _ in asked], device=device)
         self.maps.begin(targets[:, 1].long() if len(asked) == len(rows) else None, Alike.of(inputs))
-        return score(self.model, inputs, targets, kind or self.kind, of, answers=self.answers)
+        row, answers = answered(self.model, inputs, targets, of, answers=self.answers)
+        if self.said is not None and kind is None:
+            self.said.keep([self.key(variant, target) for _, variant, target in asked], row, answers)
+        return row.score(self.model, answers, targets, kind or self.kind)
+
+    def key(self, variant: Variant, target: Target) -> Any:
+        """Under which what is said of a variant is kept."""
+        prepared = self.made.cases[variant.case].prepared
+        return key_of(self.model, prepared, self.made.blank, variant.places, target, self.answers)
 
     def _read_at(self, target: Target, variant: Variant) -> Target:
         """The target where it has moved to."""

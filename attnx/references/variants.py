@@ -1,12 +1,14 @@
 """Many blanked variants of many inputs, run in batches: the engine of blank-out and of faithfulness.
 
-What variants share is run once: equal ones, the beginning of a text that a causal model has read already, and rows that
-nothing reads are not run at all. Each of these is tried on the model first and left out where it changes a number.
+What variants share is run once: equal ones, also of another question of the same call, the beginning of a text that a
+causal model has read already, and rows that are equal; rows that nothing reads are not run at all. Each of these is
+tried on the model first, or seen in its numbers, and left out where it changes one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -22,6 +24,7 @@ from attnx.capturing.watch import undisturbed
 from attnx.references.blank import Blank
 from attnx.references.case import Array, Case
 from attnx.references.prefixes import behind_beginnings
+from attnx.references.said import said_so_far
 from attnx.references.unread_rows import find_unread_rows
 from attnx.references.variant import Made, Runs, Variant
 from attnx.running.answers import first_answers
@@ -43,11 +46,13 @@ def measure(
     """The score of each variant's target. The same variant twice is run once, and for all cases of one input."""
     wanted = _targets(cases, variants)
     made = Made(cases, list(wanted), blank)
-    runs = Runs(model, padding_id(model, processor), made, wanted, kind, kind_of([case.target for case in cases]))
+    answers, said = kind_of([case.target for case in cases]), None if blank.shortens else said_so_far()
+    runs = Runs(model, padding_id(model, processor), made, wanted, kind, answers, said)
+    found = _said(runs)
+    runs = _unsaid(runs, found)
     at_most = at_once or positions_at_once(model)
-    found: dict[tuple[Variant, Target], float] = {}
     done: set[int] = set()
-    with undisturbed(model), looking_on(runs.maps), bar(label, len(made), progress, " runs") as shown:
+    with undisturbed(model), looking_on(runs.maps), bar(label, len(runs.made), progress, " runs") as shown:
         find_unread_rows(runs)
         for rows, values in chain(behind_beginnings(runs, at_most), _whole(runs, done, at_most)):
             asked = ((variant, target) for _, variant, target in runs.asked(rows))
@@ -65,6 +70,27 @@ def _targets(cases: Sequence[Case], variants: Sequence[Variant]) -> dict[Variant
     for one in variants:
         found.setdefault(_own(one, first), {})[cases[one.case].target] = None
     return {variant: tuple(targets) for variant, targets in found.items()}
+
+
+def _said(runs: Runs) -> dict[tuple[Variant, Target], float]:
+    """The scores of what another question has run."""
+    if runs.said is None:
+        return {}
+    pairs = [(variant, target) for variant, targets in runs.wanted.items() for target in targets]
+    known = [pair for pair in pairs if runs.key(*pair) in runs.said.kept]
+    targets = [target for _, target in known]
+    scores = runs.said.scores(runs.model, [runs.key(*pair) for pair in known], targets, runs.kind)
+    return dict(zip(known, scores, strict=True))
+
+
+def _unsaid(runs: Runs, found: Collection[tuple[Variant, Target]]) -> Runs:
+    """The runs that are left."""
+    left = {
+        variant: targets
+        for variant, targets in runs.wanted.items()
+        if any((variant, target) not in found for target in targets)
+    }
+    return replace(runs, made=replace(runs.made, variants=list(left)), wanted=left)
 
 
 def _first_of_input(cases: Sequence[Case]) -> list[int]:
