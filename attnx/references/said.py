@@ -29,7 +29,7 @@ _Key: TypeAlias = tuple[nn.Module, Prepared, str, tuple[int, ...], int, str]
 
 
 @dataclass(frozen=True, eq=False)
-class Said:
+class KeptAnswers:
     """The answers of one model to variants of some inputs."""
 
     kept: dict[_Key, tuple[AnswerKind, Tensor]] = field(default_factory=dict)
@@ -48,20 +48,20 @@ class Said:
         return list(row.score(model, answers, as_rows(targets, first.device), kind).tolist())
 
 
-_said: ContextVar[Said | None] = ContextVar("said", default=None)
+_said: ContextVar[KeptAnswers | None] = ContextVar("said", default=None)
 
 
 @contextmanager
 def kept_answers() -> Iterator[None]:
     """Within this the model must stay as it is; what it said is forgotten behind it."""
-    token = _said.set(Said())
+    token = _said.set(KeptAnswers())
     try:
         yield
     finally:
         _said.reset(token)
 
 
-def said_so_far() -> Said | None:
+def said_so_far() -> KeptAnswers | None:
     """None where nothing is kept."""
     return _said.get()
 

@@ -18,7 +18,7 @@ from attnx.answer.target import Target
 from attnx.inputs.adapter import Prepared
 from attnx.references.blank import Blank
 from attnx.references.case import Case
-from attnx.references.said import Said, key_of
+from attnx.references.said import KeptAnswers, key_of
 from attnx.running.alike import Alike
 from attnx.running.batches import collate
 from attnx.running.linear_map import LinearMaps
@@ -66,7 +66,7 @@ class Runs:
     kind: Score
     answers: str
     """The row of `ANSWERS` that all targets name."""
-    said: Said | None = None
+    said: KeptAnswers | None = None
     """Where answers are kept for another question."""
     maps: LinearMaps = field(default_factory=LinearMaps)
 
