@@ -20,10 +20,12 @@ def demo():
     return load_demo()
 
 
+@pytest.mark.slow
 def test_the_shipped_model_classifies_new_sounds(demo):
     assert accuracy(demo[0], count=200) > 0.98
 
 
+@pytest.mark.slow
 def test_silence_in_place_of_the_planted_tone_loses_the_class_and_elsewhere_does_not(demo):
     from attnx.inputs.families import adapter_for
 
@@ -44,6 +46,7 @@ def test_silence_in_place_of_the_planted_tone_loses_the_class_and_elsewhere_does
     assert lost >= 20  # one class in four is right by chance
 
 
+@pytest.mark.slow
 def test_the_best_stretch_is_where_the_tone_is(demo):
     hits = []
     for one in generate(20, seed=31):
