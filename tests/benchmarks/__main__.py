@@ -128,7 +128,7 @@ def page(facts: dict[str, str], ran: Sequence[Ran], *, short: bool) -> str:
     for one in ran:
         better = "more is better" if one.benchmark.gains else "less is better"
         parts += [f"## {one.benchmark.about}\n", f"`{one.command}`, {one.seconds:.0f} s of processors; {better}.\n"]
-        parts += ["```text", one.text.strip("\n"), "```\n"]
+        parts += ["```text", one.text.strip(), "```\n"]
     return "\n".join(parts)
 
 
