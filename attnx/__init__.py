@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from attnx.results.word_alignment import Alignment
     from attnx.truth.measure import measure_truth
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _ON_DEMAND = {
     "Alignment": "results.word_alignment",
