@@ -7,8 +7,10 @@
 #     ENVIRONMENTS=DIR tests/versions.sh            # environments are kept there, and used again
 #     ENVIRONMENTS=DIR tests/versions.sh 4.57 none  # they are only made
 #
+#     GPU_BUILDS=yes tests/versions.sh 3.13         # builds of torch for GPUs, too, where there are no others
+#
 # Each row gets an environment of its own. What cannot be had here is a row that says so. torch is taken in builds for
-# processors alone: one for GPUs pulls gigabytes of other packages.
+# processors alone unless others are asked for: one for GPUs pulls gigabytes of other packages.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -38,7 +40,7 @@ count() { grep -oE "[0-9]+ ($2)" <<< "$1" | awk '{sum += $1} END {print sum + 0}
 has_torch() {
     local found
     found=$("$1" -m pip install --dry-run --no-deps --ignore-installed --quiet --report - "torch==$2" 2> /dev/null) || return 1
-    ! grep -q '"nvidia-\|"cuda-' <<< "$found"
+    [ -n "${GPU_BUILDS:-}" ] || ! grep -q '"nvidia-\|"cuda-' <<< "$found"
 }
 
 make() {

@@ -42,18 +42,40 @@ def answered(
     model: nn.Module, inputs: dict[str, Tensor], targets: Tensor, rows: Tensor | None = None, *, answers: str = ""
 ) -> tuple[AnswerKind, Tensor]:
     """Run a batch: the row of `ANSWERS` that reads it, and for each target what it is read off."""
+    row, logits, seat = _seated(model, inputs, targets, answers)
+    of = torch.arange(len(logits), device=logits.device) if rows is None else rows
+    if seat is not None:
+        logits = logits[of, seat]
+    elif rows is not None:
+        logits = logits[of]
+    return row, logits
+
+
+def score_each(
+    model: nn.Module, inputs: dict[str, Tensor], targets: Tensor, kind: Score, *, answers: str = ""
+) -> tuple[Tensor, ...]:
+    """The scores of several targets of one input, each read off by itself: the way back from one is past no other."""
+    row, logits, seat = _seated(model, inputs, targets, answers)
+    seats = [0] * len(targets) if seat is None else seat.tolist()
+    own = logits if seat is None else logits.flatten(0, 1)
+    return tuple(
+        row.score(model, own[place][None], target, kind)
+        for place, target in zip(seats, torch.split(targets, 1), strict=True)
+    )
+
+
+def _seated(
+    model: nn.Module, inputs: dict[str, Tensor], targets: Tensor, answers: str
+) -> tuple[AnswerKind, Tensor, Tensor | None]:
+    """Run a batch: what reads it, what is read, and where in it each target is; None where that has no positions."""
     position = targets[:, 1].long()
     kept: Tensor = position.unique()  # type: ignore[no-untyped-call]
     few = {"logits_to_keep": kept} if answers_where_told(model) else {}
     output = called(model, {**inputs, **few})
     row, logits = _answer(model, output, answers)
-    of = torch.arange(len(logits), device=logits.device) if rows is None else rows
-    if row.at_each:
-        seat = torch.searchsorted(kept, position.contiguous()) if few else position - behind_source(output)
-        logits = logits[of, seat]
-    elif rows is not None:
-        logits = logits[of]
-    return row, logits
+    if not row.at_each:
+        return row, logits, None
+    return row, logits, torch.searchsorted(kept, position.contiguous()) if few else position - behind_source(output)
 
 
 def score_of(model: nn.Module, output: Any, row: int, seat: int, target: Target, kind: Score) -> Tensor:

@@ -7,12 +7,15 @@ what the processor has. `python -m tests.benchmarks.linear_map` prints both.
 from __future__ import annotations
 
 import platform
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 
 @cache
@@ -23,7 +26,7 @@ def quicker_by_onednn() -> bool:
     return wide and bool(by_mkl) and "Intel" not in _maker() and _agrees()
 
 
-def by_onednn(taken: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def by_onednn(taken: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     product: Tensor = torch.ops.mkldnn._linear_pointwise(_dense(taken), _dense(weight), bias, "none", [], "")
     return product
 
@@ -37,6 +40,16 @@ def _dense(matrix: Tensor) -> Tensor:
 def can_be_quicker(*tensors: Tensor | None) -> bool:
     """Whether oneDNN can multiply these, and is quicker at it; None is for a bias that is not there."""
     return all(one is None or _plain(one) for one in tensors) and quicker_by_onednn()
+
+
+class QuickMaps(TorchFunctionMode):
+    """Linear maps of a run without gradients go by the quicker library while this looks on."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Sequence[type], args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        quick = func is F.linear and not kwargs and not torch.is_grad_enabled() and can_be_quicker(*args)
+        return by_onednn(*args) if quick else func(*args, **(kwargs or {}))
 
 
 def _plain(tensor: Tensor) -> bool:
@@ -58,7 +71,7 @@ def _agrees() -> bool:
     random = torch.Generator().manual_seed(0)
     taken, weight, bias = (torch.randn(shape, generator=random) for shape in ((3, 5, 32), (48, 32), (48,)))
     try:
-        there, back = by_onednn(taken, weight, bias), by_onednn(taken @ weight.t(), weight.t(), None)
+        there, back = by_onednn(taken, weight, bias), by_onednn(taken @ weight.t(), weight.t())
         expected = F.linear(taken, weight, bias), taken @ weight.t() @ weight
         return all(torch.allclose(*pair, atol=1e-4) for pair in zip((there, back), expected, strict=True))
     except (AttributeError, RuntimeError, TypeError):

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from attnx.answer.number import Score
-from attnx.answer.score import answers_where_told, as_rows, check_score, kind_of, score
+from attnx.answer.score import answers_where_told, as_rows, check_score, kind_of, score, score_each
 from attnx.capturing.frozen.path import VALUE_PATH, WHOLE_PATH, Path
 from attnx.capturing.frozen.run import FrozenRun, check_can_be_frozen, frozen_run, frozen_runs
 from attnx.capturing.frozen.sink_values import sink_shares
@@ -159,9 +159,9 @@ def _each_run(
         with undisturbed(model):
             return first_answers(model, pad_id, several)
 
-    def score_all(inputs: dict[str, Any], rows: Sequence[int], of: Tensor | None = None) -> Tensor:
+    def asked_of(inputs: dict[str, Any], rows: Sequence[int]) -> tuple[nn.Module, dict[str, Any], Tensor, Score]:
         targets = as_rows([cases[row].target for row in rows], next(iter(inputs.values())).device)
-        return score(model, inputs, targets, kind, of, answers=answers)
+        return model, inputs, targets, kind
 
     alone, shared = by_input(cases)
     with switched(gradients=True), bar(how.label, len(cases), how.progress) as shown:
@@ -175,16 +175,15 @@ def _each_run(
             at_most=min(POSITIONS_AT_ONCE, positions_at_once(model)),
         ):
             rows, (inputs, entry) = [alone[place] for place in places], with_entry(adapter, model, inputs)
-            scores = partial(score_all, inputs, rows)
+            scores = partial(score, *asked_of(inputs, rows), answers=answers)
             run = frozen_run(model, scores, how.path, entry=entry, ends=how.ends, levels=how.levels)
             read(rows, run, entry if isinstance(entry, nn.Module) else None)
             shown.update(len(rows))
         for rows in shared:
             inputs, entry = with_entry(adapter, model, collate(model, [cases[rows[0]].prepared], pad_id))
-            of = torch.zeros(len(rows), dtype=torch.long, device=next(iter(inputs.values())).device)
-            scores = partial(score_all, inputs, rows, of)
+            each = partial(score_each, *asked_of(inputs, rows), answers=answers)
             asked: dict[str, Any] = {"ends": how.ends, "levels": how.levels, "after": shown.update}
-            run = frozen_runs(model, scores, how.path, entry=entry, **asked)
+            run = frozen_runs(model, each, how.path, entry=entry, **asked)
             read(rows, run, entry if isinstance(entry, nn.Module) else None)
 
 

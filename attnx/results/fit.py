@@ -8,7 +8,7 @@ asked. Files are checked by it when they are loaded, so that nothing that was lo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -27,10 +27,10 @@ def check(result: Any) -> None:
     """Raise an `AttentionError` that names the first place that does not fit."""
     whole = _Result(result)
     for path, rule in result.rules.items():
-        for steps, found in _places(result, path.split("."), ()):
+        for number, found in enumerate(_found(result, path)):
             expected = rule(found, whole)
             if expected is not None:
-                raise AttentionError(f"{_where(path, steps)} must be {expected}, found {one_line(found)}")
+                raise AttentionError(f"{_where(result, path, number)} must be {expected}, found {one_line(found)}")
 
 
 class _Result:
@@ -38,12 +38,16 @@ class _Result:
 
     def __init__(self, whole: Any) -> None:
         self.whole = whole
+        self._sizes: dict[str, int | None] = {}
         self._met: dict[str, int] = {}
 
     def size(self, axis: str) -> int | None:
         """Of a field its length, of a number itself; of any other axis what was met first, None before."""
-        found = getattr(self.whole, axis, None)
-        return int(axis) if axis.isdigit() else len(found) if isinstance(found, Sized) else self._met.get(axis)
+        if axis not in self._sizes:
+            found = getattr(self.whole, axis, None)
+            self._sizes[axis] = int(axis) if axis.isdigit() else len(found) if isinstance(found, Sized) else None
+        size = self._sizes[axis]
+        return self._met.get(axis) if size is None else size
 
     def meet(self, axes: Sequence[str], shape: Sequence[int]) -> None:
         self._met.update(zip(axes, shape, strict=True))
@@ -99,8 +103,9 @@ class Between:
     high: float = float("inf")
 
     def __call__(self, found: Any, result: _Result) -> str | None:
-        end = "or more" if self.high == float("inf") else f"to {self.high:g}"
-        return None if self.low <= found <= self.high else f"{self.low:g} {end}"
+        if self.low <= found <= self.high:
+            return None
+        return f"{self.low:g} " + ("or more" if self.high == float("inf") else f"to {self.high:g}")
 
 
 @dataclass(frozen=True)
@@ -228,24 +233,35 @@ PROVENANCE: Rules = {
 """As far as anything is read of it."""
 
 
-def _places(found: Any, path: Sequence[str], steps: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """What is at the end of a path, and the member that was taken at each `*` of it."""
-    for place, name in enumerate(path):
-        if found is None:
-            return
-        if name == "*":
-            rest = path[place + 1 :]
-            for member, one in found.items() if isinstance(found, Mapping) else enumerate(found):
-                yield from _places(one, rest, (*steps, member))
-            return
-        found = found.get(name) if isinstance(found, Mapping) else getattr(found, name)
-    if found is not None:
-        yield steps, found
-
-
-def _where(path: str, steps: Sequence[Any]) -> str:
-    """The place in words; only one that does not fit needs them."""
-    where, taken = "", iter(steps)
+def _found(result: Any, path: str) -> list[Any]:
+    """All that is at the end of a path."""
+    found = [result]
     for name in path.split("."):
-        where = step(where, next(taken)) if name == "*" else f"{where}.{name}".lstrip(".")
-    return where
+        found = [one for several in found for _, one in _members(several, name) if one is not None]
+    return found
+
+
+def _where(result: Any, path: str, number: int) -> str:
+    """The place of one of these in words; only one that does not fit needs them."""
+    found = [("", result)]
+    for name in path.split("."):
+        said = step if name == "*" else _field
+        found = [
+            (said(where, member), one)
+            for where, several in found
+            for member, one in _members(several, name)
+            if one is not None
+        ]
+    return found[number][0]
+
+
+def _members(found: Any, name: str) -> Iterable[tuple[Any, Any]]:
+    """One step of a path: the field of that name, or by `*` every member."""
+    named = isinstance(found, (dict, Mapping))
+    if name == "*":
+        return found.items() if named else enumerate(found)
+    return ((name, found.get(name) if named else getattr(found, name)),)
+
+
+def _field(where: str, name: object) -> str:
+    return f"{where}.{name}".lstrip(".")

@@ -86,7 +86,7 @@ class _WithSlope(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None, None]:
-        return by_onednn(slope, ctx.weight.detach().t(), None), None, None
+        return by_onednn(slope, ctx.weight.detach().t()), None, None
 
 
 def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor | None]:

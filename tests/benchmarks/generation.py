@@ -1,7 +1,7 @@
 """Explaining a written text beside writing it: 60 tokens after a prompt of 200, on SmolLM2-135M.
 
-    python -m tests.benchmarks.generation                 processor time of one thread
-    python -m tests.benchmarks.generation --threads 2     time by the clock, for a quiet machine
+    python -m tests.benchmarks.generation                 two threads by the clock, for a quiet machine
+    python -m tests.benchmarks.generation --threads 1     processor time of one thread
     python -m tests.benchmarks.generation --tokens 10     fewer tokens
 
 Value path and rollout of all tokens by `explain_generation`, beside `model.generate`, and beside the naive way, a run
@@ -34,7 +34,7 @@ SCORES = ("q_proj", "k_proj")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tokens", type=int, default=60)
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--without-naive", action="store_true")
     chosen = parser.parse_args()
     tokens, clock = chosen.tokens, time.process_time if chosen.threads == 1 else time.perf_counter

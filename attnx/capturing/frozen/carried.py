@@ -99,7 +99,7 @@ class _Mixed(Straight):
 
 
 def _product(rows: Tensor, weight: Tensor) -> Tensor:
-    return by_onednn(rows, weight.t(), None) if can_be_quicker(rows, weight) else rows @ weight
+    return by_onednn(rows, weight.t()) if can_be_quicker(rows, weight) else rows @ weight
 
 
 def _carrying(rows: Tensor) -> tuple[int, int]:
@@ -108,6 +108,5 @@ def _carrying(rows: Tensor) -> tuple[int, int]:
     if len(moving) == 0:
         return 0, len(rows)
     first, last = int(moving[0]), int(moving[-1]) + 1
-    if bool(rows[:first].any()) or bool(rows[last:].any()):  # rows that begin with 0, and are not 0
-        return 0, len(rows)
-    return first, last
+    beside = (one for one in (rows[:first], rows[last:]) if len(one))
+    return (0, len(rows)) if any(bool(one.any()) for one in beside) else (first, last)  # rows may begin with 0

@@ -13,6 +13,7 @@ from attnx.capturing.frozen.carried import can_be_mapped, mapped
 from attnx.capturing.frozen.mode import Freezing, Function, Rule
 from attnx.capturing.frozen.path import Path
 from attnx.capturing.frozen.straight import gated, halved, normed, on_line, scaled
+from attnx.capturing.onednn import by_onednn, can_be_quicker
 
 
 def freezing(model: nn.Module, path: Path, entry: Entry, *, made: type[Freezing] = Freezing, **how: Any) -> Freezing:
@@ -141,9 +142,10 @@ def _biased(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, A
 
 def _linear(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Tensor:
     plain = [one.detach() if isinstance(one, Tensor) else one for one in args]
+    quick = 2 <= len(args) <= 3 and not kwargs and can_be_quicker(*plain)
 
     def compute() -> Tensor:
-        made: Tensor = func(*plain, **kwargs)
+        made: Tensor = by_onednn(plain[0], plain[1], *plain[2:]) if quick else func(*plain, **kwargs)
         return made
 
     constants = all(not one.requires_grad for one in (*args[1:], *kwargs.values()) if isinstance(one, Tensor))

@@ -24,6 +24,7 @@ from attnx.capturing.frozen.replay import KEPT, NotAgainError, Replaying
 from attnx.capturing.frozen.rules import freezing
 from attnx.capturing.frozen.uncovered import first_uncovered
 from attnx.capturing.interface import needs_interface
+from attnx.capturing.onednn import QuickMaps
 from attnx.capturing.untouched import Hooked, looking_on, switched
 from attnx.capturing.watch import undisturbed
 from attnx.errors import CaptureError
@@ -39,7 +40,10 @@ _NOTHING = 1e-6
 """A score that is 0 but for rounding has no size beside which to see it."""
 
 Scores = Callable[[], Tensor]
-"""Runs the model on a batch and gives one score for each input, or of one input several."""
+"""Runs the model on a batch and gives one score for each input."""
+
+EachScore = Callable[[], Sequence[Tensor]]
+"""Runs the model on one input and gives several scores, each of which has a way back of its own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,12 +99,12 @@ def frozen_run(
     say so of any input. The model is left as it was; its answer is checked against a plain run, and the sum against the
     score.
     """
-    return _run(_Asked(model, scores, path, entry, ends, levels), again)
+    return _run(_Asked(model, lambda: (scores(),), path, entry, ends, levels), again)
 
 
 def frozen_runs(
     model: nn.Module,
-    scores: Scores,
+    scores: EachScore,
     path: Path,
     *,
     entry: Entry,
@@ -114,7 +118,7 @@ def frozen_runs(
     What comes out is that of a batch in which the input stands as often as it has scores. `after` each way back is
     called with 1.
     """
-    return _run(_Asked(model, scores, path, entry, ends, levels, each=True, after=after), again)
+    return _run(_Asked(model, scores, path, entry, ends, levels, often=True, after=after), again)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,21 +126,22 @@ class _Asked:
     """What is asked of a run."""
 
     model: nn.Module
-    scores: Scores
+    ways: EachScore
+    """Gives the scores of one way back, or of each of several."""
     path: Path
     entry: Entry
     ends: slice | None
     levels: bool = False
-    each: bool = False
-    """Whether the way back is gone for each score, and not for all together."""
+    often: bool = False
+    """Whether there may be many ways back, and what they share is worth keeping."""
     after: Callable[[int], Any] = lambda count: None
 
 
 def _run(asked: _Asked, again: bool | None) -> FrozenRun:
     check_can_be_frozen(asked.model)
     with switched(gradients=True):
-        with undisturbed(asked.model):
-            plain = asked.scores()
+        with undisturbed(asked.model), looking_on(QuickMaps()):
+            plain = torch.cat(list(asked.ways()))
         try:
             ways = _there_and_back(asked, again)
         except NotAgainError as error:
@@ -153,18 +158,18 @@ def _there_and_back(asked: _Asked, again: bool | None) -> list[tuple[FrozenRun, 
     """Each way back, and what biases have of its score."""
     model, path, entry = asked.model, asked.path, asked.entry
     entered: dict[int, Tensor] = {}
-    mode = freezing(model, path, entry, entered=entered, ends=asked.ends, often=asked.each)
+    mode = freezing(model, path, entry, entered=entered, ends=asked.ends, often=asked.often)
     noted = _blocks(model) if asked.levels or isinstance(entry, Tensor) else []
-    replaying = Replaying(model, mode, again, levels=asked.levels, often=asked.each)
+    replaying = Replaying(model, mode, again, levels=asked.levels, often=asked.often)
     # What enters a block is noted before it is taken out of the graph to be run again.
     with undisturbed(model, gradients=True), Hooked(noted, _note(entered)), replaying:
         with looking_on(mode):
-            reached = asked.scores()
+            ways = asked.ways()
         mode.forget()
         blocks = mode.levels
         inputs = [] if isinstance(entry, Tensor) and blocks else [("", one) for one in mode.leaves]
         seen = [*inputs, *blocks]
-        if not seen or not reached.requires_grad or (isinstance(entry, tuple) and len(inputs) != len(entry)):
+        if not seen or not ways[0].requires_grad or (isinstance(entry, tuple) and len(inputs) != len(entry)):
             raise CaptureError(
                 f"{type(model).__name__} gives no gradient of its answer by its input: it is quantised, or embeds its "
                 "input in a way that is not seen; use references=('blankout',)"
@@ -172,7 +177,6 @@ def _there_and_back(asked: _Asked, again: bool | None) -> list[tuple[FrozenRun, 
         for _, one in inputs or seen[:1]:
             mode.take_whole(one)
         notes, found = replaying.notes(seen[0][1]), []
-        ways = torch.split(reached, 1) if asked.each else (reached,)
         for number, way in enumerate(ways):
             mode.begin_way_back()
             gradients = torch.autograd.grad(
@@ -312,7 +316,7 @@ def _check_sum(asked: _Asked, run: FrozenRun, constants: Constants) -> None:
     raise CaptureError(
         f"{type(asked.model).__name__}: positions and biases do not add up to the score "
         f"({float(run.entry.relevance.sum()) + constants.total:.6g} of {float(run.scores.sum()):.6g}), for "
-        f"{first_uncovered(asked.model, asked.scores, asked.path, asked.entry)}; use "
+        f"{first_uncovered(asked.model, asked.ways, asked.path, asked.entry)}; use "
         "references=('integrated_gradients',)"
     )
 

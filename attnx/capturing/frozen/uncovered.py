@@ -22,7 +22,7 @@ from attnx.capturing.watch import undisturbed
 _SLACK = 1e-2
 
 
-def first_uncovered(model: nn.Module, scores: Callable[[], Tensor], path: Path, entry: Entry) -> str:
+def first_uncovered(model: nn.Module, scores: Callable[[], Any], path: Path, entry: Entry) -> str:
     """The first operation that does not add up, and its module, in a few words."""
     mode = freezing(model, path, entry, made=_Trying)
     assert isinstance(mode, _Trying)
