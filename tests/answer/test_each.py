@@ -29,7 +29,8 @@ def test_each_is_what_it_is_among_all(name, kind):
     ids = {"input_ids": torch.arange(3, 12)[None]}
     together = score(model, ids, TARGETS, kind, torch.zeros(3, dtype=torch.long))
     apart = score_each(model, ids, TARGETS, kind)
-    assert len(apart) == 3 and len(set(together.tolist())) == 3
+    assert len(apart) == 3
+    assert len(set(together.tolist())) == 3
     for one, other in zip(apart, together.split(1), strict=True):
         torch.testing.assert_close(one, other)
         slopes = [torch.autograd.grad(way, entry, retain_graph=True)[0] for way in (one, other)]

