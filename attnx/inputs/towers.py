@@ -78,7 +78,9 @@ class TextTower(Tower):
         return self._answer({"input_ids": input_ids, "attention_mask": attention_mask}, _way(self.whole).text)
 
     def get_input_embeddings(self) -> nn.Module:
-        found: nn.Module = text_stack(self.whole).get_input_embeddings()  # type: ignore[operator]
+        stack: Any = text_stack(self.whole)
+        asked = getattr(stack, "get_input_embeddings", None)
+        found: nn.Module = stack.embeddings.token_embedding if asked is None else asked()  # older stacks are not asked
         return found
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import copy
+import json
+import re
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from safetensors.torch import load_file
+from safetensors.torch import save as serialised
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import LlavaForConditionalGeneration
 
@@ -14,7 +18,7 @@ from attnx.interrupts import uninterrupted
 from attnx.tasks.picture_question.generator import COLOURS, COLUMNS, GRID, PATCH, ROWS, SIDE
 from attnx.tasks.quiet import quiet
 from attnx.tasks.shipped import embedded_name, shipped_directory
-from attnx.tasks.word_tokenizer import BEGIN, END, PAD, UNKNOWN, wrap
+from attnx.tasks.word_tokenizer import BEGIN, END, PAD, UNKNOWN, save_tokenizer, wrap
 
 IMAGE = "<image>"
 _WORDS = ("which", "colour", "is", "the", "square", "at", "?", "it")
@@ -78,7 +82,25 @@ def save(model: Any, directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     with quiet():
         copy.deepcopy(model).half().save_pretrained(directory)
-        build_processor().save_pretrained(directory)
+        processor = build_processor()
+        processor.save_pretrained(directory)
+        processor.image_processor.save_pretrained(directory)
+        save_tokenizer(processor.tokenizer, directory)
+    _for_every_version(directory)
+
+
+def _for_every_version(directory: Path) -> None:
+    """As older versions of transformers read it: pixels have a file of their own, weights their longer names."""
+    settings = directory / "processor_config.json"
+    own = json.loads(settings.read_text(encoding="utf-8"))
+    own.pop("image_processor", None)
+    settings.write_text(json.dumps(own, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    file = directory / "model.safetensors"
+    weights = {_SHORTER.sub(r"\1vision_model.", name): one for name, one in load_file(file).items()}
+    file.write_bytes(serialised(weights, {"format": "pt"}))
+
+
+_SHORTER = re.compile(r"^((?:model\.)?vision_tower\.)(?!vision_model\.)")
 
 
 def _tokenizer() -> Any:

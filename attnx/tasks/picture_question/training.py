@@ -50,7 +50,8 @@ def _new(recipe: Recipe) -> Any:
     model: Any = LlavaForConditionalGeneration(_config(recipe))
     with torch.no_grad():
         model.model.language_model.embed_tokens.weight.mul_(_EMBEDDED)
-        model.model.vision_tower.embeddings.position_embedding.weight.mul_(_PLACED)
+        tower = model.model.vision_tower
+        getattr(tower, "vision_model", tower).embeddings.position_embedding.weight.mul_(_PLACED)  # one more level once
         for linear in (model.model.multi_modal_projector.linear_1, model.model.multi_modal_projector.linear_2):
             linear.weight.mul_(_PROJECTED)
     return model
