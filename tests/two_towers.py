@@ -53,3 +53,10 @@ def two_towers(family: str, attention: str = "sdpa") -> Any:
                 parameter.normal_(0, 0.3)
     made.set_attn_implementation(attention)
     return made.double().eval()
+
+
+def token_table(model: Any) -> Any:
+    """The module that embeds the text's tokens, which older versions of some stacks do not name."""
+    stack = model.text_encoder if hasattr(model, "text_encoder") else model.text_model
+    asked = getattr(stack, "get_input_embeddings", None)
+    return stack.embeddings.token_embedding if asked is None else asked()

@@ -36,10 +36,11 @@ def looking_at_white(kind, config, **more):
         for name, one in model.named_parameters():
             one.fill_(1.0) if "norm" in name and name.endswith("weight") else one.normal_(0, 1e-4)
         inner = model.model
-        patches = inner.vision_tower.embeddings.patch_embedding.weight
+        tower = getattr(inner.vision_tower, "vision_model", inner.vision_tower)  # one more level once
+        patches = tower.embeddings.patch_embedding.weight
         patches[0], patches[1] = 1.0, -1.0
-        inner.vision_tower.embeddings.class_embedding[:2] = torch.tensor([-1.0, 1.0])
-        inner.vision_tower.embeddings.position_embedding.weight[:, :2] = torch.tensor([-200.0, 200.0])
+        tower.embeddings.class_embedding[:2] = torch.tensor([-1.0, 1.0])
+        tower.embeddings.position_embedding.weight[:, :2] = torch.tensor([-200.0, 200.0])
         inner.multi_modal_projector.linear_1.weight[0, 0] = 1.0
         inner.multi_modal_projector.linear_2.weight[0, 0] = 10.0
         inner.multi_modal_projector.linear_2.bias[1] = 1.0

@@ -16,7 +16,7 @@ from torch.nn.functional import cosine_similarity
 import attnx
 from attnx.errors import AttnxError, ChoiceError, InputError
 from tests import zoo
-from tests.two_towers import FAMILIES, TEXT, TOKENIZER, VISION, Processor, two_towers
+from tests.two_towers import FAMILIES, TEXT, TOKENIZER, VISION, Processor, token_table, two_towers
 
 SENTENCE = "the key to the cabinets"
 PICTURE = Image.fromarray(np.random.default_rng(3).integers(0, 255, (40, 60, 3), dtype=np.uint8))
@@ -46,7 +46,7 @@ def scored(family, score, pixel_values=None, input_ids=None, embeddings=None):
         "pixel_values": pixels() if pixel_values is None else pixel_values,
         "input_ids": token_ids(family) if input_ids is None else input_ids,
     }
-    table = (model.text_encoder if family == MATCHED else model.text_model).get_input_embeddings()
+    table = token_table(model)
     stand_in = None if embeddings is None else table.register_forward_hook(lambda *call: embeddings.clone())
     try:
         if family == MATCHED:
@@ -85,7 +85,7 @@ def test_gradients_of_patches_and_words_are_those_of_the_score_by_hand(family, s
     np.testing.assert_allclose(picture.references["gradient"][picture.content], wanted, rtol=1e-5)
     assert max(wanted) > 1.1 * min(wanted)
     model = two_towers(family, "eager")
-    table = (model.text_encoder if family == MATCHED else model.text_model).get_input_embeddings()
+    table = token_table(model)
     rows = table(token_ids(family)).detach().requires_grad_()
     (slopes,) = torch.autograd.grad(scored(family, score, embeddings=rows), rows)
     np.testing.assert_allclose(text.references["gradient"], slopes[0].norm(dim=-1).numpy(), rtol=1e-5)
