@@ -7,6 +7,8 @@ import numpy as np
 import torch
 import transformers as hf
 
+from tests import zoo
+
 BODY = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
 CONVOLVED = {
     "conv_dim": (16,) * 7,
@@ -68,8 +70,7 @@ def model(name, implementation=None):
     made = FAMILIES[name][0]().eval()
     if implementation is not None:
         made.load_state_dict(model(name).state_dict())
-        made.set_attn_implementation(implementation)
-        return made
+        return zoo.switched(made, implementation)
     with torch.no_grad():
         for parameter in made.parameters():
             if parameter.ndim == 2:

@@ -12,6 +12,7 @@ import attnx
 from attnx.attention import waiting
 from attnx.capturing.capture import capture_batch
 from attnx.capturing.claims import Claim, settle
+from tests import zoo
 
 WAITED_FOR = {"_local_scalar_dense", "is_nonzero", "equal", "nonzero", "masked_select", "unique_consecutive"}
 """What has a number, a truth or a shape for an answer that is known only when it has been computed."""
@@ -63,8 +64,7 @@ def deberta(layers):
 
 def by_itself(model):
     """Attention by a softmax that the model writes out."""
-    model.set_attn_implementation("eager")
-    return model
+    return zoo.switched(model, "eager")
 
 
 MODELS = [bert, llama, eager_bert, eager_llama, bloom, deberta]
