@@ -69,6 +69,7 @@ def test_half_precision_weights_give_full_precision_relevance(sentiment):
     assert next(model.parameters()).dtype == torch.float16
 
 
+@pytest.mark.slow
 def test_a_truncation_saved_in_the_tokenizer_cuts_nothing(sentiment):
     model, tokenizer = sentiment
     saved = tokenizer.backend_tokenizer.truncation

@@ -15,6 +15,7 @@ def test_the_public_surface_is_the_stored_one():
     assert surface.surface() == surface.STORED.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", attnx.__all__)
 def test_a_public_name_has_an_example_that_runs(name):
     thing = getattr(attnx, name)

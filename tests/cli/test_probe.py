@@ -66,6 +66,7 @@ def kept(folder):
     return {one.name: one.read_bytes() for one in folder.glob("part-*")}
 
 
+@pytest.mark.slow
 def test_a_data_set_is_a_table_a_plot_and_a_folder_of_results(attnx, tmp_path):
     code, out, err = attnx("probe", "pronouns", "--data", "mine.csv")
     assert code == 0
@@ -95,6 +96,7 @@ def test_every_pronoun_written_out_makes_twice_as_many(attnx, tmp_path):
     assert (tmp_path / "w.png").is_file()
 
 
+@pytest.mark.slow
 def test_figure_4_is_two_files_with_both_sentences(attnx, tmp_path):
     code, out, err = attnx("reproduce", "figure4")
     assert (code, out) == (0, "figure4.png\nfigure4.svg\n")

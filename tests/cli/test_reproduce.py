@@ -51,6 +51,7 @@ def test_a_table_has_both_protocols_and_all_methods(attnx, table):
         assert out.count(f"\n{method} ") == 2
 
 
+@pytest.mark.slow
 def test_several_models_make_one_table_and_a_picture(attnx, saved, tmp_path):
     for name in ("a-1", "a-2"):
         shutil.copytree(saved, tmp_path / name)
@@ -78,6 +79,7 @@ def test_several_models_make_one_table_and_a_picture(attnx, saved, tmp_path):
     assert "flow, corrected" in (tmp_path / "dots.svg").read_text()
 
 
+@pytest.mark.slow
 def test_a_saved_table_brings_its_models_along(attnx, saved, tmp_path):
     for name in ("a-1", "a-2"):
         shutil.copytree(saved, tmp_path / name)
@@ -133,6 +135,7 @@ def test_own_data_and_markdown(attnx, tmp_path):
     assert (tmp_path / "table.md").read_text(encoding="utf-8") == out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("figure", ["figure1", "figure2", "figure3"])
 def test_a_figure_of_any_sentence_is_two_files(attnx, tmp_path, figure):
     code, out, err = attnx("reproduce", figure, "--text", "the keys in a box")

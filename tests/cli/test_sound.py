@@ -32,6 +32,7 @@ def explain(monkeypatch, capsys):
     return run
 
 
+@pytest.mark.slow
 def test_stretches_are_told_drawn_and_written_to_a_page(explain, saved, tmp_path):
     picture, page = tmp_path / "a.png", tmp_path / "a.html"
     asked = ("--reference", "value_path", "--output", picture, "--html", page)

@@ -95,6 +95,7 @@ def answered():
     return dict(zip(asked, map(json.loads, done.stdout.splitlines()), strict=True))
 
 
+@pytest.mark.slow
 def test_help_of_every_command_loads_nothing_heavy(answered):
     asked = [one for one in answered if one not in MISTAKES]
     assert len(asked) > 20

@@ -12,6 +12,8 @@ from attnx.references.registry import REFERENCES
 from attnx.tasks.recall.checkpoint import demo_directory
 from attnx.tasks.verb_number.checkpoint import demo_directory as classifier_directory
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def truth(monkeypatch, capsys, tmp_path):

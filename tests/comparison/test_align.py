@@ -46,6 +46,7 @@ def test_scores_are_the_models_own_cross_attention_of_the_position_that_predicts
             np.testing.assert_allclose(found.scores[0], rows[first : first + 3], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_single_cross_level_finds_all_and_the_chain_nearly_all():
     assert aligned().error_rate == 0.0
     assert aligned(layer="cross 2", choice="intersection").error_rate == 0.0
@@ -83,6 +84,7 @@ def test_what_was_measured_aligns_a_generation_and_leads_where_it_is_shown_first
         attnx.alignment(g, method="value_path", layer="cross 1")
 
 
+@pytest.mark.slow
 def test_without_targets_the_model_writes_them():
     texts = [one.text for one in DATES]
     found = attnx.align(MODEL, TOKENIZER, texts, progress=False)

@@ -87,6 +87,7 @@ def _pictured():
     return *picture_checkpoint.load_demo(), rows, {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made", [_of_two_streams, _heard, _heard_with_its_rate, _pictured])
 def test_nothing_is_lost_of_streams_sounds_and_pictures_with_a_text(tmp_path, made):
     model, reads, data, more = made()

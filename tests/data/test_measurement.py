@@ -22,6 +22,8 @@ from attnx.results import atlas, comparison
 from tests import verb_number_zoo, zoo
 from tests.faults import kills
 
+pytestmark = pytest.mark.slow
+
 TEXTS = [
     *("the key to the cabinets", "keys near it", "the author that the old teachers like near a river"),
     *("some boxes in it", "the teachers like a river", "the old key", "a river near the boxes in the river"),

@@ -126,6 +126,7 @@ def test_a_damaged_part_is_named(run, tmp_path):
         attnx.Run.load(tmp_path / "run")[0]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="this system does not list the threads of a process")
 def test_reading_a_run_starts_no_thread(run, children):
     """Those of Arrow may abort a process at its end that loaded torch before them."""

@@ -7,13 +7,12 @@ import pytest
 from tests.browser import browser_path
 from tests.demo import visitor
 
-gradio = pytest.importorskip("gradio", reason='the demo is made with Gradio: pip install "attnx[demo]"')
-
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def address():
+    pytest.importorskip("gradio", reason='the demo is made with Gradio: pip install "attnx[demo]"')
     from attnx.demo.app import build, looks
     from attnx.demo.asked import Models
 

@@ -61,6 +61,7 @@ def test_one_dtype_that_dies_says_nothing_about_the_other():
     assert try_half_precision(troubles, DIES_IN_BFLOAT16).troubles == {"bfloat16": KILLED}
 
 
+@pytest.mark.slow
 def test_the_program_tries_what_it_is_asked_for():
     ended = run_child(PROGRAM, "float32")
     assert (ended.lines, ended.trouble) == (("float32",), "")

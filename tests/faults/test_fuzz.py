@@ -24,6 +24,8 @@ class Press:
             signal.raise_signal(signal.SIGINT)
 sys.meta_path.insert(0, Press())
 from attnx.cli.main import main
+
+pytestmark = pytest.mark.slow
 main()
 """
 """The command line, at which Ctrl-C is pressed when a module is imported. The handler is the usual one also where this

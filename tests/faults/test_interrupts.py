@@ -111,12 +111,14 @@ def interrupted_at_moments(call, files, count):
         assert script.changed(before) == [], at
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("files", [OURS, LIBRARIES, ("inputs/text.py",)], ids=["ours", "libraries", "text"])
 @pytest.mark.parametrize("name", ["capture", "capture, interface", "explain", "explain, gradient"])
 def test_an_interrupt_at_every_moment_leaves_no_trace(own_handler, name, files):
     interrupted_at_moments(calls()[name], files, 60)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("around", [torch.no_grad, torch.inference_mode], ids=["no_grad", "inference_mode"])
 def test_an_interrupt_leaves_the_switches_of_the_caller_as_they_are(own_handler, around):
     """Paths and residuals switch gradients on or off, and leave inference mode, for a while."""
@@ -173,6 +175,7 @@ def _opens_a_file(expression):
     return any(word in ast.unparse(expression) for word in ("open(", "opened("))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["explain", "compare", "faithfulness", "explain_generation", "load_demo"])
 def test_interrupts_of_a_timer_leave_no_trace_and_are_not_lost(name):
     found = script.interrupt(calls()[name], 10)

@@ -8,7 +8,7 @@ import attnx
 from tests import verb_number_zoo
 from tests.faults import kills
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")]
 
 
 def test_a_run_killed_at_random_moments_goes_on(tmp_path):

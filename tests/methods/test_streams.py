@@ -32,6 +32,7 @@ def relevance(attention, name, **rules):
     return apply(method, graph, Asked.of(graph.depth, graph.length)).relevance[-1, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["rollout", "norm_rollout", "alti", "effective_rollout", "rollout:norm"])
 @pytest.mark.parametrize("name", zoo.FAMILIES)
 def test_rows_of_the_chain_sum_to_one(name, method):

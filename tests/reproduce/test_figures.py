@@ -19,6 +19,7 @@ from tests import verb_number_zoo as zoo
 from tests.results import examples
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("draw", "texts", "words"),
     [
@@ -37,6 +38,7 @@ def test_both_files_are_written_and_the_svg_holds_the_tokens_and_a_caption(tmp_p
     assert "“the boxes in it”" in caption
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "begins"), [("x.png", b"\x89PNG"), ("x.svg", b"<?xml"), ("X.PDF", b"%PDF")])
 def test_the_end_of_its_name_says_the_format(tmp_path, name, begins):
     (path,) = save_picture(heat_maps([examples.explanation()], ["flow"]), tmp_path / name)

@@ -18,6 +18,8 @@ from attnx.reproduce.trainings import Trained, over_trainings, subject_over_trai
 from attnx.tasks.verb_number.model import VerbNumberForSequenceClassification
 from tests import verb_number_zoo as zoo
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def models():

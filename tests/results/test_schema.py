@@ -113,6 +113,7 @@ def judge(kind, document, *, also_plot=False):
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_whatever_a_document_says_is_refused_or_can_be_looked_at(made):
     """A sample; `slow` has others, and draws them."""
@@ -214,6 +215,7 @@ def test_what_is_shown_first_survives_a_file(tmp_path):
         assert again.row_name() == "gradient"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["header", "numbers"])
 def test_every_flipped_bit_is_noticed(made, where, tmp_path):
     path = tmp_path / "x.safetensors"

@@ -58,6 +58,7 @@ def test_an_explainer_that_knows_the_answer_gets_one_on_recall(reference, models
     assert found.cell("oracle", "recall").mean == found.cell("oracle", "recall", "first").mean == 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suite", EMBEDDED)
 def test_explainers_that_draw_lots_get_chance(reference, models, suite):
     """Together within its error, and one by one mostly not told from it: of 95 % intervals some miss."""
@@ -72,6 +73,7 @@ def test_explainers_that_draw_lots_get_chance(reference, models, suite):
     assert sum(found.verdict(name, suite) != "not told apart from chance" for name in names) <= 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suite", EMBEDDED)
 def test_an_explainer_that_is_told_what_is_right_gets_one(reference, models, suite):
     model, processor = models[suite]
@@ -97,6 +99,7 @@ def _key(prepared):
     return b"".join(tensor.numpy().tobytes() for tensor in prepared.inputs.values())
 
 
+@pytest.mark.slow
 def test_the_best_find_the_deciding_word_of_nearly_every_date(models):
     found = attnx.measure_truth(
         *models["dates"], suites="dates", methods="raw", references="value_path", progress=False
@@ -107,6 +110,7 @@ def test_the_best_find_the_deciding_word_of_nearly_every_date(models):
     assert found.cell("chance", "dates", "first").mean < 0.2
 
 
+@pytest.mark.slow
 def test_the_patch_that_shows_the_colour_is_found_above_chance(models):
     found = attnx.measure_truth(
         *models["question"], suites="question", methods="raw", references="value_path", rows=40, progress=False
@@ -115,6 +119,7 @@ def test_the_patch_that_shows_the_colour_is_found_above_chance(models):
     assert found.cell("chance", "question", "first").mean < 0.1
 
 
+@pytest.mark.slow
 def test_the_best_find_the_tone_that_is_the_class_in_nearly_every_sound(models):
     found = attnx.measure_truth(
         *models["tone"], suites="tone", references=("value_path", "whole_path"), rows=60, progress=False

@@ -74,6 +74,7 @@ def rows_or_own(matrix):
     return np.where(sums > 0, matrix / np.where(sums > 0, sums, 1), np.eye(len(matrix)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("held", [True, False])
 @pytest.mark.parametrize("name", FAMILIES)
 def test_subtraction_equals_running_the_layer_again_without_the_value(name, held):

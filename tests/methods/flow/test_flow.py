@@ -135,6 +135,7 @@ def test_threads_do_not_change_a_bit(kind: str, monkeypatch: pytest.MonkeyPatch)
         np.testing.assert_array_equal(attnx.flow(weights, threads=threads), alone)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [63, 64, 65, 100])
 def test_flow_equals_networkx_where_sets_need_more_than_one_word(length: int) -> None:
     import networkx

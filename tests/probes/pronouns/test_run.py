@@ -109,6 +109,7 @@ MIXED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", MIXED)
 def test_results_of_something_else_are_never_mixed(tmp_path, kind):
     go(tmp_path / "x")

@@ -74,6 +74,7 @@ def test_the_shipped_model_rewrites_new_dates():
     assert written(model, tokenizer, "the third of march 1998") == "1998 03 03"
 
 
+@pytest.mark.slow
 def test_another_word_at_the_source_changes_its_field_and_no_other():
     model, tokenizer = load_demo()
     other = {"year": "1984", "month": "august", "day": "eleventh"}

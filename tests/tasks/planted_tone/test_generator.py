@@ -63,6 +63,7 @@ def test_other_tones_are_as_loud_as_the_planted_one():
     assert DECOYS == 3
 
 
+@pytest.mark.slow
 def test_places_and_classes_are_spread_evenly():
     _, labels, starts = draw(400, np.random.default_rng(0))
     assert np.abs(np.bincount(labels, minlength=len(LABELS)) - 100).max() < 30

@@ -16,6 +16,8 @@ from attnx.tasks.verb_number.examples import LessonBatch
 from attnx.tasks.verb_number.lstm import LstmForSequenceClassification
 from attnx.tasks.verb_number.recipes import RECIPES, train_recipe
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def short_recipes(monkeypatch):
