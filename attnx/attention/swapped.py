@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend
 
+from attnx.attention.anew import made
 from attnx.attention.computed import Computed, per_query_head
 from attnx.attention.levels import Level
 
@@ -47,6 +48,7 @@ def kernel_with_sums(query: Tensor, key: Tensor, value: Tensor, **options: Any) 
 
 def pulled(level: Level, vectors: Tensor) -> Tensor | None:
     """vectors · A with the mean of all heads: vector × key, in float64; None where it must be made from rows."""
+    level = made(level)
     if not isinstance(level, Computed) or level.sums is None:
         return None
     seen = _first_queries(level, vectors)

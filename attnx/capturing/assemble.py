@@ -10,6 +10,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from attnx.attention.computed import Computed
 from attnx.attention.fixed import Fixed
 from attnx.attention.levels import Behind, Held, Level, all_keys
 from attnx.attention.naming import DECODER, VISION
@@ -301,7 +302,8 @@ def _check_numbers(records: Sequence[Record]) -> None:
 
     claims = []
     for layer, record in enumerate(records, start=1):
-        kept = [part for one in record.computed for part in (one.query, one.key)]
+        computed = [one for one in record.computed if isinstance(one, Computed)]  # what is made anew was looked at
+        kept = [part for one in computed for part in (one.query, one.key)]
         for one in kept if record.weights is None else [record.weights]:
             # A sum is finite where all of it is: weights are at most 1, and queries and keys far from overflow.
             total = one.detach().sum(dtype=torch.promote_types(one.dtype, torch.float32))

@@ -99,6 +99,7 @@ def capture_batch(
     within: str = "",
     answer_at: Sequence[int] | None = None,
     entry: Entry | None = None,
+    anew: bool = False,
 ) -> Captured:
     """Run `model(**inputs)` on a batch, padded on the right or not at all, and return its output and attention.
 
@@ -107,7 +108,8 @@ def capture_batch(
     computed from queries and keys (it is no fused kernel, or has a bias of its own) is held all the same.
 
     With `entry`, the module that embeds the input or the input itself, the output is part of an autograd graph that
-    goes back to it, and each level brings `outputs`, its place in that graph.
+    goes back to it, and each level brings `outputs`, its place in that graph. With `anew` levels that would take too
+    much are made again where they are read, by the model as it is then.
     """
     model = unwrapped(model)
     can_choose = answer_at is not None and "logits_to_keep" in signature(model.forward).parameters
@@ -115,6 +117,7 @@ def capture_batch(
     if answered is not None:
         inputs = {**inputs, "logits_to_keep": torch.tensor(answered, device=_device(inputs))}
     how: dict[str, Any] = {"head": head, "extras": extras, "gradients": gradients, "held": held, "backend": backend}
+    how["anew"] = anew
 
     def watched(inputs: Mapping[str, Any]) -> tuple[Any, list[AttentionTensor], Recorder]:
         with watch(model, batch=_batch_size(inputs), entry=entry, **how) as recorder:

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attnx.attention.anew import Anew
+from attnx.attention.computed import Computed
 from attnx.attention.levels import Level
 from attnx.attention.tensor import AttentionTensor
 
@@ -44,4 +46,9 @@ def run_alike(piece: AttentionTensor, whole: AttentionTensor) -> bool:
 
 
 def _way(level: Level) -> tuple[Any, ...]:
-    return level.module, type(level), level.heads, level.kind, level.mask.triangular, level.mask.source is None
+    return level.module, _kind(level), level.heads, level.kind, level.mask.triangular, level.mask.source is None
+
+
+def _kind(level: Level) -> type:
+    """How it is kept; what is made anew would be kept if it were shorter."""
+    return Computed if isinstance(level, Anew) else type(level)

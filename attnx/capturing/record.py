@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from attnx.attention.anew import Anew, made
 from attnx.attention.computed import Computed, per_query_head
 from attnx.attention.rows import MERGERS, Merger, merge_heads
 from attnx.attention.visibility import Mask
@@ -63,8 +64,8 @@ class Record:
     """Why values and projection do not say what the block wrote."""
     outputs: Tensor | None = None
     """What the call gave for each head, a part of the model's autograd graph, where a way back was asked for."""
-    computed: tuple[Computed, ...] = ()
-    """Queries and keys, one for each of the batch."""
+    computed: tuple[Computed | Anew, ...] = ()
+    """Queries and keys, or how they are made again, one for each of the batch."""
     number: int = 0
     """Its place among the calls of the run, also of those that are left out later."""
     before: int = 0
@@ -90,13 +91,13 @@ class Record:
             batch, heads, queries, keys = self.weights.shape
             return batch, heads, queries, keys
         one = self.computed[0]
-        return len(self.computed), one.heads, one.query.shape[1], one.key.shape[1]
+        return len(self.computed), one.heads, one.own.stop, one.mask.length
 
     def same_as(self, other: Record) -> bool:
         """Whether this is the very attention of another call."""
         if self.weights is not None and other.weights is not None:
             return torch.equal(self.weights, other.weights)
-        pairs = list(zip(self.computed, other.computed, strict=False))
+        pairs = list(zip(map(made, self.computed), map(made, other.computed), strict=False))
         return bool(pairs) and all(torch.equal(a.query, b.query) and torch.equal(a.key, b.key) for a, b in pairs)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Literal, TypeAlias
 
 from torch import nn
@@ -13,6 +14,7 @@ from attnx.capturing.entering import Entering, Entry
 from attnx.capturing.interface import Listening, Onlooker, implementations, needs_interface
 from attnx.capturing.observer import Observer
 from attnx.capturing.record import Extra, Merging, Recorder
+from attnx.capturing.remaking import Remaking
 from attnx.capturing.untouched import Borrowed, Setting, looking_on
 from attnx.errors import ChoiceError
 from attnx.interrupts import Unbroken
@@ -30,6 +32,7 @@ def watch(
     held: bool = True,
     backend: Backend = "auto",
     entry: Entry | None = None,
+    anew: bool = False,
 ) -> Unbroken[Recorder]:
     """Record the attention of every call of `model` inside the block, in this thread.
 
@@ -43,12 +46,17 @@ def watch(
     With `entry`, the module that embeds the input or the input itself (several of an encoder–decoder, the source's
     first), what the model gives can be followed back to it:
     kernels stay as they are, and a record has their `outputs` as they stand in the autograd graph.
+
+    With `anew` queries and keys that would take too much are let go of, and made again by the model where they are read
+    (see `remaking`): for who reads them at once.
     """
     model = unwrapped(model)
     recorder = Recorder(
         model, batch=batch, head=head, extras=extras, gradients=gradients, held=held, way_back=entry is not None
     )
-    return _Watch(model, recorder, by_interface=choose_backend(model, backend) == "interface", entry=entry)
+    by_interface = choose_backend(model, backend) == "interface"
+    anew = anew and not (held or extras or gradients or by_interface or entry is not None)
+    return _Watch(model, recorder, by_interface=by_interface, entry=entry, anew=anew)
 
 
 def undisturbed(model: nn.Module, *, gradients: bool = False) -> Unbroken[None]:
@@ -85,13 +93,16 @@ class _Undisturbed(Borrowed):
 class _Watch(Unbroken[Recorder]):
     """One exit for all that a captured run holds: the backend, torch's switches, the model's settings."""
 
-    def __init__(self, model: nn.Module, recorder: Recorder, *, by_interface: bool, entry: Entry | None) -> None:
+    def __init__(
+        self, model: nn.Module, recorder: Recorder, *, by_interface: bool, entry: Entry | None, anew: bool
+    ) -> None:
         self._recorder = recorder
         entries = entry if isinstance(entry, tuple) else () if entry is None else (entry,)
         self._entering = looking_on(Entering(*entries)) if entries else None
         self._listening = Listening(recorder) if by_interface else None
         self._mode = Onlooker(recorder) if by_interface else Observer(recorder)
         self._blocks = Blocks(model, recorder) if "blocks" in recorder.extras else None
+        self._remaking = Remaking(model, recorder, partial(undisturbed, model)) if anew else None
         self._undisturbed = _Undisturbed(
             model,
             gradients=recorder.gradients or recorder.way_back,
@@ -105,6 +116,8 @@ class _Watch(Unbroken[Recorder]):
             self._listening.begin()
         if self._blocks is not None:
             self._blocks._begin()
+        if self._remaking is not None:
+            self._remaking._begin()
         if self._entering is not None:
             self._entering._begin()
         return self._recorder
@@ -112,6 +125,8 @@ class _Watch(Unbroken[Recorder]):
     def _end(self) -> None:
         if self._entering is not None:
             self._entering._end()
+        if self._remaking is not None:
+            self._remaking._end()
         if self._blocks is not None:
             self._blocks._end()
         if self._listening is not None:

@@ -95,7 +95,7 @@ def observe(
         for row, place in enumerate(places):
             yield short[place], _observation(captured, row, adapter)
     for index in (index for index, one in enumerate(plans) if not one.held):
-        yield index, _observation(run([prepared[index]], held=False), 0, adapter)
+        yield index, _observation(run([prepared[index]], held=False, anew=True), 0, adapter)
 
 
 def _observation(captured: Captured, row: int, adapter: Adapter) -> Observation:
