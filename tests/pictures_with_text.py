@@ -40,7 +40,7 @@ def _pixels(*shape: int) -> torch.Tensor:
 
 
 def _qwen(config: Any, vision: Any, model: Any) -> Any:
-    text = {**TEXT, "rope_parameters" if hf.__version__ >= "5" else "rope_scaling": ROPE, **ENDS}
+    text = {**TEXT, "rope_parameters" if int(hf.__version__.split(".")[0]) >= 5 else "rope_scaling": ROPE, **ENDS}
     return model(
         config(
             text_config=text,

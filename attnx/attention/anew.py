@@ -24,10 +24,12 @@ class Latest:
         self._made: Computed | None = None
 
     def of(self, make: Callable[[], Computed]) -> Computed:
-        if self._made is None or make is not self._make:
-            self._make, self._made = None, None  # let go of the other one before there are two
-            self._make, self._made = make, make()
-        return self._made
+        if self._made is not None and make is self._make:
+            return self._made
+        self._make, self._made = None, None  # let go of the other one before there are two
+        made = make()
+        self._make, self._made = make, made
+        return made
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +42,8 @@ class Anew:
     latest: Latest
     heads: int
     mask: Mask
+    total: Tensor
+    """The sum of its queries and keys, which is finite where all of them are."""
     module: str = ""
     brought: Mapping[str, Tensor] = field(default_factory=dict)
     whole: bool = False

@@ -10,7 +10,6 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from attnx.attention.computed import Computed
 from attnx.attention.fixed import Fixed
 from attnx.attention.levels import Behind, Held, Level, all_keys
 from attnx.attention.naming import DECODER, VISION
@@ -302,12 +301,7 @@ def _check_numbers(records: Sequence[Record]) -> None:
 
     claims = []
     for layer, record in enumerate(records, start=1):
-        computed = [one for one in record.computed if isinstance(one, Computed)]  # what is made anew was looked at
-        kept = [part for one in computed for part in (one.query, one.key)]
-        for one in kept if record.weights is None else [record.weights]:
-            # A sum is finite where all of it is: weights are at most 1, and queries and keys far from overflow.
-            total = one.detach().sum(dtype=torch.promote_types(one.dtype, torch.float32))
-            claims.append(Claim(total.isfinite(), partial(infinite, layer, record)))
+        claims += [Claim(total.isfinite(), partial(infinite, layer, record)) for total in record.totals()]
     settle(claims)
 
 

@@ -38,8 +38,15 @@ def _dense(matrix: Tensor) -> Tensor:
 
 
 def can_be_quicker(*tensors: Tensor | None) -> bool:
-    """Whether oneDNN can multiply these, and is quicker at it; None is for a bias that is not there."""
-    return all(one is None or _plain(one) for one in tensors) and quicker_by_onednn()
+    """Whether oneDNN can multiply these, and is quicker at it; None is for a bias that is not there.
+
+    Under autocast torch's own maps are of another precision, which these would not be.
+    """
+    return (
+        not torch.is_autocast_enabled("cpu")
+        and all(one is None or _plain(one) for one in tensors)
+        and quicker_by_onednn()
+    )
 
 
 class QuickMaps(TorchFunctionMode):

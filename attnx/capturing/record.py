@@ -93,6 +93,12 @@ class Record:
         one = self.computed[0]
         return len(self.computed), one.heads, one.own.stop, one.mask.length
 
+    def totals(self) -> list[Tensor]:
+        """Sums that are finite where all that was kept is."""
+        if self.weights is not None:
+            return [total(self.weights)]
+        return [one.total if isinstance(one, Anew) else total(one.query, one.key) for one in self.computed]
+
     def same_as(self, other: Record) -> bool:
         """Whether this is the very attention of another call."""
         if self.weights is not None and other.weights is not None:
@@ -188,7 +194,7 @@ class Recorder:
         kept = []
         for index in range(len(query)):
             source = None if mask is None else mask[min(index, len(mask) - 1)]
-            own, others = _copy(query[index]), _copy(_each_once(key[index]))
+            own, others = copied(query[index]), copied(_each_once(key[index]))
             own_sums = None if sums is None else sums[index].clone()
             own_mask = self._mask(source, others, causal=causal)
             kept.append(Computed(own, others, own_mask, sums=own_sums, module=name, **how))
@@ -292,6 +298,11 @@ class Recorder:
         return ""
 
 
+def total(*several: Tensor) -> Tensor:
+    """The sum of all: weights are at most 1, and queries and keys far from overflow, but not in half precision."""
+    return torch.stack([one.detach().sum(dtype=torch.promote_types(one.dtype, torch.float32)) for one in several]).sum()
+
+
 def can_be_computed(query: Tensor, key: Tensor) -> bool:
     """Whether a call of the kernel is attention of an input to itself, in the layout that `Computed` has."""
     return query.ndim == 4 and key.ndim == 4 and query.shape[-2] == key.shape[-2]
@@ -317,7 +328,8 @@ def _each_once(keys: Tensor) -> Tensor:
     return keys
 
 
-def _copy(tensor: Tensor) -> Tensor:
+def copied(tensor: Tensor) -> Tensor:
+    """By itself, and where rows of it are computed."""
     # Apple's GPUs have no float64, in which sums over rows are made.
     if tensor.device.type == "mps":
         return tensor.cpu().contiguous()

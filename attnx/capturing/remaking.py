@@ -1,8 +1,9 @@
 """Of a very long input what enters each block is kept, and not the queries and keys of its attention.
 
 They are twice as large where each head has keys of its own. Where they are read, the block is called again and left as
-soon as its attention has them: of a block that is its norm and two projections, a twentieth of a run at 32,768
-positions. That the same come out is tried on the first block of each run, to the bit; else they are kept.
+soon as its attention has them: of a block that is its norm and its projections, a twentieth of a run at 32,768
+positions. That the same come out is tried on each block when it has run; where they do not, they are kept. So they are
+where somebody's hooks hang on the block, for what follows its attention is not called again.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from attnx.attention.anew import Anew, Latest
 from attnx.attention.computed import Computed
-from attnx.capturing.proof import rows_checked
-from attnx.capturing.record import Record, Recorder
+from attnx.capturing.proof import TOLERANCE, rows_checked
+from attnx.capturing.record import Recorder, copied, total
 from attnx.capturing.untouched import Hooked, Switches, looking_on
 from attnx.errors import CaptureError
 
@@ -41,60 +42,63 @@ class Remaking(Hooked):
 
     def __init__(self, model: nn.Module, recorder: Recorder, still: Still) -> None:
         lists = [each for each in model.modules() if isinstance(each, nn.ModuleList)]
+        told = getattr(getattr(model, "config", None), "num_hidden_layers", None)
+        self._levels = max([told if isinstance(told, int) else 1, *map(len, lists)])
         self._recorder, self._still = recorder, still
-        self._levels = max(map(len, lists), default=0)
         self._latest = Latest()
-        self._tried: bool | None = None
         self._running: _Call | None = None
+        self._trying = False
         self._thread = threading.get_ident()
-        blocks = {id(one): one for each in lists for one in each}
-        super().__init__(blocks.values(), self._block_begins, self._block_ends)
+        self._blocks = {id(one): one for each in lists for one in each}
+        super().__init__(self._blocks.values(), self._block_begins, self._block_ends)
 
     def _block_begins(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        if self._running is not None or self._tried is False or threading.get_ident() != self._thread:
+        if self._running is not None or self._trying or threading.get_ident() != self._thread:
+            return
+        if any(map(self._is_hooked, module.modules())):
             return
         given, layout = tree_flatten((args, dict(kwargs)), is_leaf=lambda one: not isinstance(one, (tuple, list, dict)))
-        if all(isinstance(one, _PLAIN) for one in given):  # a cache of keys and values would be filled twice
+        # A cache of keys and values would be filled twice, and what was made in inference mode tells of no change.
+        if all(isinstance(one, _PLAIN) and not (isinstance(one, Tensor) and one.is_inference()) for one in given):
             self._running = _Call(module, given, layout, _versions(given), len(self._recorder.calls), self._still)
 
     def _block_ends(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> None:
         call = self._running
-        if call is None or module is not call.module or threading.get_ident() != self._thread:
+        if call is None or module is not call.module or self._trying or threading.get_ident() != self._thread:
             return
         self._running = None
         records = self._recorder.calls[call.first :]
-        if len(records) == 1 and self._saves(records[0], call) and _versions(call.given) == call.versions:
-            self._let_go(records[0], call)
+        if len(records) == 1 and len(records[0].computed) == 1:
+            (level,) = records[0].computed
+            if isinstance(level, Computed) and self._saves(level, call):
+                records[0].computed = (self._anew(level, call) or level,)
 
-    def _saves(self, record: Record, call: _Call) -> bool:
-        """Whether all levels together are too much to keep, and what enters them is less."""
-        if len(record.computed) != 1 or not isinstance(record.computed[0], Computed):
-            return False
-        own = _size(record.computed[0].query) + _size(record.computed[0].key)
-        entered = max((_size(one) for one in call.given if isinstance(one, Tensor)), default=own)  # others are shared
-        return own * self._levels > KEPT_AT_MOST and entered < own
+    def _is_hooked(self, module: nn.Module) -> bool:
+        """Whether a hook of somebody else hangs on it."""
+        own = int(id(module) in self._blocks)
+        hooks = max(len(module._forward_hooks), len(module._forward_pre_hooks))
+        return hooks > own or hasattr(module, "_hf_hook")
 
-    def _let_go(self, record: Record, call: _Call) -> None:
-        (level,) = record.computed
-        assert isinstance(level, Computed)
-        if not bool((level.query.sum() + level.key.sum()).isfinite()):
-            return  # which is told with its layer when all are in
-        some = rows_checked(level.own.stop)
+    def _saves(self, level: Computed, call: _Call) -> bool:
+        """Whether all levels together are too much to keep, and what enters them is less; masks are shared by them."""
+        own, length = _size(level.query) + _size(level.key), level.mask.length
+        states = [one for one in call.given if isinstance(one, Tensor) and length in one.shape[:2] and one.ndim <= 3]
+        return own * self._levels > KEPT_AT_MOST and max(map(_size, states), default=own) < own
+
+    def _anew(self, level: Computed, call: _Call) -> Anew | None:
+        """The level as one that is made again; None where another one would be made."""
+        some = rows_checked(level.mask.length)
         make = partial(_made, call, replace(level, query=level.query[:, some], key=level.key[:, some]), some)
-        if self._tried is None:
-            self._tried = self._gives_again(make, level, call)
-        if self._tried:
-            record.computed = (Anew(make, self._latest, level.heads, level.mask, level.module),)
-
-    def _gives_again(self, make: Callable[[], Computed], level: Computed, call: _Call) -> bool:
-        self._running = call  # which is called again, and left in the middle
+        self._trying = True
         try:
             found = make()
-        except CaptureError:
-            return False
+        except Exception:  # whatever a block has against being called twice
+            return None
         finally:
-            self._running = None
-        return torch.equal(found.query, level.query) and torch.equal(found.key, level.key)
+            self._trying = False
+        same = torch.equal(found.query, level.query) and torch.equal(found.key, level.key)
+        known = total(level.query, level.key)
+        return Anew(make, self._latest, level.heads, level.mask, known, level.module) if same else None
 
 
 @dataclass(eq=False)
@@ -114,26 +118,30 @@ class _Call:
         """The queries and keys of its attention, batch × head × n × width."""
         args, kwargs = tree_unflatten(list(self.given), self.layout)
         before = Switches.now()
+        modes = tuple(one for one in before.modes if not type(one).__module__.startswith("attnx."))
         try:
             with self.still():
-                replace(before, gradients=False, modes=()).restore()  # nobody else looks on
+                replace(before, gradients=False, modes=modes).restore()  # none of ours looks on
                 with looking_on(_Reaching()):
                     self.module(*args, **kwargs)
         except _ReachedError as reached:
             return reached.query, reached.key
         finally:
             before.restore()
-        raise AssertionError("a block had attention when it was called first, and has none")
+        raise CaptureError(f"{type(self.module).__name__} had attention when it was called first, and then none")
 
 
 def _made(call: _Call, sample: Computed, some: list[int]) -> Computed:
     """The level of which `some` rows are known, which must come out again."""
     query, key = (one[0] for one in call.again())
-    level = replace(sample, query=query, key=key[:: len(key) // len(sample.key)])  # one of each group that shares it
-    if not (torch.equal(level.query[:, some], sample.query) and torch.equal(level.key[:, some], sample.key)):
+    key = key[:: len(key) // len(sample.key)]  # one of each group that shares it
+    level = replace(sample, query=copied(query), key=copied(key))
+    pairs = ((level.query[:, some], sample.query), (level.key[:, some], sample.key))
+    slack = TOLERANCE.get(query.dtype, 1e-4)
+    if _versions(call.given) != call.versions or not all(torch.allclose(*pair, slack, slack) for pair in pairs):
         raise CaptureError(
-            f"{sample.module} gave other queries and keys when its block was called again: what entered the block was "
-            "changed after it; use attnx.capture(model, held=False, …), which keeps them"
+            f"{sample.module} gives other queries and keys when its block is called again: what entered it was changed "
+            "meanwhile, or it is not deterministic; use attnx.capture(model, held=False, …), which keeps them"
         )
     return level
 
@@ -158,7 +166,7 @@ class _Reaching(TorchFunctionMode):
 
 def _versions(given: Sequence[Any]) -> list[int]:
     """What changes where a tensor is changed in place."""
-    return [one._version for one in given if isinstance(one, Tensor) and not one.is_inference()]
+    return [one._version for one in given if isinstance(one, Tensor)]
 
 
 def _size(tensor: Tensor) -> int:

@@ -101,7 +101,7 @@ def _measured(model: nn.Module, inputs: Mapping[str, Any]) -> Projection | None:
 
 
 def decoder_name(model: nn.Module) -> str | None:
-    """The name of the module that reads the whole sequence; None where the model names none inside it."""
+    """The name of the module that reads the whole sequence; None where none inside the model can be told."""
     try:
         decoder = model.get_decoder()  # type: ignore[operator]
     except (AttributeError, NotImplementedError):

@@ -257,7 +257,7 @@ def _where(result: Any, path: str, number: int) -> str:
 
 def _members(found: Any, name: str) -> Iterable[tuple[Any, Any]]:
     """One step of a path: the field of that name, or by `*` every member."""
-    named = isinstance(found, (dict, Mapping))
+    named = isinstance(found, (dict, Mapping))  # the first is found at once, the second by asking around
     if name == "*":
         return found.items() if named else enumerate(found)
     return ((name, found.get(name) if named else getattr(found, name)),)

@@ -6,6 +6,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from attnx.capturing import onednn
 from attnx.capturing.frozen import carried
+from attnx.capturing.frozen.path import VALUE_PATH
+from attnx.capturing.frozen.run import frozen_run
+from tests import zoo
 
 RANDOM = torch.Generator().manual_seed(5)
 
@@ -51,3 +54,32 @@ def test_attention_hands_back_dense_slopes_where_heads_stand_side_by_side():
         (found,) = torch.autograd.grad(result, values, slope)
     torch.testing.assert_close(found, attention.mT @ slope)
     assert seen.dense == [True] * heads
+
+
+def test_linear_maps_of_a_run_without_gradients_go_by_it_and_others_do_not():
+    states, weight, bias = (torch.randn(shape, generator=RANDOM) for shape in ((2, 7, 32), (48, 32), (48,)))
+    with onednn.QuickMaps(), Operands() as seen:
+        with torch.no_grad():
+            found = torch.nn.functional.linear(states, weight, bias)
+        assert len(seen.dense) == 1
+        torch.nn.functional.linear(states.requires_grad_(), weight, bias)
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+            assert torch.nn.functional.linear(states, weight, bias).dtype is torch.bfloat16
+    assert len(seen.dense) == 1
+    torch.testing.assert_close(found, torch.nn.functional.linear(states, weight, bias).detach(), atol=1e-4, rtol=0)
+
+
+def test_under_autocast_the_frozen_model_answers_as_the_model_does():
+    model, ids = zoo.model("llama"), zoo.inputs("llama", 9)
+    entry = model.get_input_embeddings()
+
+    def score():
+        return model(**ids).last_hidden_state[:, -1].float().sum(-1)
+
+    with torch.autocast("cpu", torch.bfloat16):
+        with torch.no_grad():
+            own = score()
+        found = frozen_run(model, score, VALUE_PATH, entry=entry)
+    assert torch.equal(found.scores, own)
+    with torch.no_grad():
+        assert not torch.equal(found.scores, score())

@@ -29,12 +29,13 @@ def captured(name, **how):
     return found
 
 
-def _changed(tensor):
-    tensor.add_(1e-3)
-
-
 def rows(level, length):
     return torch.cat([all_keys(level.rows(*span), length) for span in blocks(level)], dim=1)
+
+
+def assert_same(anew, kept):
+    for one, other in zip(anew.levels, kept.levels, strict=True):
+        assert torch.equal(rows(one, anew.length), rows(other, kept.length))
 
 
 @pytest.mark.parametrize("name", zoo.FAMILIES)
@@ -42,8 +43,7 @@ def test_in_every_family_they_are_the_ones_that_are_kept(name):
     before = {key: one.clone() for key, one in zoo.model(name).state_dict().items()}
     kept, anew = captured(name), captured(name, anew=True)
     assert (anew.heads, anew.length, anew.causal, anew.modules) == (kept.heads, kept.length, kept.causal, kept.modules)
-    for one, other in zip(anew.levels, kept.levels, strict=True):
-        assert torch.equal(rows(one, anew.length), rows(other, kept.length))
+    assert_same(anew, kept)
     assert all(torch.equal(one, before[key]) for key, one in zoo.model(name).state_dict().items())
     assert not any(module._forward_pre_hooks or module._forward_hooks for module in zoo.model(name).modules())
 
@@ -71,42 +71,113 @@ def test_who_captures_gets_what_was_seen_whatever_becomes_of_the_model():
     )
 
 
-def test_a_block_that_changes_its_input_is_kept():
+class Changing(torch.nn.Module):
+    """A block's MLP, with something done first."""
+
+    def __init__(self, inner, first):
+        super().__init__()
+        self.inner, self.first = inner, first
+
+    def forward(self, states):
+        self.first(states)
+        return self.inner(states)
+
+
+def altered(first=None, *, norm=None):
+    """A model whose second block does something of its own before its MLP, or has another norm at its entry."""
     model = zoo.TEXT["gpt2"]().eval()
-    plain = model.h[0].mlp.forward
+    block = model.h[1]
+    if first is not None:
+        block.mlp = Changing(block.mlp, first)
+    if norm is not None:
+        block.ln_1 = norm(block.ln_1)
+    return model
 
-    def changing(states):
-        taken.add_(1.0)
-        return plain(states)
 
-    def entering(module, args):
-        nonlocal taken
-        taken = args[0]
+def kinds(model, **more):
+    (found,) = capture_batch(model, {**zoo.inputs("gpt2", 13), **more}, held=False, anew=True).attention
+    return [type(level) for level in found.levels]
 
-    taken = None
-    model.h[0].register_forward_pre_hook(entering)
-    model.h[0].mlp.forward = changing
-    (found,) = capture_batch(model, zoo.inputs("gpt2", 13), held=False, anew=True).attention
-    assert isinstance(found.levels[0], Computed)
+
+class Second(torch.nn.Module):
+    """A norm that does otherwise when it is called again."""
+
+    def __init__(self, inner, otherwise):
+        super().__init__()
+        self.inner, self.otherwise, self.calls = inner, otherwise, 0
+
+    def forward(self, states):
+        self.calls += 1
+        found = self.inner(states)
+        return found if self.calls == 1 else self.otherwise(found)
+
+
+def failing(states):
+    raise ValueError("once is enough")
+
+
+@pytest.mark.parametrize("otherwise", [lambda states: states + 1e-6, failing], ids=["other numbers", "an error"])
+def test_a_block_that_does_otherwise_when_it_is_called_again_is_kept(otherwise, monkeypatch):
+    model = altered(norm=lambda norm: Second(norm, otherwise))
+    monkeypatch.setattr("attnx.capturing.capture._proven", {model})  # no plain run, which would be the second call
+    assert kinds(model) == [Anew, Computed, Anew]
+
+
+def test_a_block_with_hooks_of_somebody_else_is_kept():
+    model = altered()
+    calls = []
+    model.h[1].register_forward_pre_hook(lambda module, args: calls.append(1))
+    model.h[2].mlp.act.register_forward_hook(lambda module, args, output: calls.append(2))
+    assert kinds(model) == [Anew, Computed, Computed]
+    assert calls == [1, 2, 1, 2]  # the run, and the plain one by which it is proven
 
 
 def test_what_is_changed_behind_its_block_is_not_taken_for_what_it_was():
-    model = zoo.TEXT["gpt2"]().eval()
-    entered = []
-    model.h[1].register_forward_pre_hook(lambda module, args: entered.append(args[0]))
-    model.ln_f.register_forward_hook(lambda module, args, output: _changed(entered[-1]))
+    model, entered = altered(), []
+    model.wpe.register_forward_hook(lambda module, args, output: entered.append(None))
+    inner = model.h[0].forward
+
+    def forward(states, *args, **kwargs):
+        entered.append(states)
+        return inner(states, *args, **kwargs)
+
+    model.h[0].forward = forward
     (found,) = capture_batch(model, zoo.inputs("gpt2", 13), held=False, anew=True).attention
-    assert rows(found.levels[0], 13).isfinite().all()
-    with pytest.raises(CaptureError, match=r"h\.1\.attn gave other queries and keys"):
-        found.levels[1].rows(0, 2)
+    assert rows(found.levels[1], 13).isfinite().all()
+    entered[1][0, 5] += 1e-3  # one position, which may be none of those that are looked at
+    with pytest.raises(CaptureError, match=r"h\.0\.attn gives other queries and keys"):
+        found.levels[0].rows(0, 2)
 
 
-def test_a_block_that_draws_lots_is_kept():
-    model = zoo.TEXT["gpt2"]().eval()
-    norm = model.h[0].ln_1
-    norm.register_forward_hook(lambda module, args, output: output + 1e-6 * torch.randn_like(output))
-    (found,) = capture_batch(model, zoo.inputs("gpt2", 13), held=False, anew=True).attention
-    assert all(isinstance(level, Computed) for level in found.levels)
+def test_in_inference_mode_they_are_kept():
+    with torch.inference_mode():
+        assert kinds(altered()) == [Computed] * 3
+
+
+def test_half_precision_is_made_anew():
+    assert kinds(altered().to(torch.bfloat16)) == [Anew] * 3
+
+
+def test_a_mask_of_all_pairs_is_shared_and_does_not_count():
+    long = zoo.inputs("mistral", 200)
+    (found,) = capture_batch(zoo.model("mistral"), long, held=False, anew=True).attention
+    assert all(isinstance(level, Anew) for level in found.levels)
+    (kept,) = capture_batch(zoo.model("mistral"), long, held=False).attention
+    assert all(
+        torch.equal(rows(one, 200), rows(other, 200)) for one, other in zip(found.levels, kept.levels, strict=True)
+    )
+
+
+def test_padding_is_cropped():
+    ids = zoo.inputs("bert", 13)
+    padded = {"input_ids": ids["input_ids"], "attention_mask": torch.ones(1, 13, dtype=torch.long)}
+    padded["attention_mask"][:, 10:] = 0
+    (found,) = capture_batch(zoo.model("bert"), padded, held=False, anew=True).attention
+    (kept,) = capture_batch(zoo.model("bert"), padded, held=False).attention
+    assert found.length == 10
+    assert all(
+        torch.equal(rows(one, 10), rows(other, 10)) for one, other in zip(found.levels, kept.levels, strict=True)
+    )
 
 
 def test_explain_says_the_same(monkeypatch):

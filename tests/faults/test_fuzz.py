@@ -14,6 +14,8 @@ from attnx.inputs import files
 from attnx.inputs.files import read_texts
 from tests.faults.fuzz import Fuzz
 
+pytestmark = pytest.mark.slow
+
 CTRL_C = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -24,8 +26,6 @@ class Press:
             signal.raise_signal(signal.SIGINT)
 sys.meta_path.insert(0, Press())
 from attnx.cli.main import main
-
-pytestmark = pytest.mark.slow
 main()
 """
 """The command line, at which Ctrl-C is pressed when a module is imported. The handler is the usual one also where this

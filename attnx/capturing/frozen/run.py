@@ -96,8 +96,8 @@ def frozen_run(
     an encoder–decoder it is that of each stream, and positions are those of both.
     With `ends` attention calls are kept at these positions (`slice(None)` for all), with `levels` what enters each
     block. Of a long input blocks are run `again` on the way back instead of being kept (see `replay`); True and False
-    say so of any input. The model is left as it was; its answer is checked against a plain run, and the sum against the
-    score.
+    say so of any input. The model is left as it was; its answer is checked against a plain run, whose linear maps go by
+    the quicker library, too, and the sum against the score.
     """
     return _run(_Asked(model, lambda: (scores(),), path, entry, ends, levels), again)
 

@@ -17,6 +17,8 @@ from attnx.tasks.verb_number.evaluation import evaluate
 from attnx.tasks.verb_number.training import train
 from tests.children import python
 
+pytestmark = pytest.mark.slow
+
 
 def weights(directory):
     return load_file(directory / "model.safetensors")
@@ -108,8 +110,6 @@ torch.set_num_threads({torch.get_num_threads()})  # sums depend on it in their l
 from attnx.tasks.verb_number import loop
 from attnx.tasks.verb_number.config import Recipe, VerbNumberConfig
 from attnx.tasks.verb_number.training import train
-
-pytestmark = pytest.mark.slow
 loop.STEPS_BETWEEN_SAVES = 1
 recipe = Recipe(**json.loads({json.dumps(short.as_dict())!r}))
 tiny = VerbNumberConfig(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, max_position_embeddings=40)
