@@ -1,10 +1,10 @@
 """All benchmarks of costs, or some, by one command; their ratios as a file, a page, and beside those of an earlier run.
 
-    python -m tests.benchmarks                         # everything, half an hour and 6 GB
-    python -m tests.benchmarks --short                 # within ten minutes on two cores
+    python -m tests.benchmarks                         # everything, twenty minutes on two cores and 6 GB
+    python -m tests.benchmarks --short                 # within ten minutes
     python -m tests.benchmarks start batches           # these alone
-    python -m tests.benchmarks --short --against tests/benchmarks/ratios.json      # exit code 1 where something is lost
-    python -m tests.benchmarks --short --output tests/benchmarks/ratios.json --page docs/costs.md
+    python -m tests.benchmarks --against tests/benchmarks/ratios.json      # exit code 1 where something is lost
+    python -m tests.benchmarks --output tests/benchmarks/ratios.json --page docs/costs.md
 
 Each is a process of its own. What it prints is shown as it comes; ratios and exponents are read off it.
 """

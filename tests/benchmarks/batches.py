@@ -4,7 +4,7 @@
     python -m tests.benchmarks.batches --texts 200 --model DIRECTORY
 
 Both sides tokenise and sort by length, and the plain one runs the batches that `explain` runs by default, so that the
-ratio is what explaining adds. Costs are of the processor, in turn, the least of some rounds.
+ratio is what explaining adds. Costs are of the processor, of one thread, in turn, the least of some rounds.
 """
 
 from __future__ import annotations

@@ -126,7 +126,11 @@ def clocked(given: GivenModel, texts: Sequence[str], engine: Engine, workers: in
 
 
 def seconds(runs: dict[str, Callable[[], None]], rounds: int) -> dict[str, float]:
-    """The least processor time of each, in turn; a first round warms up."""
+    """The least processor time of each, in turn; a first round warms up.
+
+    Of one thread: others spin while Python works, and would be counted.
+    """
+    torch.set_num_threads(1)
     best = dict.fromkeys(runs, float("inf"))
     for turn in range(rounds + 1):
         for name, run in runs.items():
