@@ -1,7 +1,7 @@
 """Of a very long input what enters each block is kept, and not the queries and keys of its attention.
 
 They are twice as large where each head has keys of its own. Where they are read, the block is called again and left as
-soon as its attention has them: of a block that is its norm and its projections, a twentieth of a run at 32,768
+soon as its attention has them: of a block that is its norm and its projections, less than a tenth of a run at 32,768
 positions. That the same come out is tried on each block when it has run; where they do not, they are kept. So they are
 where somebody's hooks hang on the block, for what follows its attention is not called again.
 """

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 import transformers as hf
+from torch import nn
 
-from attnx.inputs.projection import projection_of
+from attnx.inputs.projection import decoder_name, projection_of
 from tests import pictures_with_text as zoo
 
 FAMILIES = list(zoo.FAMILIES)
@@ -104,3 +105,39 @@ def test_the_model_and_the_random_state_are_left_as_they_were():
 def test_a_text_alone_has_no_projection():
     model = hf.LlamaForCausalLM(zoo._llama())
     assert projection_of(model, zoo._text(4)) is None
+
+
+class BelowTheHead(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.vision_tower, self.language_model = nn.Linear(2, 2), nn.Linear(2, 2)
+
+
+class WithDecoder(nn.Module):
+    """A model that says what its decoder is as some version of transformers does."""
+
+    def __init__(self, said):
+        super().__init__()
+        self.model = BelowTheHead()
+        self.said = said
+
+    def get_decoder(self):
+        return self.said(self)
+
+
+def missing(model):
+    raise AttributeError("get_decoder")
+
+
+SAID = {
+    "the decoder": lambda model: model.model.language_model,
+    "all below the head": lambda model: model.model,
+    "a method of it": lambda model: model.model.forward,
+    "nothing": lambda model: None,
+    "an error": missing,
+}
+
+
+@pytest.mark.parametrize("said", SAID)
+def test_the_decoder_is_found_whatever_a_version_says_it_is(said):
+    assert decoder_name(WithDecoder(SAID[said])) == "model.language_model"
