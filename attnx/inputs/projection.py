@@ -107,7 +107,7 @@ def decoder_name(model: nn.Module) -> str | None:
     except (AttributeError, NotImplementedError):
         decoder = None
     # Before transformers 5 some name none, or all that is below the head, with the tower in it.
-    decoder = decoder if isinstance(decoder, nn.Module) else getattr(model, "model", None)
+    decoder = decoder if isinstance(decoder, nn.Module) else getattr(model, "model", model)
     decoder = next((one for name in _INNER if isinstance(one := getattr(decoder, name, None), nn.Module)), decoder)
     return next((name for name, one in model.named_modules() if one is decoder and name), None)
 

@@ -141,3 +141,7 @@ SAID = {
 @pytest.mark.parametrize("said", SAID)
 def test_the_decoder_is_found_whatever_a_version_says_it_is(said):
     assert decoder_name(WithDecoder(SAID[said])) == "model.language_model"
+
+
+def test_the_decoder_of_a_model_without_a_head_is_found():
+    assert decoder_name(BelowTheHead()) == "language_model"
