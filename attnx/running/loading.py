@@ -12,6 +12,7 @@ from attnx.errors import AttnxError, InputError, first_line
 from attnx.inputs.model_facts import has_head
 from attnx.inputs.picture_and_text import reads_both
 from attnx.inputs.sound import reads_sound
+from attnx.registry import quoted
 from attnx.running.saved import WHAT_WOULD_DO, Saved, saved_model
 from attnx.tasks.shipped import SHIPPED, embedded_name, shipped_directory
 
@@ -37,8 +38,9 @@ def _load(name: str, needed: str) -> tuple[Any, Any]:
     given: dict[str, Any] = {"trust_remote_code": False, **saved.options}
     hush()
     try:
-        model, report = _class(saved).from_pretrained(
-            saved.name, use_safetensors=not saved.options, output_loading_info=True, **given
+        model_class, config = _class(saved)
+        model, report = model_class.from_pretrained(
+            saved.name, config=config, use_safetensors=not saved.options, output_loading_info=True, **given
         )
         processor = _auto(model).from_pretrained(saved.name, **given)
     except AttnxError:
@@ -75,24 +77,51 @@ def _auto(model: Any) -> Any:
     return transformers.AutoProcessor if writes else transformers.AutoFeatureExtractor
 
 
-def _class(saved: Saved) -> Any:
-    """The model class that the checkpoint was saved with; a .gguf file names none, and holds a decoder."""
+def _class(saved: Saved) -> tuple[Any, Any]:
+    """The model class that the checkpoint was saved with and its config; a .gguf file has neither, and is a decoder."""
     import transformers
 
     from attnx.tasks.verb_number import model as verb_number
 
     if saved.options:
-        return transformers.AutoModelForCausalLM
+        return transformers.AutoModelForCausalLM, None
+    refuse_hub_kernels(transformers.PretrainedConfig.get_config_dict(saved.name)[0], saved.name)
     config = transformers.AutoConfig.from_pretrained(saved.name, trust_remote_code=False)
     name = str((config.architectures or [""])[0])
     for home in (transformers, verb_number):
         found = getattr(home, name, None)
         if isinstance(found, type) and issubclass(found, transformers.PreTrainedModel):
-            return found
+            return found, config
     raise InputError(
         f"the checkpoint names the architecture {name!r}, which this transformers does not have; "
         "load the model yourself and use attnx.explain in Python"
     )
+
+
+def refuse_hub_kernels(config: Any, name: str) -> None:
+    """Raise where a config names a repository for attention or experts: its code would be downloaded and run.
+
+    transformers 4 does so even with `trust_remote_code=False`. Configs of parts (`text_config`) are searched as well.
+    """
+    members = config.items() if isinstance(config, dict) else enumerate(config) if isinstance(config, list) else ()
+    for key, value in members:
+        if "implementation" in str(key):
+            repository = next((text for text in _texts(value) if "/" in text), None)
+            if repository is not None:
+                raise InputError(
+                    f"the config of {name!r} sets {key} to {quoted(repository)}, whose code would be downloaded from "
+                    "the hub and run; remove it from config.json, or, if you trust that code, load the model yourself "
+                    "and pass it to attnx.explain"
+                )
+        refuse_hub_kernels(value, name)
+
+
+def _texts(value: Any) -> list[str]:
+    """All texts in a value of JSON."""
+    if isinstance(value, str):
+        return [value]
+    members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [text for member in members for text in _texts(member)]
 
 
 def hush() -> None:

@@ -1,5 +1,7 @@
 """A saved model is found without a network: by its directory, a file of it, or the package that it is in."""
 
+import json
+import shutil
 import sys
 
 import pytest
@@ -81,3 +83,33 @@ def test_a_folder_comes_before_the_model_that_ships(tmp_path, monkeypatch):
     zoo.classifier().save_pretrained(tmp_path / "recall")
     zoo.wordpiece_tokenizer().save_pretrained(tmp_path / "recall")
     assert type(load("recall")[0]) is type(zoo.classifier())
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"_attn_implementation": "someone/kernel"},
+        {"attn_implementation": {"": "paged|someone/kernel:run"}},
+        {"_attn_implementation_internal": "someone/kernel@main"},
+        {"text_config": {"experts_implementation": "someone/kernel"}},
+    ],
+)
+def test_a_config_that_names_a_kernel_of_the_hub_is_refused_before_the_model_is_built(
+    folder, tmp_path, monkeypatch, setting
+):
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | setting))
+    built = []
+    monkeypatch.setattr(type(zoo.classifier()), "__init__", lambda *arguments, **options: built.append(arguments))
+    with pytest.raises(InputError, match=r"someone/kernel.*downloaded from the hub and run.*load the model yourself"):
+        load(str(tmp_path))
+    assert not built
+
+
+def test_an_attention_of_transformers_in_the_config_is_no_kernel_of_the_hub(folder, tmp_path):
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"_attn_implementation": "eager"}))
+    model, _ = load(str(tmp_path))
+    assert type(model) is type(zoo.classifier())
