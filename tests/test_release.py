@@ -7,6 +7,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 import attnx
 
@@ -58,3 +59,19 @@ def test_the_changelog_goes_by_release_the_newest_first():
     assert "Unreleased" not in releases[1:]
     assert versions == sorted(versions, key=lambda one: tuple(map(int, one.split("."))), reverse=True)
     assert versions[0] == attnx.__version__
+
+
+@pytest.mark.parametrize(
+    ("name", "unfit", "works"),
+    [
+        ("typer", "0.15.4", "0.16.0"),  # older ones fail at `X | None`, or at --help with click 8.2
+        ("pillow", "10.2.0", "10.3.0"),  # a buffer overflow, CVE-2024-28219
+        ("jinja2", "3.1.5", "3.1.6"),  # a way out of the sandbox, CVE-2025-27516
+        ("tqdm", "4.66.2", "4.66.3"),  # code from command-line arguments, CVE-2024-34062
+    ],
+)
+def test_versions_that_fail_or_are_unsafe_are_not_installed(name, unfit, works):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    requirements = {one.name: one.specifier for one in map(Requirement, project["dependencies"])}
+    assert unfit not in requirements[name]
+    assert works in requirements[name]
