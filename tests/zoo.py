@@ -180,6 +180,19 @@ def bytelevel_tokenizer() -> Any:
 
 
 @cache
+def framing_tokenizer() -> Any:
+    """In Whisper's manner: it puts a start token in front, and behind the text its end token, which is also unknown."""
+    backend = tokenizers.Tokenizer.from_str(bytelevel_tokenizer().backend_tokenizer.to_str())
+    backend.add_special_tokens(["<|start|>"])
+    start, end = (backend.token_to_id(token) for token in ("<|start|>", "<|endoftext|>"))
+    backend.post_processor = processors.TemplateProcessing(
+        single="<|start|> $A <|endoftext|>", special_tokens=[("<|start|>", start), ("<|endoftext|>", end)]
+    )
+    end = "<|endoftext|>"
+    return hf.PreTrainedTokenizerFast(tokenizer_object=backend, eos_token=end, unk_token=end, pad_token=end)
+
+
+@cache
 def classifier() -> Any:
     """A tiny BERT that classifies, for the WordPiece tokenizer."""
     torch.manual_seed(0)

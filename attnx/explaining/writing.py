@@ -21,6 +21,7 @@ from attnx.inputs.output import Output
 from attnx.inputs.picture_and_text import is_pictured
 from attnx.inputs.positions import BROKEN, Position, group_words
 from attnx.inputs.streams import source_alone, with_output
+from attnx.inputs.text import end_tokens, special_ids
 from attnx.results.row import legible
 from attnx.running.batches import bar, collate, padding_id
 
@@ -73,7 +74,7 @@ def write(
         raise InputError(
             "the model wrote nothing: allow it more with max_new_tokens=…, or give the text: continuation=…"
         )
-    ends = _end_tokens(model, tokenizer)
+    ends = end_tokens(model, tokenizer)
     if new[0] in ends:
         notes += ("the model ended the text at once: the one row explains the end-of-text token",)
     if prompt.rewrites:
@@ -188,16 +189,9 @@ def _config(model: nn.Module, tokenizer: Any, wanted: int, options: Mapping[str,
             f"{', '.join(unknown)} is no setting of transformers' GenerationConfig, and only those are passed on{hint}"
         )
     if config.pad_token_id is None:
-        ends = _end_tokens(model, tokenizer)
+        ends = end_tokens(model, tokenizer)
         config.pad_token_id = pad if pad is not None else min(ends, default=None)
     return config
-
-
-def _end_tokens(model: nn.Module, tokenizer: Any) -> set[int]:
-    found = {getattr(tokenizer, "eos_token_id", None)}
-    own = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
-    found |= set(own) if isinstance(own, (list, tuple)) else {own}
-    return {one for one in found if isinstance(one, int)}
 
 
 def _joined(tokenizer: Any, prompt: Prepared, new: Sequence[int], ends: set[int], notes: tuple[str, ...]) -> Prepared:
@@ -205,7 +199,7 @@ def _joined(tokenizer: Any, prompt: Prepared, new: Sequence[int], ends: set[int]
     length = len(prompt.positions)
     ids = torch.cat([prompt.inputs["input_ids"], torch.tensor(new)])
     inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-    specials = set(getattr(tokenizer, "all_special_ids", ())) | ends
+    specials = special_ids(tokenizer) | ends
     names = tokenizer.convert_ids_to_tokens(list(new))
     text = prompt.text if isinstance(prompt.text, str) else None
     added, spans = _spans(tokenizer, ids.tolist(), length)
@@ -228,7 +222,7 @@ def _behind_source(
     """The source with all that was written behind it, in a text of its own."""
     begun = prompt.inputs["decoder_input_ids"].tolist()
     ids = [*begun, *new]
-    specials = set(getattr(tokenizer, "all_special_ids", ())) | ends
+    specials = special_ids(tokenizer) | ends
     text, spans = _spans(tokenizer, ids, len(begun))
     names = tokenizer.convert_ids_to_tokens(ids)
     positions = [Position(index, names[index], special=True) for index in range(len(begun))]

@@ -15,7 +15,7 @@ from attnx.inputs.image import prepare_image
 from attnx.inputs.picture_and_text import last_of_text, prepare_pictured, reads_both
 from attnx.inputs.sound import prepare_sound, reads_sound
 from attnx.inputs.streams import WRITING, decoder_embedding, last_of_output, prepare_source
-from attnx.inputs.text import prepare_text
+from attnx.inputs.text import prepare_prompt, prepare_text
 from attnx.inputs.unfollowed import check_followed
 from attnx.registry import Registry
 
@@ -148,7 +148,7 @@ def is_decoder(config: Any) -> bool:
 
 _MASKED: dict[str, Any] = {"prepare": prepare_text, "explained": mask_or_cls_position}
 _WRITES: dict[str, Any] = {
-    "prepare": prepare_text,
+    "prepare": prepare_prompt,
     "explained": last_position,
     "blank": ("unk_token",),  # a mask is nothing that a decoder was trained on
 }

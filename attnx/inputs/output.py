@@ -16,7 +16,7 @@ from torch import nn
 from attnx.errors import InputError
 from attnx.inputs.model_facts import generation_fact
 from attnx.inputs.positions import Position
-from attnx.inputs.text import UnchangedTokenizer
+from attnx.inputs.text import UnchangedTokenizer, end_tokens, special_ids
 from attnx.registry import quoted
 
 
@@ -55,21 +55,22 @@ def _of_text(model: nn.Module, tokenizer: Any, text: str) -> Output:
     if not text.strip():
         raise InputError("target_text is empty: give what is written so far, or leave it out for the first token")
     with UnchangedTokenizer(tokenizer):
-        encoding = tokenizer(text_target=text, truncation=False, verbose=False)
+        encoding = tokenizer(text_target=text, truncation=False, verbose=False, return_special_tokens_mask=True)
     ids = [int(one) for one in encoding["input_ids"]]
     offsets = encoding.encodings[0].offsets if getattr(encoding, "encodings", None) else None
-    ends = {getattr(tokenizer, "eos_token_id", None), *_several(generation_fact(model, "eos_token_id"))}
-    unknown = tokenizer.unk_token_id
-    specials = set(tokenizer.all_special_ids) - {unknown}
+    ends, unknown = end_tokens(model, tokenizer), tokenizer.unk_token_id
+    specials = special_ids(tokenizer) - ({unknown} - ends)  # Whisper's end token is also its unknown token
+    added = [bool(one) for one in encoding["special_tokens_mask"]]
+    special = [added[place] or one in specials for place, one in enumerate(ids)]
     places = list(range(len(ids)))
-    while places and ids[places[-1]] in specials:  # the end is what comes next, and not yet written
+    while places and (added[places[-1]] or ids[places[-1]] in ends):  # the end is what comes next, and not yet written
         places.pop()
-    if not [place for place in places if ids[place] not in specials | ends]:
+    if all(special[place] for place in places):
         raise InputError(f"nothing is left of target_text={quoted(text)} after tokenisation; give at least one word")
     start = _started(model)
     front = [] if ids[: len(start)] == start else start
     forced = _language(model, tokenizer)
-    leading = [place for place in places if ids[place] in specials][: len(forced) or 1]
+    leading = [place for place in places if special[place]][: len(forced) or 1]
     notes = _language_notes(tokenizer, forced, [ids[place] for place in leading])
     if offsets is not None and unknown not in ends:
         notes += _unknown_notes(tokenizer, text, [offsets[place] for place in places if ids[place] == unknown])
@@ -77,9 +78,9 @@ def _of_text(model: nn.Module, tokenizer: Any, text: str) -> Output:
         front = [*front, *forced]
     positions = _specials(tokenizer, front)
     for place in places:
-        token, special = tokenizer.convert_ids_to_tokens(ids[place]), ids[place] in specials
-        where = {} if special or offsets is None else {"start": offsets[place][0], "end": offsets[place][1]}
-        positions.append(Position(len(positions), token, special=special, **where))
+        token = tokenizer.convert_ids_to_tokens(ids[place])
+        where = {} if special[place] or offsets is None else {"start": offsets[place][0], "end": offsets[place][1]}
+        positions.append(Position(len(positions), token, special=special[place], **where))
     return Output([*front, *(ids[place] for place in places)], positions, text, notes)
 
 
@@ -143,7 +144,7 @@ def _numbers(given: Any) -> list[int]:
 
 
 def _named(tokenizer: Any, ids: Sequence[int]) -> list[Position]:
-    specials = set(getattr(tokenizer, "all_special_ids", ()))
+    specials = special_ids(tokenizer)
     tokens = tokenizer.convert_ids_to_tokens(list(ids))
     # The first is the start, whatever else it is.
     return [Position(i, str(token), special=i == 0 or ids[i] in specials) for i, token in enumerate(tokens)]

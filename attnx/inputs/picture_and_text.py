@@ -23,7 +23,7 @@ from attnx.inputs.picture import read_picture
 from attnx.inputs.positions import Position, Positions, Word, group_words
 from attnx.inputs.projection import PIXELS, Projection, projection_of
 from attnx.inputs.sheets import Patch, as_readers, layout_of, patches_read, sheet_geometries, side_by_side
-from attnx.inputs.text import prepare_text
+from attnx.inputs.text import prepare_prompt
 
 TEXT, PICTURE = "text", "picture"
 _IMAGES = ("image", "images")
@@ -48,7 +48,7 @@ def prepare_pictured(model: nn.Module, processor: Any, given: Any, *, truncate: 
     it there. Where the text names no picture, they stand in front of it.
     """
     if not is_pictured(given):
-        return prepare_text(model, getattr(processor, "tokenizer", processor), given, truncate=truncate)
+        return prepare_prompt(model, getattr(processor, "tokenizer", processor), given, truncate=truncate)
     if not hasattr(processor, "tokenizer") or not hasattr(processor, "image_processor"):
         raise InputError(
             f"a picture with a text needs a processor of both, found {type(processor).__name__}; pass "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from threading import RLock
 from typing import Any
@@ -14,7 +14,7 @@ from attnx.errors import InputError
 from attnx.forks import in_every_child
 from attnx.inputs.adapter import Prepared
 from attnx.inputs.chat import Chat, parts_by_position, parts_of, rendered
-from attnx.inputs.model_facts import max_positions, vocabulary_size
+from attnx.inputs.model_facts import generation_fact, max_positions, vocabulary_size
 from attnx.inputs.positions import Position, group_words
 from attnx.interrupts import Unbroken
 
@@ -37,6 +37,16 @@ def prepare_text(model: nn.Module, tokenizer: Any, text: Any, *, truncate: bool 
     A text that is longer than the model's positions is an error unless `truncate` is true. The tokenizer is left as it
     was; a truncation that is saved inside it is not applied, because it would cut without a word.
     """
+    return _prepared(model, tokenizer, text, truncate, open_end=False)
+
+
+def prepare_prompt(model: nn.Module, tokenizer: Any, text: Any, *, truncate: bool = False) -> Prepared:
+    """Like `prepare_text`, without the end token that some tokenizers add, where the model continues the text."""
+    generates = bool(getattr(model, "can_generate", lambda: False)())
+    return _prepared(model, tokenizer, text, truncate, open_end=generates)
+
+
+def _prepared(model: nn.Module, tokenizer: Any, text: Any, truncate: bool, *, open_end: bool) -> Prepared:
     if not callable(tokenizer):
         raise InputError(
             f"a text needs a tokenizer, found {type(tokenizer).__name__}; pass AutoTokenizer.from_pretrained(…)"
@@ -51,6 +61,10 @@ def prepare_text(model: nn.Module, tokenizer: Any, text: Any, *, truncate: bool 
         texts = (rendered(tokenizer, text),) if isinstance(text, Chat) else _texts(text)
         _check_vocabulary(model, tokenizer)
         row = _tokenise(model, tokenizer, texts, truncate, facts, add_special_tokens=not isinstance(text, Chat))
+        if open_end and (count := _added_ends(model, tokenizer, texts, row)):
+            inputs = {name: tensor[:-count] for name, tensor in row.inputs.items()}
+            row = TokenisedRow(inputs, row.kept[:-count], row.encoding)
+            notes.append("the end token that the tokenizer adds is left out: the model continues the text")
     _check_ids(model, row)
     positions, words = group_words(_positions(row, tokenizer, template=isinstance(text, Chat)), texts)
     # A generator that is left half-way would swallow a Ctrl-C that comes at that moment.
@@ -152,6 +166,35 @@ def _tokenise(
     return tokenised_rows(encoding)[0]
 
 
+def special_ids(tokenizer: Any) -> set[int]:
+    """Ids that stand for no text: the tokenizer's named special tokens, and added ones that it marks as special."""
+    added: Mapping[int, Any] = getattr(tokenizer, "added_tokens_decoder", {})
+    marked = {number for number, token in added.items() if getattr(token, "special", False)}
+    return marked | set(getattr(tokenizer, "all_special_ids", ()))
+
+
+def end_tokens(model: nn.Module, tokenizer: Any) -> set[int]:
+    """Ids behind which nothing is generated, as tokenizer and generation config say."""
+    configured = generation_fact(model, "eos_token_id")
+    ids = {getattr(tokenizer, "eos_token_id", None)}
+    ids |= set(configured) if isinstance(configured, (list, tuple)) else {configured}
+    return {number for number in ids if isinstance(number, int)}
+
+
+def _added_ends(model: nn.Module, tokenizer: Any, texts: tuple[str, ...], row: TokenisedRow) -> int:
+    """How many end tokens the tokenizer added behind the text; those that stand in the text itself do not count."""
+    ends, ids = end_tokens(model, tokenizer), row.inputs["input_ids"].tolist()
+    if not _trailing(ids, ends):
+        return 0
+    with UnchangedTokenizer(tokenizer):
+        bare = tokenizer(*texts, truncation=False, verbose=False, padding=False, add_special_tokens=False)["input_ids"]
+    return max(_trailing(ids, ends) - _trailing(bare, ends), 0)
+
+
+def _trailing(ids: Sequence[int], ends: set[int]) -> int:
+    return next((count for count, number in enumerate(reversed(ids)) if number not in ends), len(ids))
+
+
 class UnchangedTokenizer(Unbroken[None]):
     """Fast tokenizers keep the truncation and padding of the last call, or those saved in their file: put them back."""
 
@@ -184,7 +227,7 @@ def _positions(row: TokenisedRow, tokenizer: Any, *, template: bool = False) -> 
     ids = row.inputs["input_ids"].tolist()
     specials: set[int] = set()
     if row.encoding is None or template:
-        specials = set(tokenizer.all_special_ids) - {getattr(tokenizer, "mask_token_id", None), tokenizer.unk_token_id}
+        specials = special_ids(tokenizer) - {getattr(tokenizer, "mask_token_id", None), tokenizer.unk_token_id}
     if row.encoding is None:
         tokens = tokenizer.convert_ids_to_tokens(ids)
         # A vocabulary that is padded to a round number has ids that are no token.

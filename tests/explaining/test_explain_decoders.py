@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
+import transformers as hf
 
 import attnx
 from attnx.errors import ChoiceError
@@ -98,3 +100,20 @@ def test_of_a_target_in_pieces_the_first_is_explained_and_told():
     assert not any("the first is explained" in note for note in by_id.notes)
     every = attnx.explain_generation(model, tokenizer, "the key to", continuation="unaffordable", methods="rollout")
     assert "".join(every.generated).endswith("unaffordable")
+
+
+def test_a_model_that_continues_the_text_gets_no_end_token_behind_it():
+    """A classifier on a decoder reads the end token that its tokenizer adds; what follows the end is no next token."""
+    tokenizer = zoo.framing_tokenizer()
+    sizes = {"vocab_size": len(tokenizer), "n_embd": 32, "n_layer": 2, "n_head": 4, "pad_token_id": 1}
+    torch.manual_seed(0)
+    config = hf.GPT2Config(**sizes, eos_token_id=tokenizer.eos_token_id)
+    writer, classifier = hf.GPT2LMHeadModel(config).eval(), hf.GPT2ForSequenceClassification(config).eval()
+    e = attnx.explain(writer, tokenizer, "the key", methods="raw")
+    assert [one.token for one in e.positions] == ["<|start|>", *tokenizer.tokenize("the key")]
+    assert any("end token" in note for note in e.notes)
+    assert attnx.explain(classifier, tokenizer, "the key", methods="raw").positions[-1].token == "<|endoftext|>"
+    g = attnx.explain_generation(writer, tokenizer, "the key", continuation=" is", methods="raw")
+    assert "".join(g.generated) == " is"
+    told = attnx.explain(writer, tokenizer, "the key<|endoftext|>", methods="raw")
+    assert told.positions[-1].token == "<|endoftext|>"

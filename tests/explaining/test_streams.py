@@ -1,5 +1,8 @@
 """`explain` of encoder–decoders: the next, one or every token of the output, over the source and what is written."""
 
+import copy
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +13,7 @@ from attnx.errors import ChoiceError, InputError
 from attnx.inputs.families import adapter_for
 from attnx.tasks.dates.checkpoint import load_demo
 from tests import streams_zoo, zoo
+from tests.sound_zoo import sound
 
 SOURCE, TARGET = "on friday the third of march 1998", "1998 03"
 TEXTS = [name for name in streams_zoo.FAMILIES if name != "whisper"]
@@ -33,6 +37,35 @@ def test_without_a_target_it_is_the_first_token_that_the_model_writes():
     e = explain()
     assert (e.prediction.label, e.explained, e.streams["output"]) == ("1998", "<bos>", 1)
     assert e.top(1, "alti")[0].text == "1998"
+
+
+@pytest.mark.parametrize("kind", ["Bart", "Marian", "Whisper"])
+def test_an_end_token_that_the_tokenizer_adds_is_not_written_yet(kind):
+    """Neither is the start token that it puts in front generated; Whisper's end token is its unknown token, too."""
+    tokenizer = zoo.framing_tokenizer()
+    start, end = tokenizer.convert_tokens_to_ids("<|start|>"), tokenizer.eos_token_id
+    sizes = streams_zoo.BART | {"vocab_size": len(tokenizer), "eos_token_id": end, "pad_token_id": end}
+    places = {"max_source_positions": 100, "max_target_positions": 32} if kind == "Whisper" else {}
+    model_class = getattr(hf, "MarianMTModel" if kind == "Marian" else f"{kind}ForConditionalGeneration")
+    torch.manual_seed(0)
+    model = model_class(getattr(hf, f"{kind}Config")(**sizes, **places, decoder_start_token_id=start)).eval()
+    processor = SimpleNamespace(feature_extractor=hf.WhisperFeatureExtractor(chunk_length=2), tokenizer=tokenizer)
+    given = (model, processor, sound()) if kind == "Whisper" else (model, tokenizer, "the key")
+    e = attnx.explain(*given, target_text="the keys", methods="raw")
+    tokens = tokenizer.tokenize("the keys")
+    assert [one.token for one in e.positions[e.streams["source"] :]] == ["<|start|>", *tokens]
+    g = attnx.explain_generation(*given, continuation="the keys", methods="raw")
+    assert ("".join(g.generated), len(g)) == ("the keys", len(tokens))
+
+
+def test_special_tokens_that_the_caller_wrote_at_the_end_are_kept():
+    """T5 is told by them what to write next."""
+    tokenizer = copy.deepcopy(zoo.framing_tokenizer())
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<extra_id_0>"]})
+    torch.manual_seed(0)
+    model = hf.T5ForConditionalGeneration(hf.T5Config(**streams_zoo.T5 | {"vocab_size": len(tokenizer)})).eval()
+    e = attnx.explain(model, tokenizer, "the key", target_text="the keys<extra_id_0>", methods="raw")
+    assert e.positions[-1].token == "<extra_id_0>"
 
 
 def test_one_token_of_the_output_is_the_one_that_was_written_there():
