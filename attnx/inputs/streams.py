@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from attnx.errors import InputError
+from attnx.errors import CaptureError, InputError
 from attnx.inputs.adapter import Adapter, Prepared
 from attnx.inputs.model_facts import output_limit
 from attnx.inputs.output import Output, written_so_far
@@ -84,9 +84,14 @@ def decoder_embedding(model: nn.Module) -> nn.Module:
     """The module that embeds what is written."""
     decoder: Any = model.get_decoder()  # type: ignore[operator]
     try:
-        module: nn.Module = decoder.get_input_embeddings()
-    except NotImplementedError:  # M2M100's decoder does not tell in older transformers
-        module = decoder.embed_tokens
+        module: Any = decoder.get_input_embeddings()
+    except (AttributeError, NotImplementedError):  # FSMT's is a plain module; M2M100's is silent in older transformers
+        module = getattr(decoder, "embed_tokens", None)
+    if not isinstance(module, nn.Module):
+        raise CaptureError(
+            f"{type(model).__name__}: its decoder names no embedding (get_input_embeddings or embed_tokens), so what "
+            "the decoder reads is not known; register an adapter with output_embeddings=… (see docs/adapters.md)"
+        )
     return module
 
 
