@@ -26,6 +26,10 @@ T5 |= {"d_ff": 48, "decoder_start_token_id": 0}
 TOKENS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
 BERT = {**zoo.WIDTH, "vocab_size": VOCABULARY, "num_hidden_layers": 2}
 
+FSMT = {name: size for name, size in BART.items() if name != "vocab_size"} | TOKENS
+FSMT |= {"src_vocab_size": VOCABULARY, "tgt_vocab_size": VOCABULARY}
+GEMMA = {**zoo.WIDTH, **zoo.GROUPED, "vocab_size": VOCABULARY, "head_dim": 8, "sliding_window": 64}
+
 
 def _joined(encoder: Any, decoder: Any) -> Any:
     config = hf.EncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder)
@@ -52,12 +56,19 @@ FAMILIES: dict[str, Callable[[], Any]] = {
     "marian": lambda: hf.MarianMTModel(hf.MarianConfig(**BART, pad_token_id=0, decoder_start_token_id=0)),
     "pegasus": lambda: hf.PegasusForConditionalGeneration(hf.PegasusConfig(**BART)),
     "m2m_100": lambda: hf.M2M100ForConditionalGeneration(hf.M2M100Config(**BART)),  # NLLB is of this class
+    "fsmt": lambda: hf.FSMTForConditionalGeneration(hf.FSMTConfig(langs=["en", "de"], **FSMT)),
     "whisper": _whisper,
     "bert-bert": lambda: _joined(hf.BertConfig(**BERT), hf.BertConfig(**BERT | {"num_hidden_layers": 3})),
     "bert-gpt2": lambda: _joined(
         hf.BertConfig(**BERT), hf.GPT2Config(vocab_size=VOCABULARY, n_embd=32, n_layer=3, n_head=4)
     ),
 }
+
+
+if hasattr(hf, "T5GemmaConfig"):
+    FAMILIES["t5gemma"] = lambda: hf.T5GemmaForConditionalGeneration(
+        hf.T5GemmaConfig(encoder=GEMMA | {"num_hidden_layers": 2}, decoder=GEMMA, vocab_size=VOCABULARY, **TOKENS)
+    )
 
 
 PREDICTING = {"prophetnet": lambda: hf.ProphetNetForConditionalGeneration(hf.ProphetNetConfig(**PROPHETNET, **TOKENS))}

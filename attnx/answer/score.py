@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from inspect import signature
 from typing import Any
 
 import torch
@@ -15,7 +14,7 @@ from attnx.answer.output import behind_source
 from attnx.answer.registry import ANSWERS, answer_kinds, numbers_of, read
 from attnx.answer.target import Target
 from attnx.errors import ChoiceError, InputError
-from attnx.inputs.model_facts import called
+from attnx.inputs.model_facts import called, takes_logits_to_keep
 from attnx.registry import unknown
 
 
@@ -70,7 +69,7 @@ def _seated(
     """Run a batch: what reads it, what is read, and where in it each target is; None where that has no positions."""
     position = targets[:, 1].long()
     kept: Tensor = position.unique()  # type: ignore[no-untyped-call]
-    few = {"logits_to_keep": kept} if answers_where_told(model) else {}
+    few = {"logits_to_keep": kept} if takes_logits_to_keep(model) else {}
     output = called(model, {**inputs, **few})
     row, logits = _answer(model, output, answers)
     if not row.at_each:
@@ -115,14 +114,6 @@ def check_score(kind: str | None, model: nn.Module, default: Score, answers: str
     if kind not in offered:
         raise ChoiceError(f"{type(model).__name__} predicts a value, which has no {kind}; use its {offered[0]}")
     return kind
-
-
-def answers_where_told(model: nn.Module) -> bool:
-    """Whether the model can leave its logits out but at some positions, the same ones in all inputs of a batch.
-
-    Inputs of different length are therefore kept apart: each length would add its last position to all.
-    """
-    return "logits_to_keep" in signature(model.forward).parameters
 
 
 def first_answer(model: nn.Module, inputs: dict[str, Tensor], length: int) -> list[Tensor]:

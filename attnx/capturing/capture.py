@@ -21,7 +21,7 @@ from attnx.capturing.proof import check_output
 from attnx.capturing.record import Extra, Merging, Recorder
 from attnx.capturing.watch import Backend, choose_backend, undisturbed, unwrapped, watch
 from attnx.errors import ArgumentError, AttnxError, CaptureError, ChoiceError, InputError, in_a_line
-from attnx.inputs.model_facts import called
+from attnx.inputs.model_facts import called, takes_logits_to_keep
 from attnx.inputs.projection import Projection, projection_of
 from attnx.registry import unknown
 
@@ -112,8 +112,7 @@ def capture_batch(
     much are made again where they are read, by the model as it is then.
     """
     model = unwrapped(model)
-    can_choose = answer_at is not None and "logits_to_keep" in signature(model.forward).parameters
-    answered = tuple(dict.fromkeys(answer_at)) if answer_at is not None and can_choose else None
+    answered = tuple(dict.fromkeys(answer_at)) if answer_at is not None and takes_logits_to_keep(model) else None
     if answered is not None:
         inputs = {**inputs, "logits_to_keep": torch.tensor(answered, device=_device(inputs))}
     how: dict[str, Any] = {"head": head, "extras": extras, "gradients": gradients, "held": held, "backend": backend}

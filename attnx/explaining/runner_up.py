@@ -9,11 +9,10 @@ import torch
 from torch import nn
 
 from attnx.answer.registry import logits_of
-from attnx.answer.score import answers_where_told
 from attnx.capturing.watch import undisturbed
 from attnx.errors import CaptureError
 from attnx.inputs.adapter import Prepared
-from attnx.inputs.model_facts import without_cache
+from attnx.inputs.model_facts import takes_logits_to_keep, without_cache
 from attnx.running.batches import collate, padding_id
 
 
@@ -22,7 +21,7 @@ def runners_up(model: nn.Module, tokenizer: Any, whole: Prepared, queries: Seque
     inputs = without_cache(model, collate(model, [whole], padding_id(model, tokenizer)))
     ids = whole.written_ids
     places = torch.tensor(queries, device=next(iter(inputs.values())).device)
-    told = {"logits_to_keep": places} if answers_where_told(model) else {}
+    told = {"logits_to_keep": places} if takes_logits_to_keep(model) else {}
     with undisturbed(model):
         logits = logits_of(model, model(**inputs, **told))
         if logits is None:

@@ -74,6 +74,21 @@ def vocabulary_size(model: nn.Module) -> int | None:
     return embeddings.num_embeddings if isinstance(embeddings, nn.Embedding) else None
 
 
+def takes_logits_to_keep(model: nn.Module) -> bool:
+    """Whether the model computes logits only at the positions that `logits_to_keep` names, the same in a whole batch.
+
+    Inputs of different length are therefore kept apart: each length would add its last position to all. A classifier
+    may pass the argument on and pool over what is left (BioGPT), and an encoder–decoder counts in its decoder alone
+    (T5Gemma): neither is told.
+    """
+    if "logits_to_keep" not in signature(model.forward).parameters:
+        return False
+    if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
+        return False
+    output_embeddings = getattr(base_model(model), "get_output_embeddings", None)
+    return callable(output_embeddings) and output_embeddings() is not None
+
+
 def called(model: nn.Module, inputs: Mapping[str, Any]) -> Any:
     """What the model gives for a batch of inputs, each of which is read by itself and at once."""
     given = without_cache(model, inputs)

@@ -17,13 +17,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attnx.answer.number import Score
-from attnx.answer.score import answers_where_told, as_rows, check_score, first_answer, kind_of, score
+from attnx.answer.score import as_rows, check_score, first_answer, kind_of, score
 from attnx.capturing.entering import StandingIn
 from attnx.capturing.untouched import looking_on, switched
 from attnx.capturing.watch import undisturbed, unwrapped
 from attnx.errors import AttnxError, ChoiceError, InputError, in_a_line
 from attnx.inputs.adapter import Adapter, Prepared
 from attnx.inputs.families import adapter_for
+from attnx.inputs.model_facts import takes_logits_to_keep
 from attnx.inputs.sound import ENTRIES
 from attnx.references.case import Case, Scored, by_input
 from attnx.references.embedded import same_by_embeddings, takes_embeddings
@@ -125,7 +126,7 @@ def attribute(
             first=partial(_first_answer, entry),
             pad_id=pad_id,
             entry=entry.name,
-            together=not answers_where_told(model),
+            together=not takes_logits_to_keep(model),
             at_most=min(at_once, positions_at_once(model)),
         ):
             explain([alone[place] for place in places], inputs)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from attnx.answer.number import Score
-from attnx.answer.score import answers_where_told, as_rows, check_score, kind_of, score, score_each
+from attnx.answer.score import as_rows, check_score, kind_of, score, score_each
 from attnx.capturing.frozen.path import VALUE_PATH, WHOLE_PATH, Path
 from attnx.capturing.frozen.run import FrozenRun, check_can_be_frozen, frozen_run, frozen_runs
 from attnx.capturing.frozen.sink_values import sink_shares
@@ -26,6 +26,7 @@ from attnx.capturing.watch import undisturbed, unwrapped
 from attnx.errors import CaptureError, ChoiceError
 from attnx.inputs.adapter import Box, Prepared
 from attnx.inputs.families import adapter_for
+from attnx.inputs.model_facts import takes_logits_to_keep
 from attnx.references.case import Array, Case, Scored, by_input
 from attnx.references.reference import ANSWER, SLOPES, Reference
 from attnx.running.answers import first_answers
@@ -171,7 +172,7 @@ def _each_run(
             lambda several: collate(model, several, pad_id),
             first=first,
             pad_id=pad_id,
-            together=not answers_where_told(model),
+            together=not takes_logits_to_keep(model),
             at_most=min(POSITIONS_AT_ONCE, positions_at_once(model)),
         ):
             rows, (inputs, entry) = [alone[place] for place in places], with_entry(adapter, model, inputs)

@@ -17,10 +17,11 @@ import numpy as np
 from torch import Tensor, nn
 
 from attnx.answer.number import Score
-from attnx.answer.score import answers_where_told, kind_of
+from attnx.answer.score import kind_of
 from attnx.answer.target import Target
 from attnx.capturing.untouched import looking_on
 from attnx.capturing.watch import undisturbed
+from attnx.inputs.model_facts import takes_logits_to_keep
 from attnx.references.blank import Blank
 from attnx.references.case import Array, Case
 from attnx.references.prefixes import behind_beginnings
@@ -115,7 +116,7 @@ def _whole(runs: Runs, done: Collection[int], at_most: int) -> Iterator[tuple[li
         first=partial(first_answers, runs.model, runs.pad_id),
         pad_id=runs.pad_id,
         entry=made.blank.entry,
-        together=not answers_where_told(runs.model),
+        together=not takes_logits_to_keep(runs.model),
         at_most=at_most,
         lengths=[some.length(place) for place in range(len(some))],
         shapes=[some.whole(place).shape for place in range(len(some))],

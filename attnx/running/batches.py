@@ -13,10 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from attnx.answer.score import answers_where_told
 from attnx.errors import InputError
 from attnx.inputs.adapter import Prepared
-from attnx.inputs.model_facts import base_model
+from attnx.inputs.model_facts import base_model, takes_logits_to_keep
 from attnx.running.late_bar import LateBar, watched
 
 R = TypeVar("R")
@@ -149,7 +148,7 @@ def positions_at_once(model: nn.Module, *, all_answers: bool = False) -> int:
     most = POSITIONS_AT_ONCE if device is None or device.type == "cpu" else _ON_AN_ACCELERATOR
     embeddings = getattr(model, "get_output_embeddings", lambda: None)()  # a wrapper may have none
     vocabulary = getattr(embeddings, "weight", None)
-    if vocabulary is None or (answers_where_told(model) and not all_answers):
+    if vocabulary is None or (takes_logits_to_keep(model) and not all_answers):
         return most
     return max(1, min(most, _LOGITS_AT_ONCE // len(vocabulary)))
 

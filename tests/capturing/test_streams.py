@@ -17,7 +17,7 @@ def test_weights_of_every_stack_equal_eager(name):
     attention = capture(zoo.model(name), **zoo.inputs(name))
     assert attention.kinds == KINDS
     with torch.no_grad():
-        eager = zoo.model(name, "eager")(**zoo.inputs(name), output_attentions=True)
+        eager = zoo.model(name, "eager")(**zoo.inputs(name), output_attentions=True, use_cache=False)
     expected = {"encoder": eager.encoder_attentions, "self": eager.decoder_attentions, "cross": eager.cross_attentions}
     for kind, levels in expected.items():
         for number, weights in zip(attention.levels_of(kind), levels, strict=True):

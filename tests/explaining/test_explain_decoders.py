@@ -117,3 +117,16 @@ def test_a_model_that_continues_the_text_gets_no_end_token_behind_it():
     assert "".join(g.generated) == " is"
     told = attnx.explain(writer, tokenizer, "the key<|endoftext|>", methods="raw")
     assert told.positions[-1].token == "<|endoftext|>"
+
+
+def test_a_classifier_that_pools_behind_its_logits_is_not_told_which_to_keep():
+    """BioGPT's classifier has the argument, and finds no last token among what it keeps."""
+    torch.manual_seed(0)
+    tokenizer = zoo.wordpiece_tokenizer()
+    sizes = {"vocab_size": len(tokenizer), "num_labels": 3, "max_position_embeddings": 64, "pad_token_id": 0}
+    model = hf.BioGptForSequenceClassification(hf.BioGptConfig(**sizes, **zoo.WIDTH)).eval()
+    e = attnx.explain(model, tokenizer, "the key to the cabinets", references=("value_path", "blankout"))
+    with torch.no_grad():
+        inputs = tokenizer("the key to the cabinets", return_tensors="pt")
+        logits = model(inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits[0]
+    np.testing.assert_allclose(e.prediction.logits, logits, atol=1e-5)

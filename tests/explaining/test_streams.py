@@ -185,6 +185,27 @@ def test_source_output_and_biases_add_up_to_the_score(name):
     assert np.abs(e.references["value_path"][: e.streams["source"]]).max() > 0
 
 
+@pytest.mark.parametrize("name", [name for name in ("t5gemma", "fsmt") if name in streams_zoo.FAMILIES])
+def test_answers_are_read_where_the_decoder_gives_them(name):
+    """The source is shorter than the output: positions of both lie inside the output."""
+    model, tokenizer = streams_zoo.model(name), zoo.wordpiece_tokenizer()
+    text = "the key to the cabinets is on a table"
+    given = {"target_text": text, "position": 5, "methods": "rollout"}
+    e = attnx.explain(model, tokenizer, "it", **given, references=("value_path", "blankout"))
+    written = torch.tensor([[1, *tokenizer(text)["input_ids"][:-1]]])
+    inputs = {name: one for name, one in tokenizer("it", return_tensors="pt").items() if name != "token_type_ids"}
+    with torch.no_grad():
+        answers = model(**inputs, decoder_input_ids=written, use_cache=False).logits[0]
+    expected = margin(answers[5 - 3], e.prediction.index)
+    facts = e.provenance["references"]
+    assert facts["value_path"]["value"] == pytest.approx(expected, abs=1e-4)
+    assert facts["blankout"]["before"] == pytest.approx(expected, abs=1e-4)
+
+
+def margin(logits, index):
+    return float(logits[index] - (logits.sum() - logits[index]) / (len(logits) - 1))
+
+
 def of_family(name, **options):
     source = {"input_features": streams_zoo.inputs("whisper")["input_features"]} if name == "whisper" else "the key to"
     model, tokenizer = streams_zoo.model(name), zoo.wordpiece_tokenizer()
