@@ -49,7 +49,7 @@ class Entering(TorchFunctionMode):
     def __init__(self, *entries: nn.Module | Tensor) -> None:
         super().__init__()
         self._leaves = [one for one in entries if isinstance(one, Tensor)]
-        self._embeddings = [getattr(one, "weight", None) for one in entries if not isinstance(one, Tensor)]
+        self._embeddings = [one for one in entries if isinstance(one, nn.Module)]
 
     def __torch_function__(
         self,
@@ -67,8 +67,8 @@ class Entering(TorchFunctionMode):
 
     def _entered(self, rows: Tensor, weight: Tensor) -> Tensor:
         """The first rows of an embedding, as a leaf: GPT-2 takes kinds of tokens from the same rows, later."""
-        for place, wanted in enumerate(self._embeddings):
-            if wanted is not None and _same_rows(weight, wanted):
+        for place, module in enumerate(self._embeddings):
+            if is_table_of(module, weight):
                 del self._embeddings[place]
                 self._leaves.append(rows.detach().requires_grad_(torch.is_grad_enabled()))
                 return self._leaves[-1].clone()  # to which BLIP adds places, without asking for another tensor
@@ -79,6 +79,12 @@ class Entering(TorchFunctionMode):
             leaf = any(one is each for each in self._leaves)
             return one.detach() if one.requires_grad and one.is_leaf and not leaf else one
         return type(one)(map(self._taken, one)) if type(one) in (list, tuple) else one
+
+
+def is_table_of(module: nn.Module, weight: Tensor) -> bool:
+    """Whether a call takes rows of the module's table, which may have been loaded for this very call."""
+    table = getattr(module, "weight", None)
+    return isinstance(table, Tensor) and _same_rows(weight, table)
 
 
 def _same_rows(weight: Tensor, wanted: Tensor) -> bool:

@@ -108,6 +108,34 @@ def looking_on(mode: TorchFunctionMode) -> Borrowed:
     return Borrowed((), mode=mode)
 
 
+def is_observed() -> bool:
+    """Whether a mode of attnx observes torch's functions in this thread."""
+    return any(map(_is_of_attnx, Switches.now().modes))
+
+
+class Unobserved(Borrowed):
+    """No mode of attnx observes torch's functions inside the block; those of the caller do."""
+
+    def __init__(self) -> None:
+        super().__init__(())
+
+    def _begin(self) -> None:
+        super()._begin()
+        assert self._switches is not None
+        _set_modes(mode for mode in self._switches.modes if not _is_of_attnx(mode))
+
+
+def _is_of_attnx(mode: object) -> bool:
+    return type(mode).__module__.partition(".")[0] == __name__.partition(".")[0]
+
+
+def _set_modes(modes: Iterable[Any]) -> None:
+    while _len_torch_function_stack():
+        _pop_torch_function_stack()
+    for mode in modes:
+        _push_on_torch_function_stack(mode)
+
+
 class Hooked(Unbroken[None]):
     """Call `before(module, args, kwargs)` and `after(module, args, kwargs, output)` at each call of the modules inside
     the block, in any thread. What `after` returns, unless None, stands in for the output."""
@@ -156,10 +184,7 @@ class Switches:
         return cls(torch.is_grad_enabled(), modes, autocast, _autocast_depth())
 
     def restore(self) -> None:
-        while _len_torch_function_stack():
-            _pop_torch_function_stack()
-        for mode in self.modes:
-            _push_on_torch_function_stack(mode)
+        _set_modes(self.modes)
         torch.set_grad_enabled(self.gradients)
         for device, enabled in zip(_DEVICES, self.autocast, strict=True):
             torch.set_autocast_enabled(device, enabled)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import nullcontext
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from torch import nn
 from torch.overrides import TorchFunctionMode
@@ -15,7 +16,7 @@ from attnx.capturing.interface import Listening, Onlooker, implementations, need
 from attnx.capturing.observer import Observer
 from attnx.capturing.record import Extra, Merging, Recorder
 from attnx.capturing.remaking import Remaking
-from attnx.capturing.untouched import Borrowed, Setting, looking_on
+from attnx.capturing.untouched import Borrowed, Setting, Unobserved, is_observed, looking_on
 from attnx.errors import ChoiceError
 from attnx.interrupts import Unbroken
 
@@ -77,6 +78,7 @@ class _Undisturbed(Borrowed):
         settings: list[Setting] = [(module, "training", False) for module in model.modules()]
         compiled = [module for module in model.modules() if "_compiled_call_impl" in vars(module)]
         settings += [(module, "_compiled_call_impl", None) for module in compiled]
+        settings += [(module, "_hf_hook", _unobserved(module._hf_hook)) for module in model.modules() if _loads(module)]
         super().__init__([*settings, *further], gradients=gradients, mode=mode)
         self._model = model
         self._known = {id(module) for module in model.modules()}
@@ -88,6 +90,38 @@ class _Undisturbed(Borrowed):
         for module in self._model.modules():
             if id(module) not in self._known:
                 module.training = self._training
+
+
+class _UnobservedHook:
+    """A hook of accelerate, which loads a module's weights when it is called and lets go of them afterwards.
+
+    What it computes is no part of the model: a mode that answered or changed its calls would change the weights.
+    """
+
+    def __init__(self, hook: Any) -> None:
+        self.hook = hook
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.hook, name)
+
+    def pre_forward(self, module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        with Unobserved() if is_observed() else nullcontext():
+            return self.hook.pre_forward(module, *args, **kwargs)
+
+    def post_forward(self, module: nn.Module, output: Any) -> Any:
+        with Unobserved() if is_observed() else nullcontext():
+            return self.hook.post_forward(module, output)
+
+
+def _unobserved(hook: Any) -> _UnobservedHook:
+    return hook if isinstance(hook, _UnobservedHook) else _UnobservedHook(hook)
+
+
+def _loads(module: nn.Module) -> bool:
+    """Whether accelerate changes the module's weights at each call, and not only moves what goes through."""
+    hook = vars(module).get("_hf_hook")
+    parts = getattr(hook, "hooks", (hook,))
+    return any(part is not None and getattr(part, "offload", True) for part in parts)
 
 
 class _Watch(Unbroken[Recorder]):

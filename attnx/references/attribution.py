@@ -232,7 +232,7 @@ def _entry(model: nn.Module, adapter: Adapter, processor: Any, example: Prepared
         return _Entry(model, example.heard.entry, pad_id, None, output)
     if not takes_embeddings(model):
         table = getattr(adapter.embedding_module(model), "weight", None)
-        if embed is not None or not isinstance(table, Tensor):
+        if embed is not None or not isinstance(table, Tensor) or table.is_meta:
             raise InputError(
                 f"{type(model).__name__} takes no inputs_embeds, so gradients cannot reach its tokens; "
                 "use references=('blankout',), which needs none"

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeAlias
 
-from torch import nn
+from torch import Tensor, nn
 
+from attnx.capturing.frozen.sink_values import Check, weights_check
 from attnx.errors import ChoiceError, InputError, whole_number
 from attnx.inputs.adapter import Adapter, Prepared
 from attnx.inputs.model_facts import vocabulary_size
@@ -156,12 +157,18 @@ def _token(tokenizer: Any, blank_id: int) -> Blank:
 
 
 def _mean(model: nn.Module, adapter: Adapter) -> Blank:
+    @cache
+    def mean_of(embedding: nn.Module, weights: Check) -> Tensor:
+        """Once for all variants, unless its weights have changed; offloaded ones are loaded, and cannot be compared."""
+        return mean_embedding(embedding)
+
     def apply(prepared: Prepared, places: Sequence[int]) -> Prepared:
         entered = embedded(model, adapter, prepared)
         inputs = dict(entered.inputs)
         for name, own in _by_stream(prepared, places):
             values = inputs[ENTRIES[name]].clone()
-            values[own] = mean_embedding(embedding_of(model, adapter, name)).to(values)
+            embedding = embedding_of(model, adapter, name)
+            values[own] = mean_of(embedding, weights_check(embedding)).to(values)
             inputs[ENTRIES[name]] = values
         return replace(entered, inputs=inputs)
 

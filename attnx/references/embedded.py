@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from attnx.answer.registry import numbers_of
-from attnx.capturing.frozen.sink_values import Check, weights_check
+from attnx.capturing.frozen.sink_values import Check, on_device_of, weights_check
 from attnx.capturing.untouched import switched
 from attnx.capturing.watch import undisturbed
 from attnx.errors import InputError
@@ -52,9 +52,8 @@ def same_by_embeddings(model: nn.Module, adapter: Adapter, processor: Any, examp
 
 
 def has_mean(model: nn.Module, adapter: Adapter) -> bool:
-    """Whether the embedding is a table that is here, and not a function, nor on a disk."""
-    module = adapter.embedding_module(model)
-    return isinstance(getattr(module, "num_embeddings", None), int) and _device(module).type != "meta"
+    """Whether the embedding is a table, and not a function."""
+    return isinstance(getattr(adapter.embedding_module(model), "num_embeddings", None), int)
 
 
 def embedded(model: nn.Module, adapter: Adapter, prepared: Prepared) -> Prepared:
@@ -64,7 +63,7 @@ def embedded(model: nn.Module, adapter: Adapter, prepared: Prepared) -> Prepared
         for name in prepared.ids:
             module = embedding_of(model, adapter, name)
             ids = inputs.pop(name)
-            inputs[ENTRIES[name]] = module(ids[None].to(_device(module)))[0]
+            inputs[ENTRIES[name]] = module(on_device_of(module, ids[None]))[0]
     return replace(prepared, inputs=inputs)
 
 
@@ -79,18 +78,14 @@ def mean_embedding(module: nn.Module) -> Tensor:
     """What a token's embedding is on average over the vocabulary; computed anew when its weights have changed."""
     check = weights_check(module)
     kept = _means.get(module)
-    if kept is None or kept[0] != check:
+    if kept is None or check is None or kept[0] != check:
         kept = check, _mean(module)
         _means[module] = kept
     return kept[1]
 
 
 def _mean(module: nn.Module) -> Tensor:
-    ids = torch.arange(int(module.num_embeddings), device=_device(module))  # type: ignore[arg-type]
+    ids = on_device_of(module, torch.arange(int(module.num_embeddings)))  # type: ignore[arg-type]
     with switched(gradients=False):
         sums = [module(some[None])[0].sum(0, dtype=torch.float64) for some in torch.split(ids, _AT_ONCE)]
     return torch.stack(sums).sum(0) / len(ids)
-
-
-def _device(module: nn.Module) -> torch.device:
-    return next(module.parameters()).device

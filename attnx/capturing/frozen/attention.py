@@ -11,6 +11,7 @@ from torch import Tensor
 
 from attnx.attention.computed import attention_weights
 from attnx.attention.visibility import causal_mask
+from attnx.capturing.entering import is_table_of
 from attnx.capturing.frozen.carried import can_be_written_out
 from attnx.capturing.frozen.carried import mixed as mixed_values
 from attnx.capturing.frozen.mode import Freezing, Function, Rule
@@ -113,8 +114,8 @@ def embedding(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str,
     """The input enters the model as rows of its embedding. GPT-2 takes kinds of tokens from the same rows, later."""
     rows = func(*args, **kwargs)
     weight = kwargs["weight"] if "weight" in kwargs else args[1]
-    for place, wanted in enumerate(mode.embeddings):
-        if (weight.data_ptr(), weight.shape) == (wanted.data_ptr(), wanted.shape):
+    for place, module in enumerate(mode.embeddings):
+        if is_table_of(module, weight):
             del mode.embeddings[place]
             return mode.enter(rows)
     return rows

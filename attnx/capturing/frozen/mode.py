@@ -29,7 +29,7 @@ from types import FrameType
 from typing import Any, TypeAlias
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
 
@@ -84,7 +84,7 @@ class Freezing(TorchFunctionMode):
         rules: Mapping[str, Rule],
         *,
         names: Mapping[int, str],
-        embeddings: Sequence[Tensor] = (),
+        embeddings: Sequence[nn.Module] = (),
         leaves: Sequence[Tensor] = (),
         entered: Mapping[int, Tensor] | None = None,
         ends: slice | None = None,
@@ -92,9 +92,9 @@ class Freezing(TorchFunctionMode):
     ) -> None:
         """`names` has the modules by their id, `entered` what each block was last called with.
 
-        The input is what first comes out of each of the `embeddings`, weights of which rows are taken, or it is in
-        `leaves`. Kernels are kept at the positions of `ends`. Where the way back is gone `often`, what it needs of a
-        call is made once.
+        The input is the rows that are first taken of the table of each of the `embeddings`, or it is in `leaves`.
+        Kernels are kept at the positions of `ends`. Where the way back is gone `often`, what it needs of a call is made
+        once.
         """
         super().__init__()
         self.path = path

@@ -21,8 +21,7 @@ def freezing(model: nn.Module, path: Path, entry: Entry, *, made: type[Freezing]
     names = {id(module): name for name, module in model.named_modules()}
     entries = entry if isinstance(entry, tuple) else (entry,)
     leaves = [one for one in entries if isinstance(one, Tensor)]
-    weights = [getattr(one, "weight", None) for one in entries if not isinstance(one, Tensor)]
-    embeddings = [one for one in weights if isinstance(one, Tensor)]
+    embeddings = [one for one in entries if isinstance(one, nn.Module)]
     rules = RULES if path.frozen else _PLAIN
     return made(path, rules, names=names, leaves=leaves, embeddings=embeddings, **how)
 

@@ -32,7 +32,7 @@ _SAMPLES = 16
 _PARALLEL = 1e-3
 """How far o(0) may be from a multiple of v(0), as a share of it: rounding."""
 
-Check: TypeAlias = tuple[tuple[int, float], ...]
+Check: TypeAlias = tuple[tuple[int, float], ...] | None
 _kept: weakref.WeakKeyDictionary[nn.Module, tuple[Check, tuple[Tensor, ...]]] = weakref.WeakKeyDictionary()
 
 
@@ -60,11 +60,11 @@ def sink_shares(model: nn.Module, embedding: nn.Module, kernels: Sequence[Kernel
 def neutral_values(model: nn.Module, embedding: nn.Module) -> tuple[Tensor, ...]:
     """For each attention call head × width: the mean values of a first token. Computed once a model and kept beside it.
 
-    They are computed anew when the model's weights have changed.
+    They are computed again when the model's weights have changed, or cannot be read.
     """
     check = weights_check(model)
     kept = _kept.get(model)
-    if kept is None or kept[0] != check:
+    if kept is None or check is None or kept[0] != check:
         kept = check, _mean_values(model, embedding)
         _kept[model] = kept
     return kept[1]
@@ -81,7 +81,7 @@ def _mean_values(model: nn.Module, embedding: nn.Module) -> tuple[Tensor, ...]:
         for tokens in torch.split(drawn, _AT_ONCE):
             mode = freezing(model, VALUE_PATH, embedding, ends=slice(0, 1))
             with looking_on(mode):
-                model(input_ids=tokens.to(next(embedding.parameters()).device), **options)
+                model(input_ids=on_device_of(embedding, tokens), **options)
             mode.forget()
             found = [_by_input(one.values, len(tokens)).sum(0) for one in mode.kernels]
             sums = [one + other for one, other in zip(sums, found, strict=True)] if sums else found
@@ -89,13 +89,34 @@ def _mean_values(model: nn.Module, embedding: nn.Module) -> tuple[Tensor, ...]:
 
 
 def weights_check(model: nn.Module) -> Check:
-    """A few numbers of every weight: enough to see that it was trained, loaded or replaced since."""
+    """A few numbers of every weight: enough to see that it was trained, loaded or replaced since.
+
+    None where a weight cannot be read: it is offloaded, or of a class of its own.
+    """
 
     def sample(weight: Tensor) -> float:
-        flat = weight.detach()[tuple(slice(None, None, max(1, size // _SAMPLES)) for size in weight.shape[:2])]
-        return float(flat.sum(dtype=torch.float64)) if weight.is_floating_point() else 0.0
+        part = weight.detach()[tuple(slice(None, None, max(1, size // _SAMPLES)) for size in weight.shape[:2])]
+        return float(part.sum(dtype=torch.float64))
 
-    return tuple((weight.data_ptr(), sample(weight)) for weight in model.parameters())
+    stored = [tensor for weight in model.parameters() for tensor in _stored(weight)]
+    try:
+        return tuple((tensor.data_ptr(), sample(tensor)) for tensor in stored)
+    except (RuntimeError, TypeError, AttributeError):
+        return None
+
+
+def _stored(weight: Tensor) -> list[Tensor]:
+    """The plain tensors in which a weight is stored: quantized ones are wrappers of several."""
+    flatten = getattr(weight, "__tensor_flatten__", None)
+    if flatten is None:
+        return [weight]
+    return [tensor for name in flatten()[0] for tensor in _stored(getattr(weight, name))]
+
+
+def on_device_of(module: nn.Module, tensor: Tensor) -> Tensor:
+    """The tensor where the module's weights are; where it is if they are offloaded, and loaded at each call."""
+    device = next(module.parameters()).device
+    return tensor if device.type == "meta" else tensor.to(device)
 
 
 def _sees_itself_alone(kernel: Kernel, batch: int) -> bool:
