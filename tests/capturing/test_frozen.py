@@ -253,6 +253,98 @@ def test_what_models_write_by_hand_adds_up(operation):
     assert total == pytest.approx(float(found.scores), rel=1e-10, abs=1e-12)
 
 
+def added_to_an_activation(x, add):
+    states = add(F.silu(x), x.flip(-1))
+    return states * x.roll(1, -1)
+
+
+def changed_slice(x):
+    states = 2 * x
+    states[..., :2] *= x[..., 2:]
+    return states
+
+
+WEIGHT = torch.randn(4, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+SPELLED = {
+    "product": (lambda x: (x @ WEIGHT) * x.flip(-1), lambda x: operator.imul(x @ WEIGHT, x.flip(-1))),
+    "quotient": (lambda x: (x @ WEIGHT) / x.norm(), lambda x: operator.itruediv(x @ WEIGHT, x.norm())),
+    "constant factor": (lambda x: WEIGHT[:3] * x, lambda x: operator.imul(WEIGHT[None, :3].clone(), x)),
+    "gate": (lambda x: x * torch.sigmoid(x), lambda x: operator.imul(2 * x, torch.sigmoid(x)) / 2),
+    "gated product": (lambda x: F.silu(x) * x.flip(-1), lambda x: operator.imul(F.silu(x), x.flip(-1))),
+    "sum": (
+        lambda x: added_to_an_activation(x, operator.add),
+        lambda x: added_to_an_activation(x, operator.iadd),
+    ),
+    "slice": (lambda x: torch.cat([2 * x[..., :2] * x[..., 2:], 2 * x[..., 2:]], -1), changed_slice),
+    "map": (lambda x: F.linear(x, WEIGHT, WEIGHT[0]) + 1.0, lambda x: F.linear(x, WEIGHT, WEIGHT[0]).add_(1.0)),
+    "gated map": (
+        lambda x: F.silu(x) * (F.linear(x, WEIGHT) + 1.0),
+        lambda x: F.silu(x) * F.linear(x, WEIGHT).add_(1.0),
+    ),
+    "function": (lambda x: torch.tanh(2 * x), lambda x: (2 * x).tanh_()),
+    "module": (lambda x: F.leaky_relu(2 * x, 0.1), lambda x: nn.LeakyReLU(0.1, inplace=True)(2 * x)),
+    "mask": (lambda x: (2 * x).masked_fill(x > 0.5, 2.0), lambda x: (2 * x).masked_fill_(x > 0.5, 2.0)),
+}
+
+
+@pytest.mark.parametrize("name", SPELLED)
+@pytest.mark.parametrize("path", [VALUE_PATH, WHOLE_PATH], ids=lambda path: path.name)
+def test_what_is_changed_in_place_has_the_relevance_of_what_is_computed_anew(name, path):
+    ids = torch.tensor([[1, 5, 2]])
+    anew, in_place = (
+        frozen_run(model, lambda model=model: model(ids), path, entry=model.words)
+        for model in (Moves(operation).double() for operation in SPELLED[name])
+    )
+    torch.testing.assert_close(in_place.scores, anew.scores)
+    torch.testing.assert_close(in_place.entry.relevance, anew.entry.relevance, rtol=1e-12, atol=1e-12)
+
+
+def test_a_map_that_is_made_again_is_not_one_that_was_changed_since(monkeypatch):
+    monkeypatch.setattr("attnx.capturing.frozen.straight.LARGE", 0)
+    test_what_is_changed_in_place_has_the_relevance_of_what_is_computed_anew("gated map", VALUE_PATH)
+
+
+def changed_after_use(x):
+    factor = x @ WEIGHT
+    product = F.silu(x) * factor
+    factor += 1.0
+    return product + factor
+
+
+@pytest.mark.parametrize("path", [VALUE_PATH, WHOLE_PATH], ids=lambda path: path.name)
+def test_a_factor_that_is_changed_after_its_product_is_refused(path):
+    model = Moves(changed_after_use).double()
+    with pytest.raises(CaptureError, match="changes in place what it has computed with before"):
+        frozen_run(model, lambda: model(torch.tensor([[1, 5, 2]])), path, entry=model.words)
+
+
+class Routed(nn.Module):
+    """Experts in a loop: even and odd tokens have one each, a third is idle."""
+
+    def __init__(self, experts):
+        super().__init__()
+        torch.manual_seed(0)
+        self.words = nn.Embedding(9, 4)
+        self.experts = nn.ModuleList(nn.Linear(4, 4) for _ in range(3))[:experts]
+        self.double()
+
+    def forward(self, ids):
+        states, result = self.words(ids), torch.zeros(*ids.shape, 4, dtype=torch.float64)
+        for number, expert in enumerate(self.experts):
+            result[ids % 2 == number] = expert(states[ids % 2 == number])
+        return result.sum((1, 2))
+
+
+def test_an_expert_without_tokens_adds_nothing():
+    ids = torch.tensor([[1, 4, 2]])
+    busy, idle = (
+        frozen_run(model, lambda model=model: model(ids), VALUE_PATH, entry=model.words)
+        for model in (Routed(2), Routed(3))
+    )
+    assert torch.equal(idle.entry.relevance, busy.entry.relevance)
+    assert idle.constants == busy.constants
+
+
 def test_an_operation_that_is_not_covered_is_named_with_its_module():
     model = Moves(lambda x: torch.logcumsumexp(x, -1))
     with pytest.raises(CaptureError, match="logcumsumexp in head is not covered"):

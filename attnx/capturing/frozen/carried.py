@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from attnx.capturing.frozen.straight import Straight
+from attnx.capturing.frozen.straight import Straight, no_view
 from attnx.capturing.onednn import by_onednn, can_be_quicker
 
 HELD_AT_MOST = 2**27
@@ -60,7 +60,7 @@ class _Mapped(Straight):
     @staticmethod
     def forward(ctx: Any, states: Tensor, weight: Tensor, compute: Compute) -> Tensor:
         ctx.weight, ctx.dtype = weight, states.dtype
-        return compute()
+        return no_view(compute())
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
@@ -71,7 +71,7 @@ class _Mapped(Straight):
         if last - first < len(rows):
             part, found = found, found.new_empty(len(rows), weight.shape[1])
             found[:first], found[first:last], found[last:] = 0, part, 0
-        return found.reshape(*gradient.shape[:-1], -1).to(ctx.dtype), None, None
+        return found.reshape(*gradient.shape[:-1], weight.shape[1]).to(ctx.dtype), None, None
 
 
 class _Mixed(Straight):
@@ -79,7 +79,7 @@ class _Mixed(Straight):
     def forward(ctx: Any, values: Tensor, attention: Compute, compute: Compute, often: bool) -> Tensor:
         ctx.turned, ctx.often, ctx.shape = None, often, values.shape
         ctx.attention = attention
-        return compute()
+        return no_view(compute())
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:

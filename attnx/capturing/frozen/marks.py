@@ -31,21 +31,31 @@ class Linear:
 
 
 Mark: TypeAlias = FunctionOf | Softmax | Linear
+Versions: TypeAlias = tuple[int, ...]
 
 
 class Marks:
-    """A mark for some tensors, for as long as they live."""
+    """A mark for some tensors, for as long as they live and hold the same numbers."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[weakref.ref[Tensor], Mark]] = {}
+        self._known: dict[int, tuple[weakref.ref[Tensor], Mark, Versions]] = {}
 
     def put(self, tensor: Tensor, mark: Mark) -> None:
         key = id(tensor)
-        self._known[key] = (weakref.ref(tensor, lambda _: self._known.pop(key, None)), mark)
+        self._known[key] = (weakref.ref(tensor, lambda _: self._known.pop(key, None)), mark, _versions(tensor, mark))
 
     def of(self, tensor: Any) -> Mark | None:
-        reference, mark = self._known.get(id(tensor), (None, None))
-        return mark if reference is not None and reference() is tensor else None
+        reference, mark, versions = self._known.get(id(tensor), (None, None, ()))
+        marked = None if reference is None else reference()
+        if mark is None or marked is None or marked is not tensor:
+            return None
+        return mark if versions == _versions(marked, mark) else None
 
     def clear(self) -> None:
         self._known.clear()
+
+
+def _versions(tensor: Tensor, mark: Mark) -> Versions:
+    """How often what the mark is about was changed in place; attention that was is attention still."""
+    about = () if isinstance(mark, Softmax) else (tensor, mark.root) if isinstance(mark, FunctionOf) else (tensor,)
+    return tuple(one._version for one in about)

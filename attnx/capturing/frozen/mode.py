@@ -211,6 +211,14 @@ class Freezing(TorchFunctionMode):
             self.as_softmax(result)
         return result
 
+    def overwrite(self, tensor: Tensor, result: Tensor) -> Tensor:
+        """`tensor`, changed in place to `result`, whose gradient and mark it takes over."""
+        mark = self._marks.of(result)
+        tensor.copy_(result)
+        if mark is not None and self._marks.of(result) is not None:  # unless `tensor` is what it was a function of
+            self._marks.put(tensor, mark)
+        return tensor
+
     def is_softmax(self, tensor: Any) -> bool:
         return isinstance(self._marks.of(tensor), Softmax)
 

@@ -30,9 +30,11 @@ def _pointwise(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str
     tensors = [one for one in args if isinstance(one, Tensor)]
     if len(tensors) != 1 or mode.root(tensors[0]) is None or any(isinstance(one, Tensor) for one in kwargs.values()):
         return mode.untold(func, args, kwargs)
-    if kwargs.get("inplace"):
-        kwargs = {**kwargs, "inplace": False}
     tensor = tensors[0]
+    if kwargs.get("inplace") or any(one is True for one in args):  # by name or by place
+        plain = [False if one is True else one for one in args]
+        named = {**kwargs, "inplace": False} if "inplace" in kwargs else kwargs
+        return mode.overwrite(tensor, _pointwise(mode, func, plain, named))
     plain = [one.detach() if one is tensor else one for one in args]
     if tensor.requires_grad and torch.is_grad_enabled() and mode.through_zero(func, plain, kwargs):
         line = on_line(tensor, lambda: func(*plain, **kwargs))
@@ -118,15 +120,24 @@ def _constant(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str,
 
 def _sum(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     moving = [mode.root(one) is not None for one in args]
-    changed = func.__name__ in _IN_PLACE and not moving[0]
-    constants = [args[0].clone() if changed else args[0], *args[1:]]
     result = func(*args, **kwargs)
     if len(args) == 2 and isinstance(result, Tensor) and result.requires_grad and not all(moving):
-        constant = constants[moving.index(False)]
+        constant = args[moving.index(False)]
         taken_away = func.__name__ in _DIFFERENCES and not moving[1]
         factor = (-1 if taken_away else 1) * kwargs.get("alpha", 1)
         mode.with_constant(result, constant if factor == 1 else constant * factor)
     return mode.as_function(result, *args)
+
+
+def _in_place(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """`x *= y` and its like: what `x * y` gives, which `x` then holds."""
+    name, (changed, *others) = _IN_PLACE[func.__name__], args
+    moving = [isinstance(one, Tensor) and mode.root(one) is not None for one in args]
+    if not any(moving):
+        return mode.untold(func, args, kwargs)
+    needed = not moving[0] or (any(moving[1:]) and name not in ("add", "sub"))  # for backward, as it was before
+    operand = mode.as_function(changed.clone(), changed) if needed else changed
+    return mode.overwrite(changed, RULES[name](mode, getattr(torch, name), [operand, *others], kwargs))
 
 
 def _biased(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -214,17 +225,25 @@ def _rms_norm(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str,
 
 
 _FACTORS = {"addmm": ("mat1", "mat2"), "baddbmm": ("batch1", "batch2")}
-_ELEMENTWISE = ("mul", "__mul__", "__rmul__", "__imul__", "multiply")
+_ELEMENTWISE = ("mul", "__mul__", "__rmul__", "multiply")
 _TURNED = ("__rdiv__", "__rtruediv__")
-_DIFFERENCES = ("sub", "__sub__", "sub_", "__isub__", "subtract")
-_IN_PLACE = ("add_", "sub_", "__iadd__", "__isub__")
-"""`x += y` comes by one of these names."""
+_DIFFERENCES = ("sub", "__sub__", "subtract")
+_POINTWISE = (
+    *("relu", "tanh", "selu", "celu", "sigmoid", "exp", "expm1", "log", "log1p", "erf", "sqrt", "rsqrt"),
+    *("reciprocal", "square", "pow", "abs", "clamp", "clip", "clamp_min", "clamp_max", "sin", "cos", "atan"),
+)
 _PRODUCTS = ("matmul", "__matmul__", "__rmatmul__", "bmm", "mm", "einsum")
 _FOLLOWED = (
     *("view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "transpose", "permute", "expand"),
     *("narrow", "__getitem__", "nan_to_num"),
 )
 _SAME = ("dropout", "to", "type", "type_as", "float", "double", "half", "bfloat16", "clone", "contiguous", "neg")
+_IN_PLACE = {
+    **{f"{name}_": name for name in (*_POINTWISE, "mul", "div", "add", "sub", "masked_fill")},
+    **{"multiply_": "mul", "divide_": "div", "true_divide_": "div", "subtract_": "sub"},
+    **{"__imul__": "mul", "__idiv__": "div", "__itruediv__": "div", "__iadd__": "add", "__isub__": "sub"},
+}
+"""`x *= y` comes as `mul_` or as `__imul__`, by the version of torch."""
 _PLAIN: dict[str, Rule] = {
     **attention.ENDS,
     **dict.fromkeys((*_FOLLOWED, *_SAME), attention.followed),
@@ -238,16 +257,15 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("linear", "conv1d", "conv2d", "conv3d"), _biased),
     **dict.fromkeys(_FACTORS, _summed_product),
     **dict.fromkeys((*_ELEMENTWISE, *_PRODUCTS), _product),
-    **dict.fromkeys((*_TURNED, "div", "divide", "true_divide", "__truediv__", "__itruediv__", "__idiv__"), _division),
+    **dict.fromkeys((*_TURNED, "div", "divide", "true_divide", "__truediv__"), _division),
     **dict.fromkeys(("var", "std", "norm", "vector_norm", "linalg_vector_norm", "linalg_norm"), _constant),
-    **dict.fromkeys((*_DIFFERENCES, "add", "__add__", "__radd__", "add_", "__iadd__", "__rsub__", "rsub"), _sum),
+    **dict.fromkeys((*_DIFFERENCES, "add", "__add__", "__radd__", "__rsub__", "rsub"), _sum),
+    **dict.fromkeys(_IN_PLACE, _in_place),
     **dict.fromkeys(("cat", "concat", "concatenate", "stack", "where", "masked_fill"), _joined),
     **dict.fromkeys((*_SAME, "__neg__"), _same),
     **dict.fromkeys(_FOLLOWED, attention.followed),
-    **dict.fromkeys(("relu", "relu6", "gelu", "silu", "mish", "tanh", "elu", "selu", "celu", "leaky_relu"), _pointwise),
+    **dict.fromkeys(("relu6", "elu", "gelu", "silu", "mish", "leaky_relu", "softplus", "logsigmoid"), _pointwise),
     **dict.fromkeys(("hardtanh", "hardswish", "hardsigmoid", "softsign", "tanhshrink", "softshrink"), _pointwise),
-    **dict.fromkeys(("sigmoid", "logsigmoid", "softplus", "exp", "expm1", "log", "log1p", "erf"), _pointwise),
-    **dict.fromkeys(("sqrt", "rsqrt", "reciprocal", "square", "pow", "__pow__", "__rpow__", "abs"), _pointwise),
-    **dict.fromkeys(("clamp", "clip", "clamp_min", "clamp_max", "sin", "cos", "atan"), _pointwise),
+    **dict.fromkeys((*_POINTWISE, "__pow__", "__rpow__"), _pointwise),
 }
 """By the name of torch's function; what has no rule is linear, or found out by the check of the sum."""

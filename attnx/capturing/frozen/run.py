@@ -22,6 +22,7 @@ from attnx.capturing.frozen.mode import Constants, Kernel
 from attnx.capturing.frozen.path import Path
 from attnx.capturing.frozen.replay import KEPT, NotAgainError, Replaying
 from attnx.capturing.frozen.rules import freezing
+from attnx.capturing.frozen.straight import CHANGED
 from attnx.capturing.frozen.uncovered import first_uncovered
 from attnx.capturing.interface import needs_interface
 from attnx.capturing.onednn import QuickMaps
@@ -147,6 +148,13 @@ def _run(asked: _Asked, again: bool | None) -> FrozenRun:
         except NotAgainError as error:
             notes = (f"{error}, {KEPT}",)
             ways = [(replace(run, notes=notes), constants) for run, constants in _there_and_back(asked, False)]
+        except RuntimeError as error:
+            if CHANGED not in str(error):
+                raise
+            raise CaptureError(
+                f"{type(asked.model).__name__} changes in place what it has computed with before, so that its gradient "
+                f"cannot be computed by {asked.path.name}; use references=('blankout',)"
+            ) from error
     for run, constants in ways:
         _check_sum(asked, run, constants)
     whole = _joined([run for run, _ in ways])

@@ -100,6 +100,12 @@ class Straight(torch.autograd.Function):
     """One of our own; any other autograd function in the way belongs to the model."""
 
 
+def no_view(result: Tensor) -> Tensor:
+    """A newly computed tensor as what a `Straight` may return: of a view, autograd refuses to change it in place."""
+    own: Tensor = torch.ops.aten._unsafe_view(result, result.shape) if result._is_view() else result
+    return own
+
+
 # Values are computed inside, so that they are no views, which a model could not change in place.
 class _Line(Straight):
     @staticmethod
@@ -129,10 +135,13 @@ class _Gated(Straight):
     ) -> Tensor:
         ctx.root, ctx.other, ctx.compute = root_again.kept(), other_again.kept(), compute
         ctx.slopes, ctx.often = None, often and root_again.make is None and other_again.make is None
+        ctx.versions = _versions(ctx.root, ctx.other)
         return product()
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        if ctx.slopes is None and _versions(ctx.root, ctx.other) != ctx.versions:
+            raise RuntimeError(f"a factor of a product {CHANGED}")
         if not ctx.often:
             return *_handed_back(ctx.root, ctx.other, ctx.compute, gradient), None, None, None, None, None
         to_root, to_other = ctx.slopes or _slopes(ctx.root, ctx.other, ctx.compute)
@@ -140,7 +149,14 @@ class _Gated(Straight):
         return gradient * to_root, gradient * to_other, None, None, None, None, None
 
 
+CHANGED = "modified by an inplace operation"
+"""What torch says, too, of a tensor that backward needs as it was."""
+
 _Kept: TypeAlias = Tensor | Callable[[], Tensor]
+
+
+def _versions(*kept: _Kept) -> list[int]:
+    return [one._version for one in kept if isinstance(one, Tensor)]
 
 
 def _slopes(root: _Kept, other: _Kept, compute: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
