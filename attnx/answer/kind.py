@@ -35,6 +35,11 @@ class Told:
         index = int(logits.argmax()) if asked is None else index_of(asked)
         return index, self.rival(index, None if other is None else index_of(other))
 
+    def best_probability(self, index: int, shares: Tensor) -> float | None:
+        """The probability of the prediction, where `index` is another target; else None."""
+        best = int(shares.argmax())
+        return None if shares[index] == shares[best] else shares[best].item()
+
     def rival(self, index: int, other: int | None) -> int | None:
         """What the target is set against, which must not be itself."""
         if other == index:

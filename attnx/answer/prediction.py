@@ -8,6 +8,11 @@ from typing import Any
 _LATER = {"later": True}
 """Files that were written before these fields came lack them; `results.schema` reads it."""
 
+LINE_BREAK = "⏎"
+"""Stands for a line break in every view that shows a text on one line."""
+_JOINERS = "\u200c\u200d"
+"""Of which emoji and Persian words are made."""
+
 _NOUNS = {
     "label": "one of {} labels that may all hold",
     "value": "value",
@@ -21,11 +26,19 @@ _NOUNS = {
 
 @dataclass(frozen=True)
 class Prediction:
-    """The answer, and the alternatives that it beat."""
+    """What the model predicts, and the target that is explained: `label`, the prediction unless a caller chose.
+
+    >>> labels, logits = ("NEGATIVE", "POSITIVE"), (-3.0, 3.0)
+    >>> print(Prediction("class", "POSITIVE", 1, 0.998, labels, logits))
+    POSITIVE (0.998)
+    >>> print(Prediction("class", "NEGATIVE", 0, 0.002, labels, logits, predicted_probability=0.998))
+    POSITIVE (0.998); target NEGATIVE (0.002)
+    """
 
     kind: str
     """The row of `answer.registry.ANSWERS` that read it: class, label, value, token, tag, span, choice, …"""
     label: str
+    """The target: the prediction, or what the caller chose to explain."""
     index: int
     """Of a class, a tag or a choice its number from 0, of a token its id, of a span its number (see `span`)."""
     probability: float | None
@@ -40,6 +53,35 @@ class Prediction:
     """Of an answer that stands in the text, its first and its last position."""
     beside: tuple[float, ...] = field(default=(), metadata=_LATER)
     """What its score needs to know beside the model's own numbers: where spans may lie, what other choices have."""
+    predicted_probability: float | None = field(default=None, metadata=_LATER)
+    """That of `predicted`, where the caller chose another target; None where the target is the prediction."""
+
+    @property
+    def predicted(self) -> str:
+        """What the model predicts, whichever target is explained."""
+        if self.probability is None or not self.labels:
+            return self.label
+        highest = max(self.logits)
+        best = [label for label, logit in zip(self.labels, self.logits, strict=True) if logit == highest]
+        return self.label if not best or self.label in best else best[0]
+
+    @property
+    def certainty(self) -> float | None:
+        """The probability of what the model predicts; None where it has none, or an older file does not tell it."""
+        return self.probability if self.predicted == self.label else self.predicted_probability
+
+    @property
+    def answer(self) -> str:
+        """The prediction with its probability, on one line."""
+        return one_line(self.predicted) + _in_brackets(self.certainty)
+
+    @property
+    def target(self) -> str | None:
+        """The target with its probability, and what it is set against; None where the prediction alone is explained."""
+        if self.predicted == self.label and self.against is None:
+            return None
+        own = one_line(self.label) + ("" if self.predicted == self.label else _in_brackets(self.probability))
+        return own if self.against is None else f"{own} against {one_line(self.against).strip()}"
 
     @property
     def noun(self) -> str:
@@ -59,11 +101,17 @@ class Prediction:
         return own if self.against is None else f"{own} against {self.against.strip()}"
 
     def __str__(self) -> str:
-        sure = "" if self.probability is None else f" ({self.probability:.3f})"
-        rival = "" if self.against is None else f" against {_inert(self.against).strip()}"
-        return f"{_inert(self.label)}{sure}{rival}"
+        return self.answer if self.target is None else f"{self.answer}; target {self.target}"
 
 
-def _inert(label: str) -> str:
-    """As it is, unless it may steer a terminal."""
-    return label if label.isprintable() else repr(label)[1:-1]
+def one_line(text: str) -> str:
+    """Text of the input or of a model on one line: a line break has its symbol, and nothing steers a terminal.
+
+    >>> one_line("a\\nb\\x1b")
+    'a⏎b�'
+    """
+    return "".join(LINE_BREAK if one == "\n" else one if one.isprintable() or one in _JOINERS else "�" for one in text)
+
+
+def _in_brackets(probability: float | None) -> str:
+    return "" if probability is None else f" ({probability:.3f})"

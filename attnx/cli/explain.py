@@ -127,7 +127,7 @@ def explain_command(
         str | None, typer.Option("--position", help="The position to explain, from 0; mean: the mean of all.")
     ] = None,
     target: Annotated[
-        str | None, typer.Option("--target", help="The class or token that the prediction is of.")
+        str | None, typer.Option("--target", help="The class or token to explain; else the prediction.")
     ] = None,
     target_text: Annotated[
         str | None,

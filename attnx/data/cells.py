@@ -67,15 +67,18 @@ def explained_cells(explanation: Explanation, layout: Layout) -> dict[str, Any]:
 
 
 def is_right(cells: Mapping[str, Any]) -> bool | None:
-    """Whether the data's label is the model's, by its name in any case or by its number; None where neither fits."""
-    gold, label, labels = cells.get("gold"), cells.get("label"), cells.get("labels")
-    if gold is None or label is None or labels is None or cells.get("kind") != "class":
+    """Whether the data's label is the prediction, by its name in any case or by its number; None where neither fits.
+
+    The column `label` has the target, which a caller may have chosen.
+    """
+    gold, labels, logits = cells.get("gold"), cells.get("labels"), cells.get("logits")
+    if gold is None or labels is None or logits is None or cells.get("kind") != "class":
         return None
-    names = [one.casefold() for one in labels]
+    names, predicted = [one.casefold() for one in labels], int(np.argmax(logits))
     if gold.casefold() in names:
-        return bool(gold.casefold() == label.casefold())
+        return bool(gold.casefold() == names[predicted])
     if gold.isdecimal() and int(gold) < len(names):
-        return bool(int(gold) == cells["index"])
+        return bool(int(gold) == predicted)
     return None
 
 

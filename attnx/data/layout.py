@@ -4,7 +4,7 @@
 |---|---|
 | `row`, `id`, `sha256` | the place in the data from 0, its name there, the hash of what was explained |
 | `text`, `pair` | the text, and the second of a pair; of an image nothing |
-| `gold`, `label`, `right` | the data's label, the model's, and whether they agree; null where that is not known |
+| `gold`, `label`, `right` | the data's label, the target, whether the prediction is the data's label; or null |
 | `kind`, `index`, `probability`, `labels`, `logits` | what `prediction` tells |
 | `position` | the explained position |
 | `tokens`, `special`, `starts`, `ends`, `segments` | what each position is; special tokens have no start |

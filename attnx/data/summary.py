@@ -82,7 +82,9 @@ def summarised(rows: Iterable[dict[str, Any]], layout: Layout, count: int, metho
     errors: Counter[str] = Counter()
     for cells, explanation in _explained(rows, layout, errors):
         carried, places = carried_by(explanation, method)
-        label = cells["label"] if cells["label"] is not None else _NO_LABEL
+        prediction = explanation.prediction
+        label = _NO_LABEL if prediction is None else prediction.predicted
+        cells = {**cells, "probability": None if prediction is None else prediction.certainty}
         labels.setdefault(label, _Sums()).add(cells["row"], cells, carried, places)
         if cells["right"] is False:
             apart.setdefault((label, cells["gold"]), _Sums()).add(cells["row"], cells, carried, places)

@@ -217,8 +217,8 @@ class Call:
         if not self.told or self.requests[number].target is None or knows:
             return explanation
         note = (
-            f"the target changes the prediction that is told, and nothing else: {', '.join(explanation.methods)} does "
-            "not know the answer; gradient_rollout, alti_logit and references=('value_path',) do"
+            f"{', '.join(explanation.methods)} gives the same scores for every target; gradient_rollout, alti_logit "
+            "and value_path depend on it"
         )
         return replace(explanation, notes=(*explanation.notes, note))
 

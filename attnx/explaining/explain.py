@@ -72,7 +72,7 @@ def explain(
     computed, the best first. `position` is the position whose view is explained: by default CLS, the mask of a masked
     language model, or the last token of a decoder; "mean" explains the mean of all, "entities" gives a list: each that
     a token classifier finds. `layer` (from 1) keeps one layer; `head` is a number from 0, "each", or how heads are
-    merged ("mean", "max", "min"). `target` is the class or token that `prediction` speaks of: by default the best.
+    merged ("mean", "max", "min"). `target` is the class or token to explain: by default the prediction.
     `references` measures on the model itself what each position does for the target (see `attnx.references`); with a
     pair as target, what it does for the first against the second. For a list of texts `position` and `target` may be
     lists, too.

@@ -71,13 +71,13 @@ def to_captum(
     scores = torch.tensor([word.score for word in words], dtype=torch.float64)
     strongest = float(scores.abs().max()) if words else 0.0
     answer = explanation.prediction
-    label = escape(printable(answer.label)) if answer else "–"
+    predicted, target = ("–", "–") if answer is None else (answer.predicted, answer.label)
     return visualization.VisualizationDataRecord(
         word_attributions=scores / strongest if strongest else scores,
-        pred_prob=float("nan") if answer is None or answer.probability is None else answer.probability,
-        pred_class=label,
+        pred_prob=float("nan") if answer is None or answer.certainty is None else answer.certainty,
+        pred_class=escape(printable(predicted)),
         true_class=escape(true_class),
-        attr_class=label,
+        attr_class=escape(printable(target)),
         attr_score=float(scores.sum()),
         raw_input_ids=[escape(printable(word.text)) for word in words],
         convergence_score=0.0,

@@ -36,7 +36,10 @@ def plain(generation: GenerationExplanation, method: str | None = None) -> str:
     shares = generation.from_front(name)
     for step, label in enumerate(labels):
         probability, share = generation.probabilities[step], _share(shares[step])
-        lines.append(f"{set_cell_size(label, width)}  p {probability:.3f}  {share:>5}  {_best(generation, step, name)}")
+        lines.append(
+            f"{set_cell_size(label, width)}  p {probability:.3f}  {share:>5}  {_best(generation, step, name)}"
+            + (f"  (predicted: {other})" if (other := _predicted(generation, step)) else "")
+        )
     lines += (
         [" · ".join([f"{printable(one)} {score}" for one, score in _spans(generation, name)])]
         if generation.spans
@@ -50,9 +53,12 @@ def blocks(generation: GenerationExplanation) -> list[TextBlock]:
     name = generation.shown_first
     lines = [["token", "p", f"from the {generation.front[0]}", "drawn most from"]]
     shares = generation.from_front(name)
+    predicted = [_predicted(generation, step) for step in range(len(generation))]
     for step, label in enumerate(generation.generated):
         probability = f"{generation.probabilities[step]:.3f}"
         lines.append([_quoted(label), probability, _share(shares[step]), _best(generation, step, name)])
+    if any(predicted):
+        lines = [[*line, other] for line, other in zip(lines, ["predicted", *predicted], strict=True)]
     found = [TextBlock(_headline(generation, name), (_judgement(generation, name),), lines, generation.notes)]
     if generation.spans:
         sums = [["part of the prompt", "all tokens"], *([part, score] for part, score in _spans(generation, name))]
@@ -118,6 +124,14 @@ def _best(generation: GenerationExplanation, step: int, method: str) -> str:
     words = generation.step(step).top(_BEST, method)
     decimals = places([word.score for word in words], generation.digits.get(method))
     return ", ".join(f"{printable(word.text)} {written(word.score, decimals)}" for word in words)
+
+
+def _predicted(generation: GenerationExplanation, step: int) -> str:
+    """What the model predicts with its probability, where another token was written; else nothing."""
+    one = generation.predictions[step]
+    if one.predicted == one.label:
+        return ""
+    return _quoted(one.predicted) + ("" if one.certainty is None else f" {one.certainty:.3f}")
 
 
 def _spans(generation: GenerationExplanation, method: str) -> list[tuple[str, str]]:

@@ -50,8 +50,7 @@ def image_panels(
     pictures = [
         lit(explanation, one, picture, colours, most, smooth=smooth) for one, most in zip(scores, highest, strict=True)
     ]
-    answer = f"\n{explanation.prediction}" if explanation.prediction else "\n "
-    figure = sheet([picture, *pictures], [f"image{answer}", *captions], colours, "highest")
+    figure = sheet([picture, *pictures], [f"image\n{_answer(explanation)}", *captions], colours, "highest")
     said = judgement(explanation, explanation.row_name(), None)
     figure.supxlabel(fill(said, round(14 * figure.get_size_inches()[0])), fontsize=8, color="#55585f", **VERBATIM)
     return figure
@@ -74,9 +73,19 @@ def plot_image(
     picture = small(picture_of(explanation, image))
     axes = given_or_new(ax, 4, 4 * picture.height / picture.width + 0.4)
     axes.imshow(np.asarray(lit(explanation, scores, picture, "viridis", highest_score(explanation, scores))))
-    axes.set_title(row_name(explanation, name, layer, head), fontsize=9, loc="left")
+    title = [row_name(explanation, name, layer, head), *([_answer(explanation)] if explanation.prediction else [])]
+    axes.set_title("\n".join(title), fontsize=9, loc="left", **VERBATIM)
     axes.set_axis_off()
     return axes
+
+
+def _answer(explanation: Explanation) -> str:
+    """The prediction, and in another line the target where it is another."""
+    prediction = explanation.prediction
+    if prediction is None:
+        return " "
+    target = "" if prediction.target is None else f"\ntarget: {prediction.target}"
+    return f"{prediction.answer}{target}"
 
 
 def layer_strip(

@@ -44,8 +44,13 @@ def plain_row(
         parts = explanation.by_span(name, layer)
         lines.append(PARTS)
         lines += _bars(tuple(printable(one.text) for one in parts), [one.score for one in parts], exact)
-    lines += [f"{FOR_BAR} speaks for the answer, {AGAINST_BAR} against it"] if name in explanation.signed else []
+    lines += [f"{FOR_BAR} supports {_target(explanation)}, {AGAINST_BAR} opposes it"] * (name in explanation.signed)
     return "\n".join([*lines, *cautions(explanation, [name], layer)])
+
+
+def _target(explanation: Explanation) -> str:
+    prediction = explanation.prediction
+    return "the answer" if prediction is None or prediction.target is None else printable(prediction.contrast)
 
 
 def _bars(labels: tuple[str, ...], scores: Sequence[float], exact: int | None) -> list[str]:
@@ -97,8 +102,12 @@ def plain_layers(
 
 
 def answer(explanation: Explanation) -> str:
-    """The prediction with its probability; nothing for a model without a head."""
-    return printable(str(explanation.prediction)) if explanation.prediction else ""
+    """The prediction with its probability, and the target where it is another; nothing for a model without a head."""
+    prediction = explanation.prediction
+    if prediction is None:
+        return ""
+    target = f" · target: {prediction.target}" if prediction.target is not None else ""
+    return printable(f"{prediction.answer}{target}")
 
 
 def what_is_said(explanation: Explanation) -> str:

@@ -70,10 +70,7 @@ def answers(shown: SideBySide) -> list[list[str]]:
 
 def best_label(prediction: Prediction) -> str:
     """What the model answers, which need not be what is explained."""
-    if prediction.kind == "value" or not prediction.labels:
-        return prediction.label
-    best: str = prediction.labels[int(np.argmax(prediction.logits))]
-    return best.strip() or repr(best)
+    return printable(prediction.predicted.strip() or prediction.predicted)
 
 
 def class_shares(prediction: Prediction) -> list[float] | None:

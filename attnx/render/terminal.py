@@ -13,7 +13,6 @@ from attnx.render.colours import AGAINST, FOR, STOPS_AGAINST, STOPS_FOR, Colour,
 from attnx.render.digits import places, written
 from attnx.render.plain_text import (
     SECOND_TEXT,
-    answer,
     cautions,
     judgement,
     notes,
@@ -221,8 +220,11 @@ def shade(share: float, colours: str | None = None) -> str:
 
 
 def _headline(explanation: Explanation, what: str, verdict: str) -> list[Text]:
-    said = f"{what_is_said(explanation)} "
-    predicted = [(said, "dim"), (answer(explanation), "bold"), (" · ", "dim")] if explanation.prediction else []
+    prediction, predicted = explanation.prediction, []
+    if prediction is not None:
+        predicted = [(f"{what_is_said(explanation)} ", "dim"), (printable(prediction.answer), "bold"), (" · ", "dim")]
+    if prediction is not None and prediction.target is not None:
+        predicted += [("target ", "dim"), (printable(prediction.target), "bold"), (" · ", "dim")]
     return [Text(), Text.assemble(*predicted, (what, "dim")), Text(verdict), Text()]
 
 

@@ -12,7 +12,7 @@ from attnx.inputs.positions import Word
 from attnx.inputs.waves import Sound
 from attnx.render.axes import VERBATIM, given_or_new, without_frame
 from attnx.render.colours import AGAINST, FOR, colour_map
-from attnx.render.plain_text import judgement, row_name
+from attnx.render.plain_text import answered, judgement, row_name
 from attnx.render.printable import printable
 from attnx.render.spectrum import spectrum
 from attnx.results.explanation import Explanation
@@ -43,7 +43,8 @@ def plot_sound(
     axes = given_or_new(ax, _WIDTH, 2.4)
     _draw_sound(axes, explanation)
     _shade(axes, explanation, explanation.scores(name, layer, head))
-    axes.set_title(row_name(explanation, name, layer, head), fontsize=9, loc="left", **VERBATIM)
+    title = answered(explanation) + row_name(explanation, name, layer, head)
+    axes.set_title(title, fontsize=9, loc="left", **VERBATIM)
     axes.set_xlabel("seconds", fontsize=8)
     return axes
 

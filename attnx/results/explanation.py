@@ -235,10 +235,7 @@ class Explanation(Drawn):
         """In one sentence: what was explained and from where, whether it was checked, and what to beware of."""
         row = self.row()
         answer = self.prediction
-        sure = "" if answer is None or answer.probability is None else f" ({answer.probability:.3f})"
-        named = in_quotes if answer is not None and answer.kind == "token" else legible  # a token is no word of ours
-        rival = "" if answer is None or answer.against is None else f" against {named(answer.against)}"
-        subject = f"{named(answer.label)}{sure}{rival} from" if answer else "what reaches"
+        subject = f"{_subject(answer)} from" if answer else "what reaches"
         is_word = not self._averaged and not self.positions[self.position].special
         place = (in_quotes if is_word else legible)(self.explained)
         return f"{subject} {place} by {legible(row.what)}: {line(remarks(row))}"
@@ -375,6 +372,20 @@ class Explanation(Drawn):
             f"Explanation({len(self.positions)} positions, {len(self.layers)} layers, explained {explained!r}, "
             f"methods {', '.join(self.methods)}{answer})"
         )
+
+
+def _subject(answer: Prediction) -> str:
+    """What a verdict is about: the prediction, and the target where it is another; a token in quotes."""
+    named = in_quotes if answer.kind == "token" else legible
+
+    def told(label: str, probability: float | None) -> str:
+        return named(label) if probability is None else f"{named(label)} ({probability:.3f})"
+
+    rival = "" if answer.against is None else f" against {named(answer.against)}"
+    target = told(answer.label, answer.probability) + rival
+    if answer.predicted == answer.label:
+        return target
+    return f"prediction {told(answer.predicted, answer.certainty)}, target {target}"
 
 
 def _check_maps(e: Explanation) -> None:

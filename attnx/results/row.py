@@ -12,17 +12,14 @@ import numpy as np
 from attnx.agreement.by_sign import agree
 from attnx.agreement.spearman import spearman
 from attnx.agreement.ties import told_apart
-from attnx.answer.prediction import Prediction
+from attnx.answer.prediction import Prediction, one_line
 from attnx.inputs.positions import Positions, Word, punctuation
 from attnx.results.result import Array
-
-_JOINERS = "\u200c\u200d"
-"""Of which emoji and Persian words are made."""
 
 
 def legible(text: str) -> str:
     """Text of the input as a sentence may hold it: whoever prints the sentence, it steers no terminal."""
-    return "".join(one if one.isprintable() or one in _JOINERS else "�" for one in text.strip())
+    return one_line(text.strip() or text)
 
 
 def in_quotes(text: str) -> str:

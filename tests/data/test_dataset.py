@@ -395,4 +395,10 @@ def test_pandas_labels_are_held_against_the_answers(tmp_path):
     frame = pandas.DataFrame({"text": [texts[0]] * 4, "label": [label.label.lower(), other, str(label.index), "?"]})
     run = attnx.explain_dataset(model, tokenizer, frame, output=tmp_path / "run", methods="raw", progress=False)
     assert list(run.to_frame(["right"]).right) == [True, False, True, None]
+    asked = {"methods": "raw", "progress": False, "target": other}
+    of_target = attnx.explain_dataset(model, tokenizer, frame, output=tmp_path / "target", **asked)
+    assert list(of_target.to_frame(["right"]).right) == [True, False, True, None]
+    assert [(group.label, group.probability) for group in of_target.summary().groups] == [
+        (label.label, pytest.approx(label.probability))
+    ]
     shutil.rmtree(tmp_path / "run")

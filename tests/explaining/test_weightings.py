@@ -141,7 +141,7 @@ def test_raw_gains_of_both_signs_are_those_that_rollout_clips():
 
 def test_a_target_that_nothing_depends_on_is_a_note():
     found = explained(methods=("rollout", "alti"))
-    assert any("rollout, alti does not know the answer; gradient_rollout" in note for note in found.notes)
+    assert any("rollout, alti gives the same scores for every target; gradient_rollout" in note for note in found.notes)
     assert not any("know the answer" in note for note in explained(methods=ALL).notes)
 
 

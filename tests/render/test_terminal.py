@@ -92,7 +92,7 @@ def test_in_plain_text_bars_are_of_two_kinds_with_a_legend():
     text = str(signed(0.2, -0.4))
     assert re.search(r"word0 +0\.200  █+$", text, re.MULTILINE)
     assert re.search(r"word1 +-0\.400  ▒+$", text, re.MULTILINE)
-    assert "█ speaks for the answer, ▒ against it" in text
+    assert "█ supports the answer, ▒ opposes it" in text
     assert "▒" not in plain(signed(0.2, -0.4), "rollout")
 
 

@@ -46,7 +46,7 @@ def test_an_explanation_of_format_1_is_read(name):
 
 def with_no_rival(prediction):
     """As it is told today: of no pair, and of no span."""
-    later = {"against": None, "against_index": None, "span": None, "beside": []}
+    later = {"against": None, "against_index": None, "span": None, "beside": [], "predicted_probability": None}
     return prediction if prediction is None else {**prediction, **later}
 
 

@@ -40,9 +40,18 @@ def _token(told: Told) -> Prediction:
     against = None if rival is None else tokenizer.decode([rival])
     best = logits.topk(min(_TOKENS_KEPT, len(logits)))
     labels = tuple(tokenizer.decode([int(one)]) for one in best.indices)
-    probability = torch.softmax(logits, -1)[index].item()
-    values = tuple(best.values.tolist())
-    return Prediction("token", tokenizer.decode([index]), index, probability, labels, values, against, rival)
+    shares = torch.softmax(logits, -1)
+    return Prediction(
+        "token",
+        tokenizer.decode([index]),
+        index,
+        shares[index].item(),
+        labels,
+        tuple(best.values.tolist()),
+        against,
+        rival,
+        predicted_probability=told.best_probability(index, shares),
+    )
 
 
 def _piece_notes(told: Told, prediction: Prediction) -> tuple[str, ...]:

@@ -55,17 +55,19 @@ def _prediction(told: Told) -> Prediction:
         )
     logits = torch.tensor(among.logits, dtype=torch.float64)
     others = torch.cat((logits[: among.index], logits[among.index + 1 :]))
+    shares = logits.softmax(0)
     rival = float("nan") if among.against is None else float(logits[among.against])
     return Prediction(
         "choice",
         among.labels[among.index],
         among.index,
-        float(logits.softmax(0)[among.index]),
+        float(shares[among.index]),
         among.labels,
         among.logits,
         None if among.against is None else among.labels[among.against],
         among.against,
         beside=(float(others.mean()), float(others.logsumexp(0)), 0.0 if among.against is None else rival),
+        predicted_probability=told.best_probability(among.index, shares),
     )
 
 

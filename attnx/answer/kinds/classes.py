@@ -17,8 +17,17 @@ def class_prediction(told: Told, kind: str, labels: tuple[str, ...]) -> Predicti
     """One of the classes with its probability."""
     index, rival = told.chosen(told.logits, lambda asked: class_index(asked, labels))
     shares = probabilities(told.logits, exclusive=exclusive(told.model, len(labels)))
-    against = None if rival is None else labels[rival]
-    return Prediction(kind, labels[index], index, shares[index].item(), labels, _values(told.logits), against, rival)
+    return Prediction(
+        kind,
+        labels[index],
+        index,
+        shares[index].item(),
+        labels,
+        _values(told.logits),
+        None if rival is None else labels[rival],
+        rival,
+        predicted_probability=told.best_probability(index, shares),
+    )
 
 
 def class_score(model: nn.Module, logits: Tensor, targets: Tensor, kind: Score) -> Tensor:

@@ -122,19 +122,24 @@ def _prediction(told: Told) -> Prediction:
     span = best[0] if asked is None else _named(told, asked, first, stop)
     rival = None if other is None else _named(told, other, first, stop)
     told.rival(span_number(*span), None if rival is None else span_number(*rival))
-    shown = torch.tensor([[span_number(*span), 0, NOTHING, first, stop]], device=told.logits.device)
+
+    def probability(of: tuple[int, int]) -> float:
+        target = torch.tensor([[span_number(*of), 0, NOTHING, first, stop]], device=told.logits.device)
+        return float(_score(told.model, told.logits[None], target, "probability"))
+
     values = [float(told.logits[start, 0] + told.logits[end, 1]) for start, end in best]
     return Prediction(
         "span",
         _written(told, span),
         span_number(*span),
-        float(_score(told.model, told.logits[None], shown, "probability")),
+        probability(span),
         tuple(_written(told, one) for one in best),
         tuple(values),
         None if rival is None else _written(told, rival),
         None if rival is None else span_number(*rival),
         span,
         (float(first), float(stop)),
+        None if span == best[0] else probability(best[0]),
     )
 
 

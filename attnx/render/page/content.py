@@ -141,7 +141,7 @@ def _prediction(explanation: Explanation) -> dict[str, Any] | None:
     answer = explanation.prediction
     if answer is None:
         return None
-    told = ("kind", "noun", "label", "probability", "against")
+    told = ("kind", "noun", "predicted", "certainty", "label", "probability", "against")
     return {name: getattr(answer, name) for name in told}
 
 

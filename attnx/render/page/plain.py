@@ -41,6 +41,8 @@ class PlainWords:
 
     label: str
     probability: str
+    target: str
+    """What is explained, where it is not the prediction alone; else empty."""
     headline: str
     verdict: str
     words: tuple[PlainWord, ...]

@@ -70,6 +70,7 @@
     const facts = element("div", undefined, "facts");
     facts.append(element("span", `row ${row.row}${row.id === String(row.row) ? "" : ` · ${row.id}`}`));
     if (row.label) facts.append(element("span", `${row.label}${row.probability === null ? "" : ` ${row.probability.toFixed(3)}`}`));
+    if (row.target) facts.append(element("span", `target ${row.target}`));
     if (row.gold !== null) {
       facts.append(element("span", `gold ${row.gold}${row.right === false ? ": wrong" : ""}`, row.right === false ? "wrong" : ""));
     }

@@ -91,8 +91,9 @@ def _row(cells: Mapping[str, Any], run: Run) -> dict[str, Any]:
     answer = explanation.prediction
     return {
         **told,
-        "label": None if answer is None else answer.label,
-        "probability": None if answer is None or answer.probability is None else round(answer.probability, _DIGITS),
+        "label": None if answer is None else answer.predicted,
+        "probability": None if answer is None or answer.certainty is None else round(answer.certainty, _DIGITS),
+        "target": None if answer is None else answer.target,
         "words": [one.text for one in explanation.words],
         "scores": {name: _by_word(explanation, name) for name in explanation.names},
         "numbers": {name: _rounded(cells[name]) for name in _sorts(run) if cells.get(name) is not None},

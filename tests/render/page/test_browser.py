@@ -38,6 +38,16 @@ def test_the_layer_slider_and_the_methods_change_what_is_shown(opened, explanati
     assert scores(tab) == expected(explanation, "flow", 2)
 
 
+def test_the_model_says_its_prediction_and_not_the_target(opened, explanation):
+    other = next(label for label in explanation.prediction.labels if label != explanation.prediction.label)
+    chosen = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), explanation.text, methods="raw", target=other)
+    tab = opened(chosen)
+    said, target = (f"{one.label} {100 * one.probability:.1f} %" for one in (explanation.prediction, chosen.prediction))
+    assert tab.locator("#said").inner_text() == said
+    assert tab.locator("#target").inner_text() == f"Explained target: {target}"
+    assert f"Explained target: {other}" in chosen.to_html().partition('<main id="page"')[0]
+
+
 def test_tokens_show_every_position(opened, explanation):
     tab = opened(explanation)
     tab.get_by_role("radio", name="tokens").click()

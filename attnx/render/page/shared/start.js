@@ -8,7 +8,8 @@
   const select = byId("result");
   if (results.length > 1) {
     results.forEach(({ title, prediction }, index) => {
-      const answer = prediction ? ` — ${prediction.label}` : "";
+      const chosen = prediction && prediction.label !== prediction.predicted ? `, target ${prediction.label}` : "";
+      const answer = prediction ? ` — ${prediction.predicted}${chosen}` : "";
       select.append(make("option", { value: index, text: `${index + 1}. ${title}${answer}` }));
     });
     const go = (index) => {

@@ -129,4 +129,5 @@ def _remarks(written: GenerationExplanation) -> dict[str, list[str]]:
 def _answer(written: GenerationExplanation, step: int) -> dict[str, Any]:
     one = written.predictions[step]
     others = [[label, share] for label, share in written.alternatives(step)][:_ALTERNATIVES]
-    return {"label": one.label, "probability": one.probability, "others": others}
+    told = ("label", "probability", "predicted", "certainty")
+    return {**{name: getattr(one, name) for name in told}, "others": others}

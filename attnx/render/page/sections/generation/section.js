@@ -182,7 +182,7 @@ attnx.sections.push((() => {
   // What else might have been written there; the runner-up can be set against it where that was computed.
   const likely = (step) => {
     const { answers, rivals, against } = text();
-    const { label, probability, others } = answers[step];
+    const { label, probability, predicted, certainty, others } = answers[step];
     const able = Object.hasOwn(against, chosen.name);
     const line = (name, share, own) => {
       const rival = !own && able && rivals[step] === name;
@@ -195,7 +195,8 @@ attnx.sections.push((() => {
         : make("span", { class: own ? "own" : null, text: visible(name) });
       return make("tr", {}, make("td", {}, cell), make("td", { class: "number", text: percent(share) }));
     };
-    byId("likely-heading").textContent = "Its probability, and what was likely beside it";
+    const instead = `The model predicts ${visible(predicted)}${certainty === null ? "" : ` (${percent(certainty)})`}; probabilities`;
+    byId("likely-heading").textContent = predicted === label ? "Probability of the token and of its alternatives" : instead;
     refill(byId("likely"), make(
       "table", {}, line(label, probability, true), ...others.map(([name, share]) => line(name, share, false))));
   };

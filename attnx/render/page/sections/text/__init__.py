@@ -66,15 +66,28 @@ def plain_words(result: dict[str, Any]) -> PlainWords:
         )
         for word, score in zip(result["words"], sums, strict=True)
     )
-    answer = result["prediction"] or {"label": "", "probability": None}
-    probability = answer["probability"]
+    answer = result["prediction"] or {"predicted": "", "certainty": None}
     last = result["layers"][-1]
     explained = f"explained position {result['position']} {result['explained']}"
     return PlainWords(
-        label=answer["label"],
-        probability="" if probability is None else f"{probability:.1%}",
+        label=answer["predicted"],
+        probability=_percent(answer["certainty"]),
+        target=_target(answer),
         headline=f"{first}{', measured on the model' if measured else f' at layer {last}'}, " + explained,
         verdict=result["verdict"],
         words=words,
         notes=tuple(result["notes"]),
     )
+
+
+def _target(answer: dict[str, Any]) -> str:
+    """What is explained, where the prediction alone is not."""
+    label, against = answer.get("label", answer["predicted"]), answer.get("against")
+    chosen = f"{label} {_percent(answer['probability'])}".strip() if label != answer["predicted"] else label
+    if against is None:
+        return chosen if label != answer["predicted"] else ""
+    return f"{chosen} against {against}"
+
+
+def _percent(probability: float | None) -> str:
+    return "" if probability is None else f"{probability:.1%}"

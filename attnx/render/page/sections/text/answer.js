@@ -23,12 +23,17 @@ attnx.answer = (() => {
         similarity: "Similarity by cosine",
       };
       const kind = kinds[prediction.kind] ?? "The model says";
-      const said = make("p", { class: "said", id: "said" }, make("span", { text: prediction.label }));
-      if (prediction.probability !== null) {
-        said.append(" ", make("span", { class: "sure", text: `${(prediction.probability * 100).toFixed(1)} %` }));
+      const { predicted, certainty, label, probability, against } = prediction;
+      const chosen = label !== predicted;
+      const sure = (share) => (share === null ? [] : [" ", make("span", { class: "sure", text: `${(share * 100).toFixed(1)} %` })]);
+      answer.append(
+        make("p", { class: "eyebrow", text: kind }),
+        make("p", { class: "said", id: "said" }, make("span", { text: predicted }), ...sure(certainty)));
+      if (chosen || against !== null) {
+        answer.append(make(
+          "p", { class: "target", id: "target" }, "Explained target: ", make("b", { text: label }),
+          ...(chosen ? sure(probability) : []), ...(against === null ? [] : [` against ${against}`])));
       }
-      if (prediction.against !== null) said.append(` against ${prediction.against}`);
-      answer.append(make("p", { class: "eyebrow", text: kind }), said);
     } else {
       answer.append(make("p", { class: "eyebrow alone", id: "said", text: "What reached the explained position" }));
     }
