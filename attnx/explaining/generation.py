@@ -141,7 +141,8 @@ class _Call:
                     "explain_generation goes on from a text, or writes one from sound; what a model saw in an image is "
                     "attnx.explain"
                 )
-            first = self._behind(one)
+            first = self._begun(one)
+            first = first if self.spans is None else with_spans(first, self.spans)
             words = getattr(self.tokenizer, "tokenizer", self.tokenizer)
             yield write(self.model, words, first, most, generation, progress=self.progress)
 
@@ -150,13 +151,15 @@ class _Call:
         written = read(
             adapter_for(self.model), self.model, self.tokenizer, prompt, continuation, truncate=self.truncate
         )
-        prepared = self._behind(written.prepared)
-        return Written(prepared, written.prompt_length + len(prepared.positions) - len(written.prepared.positions))
+        prepared = self._begun(written.prepared)
+        length = written.prompt_length + len(prepared.positions) - len(written.prepared.positions)
+        if self.spans is not None:
+            prepared = with_spans(prepared, self.spans, prompt=(written.prompt_end, length))
+        return Written(prepared, length)
 
-    def _behind(self, prepared: Prepared) -> Prepared:
-        if self.first_token is not None:
-            prepared = with_first_token(self.model, self.tokenizer, prepared, self.first_token)
-        return prepared if self.spans is None else with_spans(prepared, self.spans)
+    def _begun(self, prepared: Prepared) -> Prepared:
+        first = self.first_token
+        return prepared if first is None else with_first_token(self.model, self.tokenizer, prepared, first)
 
     def explained(self, written: Written, generation: Mapping[str, Any]) -> GenerationExplanation:
         whole, queries = written.prepared, _queries(written)

@@ -16,12 +16,14 @@ from attnx.explaining.beside_picture import beside_picture, text_alone
 from attnx.explaining.call import Options
 from attnx.explaining.dictation import ONCE, STEERED_BY, begins_itself, with_beginning
 from attnx.inputs.adapter import Adapter, Prepared
+from attnx.inputs.chat import Chat, is_chat
 from attnx.inputs.model_facts import max_positions, output_limit
 from attnx.inputs.output import Output
 from attnx.inputs.picture_and_text import is_pictured
 from attnx.inputs.positions import BROKEN, Position, group_words
 from attnx.inputs.streams import source_alone, with_output
 from attnx.inputs.text import end_tokens, special_ids
+from attnx.registry import quoted
 from attnx.results.row import legible
 from attnx.running.batches import bar, collate, padding_id
 
@@ -37,6 +39,8 @@ class Written:
 
     prepared: Prepared
     prompt_length: int
+    prompt_end: int | None = None
+    """How many characters of the text are the prompt's, where a continuation was given behind it."""
 
 
 def check_writer(model: nn.Module) -> None:
@@ -96,22 +100,30 @@ def read(
         prepared = adapter.prepare(model, tokenizer, prompt, truncate=truncate, target_text=continuation)
         written = prepared.positions[prepared.source_length :]
         return Written(prepared, written.content[0])
-    if is_pictured(prompt) and isinstance(prompt["text"], str) and continuation:
-        prepared = adapter.prepare(model, tokenizer, {**prompt, "text": prompt["text"] + continuation})
-        begin = len(str(prepared.text)) - len(continuation)
-        behind = (one.index for one in prepared.positions if one.end is not None and one.end > begin)
-        return Written(prepared, next(behind))
-    if not isinstance(prompt, str) or not isinstance(continuation, str) or not continuation:
-        raise InputError("continuation needs a prompt and a continuation that are texts, both not empty")
-    prepared = adapter.prepare(model, tokenizer, prompt + continuation)
-    if not prepared.positions.told:
+    pictured = is_pictured(prompt)
+    text = _continued(prompt["text"] if pictured else prompt, continuation)
+    prepared = adapter.prepare(model, tokenizer, {**prompt, "text": text} if pictured else text)
+    if not pictured and not prepared.positions.told:
         raise InputError(
             f"{type(tokenizer).__name__} tells no offsets, so the prompt's end cannot be found; use a fast tokenizer"
         )
-    first = next((one.index for one in prepared.positions.named if (one.end or 0) > len(prompt)), 0)
+    end = len(str(prepared.text)) - len(continuation)
+    first = next((one.index for one in prepared.positions if one.end is not None and one.end > end), 0)
     if first == 0:
         raise InputError("no token stands before the continuation, or none is left of it; give a longer prompt")
-    return Written(prepared, first)
+    return Written(prepared, first, end)
+
+
+def _continued(prompt: Any, continuation: str) -> str | Chat:
+    """The prompt with the continuation behind it; that of a chat is the assistant's reply."""
+    if continuation and isinstance(prompt, str) and prompt:
+        return prompt + continuation
+    if continuation and is_chat(prompt):
+        return Chat(tuple(prompt), continuation)
+    raise InputError(
+        "continuation needs a prompt that is a text or a list of messages, and a continuation that is a text, both not "
+        f"empty; found {quoted(prompt)} and {quoted(continuation)}"
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,8 @@ class Chat:
     """A list of {"role": …, "content": …}: whoever gives that asks for the template."""
 
     messages: tuple[Mapping[str, Any], ...]
+    continuation: str = ""
+    """The reply as far as it is known, which stands where the assistant's turn begins, or goes on with its message."""
 
 
 def is_chat(given: Any) -> bool:
@@ -29,8 +31,10 @@ def rendered(tokenizer: Any, chat: Chat) -> str:
             f"a list of messages needs a chat template, and {type(tokenizer).__name__} has none; "
             "set tokenizer.chat_template, or give the text itself"
         )
+    replied = chat.messages[-1]["role"] == "assistant"
+    how = {"continue_final_message": True} if replied and chat.continuation else {}
     try:
-        return _written(tokenizer, chat.messages, asks=chat.messages[-1]["role"] != "assistant")
+        return _written(tokenizer, chat.messages, asks=not replied, **how) + chat.continuation
     except Exception as error:
         raise InputError(
             f"the chat template refused the messages ({first_line(error)}); see the model's card"
@@ -44,6 +48,7 @@ def parts_of(tokenizer: Any, chat: Chat, text: str) -> list[tuple[str, int, int]
     changed is not found, and is no part.
     """
     parts, end = [], 0
+    text = text.removesuffix(chat.continuation)
     for number, message in enumerate(chat.messages, start=1):
         said = message.get("content")
         said = said.strip() if isinstance(said, str) else ""
@@ -72,9 +77,9 @@ def parts_by_position(
     return found
 
 
-def _written(tokenizer: Any, messages: Sequence[Mapping[str, Any]], *, asks: bool) -> str:
+def _written(tokenizer: Any, messages: Sequence[Mapping[str, Any]], *, asks: bool, **how: bool) -> str:
     copies = [dict(one) for one in messages]
-    text: str = tokenizer.apply_chat_template(copies, tokenize=False, add_generation_prompt=asks)
+    text: str = tokenizer.apply_chat_template(copies, tokenize=False, add_generation_prompt=asks, **how)
     return text
 
 

@@ -22,17 +22,19 @@ _SHOWN = 24
 """Characters of a text without a name that stand for it."""
 
 
-def with_spans(prepared: Prepared, asked: AskedSpans) -> Prepared:
+def with_spans(prepared: Prepared, asked: AskedSpans, prompt: tuple[int | None, int] | None = None) -> Prepared:
     """The same input, of which these parts are units.
 
     A token belongs to the part in which its first letter stands. Parts do not overlap, and need not be all of the text.
+    Where only its beginning is a `prompt`, they are parts of that: of so many characters, and so many positions.
     """
+    end, length = prompt if prompt is not None else (None, len(prepared.positions))
     if not isinstance(prepared.text, str):
         raise InputError("spans are parts of one text, and this input is none: give the text itself")
     if not prepared.positions.told:
         raise InputError("this tokenizer tells no offsets, so parts of the text cannot be found; use a fast tokenizer")
-    places = _places(prepared.text, asked)
-    spans = tuple(Span(name, _positions(prepared, place)) for name, place in places.items())
+    places = _places(prepared.text[:end], asked)
+    spans = tuple(Span(name, _positions(prepared, place, length)) for name, place in places.items())
     for one in spans:
         if not one.positions:
             raise InputError(f"span {quoted(one.name)} has no token in it: check its offsets {places[one.name]}")
@@ -110,10 +112,10 @@ def _some(found: dict[str, Place]) -> dict[str, Place]:
     return found
 
 
-def _positions(prepared: Prepared, place: Place) -> tuple[int, ...]:
+def _positions(prepared: Prepared, place: Place, length: int) -> tuple[int, ...]:
     text = prepared.text
     assert isinstance(text, str)
-    return tuple(one.index for one in prepared.positions.named if place[0] <= inked(one, text)[0] < place[1])
+    return tuple(one.index for one in prepared.positions[:length].named if place[0] <= inked(one, text)[0] < place[1])
 
 
 def _check_apart(spans: Sequence[Span]) -> None:

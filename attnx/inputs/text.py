@@ -55,7 +55,7 @@ def _prepared(model: nn.Module, tokenizer: Any, text: Any, truncate: bool, *, op
     facts: dict[str, Any] = {}
     texts: tuple[str, ...] | None = None
     if isinstance(text, TokenisedRow):
-        row = text
+        row, texts = _read_back(tokenizer, text)
     else:
         # A chat template writes its special tokens itself.
         texts = (rendered(tokenizer, text),) if isinstance(text, Chat) else _texts(text)
@@ -66,7 +66,8 @@ def _prepared(model: nn.Module, tokenizer: Any, text: Any, truncate: bool, *, op
             row = TokenisedRow(inputs, row.kept[:-count], row.encoding)
             notes.append("the end token that the tokenizer adds is left out: the model continues the text")
     _check_ids(model, row)
-    positions, words = group_words(_positions(row, tokenizer, template=isinstance(text, Chat)), texts)
+    template = isinstance(text, Chat) or row is not text
+    positions, words = group_words(_positions(row, tokenizer, template=template), texts)
     # A generator that is left half-way would swallow a Ctrl-C that comes at that moment.
     if not positions.content:
         raise InputError("the text is empty after tokenisation: there is nothing to look at; give at least one word")
@@ -164,6 +165,21 @@ def _tokenise(
             encoding = tokenizer(*texts, truncation=True, max_length=limit, **how)
             facts["cut"] = [limit, length]
     return tokenised_rows(encoding)[0]
+
+
+def _read_back(tokenizer: Any, row: TokenisedRow) -> tuple[TokenisedRow, tuple[str, ...] | None]:
+    """Ids, as of a chat template, with the text that is tokenised into them; the row alone where there is none."""
+    ids = row.inputs["input_ids"].tolist()
+    try:
+        text = tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        with UnchangedTokenizer(tokenizer):
+            encoding = tokenizer(text, truncation=False, padding=False, verbose=False, add_special_tokens=False)
+    except Exception:  # a tokenizer that does not decode, or ids that are not its own
+        return row, None
+    encodings = getattr(encoding, "encodings", None)
+    if not encodings or encoding["input_ids"] != ids:
+        return row, None
+    return TokenisedRow(row.inputs, list(range(len(ids))), encodings[0]), (text,)
 
 
 def special_ids(tokenizer: Any) -> set[int]:

@@ -71,6 +71,20 @@ def test_a_given_continuation_is_explained_as_it_stands():
     assert "".join(halved.generated).endswith("ey")
 
 
+@pytest.mark.parametrize("first_token", [None, 7])
+@pytest.mark.parametrize(("spans", "count"), [("sentences", 2), ("lines", 1), (["key", "box"], 2)])
+def test_spans_of_a_given_continuation_are_parts_of_the_prompt(spans, count, first_token):
+    prompt, reply = "The key is here. The box", " is not. It is a key.\nYes"
+    options = {"spans": spans, "first_token": first_token, "methods": "rollout"}
+    g = attnx.explain_generation(MODEL, TOKENIZER, prompt, continuation=reply, **options)
+    sums = g.by_span()
+    assert len(sums) == count
+    assert all(len(one) == len(g) for one in sums.values())
+    assert max(place for one in g.spans for place in one.positions) < g.prompt_length
+    with pytest.raises(InputError, match="does not stand in the text"):
+        attnx.explain_generation(MODEL, TOKENIZER, prompt, continuation=reply, spans=["Yes"])
+
+
 def test_words_are_those_written_so_far(generation):
     given = attnx.explain_generation(MODEL, TOKENIZER, "the key to the", continuation=" cabinets")
     assert given.step(2).words[-1].text == "cab"

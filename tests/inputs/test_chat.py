@@ -47,3 +47,35 @@ def test_a_generation_goes_on_from_messages(tokenizer):
 def test_without_a_template_messages_are_refused():
     with pytest.raises(InputError, match="needs a chat template, and"):
         attnx.explain(zoo.causal_lm(), zoo.bytelevel_tokenizer(), MESSAGES)
+
+
+def test_a_logged_reply_to_messages_is_explained(tokenizer):
+    prompt = attnx.explain(zoo.causal_lm(), tokenizer, MESSAGES, methods="raw")
+    g = attnx.explain_generation(zoo.causal_lm(), tokenizer, MESSAGES, continuation=" the key", methods="raw")
+    assert g.text == prompt.text + " the key"
+    assert "".join(g.generated) == " the key"
+    assert g.prompt_length == len(prompt.positions)
+    (role, start, end), *more = g.parts
+    assert (role, more) == ("user", [])
+    assert "".join(one.piece([g.text]) for one in g.positions[start:end]).strip() == "the key"
+
+
+def test_a_reply_that_is_begun_in_the_messages_goes_on(tokenizer):
+    begun = [*MESSAGES, {"role": "assistant", "content": "is"}]
+    g = attnx.explain_generation(zoo.causal_lm(), tokenizer, begun, continuation=" the key", methods="raw")
+    assert g.text.endswith("assistant: is the key")
+    assert "".join(g.generated) == " the key"
+
+
+@pytest.mark.parametrize("kind", [dict, lambda encoding: encoding])
+def test_ids_of_a_template_have_words(tokenizer, kind):
+    ids = tokenizer.apply_chat_template(MESSAGES, add_generation_prompt=True, return_tensors="pt", return_dict=True)
+    said = attnx.explain(zoo.causal_lm(), tokenizer, MESSAGES, methods="raw")
+    read = attnx.explain(zoo.causal_lm(), tokenizer, kind(ids), methods="raw")
+    assert (read.positions, read.words, read.text) == (said.positions, said.words, said.text)
+
+
+def test_ids_that_no_text_is_tokenised_into_are_tokens_by_themselves(tokenizer):
+    ids = [tokenizer.convert_tokens_to_ids(one) for one in "key"]  # a text would have fewer tokens
+    read = attnx.explain(zoo.causal_lm(), tokenizer, {"input_ids": ids}, methods="raw")
+    assert ([word.text for word in read.words], read.text) == (["k", "e", "y"], None)
