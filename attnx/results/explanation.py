@@ -16,7 +16,7 @@ from attnx.inputs.picture_and_text import TEXT as WORDS
 from attnx.inputs.positions import Position, Positions, Span, Word, content_words
 from attnx.registry import unknown
 from attnx.results.drawn import Drawn
-from attnx.results.fit import ANSWER, PROVENANCE, TEXT, Below, Between, Filled, Rising, Rules, Shape, check
+from attnx.results.fit import ANSWER, PROVENANCE, TEXT, Below, Filled, Rising, Rules, Shape, check
 from attnx.results.older_files import explanation_facts
 from attnx.results.remarks import Said, line, remarks
 from attnx.results.result import Array
@@ -52,7 +52,6 @@ class Explanation(Drawn):
     kind: ClassVar[str] = "explanation"
     rules: ClassVar[Rules] = {
         **TEXT,
-        "positions.*.box": Shape("4"),
         "position": Below("positions"),
         "layers": Rising(),
         "relevance": Filled(),
@@ -62,7 +61,6 @@ class Explanation(Drawn):
         "diagnostics.*.*": Shape("layers"),
         "sink": Shape("layers"),
         "maps": Filled(),
-        "image_size.*": Between(1),
         "spans.*.positions": Filled(),
         "spans.*.positions.*": Below("positions"),
         **PROVENANCE,

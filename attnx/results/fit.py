@@ -15,12 +15,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from attnx.errors import AttentionError
-from attnx.results.schema import LARGEST, one_line, step
+from attnx.errors import AttentionError, FileFormatError
+from attnx.results.schema import LARGEST, one_line, read_value, step
 
 Rule: TypeAlias = Callable[[Any, "_Result"], str | None]
 """(what is there, the result) → what was expected, or None where it is so."""
 Rules: TypeAlias = Mapping[str, Rule]
+MOST_PIXELS = 178_956_970
+"""What Pillow opens before it takes a picture for an attack."""
 
 
 def check(result: Any) -> None:
@@ -64,7 +66,8 @@ class Shape:
         shape = np.shape(found)
         for axes in self._either:
             if len(axes) == len(shape) and all(
-                result.size(axis) in (None, size) for axis, size in zip(axes, shape, strict=True)
+                size > 0 if (known := result.size(axis)) is None else size == known
+                for axis, size in zip(axes, shape, strict=True)
             ):
                 result.meet(axes, shape)
                 return self._numbers(np.asarray(found))
@@ -174,11 +177,12 @@ class SinksTold:
 
 
 class SameNames:
-    """Members of an object that have the same names in them."""
+    """One or more members of an object that have the same names in them."""
 
     def __call__(self, found: Any, result: _Result) -> str | None:
         names = [set(one) for one in found.values()]
-        return None if all(one and one == names[0] for one in names) else "the same names in each, and at least one"
+        fits = names and all(one and one == names[0] for one in names)
+        return None if fits else "the same names in each, and at least one"
 
 
 class Named:
@@ -186,6 +190,88 @@ class Named:
 
     def __call__(self, found: Any, result: _Result) -> str | None:
         return None if isinstance(found, Mapping) else "an object"
+
+
+@dataclass(frozen=True)
+class OfType:
+    """A value of this type, as annotations of fields have it: for what is typed nowhere else."""
+
+    kind: Any
+    words: str
+
+    def __call__(self, found: Any, result: _Result) -> str | None:
+        try:
+            read_value(self.kind, found)
+        except FileFormatError:
+            return self.words
+        return None
+
+
+class Facts:
+    """What a method tells of its scores: numbers, where a remark is made of them."""
+
+    def __call__(self, found: Any, result: _Result) -> str | None:
+        fits = isinstance(found, Mapping) and all(self._number(found.get(name, 0)) for name in ("biases", "value"))
+        fits = fits and ("value" in found or "biases" not in found)
+        return None if fits else "an object, whose biases and value are finite numbers"
+
+    @staticmethod
+    def _number(value: Any) -> bool:
+        return isinstance(value, (int, float)) and abs(value) <= LARGEST
+
+
+class Levels:
+    """The kind of each level, for all layers of the result."""
+
+    def __call__(self, found: Any, result: _Result) -> str | None:
+        layers = getattr(result.whole, "layers", None) or (0,)
+        fits = isinstance(found, (list, tuple)) and all(isinstance(one, str) for one in found)
+        return None if fits and len(found) >= max(layers) else f"a list of {max(layers)} or more texts, one a level"
+
+
+class Lengths:
+    """How many positions two sequences have, which are named in pairs: source and output, or text and picture."""
+
+    def __call__(self, found: Any, result: _Result) -> str | None:
+        total = result.size("positions")
+        known = not found or set(found) in ({"source", "output"}, {"text", "picture"})
+        fits = known and (not found or (min(found.values()) >= 0 and sum(found.values()) == total))
+        return None if fits else f"the lengths of source and output, or of text and picture, {total} in all"
+
+
+class Segment:
+    """The number of a text: 0, or of a pair 1."""
+
+    def __call__(self, found: Any, result: _Result) -> str | None:
+        last = 0 if isinstance(result.whole.text, str) else 1
+        return None if 0 <= found <= last else f"the number of a text (0 to {last})"
+
+
+class Box:
+    """Left, top, right and bottom of a rectangle that has an area."""
+
+    def __call__(self, found: Any, result: _Result) -> str | None:
+        left, top, right, bottom = found
+        fits = left < right and top < bottom and 0 < (right - left) * (bottom - top) <= LARGEST
+        return None if fits else "left, top, right and bottom of a rectangle with an area"
+
+
+class Picture:
+    """Width and height of a picture that Pillow would open."""
+
+    def __call__(self, found: Any, result: _Result) -> str | None:
+        fits = min(found) >= 1 and found[0] * found[1] <= MOST_PIXELS
+        return None if fits else f"a width and a height from 1, with {MOST_PIXELS:,} pixels at most"
+
+
+class Answer:
+    """An answer with a number for each label; its own label is among them where they are those of all classes."""
+
+    def __call__(self, found: Any, result: _Result) -> str | None:
+        if len(found.labels) != len(found.logits):
+            return "with labels and logits of one length"
+        inside = found.kind not in ("class", "value") or 0 <= found.index < len(found.labels)
+        return None if inside else "with an index in its labels"
 
 
 @dataclass(frozen=True)
@@ -199,36 +285,36 @@ class Together:
         return f"with all of {', '.join(self.names)}, or none" if len(set(missing)) > 1 else None
 
 
-@dataclass(frozen=True)
-class AsLong:
-    """These fields are of one length."""
-
-    names: tuple[str, ...]
-
-    def __call__(self, found: Any, result: _Result) -> str | None:
-        lengths = {len(getattr(found, name)) for name in self.names}
-        return f"with {' and '.join(self.names)} of one length" if len(lengths) > 1 else None
-
-
 SUMMARY = Together(("mean", "deviation", "low", "high"))
-ANSWER = AsLong(("labels", "logits"))
+ANSWER = Answer()
 TEXT: Rules = {
     "positions": Numbered(),
-    "positions.*.segment": Between(0, 1),
+    "positions.*.segment": Segment(),
+    "positions.*.box": Box(),
     "positions.*.word": Below("words"),
     "words": Numbered(),
     "words.*.positions": Filled(),
     "words.*.positions.*": Below("positions"),
-    "words.*.segment": Between(0, 1),
+    "words.*.segment": Segment(),
     "digits.*": Between(0, 17),
+    "image_size": Picture(),
+    "streams": Lengths(),
 }
-"""Of what has positions, words, and methods that are exact to some digits."""
+"""Of what has positions, words, methods that are exact to some digits, and perhaps a picture or two sequences."""
 PROVENANCE: Rules = {
     "provenance.settings": Named(),
+    "provenance.settings.residual": Named(),
+    "provenance.settings.levels": Levels(),
+    "provenance.methods": Named(),
+    "provenance.methods.*": Facts(),
     "provenance.references": Named(),
-    "provenance.references.*": Named(),
+    "provenance.references.*": Facts(),
     "provenance.input": Named(),
     "provenance.input.sinks": SinksTold(),
+    "provenance.input.cut": OfType(tuple[int, int], "a list of two whole numbers"),
+    "provenance.input.unknown": OfType(tuple[str, ...], "a list of texts"),
+    "provenance.input.first_token": OfType(str, "a text"),
+    "provenance.input.parts": OfType(tuple[tuple[str, int, int], ...], "a list of [role, first position, end]"),
 }
 """As far as anything is read of it."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import exp
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -13,7 +14,20 @@ from attnx.errors import AttentionError, ChoiceError, InputError
 from attnx.inputs.positions import BROKEN, Positions, Span, Word, group_words
 from attnx.registry import unknown
 from attnx.results.explanation import Explanation
-from attnx.results.fit import ANSWER, PROVENANCE, TEXT, Below, Between, Filled, Rising, Rules, Shape, check
+from attnx.results.fit import (
+    ANSWER,
+    PROVENANCE,
+    TEXT,
+    Below,
+    Between,
+    Facts,
+    Filled,
+    Named,
+    Rising,
+    Rules,
+    Shape,
+    check,
+)
 from attnx.results.older_files import method_facts
 from attnx.results.remarks import Said, line, over_steps, remarks
 from attnx.results.result import Array, Result
@@ -27,6 +41,32 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
     from attnx.inputs.waves import Sound
+
+
+_MOST = 700.0
+"""The exponential of more is no number. A written token that was ruled out has a logit as low as that."""
+
+
+def _every_method(by_layer: Mapping[str, Array], result: Any) -> str | None:
+    methods = result.whole.relevance if result.whole.layers else {}
+    return None if set(by_layer) == set(methods) else f"an object with {', '.join(methods) or 'nothing in it'}"
+
+
+def _none_or_one_a_token(several: Sequence[Any], result: Any) -> str | None:
+    count = result.size("predictions")
+    fits = isinstance(several, (list, tuple)) and len(several) in (0, count)
+    return None if fits else f"a list of {count}, one for each generated token, or of none"
+
+
+def _of_every_reference(facts: Any, result: Any) -> str | None:
+    names = set(result.whole.provenance.get("references", {}))
+    return None if isinstance(facts, Mapping) and names <= set(facts) else f"an object with {', '.join(sorted(names))}"
+
+
+def _of_a_token(prediction: Prediction, result: Any) -> str | None:
+    if prediction.probability is None or not 0 <= prediction.probability <= 1:
+        return "with a probability from 0 to 1"
+    return ANSWER(prediction, result)
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,17 +92,22 @@ class GenerationExplanation(Result):
         "relevance.*": Shape("predictions source"),
         "references.*": Shape("predictions source"),
         "layers": Rising(),
+        "by_layer": _every_method,
         "by_layer.*": Shape("layers predictions source"),
+        "contrasts": _none_or_one_a_token,
         "contrasts.*": ANSWER,
         "spans.*.positions": Filled(),
         "spans.*.positions.*": Below("positions"),
         "against.*": Shape("contrasts source"),
-        "positions.*.box": Shape("4"),
-        "image_size.*": Between(1),
         "predictions": Filled(),
-        "predictions.*": ANSWER,
-        "predictions.*.probability": Between(0, 1),
+        "predictions.*": _of_a_token,
         **PROVENANCE,
+        "provenance.steps": _none_or_one_a_token,
+        "provenance.steps.*": Named(),
+        "provenance.steps.*.*": Facts(),
+        "provenance.measured": _none_or_one_a_token,
+        "provenance.measured.*": _of_every_reference,
+        "provenance.measured.*.*": Facts(),
     }
 
     positions: Positions
@@ -170,16 +215,17 @@ class GenerationExplanation(Result):
     def alternatives(self, step: int) -> list[tuple[str, float | None]]:
         """The tokens that were likely beside the one that was written, best first, each with its probability.
 
-        That is None where the written one is not among the best that are kept, beside which it could be reckoned.
+        That is None where the written one is not among the best that are kept, or was ruled out: it is computed from
+        the ratio to that one.
         """
         one = self.predictions[step]
         own = one.labels.index(one.label) if one.label in one.labels else None
         found: list[tuple[str, float | None]] = []
         for place, (label, logit) in enumerate(zip(one.labels, one.logits, strict=True)):
-            known = own is not None and one.probability is not None
-            share = one.probability * float(np.exp(logit - one.logits[own])) if known else None  # type: ignore[operator,index]
+            known = own is not None and bool(one.probability)
+            share = one.probability * exp(min(logit - one.logits[own], _MOST)) if known else None  # type: ignore[operator,index]
             if place != own:
-                found.append((label, share))
+                found.append((label, share if share is None else min(share, 1.0)))
         return found
 
     @property

@@ -69,7 +69,7 @@ class Result:
         except FileFormatError:
             raise
         except Exception as error:  # whatever a file that was tampered with can lead to
-            what = str(error) if isinstance(error, AttnxError) else schema.one_line(error)
+            what = " ".join(str(error).split()) if isinstance(error, AttnxError) else schema.one_line(error)
             raise FileFormatError(what) from error
         return made
 

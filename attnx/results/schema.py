@@ -39,6 +39,11 @@ def read(cls: type[T], data: Any, *, older: bool = False) -> T:
     return _Reader(older).record(cls, data, "")
 
 
+def read_value(kind: Any, given: Any) -> Any:
+    """A value of a type as fields are annotated with it, made of what JSON has."""
+    return _Reader(older=False).value(kind, given, "")
+
+
 def one_line(found: object) -> str:
     """What was found, as a message quotes it."""
     if isinstance(found, np.ndarray):

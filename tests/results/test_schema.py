@@ -185,11 +185,50 @@ REFUSED = {
     },
     "sink must be numbers for 2 layers": {"sink": [0.5]},
     "digits['flow'] must be 0 to 17, found 400": {"digits": {"flow": 400}},
-    "image_size[0] must be 1 or more, found 0": {"image_size": [0, 5]},
+    "image_size must be a width and a height from 1": {"image_size": [0, 5]},
+    "with 178,956,970 pixels at most": {"image_size": [10**6, 10**6]},
+    "positions[0].box must be left, top, right and bottom of a rectangle": {
+        "positions": [POSITION | {"index": index, "box": [0, 0, 0, 5]} for index in range(3)]
+    },
+    "positions[0].segment must be the number of a text (0 to 0), found 1": {
+        "positions": [POSITION | {"index": index, "segment": 1} for index in range(3)]
+    },
+    "prediction must be with an index in its labels": {
+        "prediction": {"kind": "class", "label": "a", "index": 7, "probability": 1, "labels": ["a"], "logits": [1]}
+    },
+    "streams must be the lengths of source and output": {"streams": {"picture": 3}},
+    "or of text and picture, 3 in all": {"streams": {"source": -1, "output": 4}},
     "text must be a text": {"text": 5},
     "maps must be 1 or more, found {}": {"maps": {}},
     "the map of raw must be 2 × 3 × 3": {"maps": {"raw": [[[1, 2, 3]]]}},
     "provenance.references must be an object": {"provenance": {"references": 5}},
+    "provenance.references['gradient'] must be an object, whose biases and value": {
+        "provenance": {"references": {"gradient": {"biases": "many"}}}
+    },
+    "provenance.methods['raw'] must be an object, whose biases and value": {
+        "provenance": {"methods": {"raw": {"biases": 1.0}}}
+    },
+    "provenance.settings.residual must be an object": {"provenance": {"settings": {"residual": "all"}}},
+    "provenance.settings.levels must be a list of 2 or more texts": {"provenance": {"settings": {"levels": ["cross"]}}},
+    "provenance.input.cut must be a list of two whole numbers": {"provenance": {"input": {"cut": [1]}}},
+    "provenance.input.unknown must be a list of texts": {"provenance": {"input": {"unknown": 5}}},
+    "provenance.input.first_token must be a text": {"provenance": {"input": {"first_token": []}}},
+}
+CHANCE = {"kind": "token", "label": "a", "index": 0, "labels": ["a"], "logits": [1.0]}
+REFUSED_GENERATIONS = {
+    "positions[0].segment must be the number of a text": {
+        "positions": [POSITION | {"index": index, "segment": 1} for index in range(3)]
+    },
+    "predictions[0] must be with a probability from 0 to 1": {"predictions": [CHANCE | {"probability": None}]},
+    "by_layer must be an object with rollout": {"layers": [1]},
+    "by_layer must be an object with nothing in it": {"by_layer": {"rollout": [[[0.25, 0.75]]]}},
+    "contrasts must be a list of 1": {"contrasts": [CHANCE | {"probability": 0.5}] * 2},
+    "provenance.steps must be a list of 1": {"provenance": {"steps": [{}, {}]}},
+    "provenance.steps[0] must be an object": {"provenance": {"steps": ["x"]}},
+    "provenance.measured[0] must be an object with gradient": {
+        "provenance": {"references": {"gradient": {}}, "measured": [{}]}
+    },
+    "provenance.input.parts must be a list of [role": {"provenance": {"input": {"parts": [["user", 0]]}}},
 }
 
 
@@ -198,6 +237,44 @@ def test_what_does_not_fit_is_named(said):
     with pytest.raises(FileFormatError) as raised:
         attnx.Explanation.from_json(changed_explanation(**REFUSED[said]))
     assert said in str(raised.value)
+
+
+@pytest.mark.parametrize("expected", REFUSED_GENERATIONS)
+def test_what_does_not_fit_in_a_generation_is_named(expected):
+    document = json.loads(examples.generation().to_json()) | REFUSED_GENERATIONS[expected]
+    with pytest.raises(FileFormatError) as raised:
+        attnx.GenerationExplanation.from_json(json.dumps(document))
+    assert expected in str(raised.value)
+
+
+def test_a_comparison_with_nothing_is_refused():
+    document = json.loads(examples.comparison().to_json()) | {"values": {}, "ceiling": {}}
+    with pytest.raises(FileFormatError, match="values must be the same names in each, and at least one"):
+        attnx.Comparison.from_json(json.dumps(document))
+
+
+def test_an_axis_of_heads_without_a_head_is_refused(tmp_path):
+    made = examples.explanation()
+    with pytest.raises(AttnxError, match=r"relevance\['raw'\] must be numbers for 2 layers × heads × 3 positions"):
+        dataclasses.replace(made, relevance={"raw": np.zeros((2, 0, 3))}, maps=None)
+
+
+def test_a_message_of_a_forged_file_stays_in_one_line():
+    document = json.loads(examples.trainings().to_json())
+    next(iter(document["tables"].values()))["title"] = "two\nlines"
+    with pytest.raises(FileFormatError) as raised:
+        attnx.results.trainings.Trainings.from_json(json.dumps(document))
+    assert "\n" not in str(raised.value)
+
+
+def test_a_token_beside_one_that_was_ruled_out_has_no_number_that_json_lacks():
+    """A suppressed token that the caller wrote has the least logit there is: the ratio to it is no number."""
+    token = dataclasses.replace(examples.ANSWER, label="a", probability=0.0, labels=("a", "b"), logits=(-1e38, 3.0))
+    forged = dataclasses.replace(token, probability=0.5)
+    assert dataclasses.replace(examples.generation(), predictions=(forged,)).alternatives(0) == [("b", 1.0)]
+    made = dataclasses.replace(examples.generation(), predictions=(token,))
+    assert made.alternatives(0) == [("b", None)]
+    made.to_html()
 
 
 @pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
