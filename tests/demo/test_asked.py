@@ -2,10 +2,13 @@
 
 import html
 import re
+import threading
 
 import pytest
+from PIL import Image, ImageFile
 
-from attnx.demo.asked import LONGEST, Form, Models, answer
+from attnx.demo import asked as demo
+from attnx.demo.asked import LONGEST, MOST_PIXELS, Form, Models, answer
 from attnx.errors import AttnxError, InputError
 from attnx.tasks.planted_patch.generator import generate
 
@@ -81,3 +84,59 @@ def test_a_directory_is_taken_only_where_visitors_may_name_one(models, tmp_path)
 
 def test_a_model_is_loaded_once(models):
     assert models.get("recall")[0] is models.get("recall")[0]
+
+
+def test_models_that_were_named_come_first_and_once():
+    assert Models(["some/model", "recall"]).names[:3] == ("some/model", "recall", "verb-number")
+    assert Models(["recall"]).names.count("recall") == 1
+
+
+def test_a_model_that_is_waited_for_keeps_nobody_else_waiting(monkeypatch):
+    """One visitor waits for a hub, another asks a model that is at hand."""
+    started, arrived = threading.Event(), threading.Event()
+
+    def load(name):
+        if name == "far/away":
+            started.set()
+            assert arrived.wait(60)
+        return name, None
+
+    monkeypatch.setattr(demo, "load", load)
+    models = Models(anywhere=True)
+    waiting = threading.Thread(target=models.get, args=("far/away",))
+    waiting.start()
+    assert started.wait(60)
+    asking = threading.Thread(target=models.get, args=("near",), daemon=True)
+    asking.start()
+    asking.join(30)
+    answered = not asking.is_alive()
+    arrived.set()
+    waiting.join(60)
+    assert answered
+
+
+def test_an_uploaded_picture_is_answered_as_the_picture_itself(models, tmp_path):
+    picture = generate(1)[0].image
+    picture.save(tmp_path / "x.png")
+    uploaded = answer(Form("planted-patch", image=str(tmp_path / "x.png")), models)
+    assert uploaded == answer(Form("planted-patch", image=picture), models)
+
+
+def test_a_picture_is_measured_before_it_is_decoded(models, tmp_path, monkeypatch):
+    side = int(MOST_PIXELS**0.5) + 1
+    Image.new("1", (side, side)).save(tmp_path / "bomb.png")
+    monkeypatch.setattr(ImageFile.ImageFile, "load", lambda opened: pytest.fail("it was decoded"))
+    with pytest.raises(InputError, match="too large for the demo"):
+        answer(Form("planted-patch", image=str(tmp_path / "bomb.png")), models)
+
+
+@pytest.mark.parametrize("content", [b"", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", b"GIF89a"])
+def test_a_file_that_is_no_picture_says_so(models, tmp_path, content):
+    (tmp_path / "x.png").write_bytes(content)
+    with pytest.raises(InputError, match="no picture that can be read"):
+        answer(Form("planted-patch", image=str(tmp_path / "x.png")), models)
+
+
+def test_without_a_model_one_is_asked_for(models):
+    with pytest.raises(InputError, match="choose a model"):
+        answer(Form(None, "the keys"), models)
