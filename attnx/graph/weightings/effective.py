@@ -19,9 +19,6 @@ from attnx.attention.rows import rows_to_one
 from attnx.graph.weighting import Weighting
 from attnx.graph.weightings.parts import values_of
 
-_CLOSE = 1e-8
-"""Values nearer than this to being dependent are taken apart by their singular values, which is slower."""
-
 
 def effective_attention(level: Level, start: int, stop: int) -> Block:
     """head × query × key, in float64: signed, and E V = A V."""
@@ -57,7 +54,9 @@ def _seen(weights: Tensor, values: Tensor, tolerance: float) -> Tensor:
     # Unless values are nearly dependent, the factor of their products says all: of few keys that nothing is unseen.
     factor, failed = torch.linalg.cholesky_ex(values @ across if few else across @ values)
     pivots = factor.diagonal(dim1=1, dim2=2)
-    if not bool(failed.any()) and bool((pivots.amin(1) > pivots.amax(1) * max(tolerance, _CLOSE)).all()):
+    # A pivot is the root of a difference of sums, so rounding alone leaves as much as this of a dependent value's.
+    rounding = 2 * (torch.finfo(values.dtype).eps * sum(values.shape[1:])) ** 0.5
+    if not bool(failed.any()) and bool((pivots.amin(1) > pivots.amax(1) * max(tolerance, rounding)).all()):
         if few:
             return weights
         outputs = weights @ values

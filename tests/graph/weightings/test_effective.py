@@ -65,6 +65,20 @@ def test_dependent_values_are_taken_apart_as_well():
     torch.testing.assert_close(matrix(level) @ values, level.weights @ values, atol=1e-10, rtol=0)
 
 
+@pytest.mark.parametrize(("length", "width"), [(4, 8), (12, 4)])
+def test_values_that_depend_on_each_other_but_for_rounding_are_taken_for_dependent(length, width):
+    """In double precision rounding leaves each of them a pivot of about 1e-8."""
+    for seed in range(40):
+        level = random_level(length, width, seed=seed)
+        values = level.brought["values"].clone()
+        by_size = values if length > width else values.mT
+        by_size[..., 3] = by_size[..., 0] + by_size[..., 1]
+        level = type(level)(level.weights, level.mask, brought={**level.brought, "values": values})
+        basis, sizes, _ = torch.linalg.svd(values, full_matrices=False)
+        basis = basis * (sizes > 1e-12 * sizes[:, :1])[:, None]
+        torch.testing.assert_close(matrix(level), level.weights @ basis @ basis.mT, atol=1e-9, rtol=0)
+
+
 def test_edges_are_sizes_with_rows_of_one():
     level = random_level(9, 3)
     expected = matrix(level).abs().mean(0)
