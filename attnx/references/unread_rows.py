@@ -55,7 +55,8 @@ def find_unread_rows(runs: Runs) -> None:
 def search(runs: Runs, sample: Sequence[int], scores: Scores, *, work: int, length: int) -> None:
     """The same by a sample of equal `length` and a way to run it; `work` is told in positions, too."""
     a_run = max(len(sample) * length, _LEAST)
-    if length < _SHORTEST or not _answer_at_one_end(runs) or not _pays(runs, work, a_run):
+    several = any(len(runs.wanted[runs.made.variants[row]]) > 1 for row in sample)  # of which all rows may be read
+    if length < _SHORTEST or several or not _answer_at_one_end(runs) or not _pays(runs, work, a_run):
         return
     try:
         runs.maps.unread = _unread(runs, sample, scores)
@@ -98,24 +99,27 @@ def _unread(runs: Runs, sample: Sequence[int], scores: Scores) -> frozenset[int]
     whole = scores(sample, _BY)
     count, tolerance = runs.maps.count, 1e-6 * (1 + float(whole.abs().amax()))
 
-    def agrees(left_out: frozenset[int]) -> bool:
+    def tried(left_out: frozenset[int]) -> frozenset[int] | None:
+        """Those of which rows were left out, where the answer stayed the same; None where it did not."""
         runs.maps.unread = left_out
-        return torch.allclose(scores(sample, _BY), whole, atol=tolerance, rtol=0)
+        same = torch.allclose(scores(sample, _BY), whole, atol=tolerance, rtol=0)
+        return frozenset(runs.maps.left_out) if same else None
 
     known = _found.get(runs.model)
-    if known is None or not agrees(known):
-        known = _found[runs.model] = _from_the_last(count, agrees)
+    if known is None or tried(known) != known:
+        known = _found[runs.model] = _from_the_last(count, tried)
     return known
 
 
-def _from_the_last(count: int, agrees: Callable[[frozenset[int]], bool]) -> frozenset[int]:
+def _from_the_last(count: int, tried: Callable[[frozenset[int]], frozenset[int] | None]) -> frozenset[int]:
     kept: frozenset[int] = frozenset()
     misses = 0
     for number in reversed(range(count)):
-        if agrees(kept | {number}):
-            kept |= {number}
-        else:
+        left_out = tried(kept | {number})
+        if left_out is None:
             misses += 1
+        else:
+            kept = left_out  # without this one, where it has no rows by position
         if misses == _MISSES:
             break
     return kept

@@ -31,6 +31,8 @@ class LinearMaps(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self.unread: frozenset[int] = frozenset()
+        self.left_out: set[int] = set()
+        """Those of `unread` that this forward has come to, and has left rows out of."""
         self.count = 0
         self._position: Tensor | None = None
         self._longer_than = 0
@@ -38,7 +40,7 @@ class LinearMaps(TorchFunctionMode):
 
     def begin(self, position: Tensor | None, alike: Alike | None = None) -> None:
         """A forward of a batch begins; its answers are read at these positions, one for each input, or anywhere."""
-        self.count, self._position, self._alike = 0, position, alike
+        self.count, self._position, self._alike, self.left_out = 0, position, alike, set()
         self._longer_than = int(position.max()) if self.unread and position is not None else 0
 
     def __torch_function__(
@@ -49,6 +51,7 @@ class LinearMaps(TorchFunctionMode):
         number, self.count = self.count, self.count + 1
         taken, weight, bias = _linear(*args, **(kwargs or {}))
         if number in self.unread and self._has_answers(taken):
+            self.left_out.add(number)
             inputs = torch.arange(len(taken), device=taken.device)
             found = _map(taken[inputs, self._position], weight, bias)
             whole = found.new_zeros(*taken.shape[:2], found.shape[-1])
@@ -61,8 +64,10 @@ class LinearMaps(TorchFunctionMode):
         return _map(taken, weight, bias)
 
     def _has_answers(self, taken: Tensor) -> bool:
-        """Whether these rows are by position; a head that is told where to answer gets others."""
-        return self._position is not None and taken.ndim == 3 and taken.shape[1] > self._longer_than
+        """Whether these are batch × position: XLNet has positions first, and a head may get the answer's row alone."""
+        if self._position is None or taken.ndim != 3:
+            return False
+        return len(taken) == len(self._position) and taken.shape[1] > self._longer_than
 
 
 def _map(taken: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -109,6 +109,29 @@ def test_rows_that_nothing_reads_are_not_computed(always, monkeypatch):
     assert len(seen[0]) >= 3  # the last layer's query, its output and its two maps behind
 
 
+def xlnet():
+    """A classifier that computes length × batch × width, with biases."""
+    torch.manual_seed(0)
+    sizes = {"d_model": 32, "n_layer": 3, "n_head": 4, "d_inner": 48}
+    model = transformers.XLNetForSequenceClassification(
+        transformers.XLNetConfig(vocab_size=len(families.wordpiece_tokenizer()), **sizes)
+    )
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return model.eval()
+
+
+def test_rows_of_a_model_that_has_positions_first_are_all_computed(always):
+    model, tokenizer = xlnet(), families.wordpiece_tokenizer()
+    case, blank = asked_of(model, tokenizer, "the key to the cabinets is on a table")
+    length = len(case.prepared.positions)
+    variants = [Variant(0, (place,)) for place in range(length)]  # as many as positions
+    found = measure(model, tokenizer, [case], variants, kind="logit", blank=blank)
+    np.testing.assert_allclose(found, classified(model, case, variants, blank), atol=1e-5)
+    assert unread_rows._found[model] == frozenset()
+
+
 def test_what_was_found_of_a_model_is_tried_before_it_is_believed(always, monkeypatch):
     model, tokenizer = verb_number_zoo.model(), verb_number_zoo.tokenizer()
     case, blank = asked_of(model, tokenizer, "the key to the cabinets")
