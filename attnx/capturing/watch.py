@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from contextlib import nullcontext
 from functools import partial
@@ -79,7 +80,7 @@ class _Undisturbed(Borrowed):
         compiled = [module for module in model.modules() if "_compiled_call_impl" in vars(module)]
         settings += [(module, "_compiled_call_impl", None) for module in compiled]
         settings += [(module, "_hf_hook", _unobserved(module._hf_hook)) for module in model.modules() if _loads(module)]
-        super().__init__([*settings, *further], gradients=gradients, mode=mode)
+        super().__init__([*settings, *_eager(), *further], gradients=gradients, mode=mode)
         self._model = model
         self._known = {id(module) for module in model.modules()}
         self._training = model.training
@@ -90,6 +91,16 @@ class _Undisturbed(Borrowed):
         for module in self._model.modules():
             if id(module) not in self._known:
                 module.training = self._training
+
+
+def _eager() -> list[Setting]:
+    """What `torch.compiler.set_stance("force_eager")` sets: compiled parts of any model run as they are written.
+
+    A mode cannot observe compiled code. That stance is one for all threads, and does not count who set it.
+    """
+    compiler = sys.modules.get("torch._dynamo.eval_frame")  # not loaded where nothing was compiled
+    stance = getattr(compiler, "DynamoStance", None)
+    return [] if stance is None else [(compiler, "_stance", stance("force_eager"))]
 
 
 class _UnobservedHook:

@@ -2,6 +2,7 @@
 refused with the true reason, and is afterwards what it was."""
 
 import copy
+import itertools
 from functools import cache
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 import attnx
+from attnx.capturing.watch import undisturbed
 from attnx.methods.registry import METHODS
 from attnx.references.registry import REFERENCES
 from tests import zoo
@@ -84,3 +86,58 @@ def test_an_offloaded_model_is_explained_like_the_plain_one_and_left_as_it_was(o
     np.testing.assert_allclose(explained(model, name), explained(plain_model(), name), atol=1e-6, rtol=1e-5)
     assert loaded_state(model) == before
     assert torch.equal(logits(model), logits(plain_model()))
+
+
+def compiled(part, backend):
+    return torch.compile(part, backend=backend)
+
+
+def compiled_forward(model, backend):
+    model.forward = compiled(model.forward, backend)
+
+
+def compiled_submodule(model, backend):
+    model.transformer = compiled(model.transformer, backend)
+
+
+def compiled_blocks(model, backend):
+    for number, block in enumerate(model.transformer.h):
+        model.transformer.h[number] = compiled(block, backend)
+
+
+def compiled_mlps(model, backend):
+    for block in model.transformer.h:
+        block.mlp.forward = compiled(block.mlp.forward, backend)
+
+
+COMPILED = {one.__name__: one for one in (compiled_forward, compiled_submodule, compiled_blocks, compiled_mlps)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", COMPILED)
+def test_compiled_parts_are_explained_like_plain_ones_and_stay_compiled(part):
+    torch._dynamo.reset()
+    runs = itertools.count()
+    model = decoder()
+
+    def backend(graph, inputs):
+        return lambda *args: (next(runs), graph(*args))[1]
+
+    COMPILED[part](model, backend)
+    for name in ("rollout", "alti", "value_zeroing", "gradient_rollout", "alti_logit", "value_path", "blankout"):
+        np.testing.assert_allclose(explained(model, name), explained(plain_model(), name), atol=1e-6, rtol=1e-5)
+    assert next(runs) == 0
+    torch.testing.assert_close(logits(model), logits(plain_model()))
+    assert next(runs) > 1
+
+
+def test_threads_that_explain_leave_the_stance_of_the_compiler_as_it_was():
+    compiler = pytest.importorskip("torch._dynamo.eval_frame")
+    before = compiler._stance
+    first, second = undisturbed(plain_model()), undisturbed(plain_model())
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert compiler._stance.stance == "force_eager"
+    second.__exit__(None, None, None)
+    assert compiler._stance is before
