@@ -57,9 +57,33 @@ class FileFormatError(AttnxError, ValueError):
     """A file is not what attnx wrote, or is of a version that this attnx does not read."""
 
 
+_NO_MEMORY = (
+    "can't allocate memory",
+    "cannot allocate memory",
+    "DefaultCPUAllocator",
+    "out of memory",
+    "std::bad_alloc",
+)
+"""What torch says in a plain `RuntimeError`, and the system in an `OSError`."""
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out: of Python, of torch on any device, or beneath an error that was raised from one of these.
+
+    Such an error says nothing about the input, which may run alone, later, or on another machine.
+    """
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    message = str(error).casefold()
+    if isinstance(error, (RuntimeError, OSError)) and any(words.casefold() in message for words in _NO_MEMORY):
+        return True
+    return error.__cause__ is not None and out_of_memory(error.__cause__)
+
+
 def first_line(error: BaseException) -> str:
     """What an error says, in a line; of one that says nothing its kind."""
-    return str(error).strip().split("\n")[0] or type(error).__name__
+    line = str(error).strip().split("\n")[0] or type(error).__name__
+    return line.encode("utf-8", "backslashreplace").decode()  # a text that it quotes may be none
 
 
 def in_a_line(error: BaseException) -> str:

@@ -25,7 +25,7 @@ from attnx.capturing.proof import TOLERANCE
 from attnx.capturing.residual import miss
 from attnx.capturing.untouched import looking_on, switched
 from attnx.capturing.watch import undisturbed
-from attnx.errors import CaptureError
+from attnx.errors import CaptureError, out_of_memory
 from attnx.forks import cached_property
 
 
@@ -142,7 +142,7 @@ class _Behind:
         try:
             return _near(self(made[order]), left[order])
         except (RuntimeError, ValueError, IndexError, TypeError) as error:  # shapes that were fixed before the sum
-            if _is_of_memory(error):
+            if out_of_memory(error):
                 raise
             return False
 
@@ -214,11 +214,6 @@ def _filled(kept: Any) -> Any:
     if type(kept) in (tuple, list):
         return type(kept)(_filled(one) for one in kept)
     return kept
-
-
-def _is_of_memory(error: Exception) -> bool:
-    """Torch has no kind of its own for a processor's memory that is used up."""
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 def _flat(tensor: Tensor) -> Tensor:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 import attnx
-from attnx.errors import InputError
-from attnx.explaining.attempt import Refused, attempt
+from attnx.errors import CaptureError, InputError
+from attnx.explaining.attempt import Postponed, Refused, attempt
 from attnx.references.reference import Reference
 from attnx.references.registry import REFERENCES
 from tests import verb_number_zoo as zoo
@@ -51,6 +52,28 @@ def test_nobody_is_to_blame_for_memory_or_an_interruption(error):
 
     with pytest.raises(error):
         attempt([1, 2], fail)
+
+
+SHORTAGES = [
+    MemoryError("no room"),
+    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+    RuntimeError(
+        "[enforce fail at alloc_cpu.cpp:118] DefaultCPUAllocator: can't allocate memory: you tried to allocate"
+    ),
+]
+
+
+@pytest.mark.parametrize("error", SHORTAGES)
+def test_where_memory_is_short_each_is_tried_alone_and_then_postponed(error):
+    def run(some):
+        if len(some) > 1 or 3 in some:
+            raise CaptureError("the model refused the input") from error
+        return [2 * one for one in some]
+
+    with pytest.raises(CaptureError):
+        attempt([1, 3, 4], run)
+    assert attempt([1, 4], run) == [2, 8]
+    assert attempt([1, 3, 4], run, postpone=True) == [2, Postponed("the model refused the input"), 8]
 
 
 def failing(error):
