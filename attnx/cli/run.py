@@ -38,7 +38,9 @@ def run_command(
     target: Annotated[str | None, typer.Option("--target", help="The class or token that is explained.")] = None,
     truncate: Annotated[bool, typer.Option("--truncate", help="Cut texts that are too long for the model.")] = False,
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Texts in one run of the model.")] = 8,
-    shard_rows: Annotated[int, typer.Option("--shard-rows", min=1, help="Rows of one file.")] = 1024,
+    shard_rows: Annotated[
+        int | None, typer.Option("--shard-rows", min=1, help="Rows of one file; by default half a minute's.")
+    ] = None,
     engine: Annotated[
         str | None, typer.Option("--engine", help="ray, or the address of a cluster: ray://head:10001.")
     ] = None,
@@ -81,6 +83,8 @@ def run_command(
             raise
     _say_failed(run.failed)
     say([f"{len(run):,} rows are in {output}; attnx show {output}"])
+    if not run.complete:  # memory was short for some rows
+        raise typer.Exit(1)
 
 
 def show_command(
@@ -114,8 +118,8 @@ def _status(folder: str) -> None:
 
     status = status_of(folder)
     total, there = status.manifest.rows, status.rows
-    state = "complete" if status.manifest.complete else "being written now" if status.running else _STOPPED
-    share = f" of {total:,} ({there / total:.0%})" if total and not status.manifest.complete else ""
+    state = "complete" if status.complete else "being written now" if status.running else _STOPPED
+    share = f" of {total:,} ({there / total:.0%})" if total and not status.complete else ""
     print_text(f"{folder}: {status.manifest.question}, {there:,}{share} rows in {status.parts:,} shards, {state}")
     settings = status.manifest.fingerprint["settings"]
     print_text(f"data {status.manifest.source}; {'; '.join(f'{name} {_told(one)}' for name, one in settings.items())}")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from attnx.data.row import DataRow
-from attnx.errors import InputError, in_a_line
+from attnx.errors import InputError
 from attnx.explaining.attempt import Refused, attempt
 
 T = TypeVar("T")
@@ -19,18 +19,24 @@ TRIED = 8
 def answered(
     rows: Sequence[DataRow], read: Callable[[Any], Sequence[T]], run: Callable[[Sequence[T]], Sequence[R]]
 ) -> dict[int, R | Refused]:
-    """The number of each row, and what `run` gives for it. `read` makes of a row what the model can be asked."""
+    """The number of each row, and what `run` gives for it. `read` makes of a row what the model can be asked.
+
+    A row that has not enough memory, also alone, is `Postponed`: it is no failure of the row.
+    """
     ready: dict[int, T] = {}
-    found: dict[int, R | Refused] = {}
+    answers: dict[int, R | Refused] = {}
     for row in rows:
-        try:
-            ready[row.number] = _one(read, row)
-        except MemoryError:
-            raise
-        except Exception as error:  # whatever a tokenizer has against a text
-            found[row.number] = Refused(in_a_line(error))
-    asked = attempt(list(ready), lambda numbers: run([ready[number] for number in numbers]))
-    return found | dict(zip(ready, asked, strict=True))
+        (thing,) = attempt([row], lambda one: [_one(read, one[0])], postpone=True)
+        if isinstance(thing, Refused):  # whatever a tokenizer has against a text
+            answers[row.number] = thing
+        else:
+            ready[row.number] = thing
+    results = attempt(list(ready), lambda numbers: run([ready[number] for number in numbers]), postpone=True)
+    return answers | dict(zip(ready, results, strict=True))
+
+
+class NoAnswerError(InputError):
+    """None of some rows can be explained; says why the first cannot."""
 
 
 def first_answers(rows: Sequence[DataRow], ask: Callable[[Sequence[DataRow]], dict[int, R | Refused]]) -> list[R]:
@@ -42,7 +48,7 @@ def first_answers(rows: Sequence[DataRow], ask: Callable[[Sequence[DataRow]], di
         if seen:
             return seen
         reasons += [f"row {number}: {one.reason}" for number, one in found.items() if isinstance(one, Refused)]
-    raise InputError(f"none of the first {len(rows):,} rows can be explained; {reasons[0]}")
+    raise NoAnswerError(reasons[0])
 
 
 def _one(read: Callable[[Any], Sequence[T]], row: DataRow) -> T:

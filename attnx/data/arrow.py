@@ -29,4 +29,4 @@ def parquet_file(file: Any) -> Any:
 
     Arrow's threads do not end well with a process that loaded torch before them: it is aborted, though all was done.
     """
-    return parquet().ParquetFile(file, pre_buffer=False)
+    return parquet().ParquetFile(file, pre_buffer=False, page_checksum_verification=True)

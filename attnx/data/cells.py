@@ -12,7 +12,9 @@ import numpy as np
 from attnx.answer.prediction import Prediction
 from attnx.data.layout import Layout
 from attnx.data.row import DataRow
+from attnx.errors import AttnxError, FileFormatError
 from attnx.inputs.positions import Position, Positions, Span, Word, group_words
+from attnx.results import fit, schema
 from attnx.results.explanation import Explanation
 from attnx.results.storage import plain
 
@@ -21,6 +23,9 @@ _FACTS = ("signed", "local", "about_answer", "digits", "first", "causal")
 
 _HEARD = ("time", "band")
 """Of the positions of a sound."""
+
+_DIGITS = 18
+"""Of the number of a class; Python refuses to read numbers of thousands of digits."""
 
 _ANSWER = ("label", "kind", "index", "probability", "labels", "logits")
 """Columns of a prediction."""
@@ -77,13 +82,23 @@ def is_right(cells: Mapping[str, Any]) -> bool | None:
     names, predicted = [one.casefold() for one in labels], int(np.argmax(logits))
     if gold.casefold() in names:
         return bool(gold.casefold() == names[predicted])
-    if gold.isdecimal() and int(gold) < len(names):
+    if gold.isdecimal() and len(gold) <= _DIGITS and int(gold) < len(names):
         return bool(int(gold) == predicted)
     return None
 
 
 def explanation_of(cells: Mapping[str, Any], layout: Layout) -> Explanation:
-    """The explanation that a row without an error tells."""
+    """The explanation that a row without an error tells; it is checked as one from a file is."""
+    try:
+        made = _explanation(cells, layout)
+        fit.check(made)
+    except Exception as error:  # whatever cells that were tampered with can lead to
+        said = str(error) if isinstance(error, AttnxError) else schema.one_line(error)
+        raise FileFormatError(f"row {cells.get('row')} of the run is not what attnx wrote: {said}") from error
+    return made
+
+
+def _explanation(cells: Mapping[str, Any], layout: Layout) -> Explanation:
     extra = json.loads(cells["extra"]) if cells["extra"] else {}
     texts = tuple(one for one in (cells["text"], cells["pair"]) if one is not None)
     positions, words = _named(_positions(cells, extra), texts, extra)
@@ -105,7 +120,7 @@ def explanation_of(cells: Mapping[str, Any], layout: Layout) -> Explanation:
         text=None if not texts else texts[0] if len(texts) == 1 else (texts[0], texts[1]),
         prediction=_prediction(cells, extra),
         diagnostics=_diagnostics(cells, layout, relevance, extra),
-        spans=tuple(Span(one["name"], tuple(one["positions"])) for one in extra.get("spans", ())),
+        spans=tuple(schema.read(Span, one) for one in extra.get("spans", ())),
         streams=extra.get("streams", {}),
         sink=tuple(extra["sink"]) if "sink" in extra else _sink(cells, layout),
         notes=tuple(cells["notes"]),
@@ -178,7 +193,7 @@ def _named(
     """Positions with their words: found in the text, or what stands for words where there is none."""
     if "words" not in extra:
         return group_words(positions, texts or None)
-    words = tuple(Word(**{**one, "positions": tuple(one["positions"])}) for one in extra["words"])
+    words = tuple(schema.read(Word, one) for one in extra["words"])
     owner = {place: word.index for word in words for place in word.positions}
     return Positions(replace(one, word=owner.get(one.index)) for one in positions), words
 
@@ -195,9 +210,8 @@ def _more(explanation: Explanation) -> dict[str, Any]:
 def _prediction(cells: Mapping[str, Any], extra: Mapping[str, Any]) -> Prediction | None:
     if cells["label"] is None:
         return None
-    told: dict[str, Any] = {**{name: cells[name] for name in _ANSWER}, **extra.get("prediction", {})}
-    whole: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in told.items()}
-    return Prediction(**whole)
+    told = {**{name: cells[name] for name in _ANSWER}, **extra.get("prediction", {})}
+    return schema.read(Prediction, told, older=True)  # what has a default is not written
 
 
 def _diagnostics(

@@ -38,7 +38,7 @@ def explain_dataset(
     layer: int | str | None = None,
     gold: str | None = None,
     id_column: str | None = None,
-    shard_rows: int = 1024,
+    shard_rows: int | None = None,
     engine: str | Engine | None = None,
     workers: int | None = None,
     num_gpus: float = 0,
@@ -52,10 +52,13 @@ def explain_dataset(
     like), `id_column` the names of rows. `model` may be a pipeline, a directory or a hub id, without a tokenizer.
     `layer` is the last unless you say which; "all" keeps every one. Further `options` are those of `explain`.
 
-    The same call goes on where a stopped or killed one was; other data, another model or other settings in the same
-    folder are an error. A row that cannot be explained says why in its column `error`, and the run goes on. Rows are
-    run in shards of `shard_rows`: no more are in memory. `engine="ray"`, or the address of a cluster, has `workers` do
-    them, each with `num_gpus`.
+    The same call resumes a run that was stopped or killed; other data (also more rows), another model or other settings
+    in the same folder are an error. A row that cannot be explained says why in its column `error`, and the run goes on.
+    Rows for which memory was short are left out, and the run is not complete: the same call runs them again.
+
+    Rows are run in shards of `shard_rows`: no more are in memory, and no more are lost if the run is killed. By default
+    a shard is about half a minute of work, by the time of the first rows, and at most 1,024 rows. `engine="ray"`, or
+    the address of a cluster, has `workers` do them, each with `num_gpus`.
 
     >>> model, tokenizer = attnx.load_demo()
     >>> import tempfile
@@ -79,7 +82,7 @@ def explain_dataset(
         source_of(data, Columns(column, gold, id_column)),
         Place.of(output),
         engine_of(engine, workers, num_gpus),
-        whole_number("shard_rows", shard_rows),
+        None if shard_rows is None else whole_number("shard_rows", shard_rows),
         bool(progress),
     ).run()
     return Run.load(output)

@@ -30,7 +30,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Done:
-    """A shard whose part is written."""
+    """A shard whose part is written, as far as there was memory for its rows."""
 
     number: int
     rows: int
@@ -50,7 +50,8 @@ def work(job: Job, model: Any, processor: Any, shard: Shard, tick: Tick = lambda
     """One shard, from its rows to its part in the folder."""
     with threads(job.threads):
         answer = job.question.part(model, processor, shard.rows, job.layout, tick)
-    job.place.write(part_name(shard), answer.content)
+    if answer.rows:
+        job.place.write(part_name(shard, answer.rows, answer.content), answer.content)
     return Done(shard.number, len(shard.rows), answer.failed)
 
 

@@ -13,7 +13,7 @@ from attnx.data.layout import FORMAT, Layout
 from attnx.data.part import as_part
 from attnx.data.question import PartAnswer, Tick
 from attnx.data.row import DataRow
-from attnx.explaining.attempt import Refused
+from attnx.explaining.attempt import Postponed, Refused
 from attnx.explaining.call import Choices
 from attnx.explaining.seam import Request
 from attnx.explaining.settings import Settings
@@ -51,7 +51,7 @@ class ExplanationsQuestion:
         kept = Layout.from_dict(layout)
         asked = Choices.of(model, **self.options)
         found = _explained(asked, processor, rows, lambda one: explained_cells(one, kept), tick)
-        cells = [_cells(row, found[row.number]) for row in rows]
+        cells = [_cells(row, found[row.number]) for row in rows if not isinstance(found[row.number], Postponed)]
         return as_part(cells, kept.schema(), {"format": FORMAT, **layout})
 
 

@@ -12,9 +12,10 @@ from attnx.data.engine import Engine
 from attnx.data.engines import engine_of
 from attnx.data.measurement import Measurement, MeasurementQuestion, in_memory
 from attnx.data.place import Place
-from attnx.data.road import Travel
+from attnx.data.road import SHORT, Travel
+from attnx.data.row import MOST_ROWS
 from attnx.data.source import source_of
-from attnx.errors import ChoiceError, InputError, whole_number
+from attnx.errors import AttnxError, ChoiceError, InputError, whole_number
 from attnx.running.given_model import GivenModel
 
 
@@ -25,7 +26,7 @@ class Keeping:
     output: str | PathLike[str] | None = None
     """The folder of the run; None for inputs that are held in memory, whose rows nobody keeps."""
     column: Column = None
-    shard_rows: int = 1024
+    shard_rows: int | None = None
     engine: str | Engine | None = None
     workers: int | None = None
     num_gpus: float = 0
@@ -44,7 +45,7 @@ class Keeping:
                 if isinstance(options.get(name), list):
                     raise ChoiceError(f"{name} is one for all rows of a data set, found a list")
         made = cls(output, **own)
-        if whole_number("shard_rows", made.shard_rows) < 1:
+        if made.shard_rows is not None and whole_number("shard_rows", made.shard_rows) < 1:
             raise InputError(f"shard_rows must be at least 1, found {made.shard_rows}")
         return made, rest
 
@@ -60,12 +61,13 @@ class Keeping:
     def result(self, measurement: Measurement[Any], given: GivenModel, data: Any, *, progress: bool) -> Any:
         """What the measurement says of the data: what is held, or with a folder all that `explain_dataset` takes."""
         if self.output is None:
-            return in_memory(
-                measurement, given.model, given.processor, data, shard_rows=self.shard_rows, progress=progress
-            )
+            size = self.shard_rows or MOST_ROWS
+            return in_memory(measurement, given.model, given.processor, data, shard_rows=size, progress=progress)
         measurement.check(given.model)
         question, place = MeasurementQuestion(measurement), Place.of(self.output)
         engine = engine_of(self.engine, self.workers, self.num_gpus)
         source = source_of(data, Columns(self.column))
-        Travel(question, given, source, place, engine, self.shard_rows, bool(progress)).run()
+        travel = Travel(question, given, source, place, engine, self.shard_rows, bool(progress))
+        if not travel.run().complete:
+            raise AttnxError(f"there is no result yet: {SHORT}")
         return question.result(place)

@@ -26,7 +26,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from attnx.data.arrow import arrow
-from attnx.errors import InputError
+from attnx.errors import FileFormatError, InputError
+from attnx.results import schema
 from attnx.results.explanation import Explanation
 
 FORMAT = 1
@@ -80,9 +81,15 @@ class Layout:
 
     @classmethod
     def from_dict(cls, told: Mapping[str, Any]) -> Layout:
-        """As JSON has it, with lists for tuples."""
-        lists = {name: tuple(value) for name, value in told.items() if isinstance(value, list)}
-        return cls(**{**told, **lists, "diagnostics": {k: tuple(v) for k, v in told["diagnostics"].items()}})
+        """As JSON has it, with lists for tuples; it may come from a folder that was tampered with."""
+        try:
+            made = schema.read(cls, told)
+            names = made.schema().names
+            if not made.layers or not (made.methods or made.references) or len({*names}) < len(names):
+                raise FileFormatError("it has no layer, no method, or a column twice")
+        except FileFormatError as error:
+            raise FileFormatError(f"the layout of the run is not what attnx wrote: {error}") from error
+        return made
 
     def column(self, name: str, layer: int) -> str:
         """What the column of a method, or of its diagnostic, is called."""

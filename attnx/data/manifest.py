@@ -1,28 +1,33 @@
 """What a folder says of the run in it, and which of its parts are there.
 
 The manifest is written when a run begins and when it ends. Between the two a part is done if it stands under its name:
-`part-000012-001024-3fa9….parquet` is shard 12 of 1,024 rows, whose digest follows. So nothing has to agree with
-anything when a run is killed, and workers need not speak to each other.
+`part-000012-001024-3fa9…-81c2….parquet` is shard 12 with 1,024 rows, then the digest of the shard's input and that of
+the file itself. So nothing has to agree with anything when a run is killed, and workers need not speak to each other. A
+part with fewer rows than its shard lacks those for which memory was short; the next call runs that shard again.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
+from math import inf
 from typing import Any
 
 from attnx.data.fingerprint import differences
 from attnx.data.place import TEMPORARY, Place
 from attnx.data.row import Shard
 from attnx.errors import FileFormatError, InputError
+from attnx.results import schema
 
 NAME = "_attnx.json"
 FORMAT = 1
 _KIND = "attnx run"
-_PART = re.compile(r"part-(\d{6,})-(\d{6,})-([0-9a-f]{32})\.\w+")
+_PART = re.compile(r"part-(\d{6,9})-(\d{6,9})-([0-9a-f]{32})-([0-9a-f]{32})\.parquet")
+_MOST_THREADS = 1024
+"""More than any machine has; with 100,000 of them a process dies."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,8 @@ class Manifest:
     complete: bool = False
     data: str | None = None
     """A digest of all rows, once they were all read."""
+    size: int | None = None
+    """Bytes of all parts together, once they are complete."""
     format: int = FORMAT
 
 
@@ -53,23 +60,42 @@ class Part:
     number: int
     rows: int
     digest: str
+    """Of the rows of data, whether or not all of them are in the part."""
+    content: str
+    """The digest of the file."""
     name: str
+    size: int
+    """Bytes of the file as it is there."""
 
 
-def part_name(shard: Shard) -> str:
-    return f"part-{shard.number:06d}-{len(shard.rows):06d}-{shard.digest}.parquet"
+def part_name(shard: Shard, rows: int, content: bytes) -> str:
+    return f"part-{shard.number:06d}-{rows:06d}-{shard.digest}-{content_digest(content)}.parquet"
+
+
+def content_digest(content: bytes) -> str:
+    return sha256(content).hexdigest()[:32]
 
 
 def parts(place: Place) -> dict[int, Part]:
-    """Those that are there, by the number of their shard."""
+    """Those that are there, by the number of their shard; of two for one shard that with more rows."""
     found: dict[int, Part] = {}
-    for name in place.names():
+    for name, size in place.sizes().items():
         if match := _PART.fullmatch(name):
-            number = int(match[1])
-            if number in found:
-                raise FileFormatError(f"{place.name} has two parts {number}: {found[number].name}, {name}; delete one")
-            found[number] = Part(number, int(match[2]), match[3], name)
+            part = Part(int(match[1]), int(match[2]), match[3], match[4], name, size)
+            other = found.get(part.number, part)
+            if other.digest != part.digest:
+                raise FileFormatError(f"{place.name} has two parts {part.number}: {other.name}, {name}; delete one")
+            found[part.number] = max(other, part, key=lambda one: one.rows)
     return dict(sorted(found.items()))
+
+
+def is_complete(manifest: Manifest, there: Iterable[Part]) -> bool:
+    """Whether the run ended, and its parts have been neither removed nor cut since."""
+    whole = [(one.rows, one.size) for one in there]
+    return manifest.complete and (sum(rows for rows, _ in whole), sum(size for _, size in whole)) == (
+        manifest.rows,
+        manifest.size,
+    )
 
 
 def read(place: Place) -> Manifest | None:
@@ -87,13 +113,30 @@ def read(place: Place) -> Manifest | None:
         told = json.loads(place.read(NAME))
         if told.pop("kind") != _KIND or told["format"] != FORMAT:
             raise ValueError(f"format {told.get('format')}, this attnx reads {FORMAT}")
-        return Manifest(**told)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        if told.pop("sha256") != _checksum(told):
+            raise ValueError("its checksum is that of other content, so something in it has changed")
+        manifest = schema.read(Manifest, told)
+        for name, number, most in (
+            ("shard_rows", manifest.shard_rows, inf),
+            ("threads", manifest.threads, _MOST_THREADS),
+        ):
+            if not 1 <= number <= most:
+                raise ValueError(f"{name} is {number}")
+        if {type(manifest.fingerprint.get(name)) for name in ("settings", "versions")} != {dict}:
+            raise ValueError("the fingerprint has no settings or versions")
+        return manifest
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise FileFormatError(f"{place.name}/{NAME} is no manifest that this attnx reads ({error!s:.100})") from error
 
 
 def write(place: Place, manifest: Manifest) -> None:
-    place.write(NAME, json.dumps({"kind": _KIND, **asdict(manifest)}, ensure_ascii=False, indent=1).encode())
+    told = json.loads(json.dumps(asdict(manifest)))
+    whole = {"kind": _KIND, **told, "sha256": _checksum(told)}
+    place.write(NAME, json.dumps(whole, ensure_ascii=False, indent=1).encode())
+
+
+def _checksum(told: Mapping[str, Any]) -> str:
+    return sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
 def check_same(place: Place, before: Manifest, now: Manifest) -> None:
@@ -101,6 +144,8 @@ def check_same(place: Place, before: Manifest, now: Manifest) -> None:
     found = differences(before.fingerprint, now.fingerprint)
     if before.shard_rows != now.shard_rows:
         found.append(f"shard_rows was {before.shard_rows} and is {now.shard_rows}")
+    if None not in (before.rows, now.rows) and before.rows != now.rows:
+        found.append(f"it was begun over {before.rows:,} rows, and the data has {now.rows:,}")
     if before.question != now.question:
         found = [f"it is a run of {before.question}, and {now.question} is asked for"]
     if found:
@@ -120,11 +165,13 @@ def check_part(place: Place, part: Part, shard: Shard) -> None:
 def completed(manifest: Manifest, finished: Mapping[int, Part]) -> Manifest:
     """The manifest of a run whose every row was read."""
     whole = sha256("".join(one.digest for one in finished.values()).encode()).hexdigest()
-    return replace(manifest, complete=True, rows=sum(one.rows for one in finished.values()), data=whole)
+    rows, size = (sum(getattr(one, name) for one in finished.values()) for name in ("rows", "size"))
+    return replace(manifest, complete=True, rows=rows, data=whole, size=size)
 
 
-def tidy(place: Place) -> None:
-    """Take away what killed runs left half written."""
+def tidy(place: Place, finished: Mapping[int, Part]) -> None:
+    """Take away what killed runs left half written, and parts in whose place there is a better one."""
+    keep = {one.name for one in finished.values()}
     for name in place.names():
-        if name.startswith(TEMPORARY):
+        if name.startswith(TEMPORARY) or (_PART.fullmatch(name) and name not in keep):
             place.remove(name)

@@ -21,9 +21,9 @@ from attnx.data.part import as_part, read_part
 from attnx.data.place import Place
 from attnx.data.question import PartAnswer, Tick
 from attnx.data.row import DataRow
-from attnx.data.status import manifest_of
+from attnx.data.status import failed_rows, manifest_of
 from attnx.errors import InputError
-from attnx.explaining.attempt import Refused
+from attnx.explaining.attempt import Postponed, Refused
 from attnx.results.gathered import Cells
 from attnx.results.storage import plain
 from attnx.running.batches import forget_padding
@@ -104,8 +104,11 @@ class MeasurementQuestion(Generic[T]):
     ) -> PartAnswer:
         known = _known(self.measurement, layout["decided"])
         found = _asked(known, model, processor, rows, tick)
-        cells = [_whole(row, found[row.number], layout["columns"]) for row in rows]
-        return as_part(cells, _schema(layout["columns"]), {"format": FORMAT, "question": self.name, **layout})
+        columns = layout["columns"]
+        cells = [
+            _whole(row, found[row.number], columns) for row in rows if not isinstance(found[row.number], Postponed)
+        ]
+        return as_part(cells, _schema(columns), {"format": FORMAT, "question": self.name, **layout})
 
     def result(self, place: Place) -> Any:
         """What the rows of a finished run say together."""
@@ -141,8 +144,10 @@ def _whole(row: DataRow, found: Cells | Refused, columns: Mapping[str, str]) -> 
 
 def _rows(place: Place) -> Iterator[Cells]:
     """The cells of all rows that have them."""
+    manifest = manifest_of(place)
+    schema = _schema(manifest.layout["columns"])
     for part in manifests.parts(place).values():
-        for batch in read_part(place, part).to_batches(max_chunksize=256):
+        for batch in read_part(place, part, manifest.shard_rows, schema=schema).to_batches(max_chunksize=256):
             for cells in batch.to_pylist():
                 if cells["error"] is None:
                     yield {name: value for name, value in cells.items() if name not in _OWN}
@@ -150,8 +155,7 @@ def _rows(place: Place) -> Iterator[Cells]:
 
 def _left_out(place: Place) -> Counter[str]:
     """Why the others have none, and of how many that is so."""
-    errors = (read_part(place, part, ["error"])["error"] for part in manifests.parts(place).values())
-    return Counter(one for several in errors for one in several.to_pylist() if one is not None)
+    return Counter(one.error for one in failed_rows(place, manifests.parts(place).values(), manifest_of(place)))
 
 
 _OWN = ("row", "id", "sha256", "error")

@@ -45,14 +45,22 @@ class Place:
 
     def names(self) -> list[str]:
         """What is in it, in the order of names."""
+        return list(self.sizes())
+
+    def sizes(self) -> dict[str, int]:
+        """The names in it, in their order, each with its size in bytes."""
         with self._said("read"):
             if not self.remote:
-                return sorted(os.listdir(self.name)) if Path(self.name).is_dir() else []  # noqa: PTH208 (names alone)
+                if not Path(self.name).is_dir():
+                    return {}
+                with os.scandir(self.name) as entries:
+                    return dict(sorted((one.name, _size(one)) for one in entries))
             self._system.invalidate_cache()
             inside = self._inside("")
             if not self._system.exists(inside):
-                return []
-            return sorted(str(one).rstrip("/").rpartition("/")[2] for one in self._system.ls(inside, detail=False))
+                return {}
+            entries = self._system.ls(inside, detail=True)
+            return dict(sorted((one["name"].rstrip("/").rpartition("/")[2], one["size"] or 0) for one in entries))
 
     def read(self, name: str) -> bytes:
         with self._said("read"), self.opened(name) as file:
@@ -127,3 +135,10 @@ class Place:
             raise AttnxError(
                 f"cannot {what} {self.name}: {reason}; mend that, and the same command goes on where it was"
             ) from error
+
+
+def _size(entry: os.DirEntry[str]) -> int:
+    try:
+        return entry.stat().st_size
+    except OSError:  # what another process was writing a moment ago has got its name meanwhile
+        return 0

@@ -19,6 +19,8 @@ class PartAnswer:
     content: bytes
     failed: int
     """Rows that could not be answered; the part says why."""
+    rows: int = 0
+    """Rows of the part: fewer than the shard has where memory was short."""
     held: int = 0
     """Bytes of it in memory, before they were written down."""
 

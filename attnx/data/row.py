@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from itertools import islice
@@ -13,6 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+from attnx.errors import in_a_line
+
+MOST_ROWS = 1024
+"""Of a shard, where nobody chose its size."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +60,18 @@ def shards(rows: Iterable[DataRow], size: int) -> Iterator[Shard]:
     """The rows by ranges of `size`; no more of them are held than one range."""
     waiting = iter(rows)
     number = 0
-    while some := list(islice(waiting, size)):
+    while some := [_hashed(row) for row in islice(waiting, size)]:
         yield Shard(number, some)
         number += 1
+
+
+def _hashed(row: DataRow) -> DataRow:
+    """The row, or where it holds what has no digest, such as a list that contains itself, a row that says so."""
+    try:
+        row.sha256  # noqa: B018 (it is kept)
+    except Exception as error:
+        return replace(row, given=None, problem=f"this row cannot be hashed ({in_a_line(error)})")
+    return row
 
 
 def _digest(given: Any) -> Any:

@@ -21,7 +21,7 @@ from attnx.data.place import Place
 from attnx.data.status import Failed, failed_rows, manifest_of
 from attnx.data.summary import summarised
 from attnx.errors import AttnxError, ChoiceError, InputError
-from attnx.registry import unknown
+from attnx.registry import quoted, unknown
 from attnx.results.explanation import Explanation
 from attnx.results.result import VIEWS
 from attnx.results.run_summary import RunSummary
@@ -67,7 +67,8 @@ class Run:
 
     @property
     def complete(self) -> bool:
-        return self.manifest.complete
+        """Whether every row is there."""
+        return manifests.is_complete(self.manifest, self.parts)
 
     @property
     def running(self) -> bool:
@@ -85,16 +86,24 @@ class Run:
 
     def __getitem__(self, number: int) -> Explanation:
         """The explanation of the row of that number in the data; of a failed one the error is raised."""
-        number = operator.index(number)
+        try:
+            number = operator.index(number)
+        except TypeError:
+            raise ChoiceError(
+                f"a row is named by its number in the data, an int from 0, found {quoted(number)}; the column 'id' has "
+                "the names of rows"
+            ) from None
         total = self.manifest.rows if self.manifest.rows is not None else len(self)
         place = number + total if number < 0 else number
         if not 0 <= place < total:
-            raise IndexError(f"row {number} asked, the run has {total:,}")
-        shard, inside = divmod(place, self.manifest.shard_rows)
-        part = next((one for one in self.parts if one.number == shard), None)
-        if part is None or inside >= part.rows:
-            raise InputError(f"row {place} was not run yet: {len(self):,} of {total:,} rows are there")
-        cells = self._table(part).slice(inside, 1).to_pylist()[0]
+            raise IndexError(f"row {number} was requested, but the run has {total:,} rows")
+        part = next((one for one in self.parts if one.number == place // self.manifest.shard_rows), None)
+        rows = [] if part is None else self._table(part)["row"].to_pylist()
+        if part is None or place not in rows:
+            raise InputError(
+                f"row {place} was not run yet: {len(self):,} of {total:,} rows are there; the same call resumes the run"
+            )
+        cells = self._table(part).slice(rows.index(place), 1).to_pylist()[0]
         if cells["error"] is not None:
             raise InputError(f"row {place} could not be explained: {cells['error']}")
         return explanation_of(cells, self.layout)
@@ -114,7 +123,7 @@ class Run:
     @property
     def failed(self) -> list[Failed]:
         """Rows that could not be explained, and why."""
-        return list(failed_rows(self.place, list(self.parts)))
+        return list(failed_rows(self.place, self.parts, self.manifest))
 
     def to_table(self, columns: Sequence[str] | None = None) -> Any:
         """A table of Arrow; `columns` keeps it small."""
@@ -180,7 +189,8 @@ class Run:
             for name in columns:
                 if name not in self.columns:
                     raise ChoiceError(unknown("column", name, self.columns))
-        table = read_part(self.place, part, columns)
+        schema = self.layout.schema()
+        table = read_part(self.place, part, self.manifest.shard_rows, schema=schema, columns=columns)
         if columns is None:
             self._last = (part.name, table)
         return table

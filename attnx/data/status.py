@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from os import PathLike
 
@@ -31,6 +31,7 @@ class Status:
     rows: int
     """Those that are there, failed ones included."""
     parts: int
+    complete: bool
     running: bool
     """Whether a process is writing to it at this moment."""
     failed: list[Failed]
@@ -41,7 +42,9 @@ def status_of(folder: str | PathLike[str]) -> Status:
     place = Place.of(folder)
     found = manifest_of(place)
     parts = list(manifests.parts(place).values())
-    return Status(found, sum(one.rows for one in parts), len(parts), taken(place), list(failed_rows(place, parts)))
+    failed = list(failed_rows(place, parts, found))
+    rows, complete = sum(one.rows for one in parts), manifests.is_complete(found, parts)
+    return Status(found, rows, len(parts), complete, taken(place), failed)
 
 
 def manifest_of(place: Place) -> Manifest:
@@ -52,9 +55,9 @@ def manifest_of(place: Place) -> Manifest:
     return found
 
 
-def failed_rows(place: Place, parts: list[Part]) -> Iterator[Failed]:
+def failed_rows(place: Place, parts: Iterable[Part], manifest: Manifest) -> Iterator[Failed]:
     """Rows that have no answer, and why."""
     for part in parts:
-        for one in read_part(place, part, ("row", "id", "error")).to_pylist():
+        for one in read_part(place, part, manifest.shard_rows, columns=("row", "id", "error")).to_pylist():
             if one["error"] is not None:
                 yield Failed(one["row"], one["id"], one["error"])

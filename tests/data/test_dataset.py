@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 
 import attnx
-from attnx.data import place
+from attnx.data import place, road
 from attnx.errors import AttnxError, ChoiceError, InputError
 from attnx.tasks.dates import checkpoint as dates
 from attnx.tasks.picture_question import checkpoint as picture_checkpoint
@@ -138,6 +138,42 @@ def test_a_row_that_breaks_the_model_is_one_row(tmp_path, monkeypatch):
     assert "RuntimeError: no kernel for this" in run.failed[0].error
 
 
+@pytest.mark.parametrize(
+    "error", [torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("DefaultCPUAllocator: can't allocate memory")]
+)
+def test_rows_for_which_memory_is_short_are_run_alone_then_later_and_never_fail(tmp_path, monkeypatch, capfd, error):
+    model = verb_number_zoo.model()
+    forward = type(model).forward
+    most = 6  # tokens that there is memory for
+
+    def allocates(self, input_ids, **rest):
+        if input_ids.numel() > most:
+            raise error
+        return forward(self, input_ids, **rest)
+
+    monkeypatch.setattr(type(model), "forward", allocates)
+    run = explained(tmp_path / "run", references=())
+    assert [one["row"] for one in run.rows(["row"])] == [0, 2, 3, 4]
+    assert (run.failed, run.complete) == ([], False)
+    assert "2 of 6 rows are not in" in capfd.readouterr().err
+    with pytest.raises(InputError, match="row 1 was not run yet: 4 of 6 rows are there"):
+        run[1]
+    with pytest.raises(AttnxError, match="there is no result yet: memory was short for some rows"):
+        attnx.compare(
+            model,
+            verb_number_zoo.tokenizer(),
+            TEXTS,
+            methods="raw",
+            references="gradient",
+            output=tmp_path / "compared",
+        )
+    most = 10**6
+    run = explained(tmp_path / "run", references=())
+    assert [one.text for one in run] == TEXTS
+    assert (run.failed, run.complete) == ([], True)
+    assert same(run, explained(tmp_path / "whole", references=()))
+
+
 @pytest.mark.slow
 def test_identical_texts_are_explained_once_a_shard(tmp_path, monkeypatch):
     from attnx.explaining import call
@@ -169,6 +205,31 @@ def test_what_is_done_is_not_done_again(tmp_path, monkeypatch):
     }
 
 
+def test_a_shard_is_what_is_done_in_a_while_and_a_resumed_run_keeps_its_size(tmp_path, monkeypatch):
+    monkeypatch.setattr(road, "SECONDS", 1e-9)
+    slow = explained(tmp_path / "run", shard_rows=None)
+    assert (slow.manifest.shard_rows, len(slow.parts)) == (1, 6)
+    (tmp_path / "run" / slow.parts[2].name).unlink()
+    monkeypatch.setattr(road, "SECONDS", 1e9)
+    assert same(explained(tmp_path / "run", shard_rows=None), slow)
+    quick = explained(tmp_path / "quick", iter(TEXTS), shard_rows=None)
+    assert (quick.manifest.shard_rows, len(quick.parts)) == (1024, 1)
+
+
+def test_a_first_shard_without_a_good_row_does_not_refuse_the_run(tmp_path):
+    run = explained(tmp_path / "run", [None, "", "", 7, *TEXTS], shard_rows=2)
+    assert [one.row for one in run.failed] == [0, 1, 2, 3]
+    assert [one.text for one in run] == TEXTS
+
+
+@pytest.mark.parametrize("kind", [list, iter])
+def test_more_rows_than_a_complete_run_has_are_an_error(tmp_path, kind):
+    run = explained(tmp_path / "run", kind(TEXTS), shard_rows=2)
+    with pytest.raises(InputError, match=r"over 6 rows, and the data has (more|8)"):
+        explained(tmp_path / "run", kind([*TEXTS, "the pilot", "a key"]), shard_rows=2)
+    assert len(attnx.Run.load(run.place.name)) == 6
+
+
 def test_a_generator_and_a_list_give_the_same_run(tmp_path):
     assert same(explained(tmp_path / "one", (one for one in TEXTS)), explained(tmp_path / "two"))
     explained(tmp_path / "one", (one for one in TEXTS))  # and go on in each other's folder
@@ -181,8 +242,10 @@ def test_a_generator_and_a_list_give_the_same_run(tmp_path):
         ({"layer": 1}, "layer was -1 and is 1"),
         ({"shard_rows": 5}, "shard_rows was 4 and is 5"),
         ({"data": ["the keys", *TEXTS[1:]]}, "over other data: rows 0 to 3 are not those"),
-        ({"data": [*TEXTS, "the pilot"]}, r"over other data: rows 4 to 6 .* \(2 rows then, 3 now\)"),
-        ({"data": TEXTS[:4]}, "over more data: 6 rows in 2 shards, there are 1 now"),
+        ({"data": [*TEXTS, "the pilot"]}, "it was begun over 6 rows, and the data has 7"),
+        ({"data": TEXTS[:4]}, "it was begun over 6 rows, and the data has 4"),
+        ({"data": iter([*TEXTS, "the pilot"])}, r"over other data: rows 4 to 6 .* \(2 rows then, 3 now\)"),
+        ({"data": iter(TEXTS[:4])}, "over more data: 6 rows in 2 shards, there are 1 now"),
     ],
 )
 def test_another_run_in_the_same_folder_is_an_error_that_names_the_difference(tmp_path, changed, said):

@@ -1,27 +1,31 @@
 """A run is read as it is needed, by attnx and by the tools that people have."""
 
+import io
 import json
+import math
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 import attnx
-from attnx.errors import AttnxError, ChoiceError, InputError
+from attnx.data import manifest
+from attnx.errors import AttnxError, ChoiceError, FileFormatError, InputError
 from attnx.render.run_page import page
 from tests import zoo
 from tests.children import python
 
 TEXTS = ["a witty film", "", "a dull film", "a witty and a dull film", "<script>alert(1)</script>"]
 GOLD = ["LABEL_0", "LABEL_1", "LABEL_1", "LABEL_0", "LABEL_0"]
+OPTIONS = {"methods": ("rollout", "flow"), "references": ("gradient",), "shard_rows": 2, "progress": False}
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     data = [{"text": text, "label": gold} for text, gold in zip(TEXTS, GOLD, strict=True)]
     folder = tmp_path_factory.mktemp("runs") / "run"
-    options = {"methods": ("rollout", "flow"), "references": ("gradient",), "shard_rows": 2, "progress": False}
-    return attnx.explain_dataset(zoo.classifier(), zoo.wordpiece_tokenizer(), data, output=folder, **options)
+    return attnx.explain_dataset(zoo.classifier(), zoo.wordpiece_tokenizer(), data, output=folder, **OPTIONS)
 
 
 def test_it_is_a_sequence_of_explanations(run):
@@ -29,7 +33,7 @@ def test_it_is_a_sequence_of_explanations(run):
     assert [one.text for one in run] == [one for one in TEXTS if one]
     assert run[3].text == TEXTS[3]
     assert repr(run).endswith("5 rows, rollout, flow, gradient, complete)")
-    with pytest.raises(IndexError, match="row 5 asked, the run has 5"):
+    with pytest.raises(IndexError, match="row 5 was requested, but the run has 5 rows"):
         run[5]
 
 
@@ -115,15 +119,133 @@ def test_what_is_no_run(tmp_path):
 
 
 def test_a_damaged_part_is_named(run, tmp_path):
-    import shutil
-
     shutil.copytree(run.place.name, tmp_path / "run")
     part = next((tmp_path / "run").glob("part-000000*"))
     part.write_bytes(part.read_bytes()[:100])
-    with pytest.raises(
-        AttnxError, match=r"part-000000.* is damaged .*delete it, and the same command runs its rows again"
-    ):
+    with pytest.raises(AttnxError, match=r"part-000000.* is damaged .*; the same command runs its rows again"):
         attnx.Run.load(tmp_path / "run")[0]
+
+
+def copied(run, folder):
+    return Path(shutil.copytree(run.place.name, folder / "run"))
+
+
+def again(run, folder):
+    data = [{"text": text, "label": gold} for text, gold in zip(TEXTS, GOLD, strict=True)]
+    return attnx.explain_dataset(zoo.classifier(), zoo.wordpiece_tokenizer(), data, output=folder, **OPTIONS)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda part, other: part.write_bytes(b""),
+        lambda part, other: part.write_bytes(part.read_bytes()[:-100]),
+        lambda part, other: shutil.copy(other, part),
+        lambda part, other: (part.unlink(), other.rename(other.with_name(f"part-000001{other.name[11:]}"))),
+    ],
+    ids=["emptied", "cut", "overwritten by another part", "another part renamed"],
+)
+def test_a_part_that_is_not_what_was_written_is_noticed_and_run_again(run, tmp_path, damage):
+    folder = copied(run, tmp_path)
+    other, part, _ = sorted(folder.glob("part-*"))
+    damage(part, other)
+    read = attnx.Run.load(folder)
+    assert not read.complete
+    with pytest.raises(FileFormatError, match="is damaged"):
+        list(read)
+    if part.exists():
+        assert again(run, folder).to_table().equals(run.to_table())
+        assert attnx.Run.load(folder).complete
+
+
+def test_parts_have_page_checksums_that_other_readers_can_check(run):
+    import pyarrow.parquet as parquet
+
+    part = run_files(run)[0]
+    changed = bytearray(part.read_bytes())
+    column = parquet.ParquetFile(part).metadata.row_group(0).column(0)
+    changed[column.dictionary_page_offset + column.total_compressed_size - 1] ^= 1
+    with pytest.raises(OSError, match="CRC checksum verification failed"):
+        parquet.ParquetFile(io.BytesIO(bytes(changed)), page_checksum_verification=True).read(use_threads=False)
+
+
+def forged_manifest(folder, **changes):
+    told = json.loads((folder / "_attnx.json").read_text())
+    told = {**told, **changes}
+    del told["kind"], told["sha256"]
+    checksum = manifest._checksum(told)
+    (folder / "_attnx.json").write_text(json.dumps({"kind": "attnx run", **told, "sha256": checksum}))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *(
+            {"threads": 100_000},
+            {"threads": 0},
+            {"threads": "x"},
+            {"shard_rows": 0},
+            {"shard_rows": "2"},
+            {"rows": -5.5},
+        ),
+        *({"fingerprint": []}, {"fingerprint": {}}, {"layout": []}, {"source": 5}, {"question": None}, {"more": 1}),
+    ],
+)
+def test_a_forged_manifest_is_refused(run, tmp_path, changes):
+    folder = copied(run, tmp_path)
+    forged_manifest(folder, **changes)
+    for use in (lambda: attnx.Run.load(folder), lambda: again(run, folder)):
+        with pytest.raises(FileFormatError, match="is no manifest that this attnx reads"):
+            use()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({}, {"layers": []}, {"layers": [1, 2]}, {"methods": ["raw"]}, {"methods": []}, {"methods": "rollout"}),
+        *({"digits": {"rollout": "x"}}, {"diagnostics": [1]}, {"images": True}, {"provenance": 7}),
+    ],
+)
+def test_a_forged_layout_is_refused_wherever_the_run_is_looked_at(run, tmp_path, changes):
+    folder = copied(run, tmp_path)
+    forged_manifest(folder, layout={**run.manifest.layout, **changes} if changes else {})
+    for look in (list, repr, lambda read: read.summary(), lambda read: read.to_html(), lambda read: read[0]):
+        try:
+            look(attnx.Run.load(folder))
+        except FileFormatError:
+            continue
+        assert look is repr  # it says what the layout has
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"extra": "{"}, {"extra": "[1]"}, {"extra": "[" * 50_000}, {"extra": '{"sink": "x"}'}, {"tokens": None}),
+        *({"extra": '{"words": [{"x": 1, "positions": [0]}]}'}, {"extra": '{"prediction": {"evil": 1}}'}),
+        *({"extra": '{"words": [{"index": 0, "text": "a", "positions": [99]}]}'}, {"extra": '{"provenance": "x"}'}),
+        *({"rollout": [0.5]}, {"rollout": [math.nan] * 5}, {"position": 99}, {"position": -1}, {"labels": None}),
+        *({"logits": []}, {"notes": None}, {"probability": math.nan}, {"segments": [7] * 5}),
+    ],
+)
+def test_a_forged_row_is_refused_by_name(run, tmp_path, changes):
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    folder = copied(run, tmp_path)
+    part = min(folder.glob("part-*"))
+    table = parquet.read_table(part)
+    cells = [{**table.to_pylist()[0], **changes}, table.to_pylist()[1]]
+    parquet.write_table(pa.Table.from_pylist(cells, schema=table.schema), part)
+    part.rename(folder / f"{part.name[:-40]}{manifest.content_digest(part.read_bytes())}.parquet")
+    read = attnx.Run.load(folder)
+    for look in (lambda: read[0], lambda: list(read), read.summary, read.to_html):
+        with pytest.raises(FileFormatError, match="row 0 of the run is not what attnx wrote"):
+            look()
+
+
+def test_a_row_is_named_by_its_number(run):
+    with pytest.raises(ChoiceError, match=r"its number in the data, an int from 0, found 'R0003'; the column 'id'"):
+        run["R0003"]
 
 
 @pytest.mark.slow
