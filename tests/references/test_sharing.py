@@ -41,10 +41,10 @@ def llama(**config):
     return transformers.LlamaForCausalLM(made).eval()
 
 
-def asked_of(model, tokenizer, text):
+def asked_of(model, tokenizer, text, named=None):
     prepared = adapter_for(model).prepare(model, tokenizer, text)
     (case,) = cases(model, tokenizer, [prepared])
-    return case, choose_blank(model, adapter_for(model), tokenizer, prepared)
+    return case, choose_blank(model, adapter_for(model), tokenizer, prepared, named)
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ def xlnet():
 
 def test_rows_of_a_model_that_has_positions_first_are_all_computed(always):
     model, tokenizer = xlnet(), families.wordpiece_tokenizer()
-    case, blank = asked_of(model, tokenizer, "the key to the cabinets is on a table")
+    case, blank = asked_of(model, tokenizer, "the key to the cabinets is on a table", "mask_token")
     length = len(case.prepared.positions)
     variants = [Variant(0, (place,)) for place in range(length)]  # as many as positions
     found = measure(model, tokenizer, [case], variants, kind="logit", blank=blank)
