@@ -188,6 +188,67 @@ def test_blocks_within_blocks_are_kept_where_each_is_a_level(name):
     assert len(found.levels) == 3
 
 
+class Rotary(nn.Linear):
+    """What it returns is a constant of the input, and it stands among the blocks (as in GraniteSWA)."""
+
+    def __init__(self):
+        super().__init__(4, 4)
+
+    def forward(self, states):
+        return torch.linspace(-1, 2, states.shape[1]).to(states)[:, None] * self.weight[0]
+
+
+class Turned(Stack):
+    def __init__(self):
+        super().__init__(lambda: nn.Linear(4, 4))
+        self.blocks.append(Rotary().double())
+
+    def forward(self, ids):
+        states = self.words(ids)
+        turn = self.blocks[-1](states)
+        for block in self.blocks[:-1]:
+            states = block(states) * turn
+        return states.sum((-1, -2))
+
+
+@pytest.mark.parametrize("path", [VALUE_PATH, WHOLE_PATH], ids=lambda path: path.name)
+def test_what_is_a_constant_of_the_input_is_one_in_a_block_that_is_run_again(path):
+    model, ids = Turned(), torch.tensor([[1, 5, 2]])
+    found = frozen_run(model, lambda: model(ids), path, entry=model.words, again=True)
+    assert (found.again, found.notes) == (2, ())
+    with torch.no_grad():  # an affine map, position by position
+        states, turn = model.words(ids)[0], model.blocks[-1](model.words(ids))
+        first, second = (one.weight for one in model.blocks[:-1])
+        expected = (((states @ first.T * turn) @ second.T) * turn).sum(-1)
+    torch.testing.assert_close(found.entry.relevance[0], expected, rtol=1e-12, atol=1e-12)
+
+
+class Sometimes(nn.Linear):
+    """A block whose `off` makes it a constant, unlike the others of its class."""
+
+    off = False
+
+    def __init__(self):
+        super().__init__(4, 4)
+
+    def forward(self, states):
+        return super().forward(torch.zeros_like(states) if self.off else states)
+
+
+def test_a_block_that_is_a_constant_unlike_others_of_its_class_is_kept():
+    model, ids = Stack(Sometimes), torch.tensor([[1, 5, 2]])
+    model.blocks[1].off = True
+
+    def scores():
+        states = model.words(ids)
+        states = model.blocks[0](states) * 2
+        return (states * model.blocks[1](states)).sum((-1, -2))
+
+    kept, again = (frozen_run(model, scores, WHOLE_PATH, entry=model.words, again=again) for again in (False, True))
+    assert again.notes[0].startswith("Sometimes returns a constant where others of its class do not")
+    torch.testing.assert_close(again.entry.relevance, kept.entry.relevance)
+
+
 def test_a_model_without_blocks_says_so():
     model = Stack(Remembering)
     model.blocks = nn.Sequential(*model.blocks)

@@ -3,7 +3,8 @@
 A block is an element of the model's lists of modules, the outermost of them. On the way there it runs without a graph,
 and its output stands in the graph as one function of what entered. On the way back it is run again under the same
 mode, so that its gradients are the frozen ones, and gone back through; then its graph is let go of. So what the way
-back needs is kept of one block at a time. What comes out a second time must be what came out first.
+back needs is kept of one block at a time. What comes out a second time must be what came out first, and what is a
+constant of the input where all is kept must be one here: which results are is tried on the first block of a class.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from attnx.capturing.frozen.mode import Freezing, Kernel
 from attnx.capturing.frozen.straight import Straight
-from attnx.capturing.untouched import Borrowed, Hooked, Switches
+from attnx.capturing.untouched import Borrowed, Hooked, Switches, Unobserved
 from attnx.errors import CaptureError
 
 STATES_KEPT = 14
@@ -55,6 +57,8 @@ class Replaying(Hooked):
         self._mode, self._replays, self._levels, self._often = mode, whole, levels, often
         self._layers = max([told if isinstance(told, int) else 1, *map(len, lists)])
         self._running: _Call | None = None
+        self._carried: dict[tuple[type, tuple[int, ...]], list[int]] = {}
+        """For blocks of a class with tensors at these places of their results: those that hang on the input."""
         super().__init__([] if whole is False else self.blocks.values(), self._block_begins, self._block_ends)
 
     def _block_begins(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -89,14 +93,27 @@ class Replaying(Hooked):
         carried = [place for place, one in enumerate(given) if isinstance(one, Tensor) and one.is_floating_point()]
         if not carried:
             return None
-        self.calls += 1
         call.carried, call.kernels = carried, self._mode.kernels[call.first_kernel :]
+        call.left = given[carried[0]].detach()
+        kind = type(module), tuple(carried)
+        if kind not in self._carried:
+            self._carried[kind] = self._moving(call)
+        call.carried = carried = self._carried[kind]
+        if not carried:
+            return None
+        self.calls += 1
         call.left = given[carried[0]].detach()
         made = _Block.apply(call, self._mode, [given[place] for place in carried], *call.inputs)  # type: ignore[no-untyped-call]
         call.inputs = []
         for place, one in zip(carried, made, strict=True):
             given[place] = one
         return tree_unflatten(given, layout)
+
+    def _moving(self, call: _Call) -> list[int]:
+        """The places of the block's results that hang on its input, by a run with a graph."""
+        with Unobserved(), saved_tensors_hooks(lambda _: None, lambda _: torch.empty(0)):  # no backward follows
+            results = call.again(self._mode)[1]
+        return [place for place, one in zip(call.carried, results, strict=True) if one.requires_grad]
 
     def notes(self, states: Tensor) -> tuple[str, ...]:
         """What to know after a run that such states entered: whether it was to be done so, and no block was seen."""
@@ -170,11 +187,9 @@ class _Block(Straight):
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         call: _Call = ctx.call
         leaves, found = call.again(ctx.mode)
-        pairs = [
-            (one, gradient)
-            for one, gradient in zip(found, gradients, strict=True)
-            if gradient is not None and one.requires_grad
-        ]
+        pairs = [(one, gradient) for one, gradient in zip(found, gradients, strict=True) if gradient is not None]
+        if not all(one.requires_grad for one in found):
+            raise NotAgainError(f"{type(call.module).__name__} returns a constant where others of its class do not")
         if not call.often:
             ctx.call = None  # gone back through once, and let go of
         if not pairs:
