@@ -10,13 +10,15 @@ import typer
 def demo_command(
     model: Annotated[
         list[str] | None,
-        typer.Option("--model", help="A directory or hub id to offer beside the embedded models; may be repeated."),
+        typer.Option(
+            "--model", help="A directory or hub id to offer in front of the embedded models; may be repeated."
+        ),
     ] = None,
     host: Annotated[str, typer.Option("--host", help="Where to listen; by default this machine alone.")] = "127.0.0.1",
     port: Annotated[int | None, typer.Option("--port", help="By default the first free one from 7860 on.")] = None,
     browser: Annotated[bool, typer.Option("--browser", help="Open it in a browser.")] = False,
 ) -> None:
-    """Serve a page on which to type a text or drop a picture. Needs Gradio: pip install "attnx[demo]"."""
+    r"""Serve a page on which to type a text or drop a picture. Needs Gradio: pip install "attnx\[demo]"."""
     # Loaded here, so that --help answers at once.
     from attnx.demo.app import serve
     from attnx.running.loading import hush

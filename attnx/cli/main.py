@@ -7,7 +7,8 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from attnx.errors import AttnxError
@@ -15,6 +16,7 @@ from attnx.errors import AttnxError
 
 def main() -> None:
     """Run the command. What the user can mend is one line on standard error and exit code 2, never a traceback."""
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without Unicode still gets the numbers
@@ -40,6 +42,14 @@ def main() -> None:
             _end(stopped)  # a library that was being imported made another error of Ctrl-C
 
 
+def _open_closed_streams() -> None:
+    """Let standard streams that the caller has closed lead nowhere. The next file would get their number otherwise, and
+    with it all that libraries print."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115, it stays open as long as the process runs
+
+
 def _deliver() -> None:
     """Write what still waits to be printed. A reader who left, as `head` does, is no mistake; a full disk is one."""
     try:
@@ -54,7 +64,8 @@ def _deliver() -> None:
 def _end(stopped: list[int], message: str = "") -> None:
     from attnx.render.printable import printable
 
-    print("attnx: stopped" if stopped else f"attnx: {printable(message)}", file=sys.stderr)
+    with suppress(OSError):  # a full disk takes no message either
+        print("attnx: stopped" if stopped else f"attnx: {printable(message)}", file=sys.stderr)
     sys.exit(130 if stopped else 2)
 
 

@@ -8,8 +8,11 @@ import subprocess
 import sys
 
 import pytest
+import typer
+from rich.text import Text
 
 from attnx.cli.app import app
+from tests.children import attnx_command
 
 HEAVY = ("torch", "transformers", "numpy", "scipy", "matplotlib", "captum", "numba", "PIL")
 ALL_IN_ONE_PROCESS = f"""
@@ -133,3 +136,41 @@ def test_explain_loads_only_what_it_uses(children):
     done = children.run([sys.executable, "-c", EXPLAINED])
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1].strip() == "loaded:"
+
+
+def _helps(command):
+    """All texts of help in a command and those below it."""
+    yield from filter(None, (command.help, *(getattr(one, "help", None) for one in command.params)))
+    for below in getattr(command, "commands", {}).values():
+        yield from _helps(below)
+
+
+def test_no_word_of_a_help_text_is_taken_for_markup():
+    """A word in square brackets that is not escaped is left out of what is printed, as in attnx[demo]."""
+    texts = list(_helps(typer.main.get_command(app)))
+    assert len(texts) > 100
+    assert any("attnx\\[demo]" in text for text in texts)
+    assert [text for text in texts if Text.from_markup(text).plain != text.replace("\\[", "[")] == []
+
+
+@pytest.mark.parametrize(
+    ("closing", "arguments", "code", "expected"),
+    [
+        (">&-", ("--version",), 0, ""),
+        ("2>&-", ("explain", TEXT, "--method", "nope"), 2, ""),
+        (">/dev/full", ("--version",), 2, "attnx: [Errno 28] No space left on device"),
+        ("2>/dev/full", ("explain", TEXT, "--method", "nope"), 2, ""),
+        ("| true", ("--help",), 0, ""),
+    ],
+)
+def test_a_stream_that_is_closed_or_full_gives_no_traceback(children, closing, arguments, code, expected):
+    done = children.run(["sh", "-c", f'"$@" {closing}', "sh", *attnx_command(*arguments)])
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (code, "", expected)
+
+
+@pytest.mark.slow
+def test_a_closed_standard_input_is_an_empty_text(children):
+    done = children.run(["sh", "-c", '"$@" <&-', "sh", *attnx_command("generate", "-")])
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert "empty" in done.stderr
