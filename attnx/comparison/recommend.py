@@ -41,8 +41,8 @@ from attnx.results.explanation import Explanation
 from attnx.results.faithfulness import RANDOM
 from attnx.results.gathered import FACTS, Cells, Gathered, facts
 from attnx.results.recommendation import Recommendation, gathered
-from attnx.running.batches import announce
 from attnx.running.given_model import given_model
+from attnx.running.late_bar import announce
 from attnx.running.plan import LAST
 
 SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)

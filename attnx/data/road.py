@@ -29,8 +29,9 @@ from attnx.data.question import Question
 from attnx.data.row import MOST_ROWS, DataRow, Shard, shards
 from attnx.data.source import Source
 from attnx.errors import InputError
-from attnx.running.batches import announce, bar
+from attnx.running.batches import bar
 from attnx.running.given_model import GivenModel
+from attnx.running.late_bar import announce
 
 SECONDS = 30.0
 """Of work in a shard, where nobody chose its size: measured on a few rows, so it may be twice as much."""

@@ -15,12 +15,10 @@ from attnx.explaining.seam import Request
 from attnx.explaining.settings import Settings
 from attnx.methods.method import duration
 from attnx.references.registry import REFERENCES
-from attnx.running.batches import POSITIONS_AT_ONCE, announce
-from attnx.running.late_bar import MOMENT, watched
+from attnx.running.batches import POSITIONS_AT_ONCE
+from attnx.running.late_bar import LONG, MOMENT, announce, watched
 from attnx.running.plan import LONG_INPUT
 
-LONG = 10.0
-"""Seconds that are worth a line."""
 MUCH = 2**30
 """Bytes that are."""
 _BYTES = 4

@@ -57,7 +57,7 @@ def explain_generation(
     first_token: str | int | None = None,
     spans: AskedSpans | None = None,
     truncate: bool = False,
-    progress: bool = False,
+    progress: bool = True,
     **generation: Any,
 ) -> Any:
     """What each token that `model` writes behind `prompt` drew from: a matrix generated × source for each name.
@@ -68,9 +68,9 @@ def explain_generation(
     `methods` and `references` are those of `explain`, value path first where you choose none; all tokens share one run,
     and what knows the answer goes back through it once for each. With `contrast` it does so once more, for each token
     against its runner-up. `layer` is the last unless you choose, or "each"; `first_token` puts a neutral token in
-    front, and `spans` names parts of the prompt, as in `explain`. `progress` shows how far it is. Of an encoder–decoder
-    the prompt is the source, rows are over it and what was written before, and a layer has a name ("cross 2");
-    `truncate` cuts a source that is too long.
+    front, and `spans` names parts of the prompt, as in `explain`. `progress` shows how far it is where that takes more
+    than a moment. Of an encoder–decoder the prompt is the source, rows are over it and what was written before, and a
+    layer has a name ("cross 2"); `truncate` cuts a source that is too long.
     Of a model that reads both the prompt may be {"image": picture, "text": …}: rows are over patches, too, and
     `g.step(0).overlay()` lays them over the picture.
 

@@ -71,7 +71,7 @@ def write(
     wanted, notes = _room(length, max_new_tokens, limit)
     inputs = collate(model, [prompt], None)
     config = _config(model, tokenizer, wanted, options)
-    with bar("writing", wanted, progress, " tokens") as shown:
+    with bar("writing", wanted, progress, " tokens", line=True) as shown:
         watching = _Watching(tokenizer, length, shown) if progress else None
         new = _generated(model, tokenizer, inputs, config, watching)[0, length:].tolist()
     if not new:
@@ -135,8 +135,9 @@ class _Watching:
     shown: Any
 
     def __call__(self, ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:
-        so_far = self.tokenizer.decode(ids[0, self.length :], skip_special_tokens=True)
-        self.shown.set_postfix_str(legible(so_far[-_TAIL:]), refresh=False)
+        if self.shown.seen:
+            so_far = self.tokenizer.decode(ids[0, self.length :], skip_special_tokens=True)
+            self.shown.set_postfix_str(legible(so_far[-_TAIL:]), refresh=False)
         self.shown.update(1)
         return torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
 

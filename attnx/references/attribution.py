@@ -117,7 +117,11 @@ def attribute(
             found[row] = Scored(scores, {"score": chosen_kind, **fact}, notes, signed=reduction in ("sum", "mean"))
         shown.update(len(rows))
 
-    with undisturbed(model, gradients=gradients), looking_on(LinearMaps()), bar(label, len(cases), progress) as shown:
+    with (
+        undisturbed(model, gradients=gradients),
+        looking_on(LinearMaps()),
+        bar(label, len(cases), progress, " scores", line=True) as shown,
+    ):
         entry = _entry(model, adapter, processor, cases[0].prepared, embed)
         for places, inputs in in_batches(
             model,

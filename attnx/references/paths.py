@@ -165,7 +165,7 @@ def _each_run(
         return model, inputs, targets, kind
 
     alone, shared = by_input(cases)
-    with switched(gradients=True), bar(how.label, len(cases), how.progress) as shown:
+    with switched(gradients=True), bar(how.label, len(cases), how.progress, " scores", line=True) as shown:
         for places, inputs in in_batches(
             model,
             [cases[row].prepared for row in alone],

@@ -53,7 +53,7 @@ def measure(
     runs = _unsaid(runs, found)
     at_most = at_once or positions_at_once(model)
     done: set[int] = set()
-    with undisturbed(model), looking_on(runs.maps), bar(label, len(runs.made), progress, " runs") as shown:
+    with undisturbed(model), looking_on(runs.maps), bar(label, len(runs.made), progress, " runs", line=True) as shown:
         find_unread_rows(runs)
         for rows, values in chain(behind_beginnings(runs, at_most), _whole(runs, done, at_most)):
             asked = ((variant, target) for _, variant, target in runs.asked(rows))

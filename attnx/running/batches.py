@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
@@ -16,7 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 from attnx.errors import InputError
 from attnx.inputs.adapter import Prepared
 from attnx.inputs.model_facts import base_model, takes_logits_to_keep
-from attnx.running.late_bar import LateBar, watched
+from attnx.running.late_bar import LateBar, LateLine, watched
 
 R = TypeVar("R")
 
@@ -205,17 +204,19 @@ def _accepted(model: nn.Module) -> set[str] | None:
     return named if named & {"input_ids", "pixel_values", "input_features", "input_values"} else None
 
 
-def announce(text: str) -> None:
-    """A line on standard error before long work, where it is in nobody's way."""
-    print(text, file=sys.stderr, flush=True)
+def bar(label: str, total: int | None, shown: bool, unit: str = " texts", *, line: bool = False) -> Any:
+    """A bar that comes when work takes long and is gone when it is done.
 
-
-def bar(label: str, total: int | None, shown: bool, unit: str = " texts") -> Any:
-    """A bar that comes when work takes long and is gone when it is done; none where standard error is no terminal."""
-    return LateBar(label, total, unit) if shown and watched() else _NoBar()
+    Where standard error is no terminal there is none, and with `line` a line that says how long the rest will take.
+    """
+    if not shown:
+        return _NoBar()
+    return LateBar(label, total, unit) if watched() else LateLine(label, total, unit) if line else _NoBar()
 
 
 class _NoBar(nullcontext["_NoBar"]):
+    seen = False
+
     def __enter__(self) -> _NoBar:
         return self
 

@@ -2,6 +2,7 @@
 
 import copy
 import io
+import re
 from contextlib import redirect_stderr
 
 import pytest
@@ -11,6 +12,7 @@ import attnx
 from attnx.explaining import foresight
 from attnx.explaining.foresight import Foresight, attention_bytes
 from attnx.methods.flow import machine_code
+from attnx.references import paths
 from attnx.running import batches, late_bar
 from tests import zoo
 
@@ -94,6 +96,29 @@ def test_no_bar_where_nobody_looks_or_wants_one(clock, capsys):
             clock.now += 30
             bar.update(5)
     assert capsys.readouterr().err == ""
+
+
+def test_a_generation_says_how_long_it_takes_where_nobody_looks(clock, capsys, monkeypatch):
+    """Each token goes back through the model once, which here takes ten seconds; `progress=False` says nothing."""
+    monkeypatch.setattr(late_bar, "_last_line", -100.0)
+
+    def slow(*given, after=None, **options):
+        def count(number):
+            clock.now += 10.0 * number
+            after(number)
+
+        return frozen_runs(*given, after=count, **options)
+
+    frozen_runs = paths.frozen_runs
+    monkeypatch.setattr(paths, "frozen_runs", slow)
+    given = (zoo.causal_lm(), zoo.bytelevel_tokenizer(), "the key to")
+    attnx.explain_generation(*given, continuation=" the cabinets", progress=False)
+    assert capsys.readouterr().err == ""
+    attnx.explain_generation(*given, continuation=" the cabinets")
+    said = capsys.readouterr().err
+    assert re.fullmatch(
+        r"attnx: value path: 1 of \d+ scores took 10 seconds, the others take about \d+ seconds\n", said
+    )
 
 
 def test_half_precision_on_a_cpu_is_told_once_with_the_line_that_changes_it(capsys):

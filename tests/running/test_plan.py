@@ -97,6 +97,14 @@ def test_flow_that_would_take_long_is_left_out_unless_it_was_asked_for():
     assert plan.plan((METHODS["flow"],), 1200, config, layer=12, head=None).held
 
 
+def test_flow_over_the_sound_that_whisper_hears_is_left_out():
+    """It takes 213 seconds in the smallest of them, 4 + 4 layers over 1,500 positions."""
+    tiny = hf.WhisperConfig(encoder_layers=4, decoder_layers=4, d_model=384)
+    found = plan.plan(None, 1501, tiny, layer=None, head=None)
+    assert [one.name for one in found.methods] == ["raw", "rollout"]
+    assert "flow over 1501 positions would take about 3 minutes" in found.notes[0]
+
+
 def test_flow_names_its_cost_before_it_begins(monkeypatch):
     attention = np.full((4, 1, 16, 16), 1 / 16)
     monkeypatch.setattr(flow_module, "SECONDS_PER_EDGE", 1.0)

@@ -22,8 +22,10 @@ from attnx.methods.method import LIMIT, Array, Brought, Method, MethodChoices, c
 from attnx.methods.normalization import Normalize
 from attnx.registry import unknown
 
-SECONDS_PER_EDGE = 2e-10
-"""One start and one end through one layer of n × n edges cost about n² of these, by tests/benchmarks/long_inputs.py."""
+SECONDS_PER_EDGE = 8e-10
+"""One start and one end through one layer of n × n edges cost about n² of these in trained models, whose attention is
+sharp; random, even attention takes a quarter. By Whisper tiny.en over 1,500 positions, and
+tests/benchmarks/long_inputs.py."""
 
 Solver = Literal["exact", "networkx"]
 
