@@ -120,7 +120,7 @@ def capture_batch(
 
     def watched(inputs: Mapping[str, Any]) -> tuple[Any, list[AttentionTensor], Recorder]:
         with watch(model, batch=_batch_size(inputs), entry=entry, **how) as recorder:
-            output = _answer(model, inputs)
+            output = answer_of(model, inputs)
         padding = {
             "padding": _real(inputs, "attention_mask"),
             "output_padding": _real(inputs, "decoder_attention_mask"),
@@ -140,7 +140,7 @@ def capture_batch(
         piece = None if by_interface else beginning_of(inputs)
         if piece is None or not _prove_by(model, piece, attention, watched):
             with undisturbed(model):
-                check_output(output, _answer(model, inputs), type(model).__name__)
+                check_output(output, answer_of(model, inputs), type(model).__name__)
         _proven.add(model)
     return Captured(output, attention, answered, beside(attention[0].modules, recorder.mixers))
 
@@ -182,11 +182,11 @@ def _prove_by(model: nn.Module, piece: Mapping[str, Any], whole: Sequence[Attent
     if not run_alike(attention[0], whole[0]):
         return False
     with undisturbed(model):
-        check_output(output, _answer(model, piece), type(model).__name__)
+        check_output(output, answer_of(model, piece), type(model).__name__)
     return True
 
 
-def _answer(model: nn.Module, inputs: Mapping[str, Any]) -> Any:
+def answer_of(model: nn.Module, inputs: Mapping[str, Any]) -> Any:
     """What the model makes of the inputs; what it has to say against them is told in its own words."""
     try:
         return called(model, inputs)

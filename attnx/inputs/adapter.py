@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from attnx.errors import CaptureError
 from attnx.inputs.heard import Heard
 from attnx.inputs.positions import Positions, Span, Word
 
@@ -143,5 +144,14 @@ class Adapter:
     def embedding_module(self, model: nn.Module) -> nn.Module:
         if self.embeddings is not None:
             return model.get_submodule(self.embeddings)
-        module: nn.Module = model.get_input_embeddings()  # type: ignore[operator]
+        try:
+            module: Any = model.get_input_embeddings()  # type: ignore[operator]
+        except (AttributeError, NotImplementedError):
+            module = None
+        if not isinstance(module, nn.Module):
+            raise CaptureError(
+                f"{type(model).__name__} names no module that embeds its input (get_input_embeddings), so what a token "
+                "adds cannot be followed; use methods of attention itself (raw, rollout, flow) or "
+                "references=('blankout',), or register an adapter with embeddings=… (see docs/adapters.md)"
+            )
         return module

@@ -210,9 +210,10 @@ class _Entry:
         return torch.cat([source, output], dim=1)
 
     def named(self, values: Tensor, prepared: Prepared) -> dict[str, Tensor]:
-        """What is attributed, by the names under which the model takes it."""
+        """What is attributed, by the names under which the model takes it; a copy, which CTRL, GIT and BLIP change."""
         if self.table is not None:
             return {}
+        values = values.clone()
         if self.embed_output is None:
             return {self.name: values}
         if self.name in ENTRIES:
@@ -234,15 +235,16 @@ def _entry(model: nn.Module, adapter: Adapter, processor: Any, example: Prepared
     if example.heard is not None:
         output = adapter.output_embeddings(model) if adapter.output_embeddings is not None else None
         return _Entry(model, example.heard.entry, pad_id, None, output)
-    if not takes_embeddings(model):
+    same = same_by_embeddings(model, adapter, processor, example) if embed is None else takes_embeddings(model) or None
+    if same is None:
         table = getattr(adapter.embedding_module(model), "weight", None)
-        if embed is not None or not isinstance(table, Tensor) or table.is_meta:
+        if embed is not None or example.rewrites or not isinstance(table, Tensor):
             raise InputError(
-                f"{type(model).__name__} takes no inputs_embeds, so gradients cannot reach its tokens; "
+                f"{type(model).__name__} does not run on inputs_embeds alone, so gradients cannot reach its tokens; "
                 "use references=('blankout',), which needs none"
             )
         return _Entry(model, "inputs_embeds", pad_id, partial(_rows_of, table), table=table)
-    if embed is None and not same_by_embeddings(model, adapter, processor, example):
+    if not same:
         raise InputError(
             f"{type(model).__name__} answers differently to inputs_embeds than to the same input_ids, so its "
             "gradients would explain another answer; use references=('blankout',)"

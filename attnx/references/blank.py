@@ -20,7 +20,15 @@ from attnx.errors import ChoiceError, InputError, whole_number
 from attnx.inputs.adapter import Adapter, Prepared
 from attnx.inputs.model_facts import vocabulary_size
 from attnx.inputs.positions import Positions
-from attnx.references.embedded import ENTRIES, embedded, embedding_of, has_mean, mean_embedding, same_by_embeddings
+from attnx.references.embedded import (
+    ENTRIES,
+    embedded,
+    embedding_of,
+    has_mean,
+    mean_embedding,
+    same_by_embeddings,
+    takes_means,
+)
 from attnx.references.painting import FILLS, painted
 from attnx.references.silence import SILENCE, silenced
 from attnx.registry import unknown
@@ -81,8 +89,8 @@ def choose_blank(model: nn.Module, adapter: Adapter, processor: Any, prepared: P
     if named in (MEAN, MEAN_NAME):
         if not _has_mean(model, adapter, processor, prepared):
             raise InputError(
-                f"blank='mean' needs a model that answers to inputs_embeds as to input_ids, and {type(model).__name__} "
-                f"does not; give blank= a token or {DELETE!r}"
+                "blank='mean' needs a model that answers to inputs_embeds as to input_ids, also to those that are no "
+                f"rows of its table, and {type(model).__name__} does not; give blank= a token or {DELETE!r}"
             )
         return _mean(model, adapter)
     return _token(processor, _token_id(model, processor, named))
@@ -126,7 +134,10 @@ def _by_rule(model: nn.Module, adapter: Adapter, tokenizer: Any, prepared: Prepa
 
 
 def _has_mean(model: nn.Module, adapter: Adapter, tokenizer: Any, prepared: Prepared) -> bool:
-    return has_mean(model, adapter) and same_by_embeddings(model, adapter, tokenizer, prepared)
+    """Whether a mean of embeddings can stand for nothing."""
+    if not has_mean(model, adapter) or not same_by_embeddings(model, adapter, tokenizer, prepared):
+        return False
+    return takes_means(model, tokenizer, lambda: _mean(model, adapter).apply(prepared, [0]))
 
 
 def _becomes_unknown(tokenizer: Any) -> bool:

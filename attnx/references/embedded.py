@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from dataclasses import replace
 from inspect import signature
 from typing import Any
@@ -11,18 +12,19 @@ import torch
 from torch import Tensor, nn
 
 from attnx.answer.registry import numbers_of
+from attnx.capturing.capture import answer_of
 from attnx.capturing.frozen.sink_values import Check, on_device_of, weights_check
 from attnx.capturing.untouched import switched
 from attnx.capturing.watch import undisturbed
-from attnx.errors import InputError
+from attnx.errors import CaptureError, InputError, out_of_memory
 from attnx.inputs.adapter import Adapter, Prepared
-from attnx.inputs.model_facts import called
 from attnx.running.batches import collate, padding_id, slack
 
 _AT_ONCE = 8_192
 """Tokens that are embedded together for the mean."""
 
-_same: weakref.WeakKeyDictionary[nn.Module, bool] = weakref.WeakKeyDictionary()
+_same: weakref.WeakKeyDictionary[nn.Module, bool | None] = weakref.WeakKeyDictionary()
+_takes_means: weakref.WeakKeyDictionary[nn.Module, bool] = weakref.WeakKeyDictionary()
 _means: weakref.WeakKeyDictionary[nn.Module, tuple[Check, Tensor]] = weakref.WeakKeyDictionary()
 
 
@@ -34,26 +36,49 @@ def takes_embeddings(model: nn.Module) -> bool:
     return "inputs_embeds" in signature(model.forward).parameters
 
 
-def same_by_embeddings(model: nn.Module, adapter: Adapter, processor: Any, example: Prepared) -> bool:
-    """Whether embeddings lead to the answer that token ids lead to; tried once for each model."""
+def same_by_embeddings(model: nn.Module, adapter: Adapter, processor: Any, example: Prepared) -> bool | None:
+    """Whether embeddings lead to the answer that token ids lead to; tried once for each model.
+
+    None where the model does not run on embeddings alone: it takes none, or needs the ids as well (DeepSeek-V4).
+    """
     if not takes_embeddings(model):
-        return False
+        return None
     if model not in _same:
         pad_id = padding_id(model, processor)
         with undisturbed(model):
-            by_id, by_embedding = (
-                numbers_of(model, called(model, collate(model, [one], pad_id)))
-                for one in (example, embedded(model, adapter, example))
-            )
-        if by_id is None or by_embedding is None:
+            by_id = numbers_of(model, answer_of(model, collate(model, [example], pad_id)))
+        if by_id is None:
             raise InputError(f"{type(model).__name__} predicts nothing; load it with a head")
-        _same[model] = torch.allclose(by_id, by_embedding, atol=slack(by_id), rtol=0)
+        output = _output(model, lambda: embedded(model, adapter, example), pad_id)
+        numbers = None if output is None else numbers_of(model, output)
+        _same[model] = None if numbers is None else torch.allclose(by_id, numbers, atol=slack(by_id), rtol=0)
     return _same[model]
+
+
+def takes_means(model: nn.Module, processor: Any, blanked: Callable[[], Prepared]) -> bool:
+    """Whether the model runs on an embedding that is no row of its table; Gemma 4 looks for the row."""
+    if model not in _takes_means:
+        _takes_means[model] = _output(model, blanked, padding_id(model, processor)) is not None
+    return _takes_means[model]
+
+
+def _output(model: nn.Module, made: Callable[[], Prepared], pad_id: int | None) -> Any:
+    """What the model returns for this input, which it need not be able to read: None where it fails."""
+    try:
+        with undisturbed(model):
+            return answer_of(model, collate(model, [made()], pad_id))
+    except Exception as error:  # whatever a model raises that needs ids
+        if out_of_memory(error):
+            raise
+        return None
 
 
 def has_mean(model: nn.Module, adapter: Adapter) -> bool:
     """Whether the embedding is a table, and not a function."""
-    return isinstance(getattr(adapter.embedding_module(model), "num_embeddings", None), int)
+    try:
+        return isinstance(getattr(adapter.embedding_module(model), "num_embeddings", None), int)
+    except CaptureError:  # it names none
+        return False
 
 
 def embedded(model: nn.Module, adapter: Adapter, prepared: Prepared) -> Prepared:

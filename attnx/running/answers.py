@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 from torch import nn
 
 from attnx.answer.score import first_answer
+from attnx.capturing.capture import answer_of
 from attnx.capturing.watch import undisturbed
 from attnx.inputs.adapter import Prepared
-from attnx.inputs.model_facts import called
 from attnx.running.batches import collate, in_batches, padding_id, positions_at_once
 
 T = TypeVar("T")
@@ -27,7 +27,7 @@ def each_answer(
         for rows, output in in_batches(
             model,
             prepared,
-            lambda several: called(model, collate(model, several, pad_id)),
+            lambda several: answer_of(model, collate(model, several, pad_id)),
             first=partial(first_answers, model, pad_id),
             pad_id=pad_id,
             at_most=positions_at_once(model, all_answers=True),

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+import transformers as hf
 
 import attnx
 from attnx.answer.kinds.span import span_number, span_of
-from attnx.errors import AttnxError, ChoiceError, InputError
+from attnx.errors import AttnxError, CaptureError, ChoiceError, InputError
 from tests import zoo
 from tests.answer import heads
 from tests.answer.heads import CASES, HEADS
@@ -217,6 +218,13 @@ def test_what_is_no_question_with_choices_is_refused():
     ]:
         with pytest.raises(InputError, match=said):
             attnx.explain(heads.model("choice", "bert"), TOKENIZER, given)
+
+
+def test_choices_that_the_model_cannot_read_are_refused_in_its_words():
+    sizes = {"vocab_size": len(TOKENIZER), "type_vocab_size": 1, "max_position_embeddings": 64, "pad_token_id": 0}
+    model = hf.RobertaForMultipleChoice(hf.RobertaConfig(**sizes, **zoo.WIDTH)).eval()
+    with pytest.raises(CaptureError, match=r"refused the input \(IndexError: index out of range"):
+        attnx.explain(model, TOKENIZER, ("the key", ["is bad", "was witty"]))
 
 
 def test_each_entity_has_an_explanation_of_its_first_token():

@@ -78,6 +78,23 @@ def test_a_model_that_reads_no_embeddings_loses_the_position():
         chosen(model, of_letters(), named="mean")
 
 
+def test_a_model_that_looks_embeddings_up_in_its_table_has_no_mean():
+    """Gemma 4 finds the ids again by the row, for tables of each layer."""
+
+    class LooksUp(type(decoder())):
+        def forward(self, input_ids=None, attention_mask=None, inputs_embeds=None):
+            table = self.get_input_embeddings().weight
+            if inputs_embeds is not None and not (inputs_embeds[:, :, None] == table).all(-1).any(-1).all():
+                raise RuntimeError("these are no rows")
+            return super().forward(input_ids, attention_mask=attention_mask, inputs_embeds=inputs_embeds)
+
+    model = LooksUp(decoder().config).eval()
+    assert chosen(model, of_letters()).name == "deletion"
+    with pytest.raises(InputError, match="no rows of its table"):
+        chosen(model, of_letters(), named="mean")
+    attnx.explain(model, of_letters(), "a b a b", references="blankout")
+
+
 def test_the_mean_embedding_is_blanked_in_its_place():
     model, tokenizer = zoo.causal_lm(), zoo.bytelevel_tokenizer()
     adapter = adapter_for(model)
