@@ -75,8 +75,11 @@ def _map(taken: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     if plain and not torch.is_grad_enabled():
         return by_onednn(taken, weight, bias)
     if plain and taken.requires_grad:
-        found: Tensor = _WithSlope.apply(taken, weight, bias)  # type: ignore[no-untyped-call]
-        return found
+        # Of more axes than two the operator returns a view, and a view that an autograd function returns cannot be
+        # changed in place, as DeBERTa does.
+        matrix = taken.reshape(-1, taken.shape[-1])
+        rows: Tensor = _WithSlope.apply(matrix, weight, bias)  # type: ignore[no-untyped-call]
+        return rows.view(*taken.shape[:-1], -1)
     return F.linear(taken, weight, bias)
 
 

@@ -3,15 +3,24 @@
 import numpy as np
 import pytest
 import torch
-from transformers import GPT2ForSequenceClassification
+from transformers import (
+    CanineConfig,
+    CanineForSequenceClassification,
+    DebertaConfig,
+    DebertaForSequenceClassification,
+    GPT2ForSequenceClassification,
+    IBertConfig,
+    IBertForSequenceClassification,
+)
 
 from attnx import explain
-from attnx.errors import ChoiceError, InputError
+from attnx.errors import AttnxError, ChoiceError, InputError
 from attnx.inputs.families import adapter_for
 from attnx.references.blankout import blankout
 from attnx.references.case import cases
 from attnx.references.gradient import gradient
 from attnx.references.registry import REFERENCES
+from attnx.running import linear_map
 from tests import verb_number_zoo as zoo
 from tests import zoo as families
 
@@ -121,7 +130,7 @@ def test_the_model_is_as_it_was():
             REFERENCES[name](model, zoo.tokenizer(), asked(zoo.prepared("keys")))
         assert all(module.training for module in model.modules())
         assert all(parameter.grad is None and parameter.requires_grad for parameter in model.parameters())
-        assert not families.observed(model)
+        assert not any(module._forward_hooks or module._backward_hooks for module in model.modules())
     finally:
         model.eval()
 
@@ -158,6 +167,32 @@ def test_a_model_that_takes_ids_alone_has_the_gradients_of_the_rows_that_it_embe
     )
     np.testing.assert_allclose(found.scores, wanted.scores, rtol=1e-4, atol=1e-6)
     assert found.scores.any()
+
+
+def test_a_model_that_needs_ids_beside_embeddings_gets_both():
+    """DeepSeek-V4 sends tokens to experts by their ids, I-BERT embeds to a pair."""
+
+    class NeedsIds(type(zoo.model())):
+        def forward(self, input_ids=None, attention_mask=None, inputs_embeds=None):
+            assert input_ids.ndim == 2
+            return super().forward(input_ids=input_ids, attention_mask=attention_mask)
+
+    model = NeedsIds(zoo.model().config).eval()
+    model.load_state_dict(zoo.model().state_dict())
+    (found,) = gradient(model, zoo.tokenizer(), cases(model, zoo.tokenizer(), zoo.prepared("the keys")))
+    (wanted,) = gradient(zoo.model(), zoo.tokenizer(), asked(zoo.prepared("the keys")))
+    np.testing.assert_allclose(found.scores, wanted.scores, rtol=1e-4)
+    tokenizer = families.wordpiece_tokenizer()
+    ibert = IBertForSequenceClassification(IBertConfig(vocab_size=len(tokenizer), pad_token_id=0, **families.WIDTH))
+    assert explain(ibert.eval(), tokenizer, "a witty film", references="gradient").references["gradient"].any()
+
+
+def test_a_model_that_names_no_embedding_is_refused_with_what_works():
+    tokenizer = families.wordpiece_tokenizer()
+    sizes = {"downsampling_rate": 2, "local_transformer_stride": 8, "upsampling_kernel_size": 2, "num_hash_buckets": 50}
+    model = CanineForSequenceClassification(CanineConfig(max_position_embeddings=64, **sizes, **families.WIDTH)).eval()
+    with pytest.raises(AttnxError, match=r"names no module that embeds its input.*use methods of attention itself"):
+        explain(model, tokenizer, "a witty film", methods="gradient_rollout")
 
 
 def test_a_model_that_embeds_ids_in_a_way_of_its_own_is_sent_to_blank_out():
@@ -215,3 +250,49 @@ def test_no_batch_has_more_logits_than_fit(monkeypatch, name):
     finally:
         handle.remove()
     assert 0 < max(sizes) <= most
+
+
+class Scaled(type(zoo.model())):
+    """It scales its embeddings, by a tensor of its own."""
+
+    def scaled(self, embedded):
+        return embedded * 3
+
+    def forward(self, input_ids=None, attention_mask=None, inputs_embeds=None):
+        embedded = self.get_input_embeddings()(input_ids) if inputs_embeds is None else inputs_embeds
+        return super().forward(attention_mask=attention_mask, inputs_embeds=self.scaled(embedded))
+
+
+class ScaledInPlace(Scaled):
+    """As CTRL does, in the tensor that it is given."""
+
+    def scaled(self, embedded):
+        embedded *= 3
+        return embedded
+
+
+@pytest.mark.parametrize("name", list(REFERENCES))
+def test_a_model_may_change_in_place_what_it_is_given(name):
+    models = [kind(zoo.model().config).eval() for kind in (Scaled, ScaledInPlace)]
+    found = []
+    for model in models:
+        model.load_state_dict(zoo.model().state_dict())
+        torch.manual_seed(0)
+        asked = cases(model, zoo.tokenizer(), zoo.prepared("the key to the cabinets"))
+        found.append(REFERENCES[name](model, zoo.tokenizer(), asked)[0].scores)
+    np.testing.assert_allclose(*found, rtol=1e-5, atol=1e-7)
+    assert found[0].any()
+
+
+def test_what_a_linear_map_gives_may_be_changed_in_place(monkeypatch):
+    """DeBERTa adds a bias to the transposed output of its map, whichever library made it."""
+    tokenizer = families.wordpiece_tokenizer()
+    relative = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "max_relative_positions": 16}
+    config = DebertaConfig(vocab_size=len(tokenizer), **relative, **families.WIDTH)
+    torch.manual_seed(0)
+    model = DebertaForSequenceClassification(config).eval()
+    found = []
+    for quick in (False, True):
+        monkeypatch.setattr(linear_map, "can_be_quicker", lambda *tensors, quick=quick: quick)
+        found.append(explain(model, tokenizer, "a witty film", references="gradient").references["gradient"])
+    np.testing.assert_allclose(*found, rtol=1e-4)
