@@ -257,6 +257,16 @@ def causal_lm() -> Any:
     return _sharpened(hf.GPT2LMHeadModel(config))
 
 
+def biased(made: Any) -> Any:
+    """The model with random biases and gains, as a trained one has them: a new one has 0 and 1 in most."""
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for parameter in made.parameters():
+            if parameter.ndim == 1:
+                parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator).to(parameter))
+    return made
+
+
 def deep(made: Any) -> Any:
     """The same kind of model with six layers, as many as the pages and examples speak of."""
     return type(made)(type(made.config)(**made.config.to_dict() | {"num_hidden_layers": 6})).eval()

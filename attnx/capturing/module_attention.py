@@ -27,6 +27,8 @@ class Opened:
     mixed: Tensor
     """batch × head × query × width."""
     projection: Tensor
+    bias: Tensor | None
+    """Of the output projection."""
     output: Tensor
     """What the function returns, computed from the above, so that gradients pass through them."""
 
@@ -57,7 +59,7 @@ def opened(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, A
     slack = 1e-4 if plain.dtype in (torch.float32, torch.float64) else 2e-2
     if not torch.allclose(output.detach(), plain, rtol=0, atol=slack * (1 + float(plain.abs().amax())), equal_nan=True):
         raise CaptureError("nn.MultiheadAttention, computed openly, gives another output; please report the model")
-    return Opened(weights, value, mixed, given["out_proj_weight"], output)
+    return Opened(weights, value, mixed, given["out_proj_weight"], given["out_proj_bias"], output)
 
 
 def _weights(given: Mapping[str, Any]) -> Sequence[Tensor]:

@@ -165,6 +165,7 @@ class Observer(TorchFunctionMode):
         record = self._recorder.add(weights, visible_mask(weights.detach() > 0), values)
         if "projections" in self._recorder.extras:
             record.projection = call.projection if self._recorder.gradients else call.projection.detach()
+            record.bias = None if call.bias is None else call.bias.detach()
         if self._recorder.way_back and self._recorder.extras:
             record.outputs = call.mixed
         self._recorder.wrote(record, read, output)

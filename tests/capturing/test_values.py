@@ -154,6 +154,7 @@ def test_keys_that_are_no_positions_are_refused():
 
 def test_an_encoder_of_torch_is_followed_from_layer_to_layer():
     layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
-    model = nn.TransformerEncoder(layer, 3, enable_nested_tensor=False).eval()
-    attention = capture(model, extras=ALL, src=torch.randn(1, 5, 8))
+    model = zoo.biased(nn.TransformerEncoder(layer, 3, enable_nested_tensor=False)).eval()
+    attention = capture(model, extras=(*ALL, "blocks"), src=torch.randn(1, 5, 8))
     assert (attention.layers, attention.heads) == (3, 2)
+    assert all(float(level.brought["miss"]) < 1e-5 for level in attention.levels)
