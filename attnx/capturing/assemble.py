@@ -19,6 +19,7 @@ from attnx.attention.tensor import AttentionTensor
 from attnx.attention.visibility import Mask
 from attnx.capturing.claims import Claim, settle
 from attnx.capturing.joined import Joined
+from attnx.capturing.mixers import check_sampling
 from attnx.capturing.pictured import Pictured
 from attnx.capturing.proof import rows_checked
 from attnx.capturing.record import Record, Recorder
@@ -48,6 +49,7 @@ def assemble(
     `output_padding` that of what the decoder reads. `within` keeps only modules whose name begins so. `projection`
     measures how a picture enters the text, where that is asked.
     """
+    check_sampling(recorder.sampling, model_name, within)
     found = Seen(recorder.records, recorder.batch, model_name, projection).stack(within)
     records = found if isinstance(found, list) else found.records
     _check_numbers(records)

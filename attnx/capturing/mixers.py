@@ -12,6 +12,8 @@ from typing import Any
 
 from torch import Tensor
 
+from attnx.errors import CaptureError
+
 _CONVOLUTIONS = {"conv1d", "conv2d", "conv3d"}
 MIXING = _CONVOLUTIONS | {
     "unfold",
@@ -25,6 +27,9 @@ MIXING = _CONVOLUTIONS | {
     "fft_fft2",
 }
 """Names of the functions that may move something from one position to another."""
+
+SAMPLING = "grid_sample"
+"""The function by which deformable attention reads its input: at a few points between positions, without a map."""
 
 
 def mixes(name: str, operands: Sequence[Any]) -> bool:
@@ -40,6 +45,17 @@ def beside(attention: Sequence[str], mixers: Iterable[str]) -> tuple[str, ...]:
     layers = {layer for module in attention for layer in _layer(module, attention)}
     found = [name for name in mixers if any(name.startswith(layer) for layer in layers)]
     return tuple(dict.fromkeys(re.sub(r"\d+", "#", name) for name in found))
+
+
+def check_sampling(sampling: Iterable[str], model_name: str, within: str = "") -> None:
+    """Refuse layers that attend by sampling: the attention that is seen beside it is not the model's."""
+    layer = next((name for name in sampling if name.startswith(within) and re.search(r"\.\d+\.", name)), None)
+    if layer is not None:
+        raise CaptureError(
+            f"{model_name} attends by sampling in {layer} (deformable attention), which has no map over positions, so "
+            "the attention that is seen beside it is not the model's; use a model of the same task that attends over "
+            "all positions (DETR without deformable attention, a ViT), or Captum, which needs no map"
+        )
 
 
 def _layer(module: str, attention: Sequence[str]) -> list[str]:

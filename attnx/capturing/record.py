@@ -20,7 +20,7 @@ from attnx.capturing.claims import Claim, settle
 from attnx.capturing.descent import Descent
 from attnx.capturing.heads import Folded, named_heads
 from attnx.capturing.joined import BlockCall, Joined
-from attnx.capturing.mixers import MIXING, mixes
+from attnx.capturing.mixers import MIXING, SAMPLING, mixes
 from attnx.capturing.predicting import together
 from attnx.errors import CaptureError, ChoiceError
 
@@ -132,6 +132,8 @@ class Recorder:
         self.descent = Descent()
         self.mixers: list[str] = []
         """Modules that mixed positions otherwise, in the order of the calls."""
+        self.sampling: list[str] = []
+        """Modules that read positions by sampling."""
         self.batch = batch
         self.held = held
         self.extras = extras
@@ -207,6 +209,8 @@ class Recorder:
         self.descent.hand_on(name, args, kwargs, result)
         if name in MIXING and mixes(name, (*args, *kwargs.values())):
             self.mixers.append(self._caller())
+        elif name == SAMPLING:
+            self.sampling.append(self._caller())
 
     def wrote(self, record: Record, read: Sequence[Any], output: Tensor) -> None:
         """What a call read, its values last, and what it made of it."""
