@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnx.render.axes import verbatim
 from attnx.render.best_parts import patch_table, stretch_table
 from attnx.render.columns import TextBlock
 from attnx.render.digits import places, written
@@ -115,6 +116,7 @@ def plot(
     return plot_row(explanation, method, layer, head=head, ax=ax, **looks)
 
 
+@verbatim
 def plot_layers(
     explanation: Explanation,
     method: str | None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnx.errors import ChoiceError
-from attnx.render.axes import VERBATIM, given_or_new, without_frame
+from attnx.render.axes import VERBATIM, given_or_new, verbatim, without_frame
 from attnx.render.colours import FOR
 from attnx.render.printable import printable
 from attnx.render.word_rows import reduction_note, strongest
@@ -31,6 +31,7 @@ _WIDEST, _HIGHEST = 24.0, 14.0
 """Inches for all layers and all positions; more of them stand closer together."""
 
 
+@verbatim
 def plot_graph(
     explanation: Explanation, method: str | None = None, *, head: int | None = None, ax: Axes | None = None
 ) -> Axes:

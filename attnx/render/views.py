@@ -149,6 +149,7 @@ def _view(
     """A view of tables, which text and Markdown show alike unless the kind has better."""
     from rich.text import Text
 
+    from attnx.render.axes import verbatim
     from attnx.render.columns import as_csv, as_markdown, as_text
     from attnx.render.page.notebook import notebook_html
     from attnx.render.page.page import to_html
@@ -160,7 +161,7 @@ def _view(
         markdown=lambda one: as_markdown(blocks(one)),
         rows=rows,
         csv=lambda one: as_csv(rows(one)),
-        plot=plot,
+        plot=verbatim(plot),
         rich=rich or (lambda one: Text(written(one))),
         html=to_html,
         notebook=notebook_html,

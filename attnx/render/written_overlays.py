@@ -10,7 +10,7 @@ import numpy as np
 
 from attnx.errors import ChoiceError, InputError
 from attnx.inputs.positions import Word
-from attnx.render.axes import VERBATIM
+from attnx.render.axes import VERBATIM, verbatim
 from attnx.render.image_panels import sheet, small
 from attnx.render.overlay import highest_score, lit, picture_of
 from attnx.render.printable import printable
@@ -27,6 +27,7 @@ _MOST = 36
 """Words of one sheet: more are not told apart at the size that is left for each."""
 
 
+@verbatim
 def plot_overlays(
     generation: GenerationExplanation,
     method: str | None = None,

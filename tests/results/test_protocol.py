@@ -1,6 +1,7 @@
 """Every kind of result can be kept, compared and looked at in the same ways."""
 
 import dataclasses
+import io
 import json
 from html.parser import HTMLParser
 
@@ -144,3 +145,45 @@ def test_a_kind_without_a_view_says_so():
 
     with pytest.raises(AttnxError, match="view 'unseen' is not known"):
         Unseen().to_text()
+
+
+FORMULA = r"$\foo$"
+
+
+def _with_formulas(made):
+    """The result as a file tells it that has a formula for every text and every name, where that can be loaded."""
+    document = json.loads(made.to_json())
+
+    def loads():
+        try:
+            return type(made).from_json(json.dumps(document))
+        except FileFormatError:
+            return None
+
+    def change(members):
+        for name, value in list(members.items() if isinstance(members, dict) else enumerate(members)):
+            if isinstance(value, str) and name not in ("kind", "format"):
+                members[name] = FORMULA
+                members[name] = FORMULA if loads() else value
+            elif isinstance(value, (dict, list)):
+                change(value)
+            if isinstance(members, dict) and FORMULA not in members:
+                members[FORMULA] = members.pop(name)
+                if not loads():
+                    members[name] = members.pop(FORMULA)
+
+    change(document)
+    return loads()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_formula_in_a_text_or_a_name_is_drawn_as_it_stands(make):
+    from matplotlib import pyplot
+
+    forged = _with_formulas(make())
+    assert json.dumps(FORMULA) in forged.to_json()
+    try:
+        drawn = np.ravel(forged.plot())[0]
+        (getattr(drawn, "figure", None) or drawn).savefig(io.BytesIO(), format="svg")
+    finally:
+        pyplot.close("all")
