@@ -82,8 +82,12 @@ def out_of_memory(error: BaseException) -> bool:
 
 def first_line(error: BaseException) -> str:
     """What an error says, in a line; of one that says nothing its kind."""
-    line = str(error).strip().split("\n")[0] or type(error).__name__
-    return line.encode("utf-8", "backslashreplace").decode()  # a text that it quotes may be none
+    return escaped(str(error).strip().split("\n")[0]) or type(error).__name__
+
+
+def escaped(text: str) -> str:
+    """The text with escapes for what UTF-8 cannot write, such as bytes that were decoded wrongly."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def in_a_line(error: BaseException) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -13,8 +12,8 @@ from typing import Any
 
 from attnx.data.columns import Columns, FoundColumns
 from attnx.data.row import DataRow
-from attnx.errors import AttnxError, FileFormatError, InputError
-from attnx.inputs.files import DIALECTS, kind_of, lines_in, opened
+from attnx.errors import AttnxError, FileFormatError, InputError, in_a_line
+from attnx.inputs.files import TABLES_OF_TEXT, kind_of, lines_in, opened, separated
 
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
 _LINES = (".txt", "")
@@ -37,9 +36,11 @@ def file_rows(path: Path, columns: Columns) -> Iterator[DataRow]:
             lines = lines_in(file, path, longest=inf)
             if kind in _LINES:
                 yield from _texts(lines, path, columns)
+            elif kind in TABLES_OF_TEXT:
+                known, rows = separated(lines, path.name, kind)
+                yield from _numbered(rows, path, columns, known)
             else:
-                rows = _json(lines) if kind == ".jsonl" else _separated(lines, kind)
-                yield from _numbered(rows, path, columns)
+                yield from _numbered(_json(lines), path, columns)
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise FileFormatError(f"cannot read {path}: {error!s:.200}") from error
 
@@ -54,14 +55,16 @@ def _texts(lines: Iterator[str], path: Path, columns: Columns) -> Iterator[DataR
             number += 1
 
 
-def _numbered(rows: Iterator[tuple[int, Any]], path: Path, columns: Columns) -> Iterator[DataRow]:
+def _numbered(
+    rows: Iterator[tuple[int, Any]], path: Path, columns: Columns, known: Sequence[str] | None = None
+) -> Iterator[DataRow]:
     found: FoundColumns | None = None
     for number, (line, cells) in enumerate(rows):
         if isinstance(cells, str):
             yield DataRow(number, str(line), problem=f"line {line}: {cells}")
             continue
         if found is None:
-            found = columns.found(path.name, [name for name in cells if isinstance(name, str)])
+            found = columns.found(path.name, list(cells) if known is None else known)
         row = found.row(number, str(line), cells)
         yield replace(row, problem=f"line {line}: {row.problem}") if row.problem else row
 
@@ -78,19 +81,6 @@ def _json(lines: Iterator[str]) -> Iterator[tuple[int, Mapping[str, Any] | str]]
             yield line, found if isinstance(found, dict) else f"expected an object with columns, found {found!r:.40}"
 
 
-def _separated(lines: Iterator[str], kind: str) -> Iterator[tuple[int, Mapping[str, Any] | str]]:
-    reader = csv.DictReader(lines, dialect=DIALECTS[kind])
-    while True:
-        try:
-            cells = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            yield reader.line_num, f"no row of a table ({error!s:.80})"
-            continue
-        yield reader.line_num, cells
-
-
 def _parquet(path: Path, columns: Columns) -> Iterator[DataRow]:
     from attnx.data.arrow import parquet_file  # only for those who have such a file
 
@@ -99,10 +89,28 @@ def _parquet(path: Path, columns: Columns) -> Iterator[DataRow]:
         found = columns.found(path.name, file.schema_arrow.names)
         number = 0
         for batch in file.iter_batches(batch_size=_AT_ONCE, columns=found.names, use_threads=False):
-            for cells in batch.to_pylist():
-                yield found.row(number, str(number), cells)
+            for cells in _values(batch):
+                if isinstance(cells, str):
+                    yield DataRow(number, str(number), problem=cells)
+                else:
+                    yield found.row(number, str(number), cells)
                 number += 1
     except (AttnxError, OSError):
         raise
     except Exception as error:  # whatever a damaged file can lead to
         raise FileFormatError(f"{path.name} is no Parquet file that can be read: {error!s:.120}") from error
+
+
+def _values(batch: Any) -> Iterator[Mapping[str, Any] | str]:
+    """Rows of an Arrow batch; one with a cell that cannot be read, such as a text that is no UTF-8, says so."""
+    try:
+        yield from batch.to_pylist()
+        return
+    except Exception:  # in whichever row it is
+        pass
+    for place in range(batch.num_rows):
+        try:
+            (cells,) = batch.slice(place, 1).to_pylist()
+        except Exception as error:
+            cells = f"this row cannot be read ({in_a_line(error):.120})"
+        yield cells

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from attnx.errors import in_a_line
+from attnx.errors import escaped, in_a_line
 
 MOST_ROWS = 1024
 """Of a shard, where nobody chose its size."""
@@ -60,16 +60,24 @@ def shards(rows: Iterable[DataRow], size: int) -> Iterator[Shard]:
     """The rows by ranges of `size`; no more of them are held than one range."""
     waiting = iter(rows)
     number = 0
-    while some := [_hashed(row) for row in islice(waiting, size)]:
+    while some := [_storable(row) for row in islice(waiting, size)]:
         yield Shard(number, some)
         number += 1
 
 
-def _hashed(row: DataRow) -> DataRow:
-    """The row, or where it holds what has no digest, such as a list that contains itself, a row that says so."""
+def _storable(row: DataRow) -> DataRow:
+    """The row, or one that says why it cannot be kept: it has no digest, or a name or label that is no UTF-8."""
+    told = {name: escaped(getattr(row, name) or "") for name in ("id", "gold", "problem")}
+    broken = [name for name, text in told.items() if text != (getattr(row, name) or "")]
+    if broken:
+        problem = (
+            told["problem"]
+            or f"its {'label' if broken[0] == 'gold' else broken[0]} is not valid UTF-8: {told[broken[0]]}"
+        )
+        row = replace(row, id=told["id"], gold=told["gold"] or None, problem=problem)
     try:
         row.sha256  # noqa: B018 (it is kept)
-    except Exception as error:
+    except Exception as error:  # a list that contains itself, keys that cannot be sorted
         return replace(row, given=None, problem=f"this row cannot be hashed ({in_a_line(error)})")
     return row
 

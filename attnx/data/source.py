@@ -68,9 +68,10 @@ def _path(data: str | PathLike[str], columns: Columns) -> Source:
 
 
 def _frame(data: Any, columns: Columns) -> Source:
-    found = columns.found("the DataFrame", [str(name) for name in data.columns])
+    known = [str(name) for name in data.columns]  # they may be numbers
+    found = columns.found("the DataFrame", known)
     own = None if _counts(data.index) else data.index
-    cells = zip(*(data[name] for name in found.names), strict=True)
+    cells = zip(*(data.iloc[:, known.index(name)] for name in found.names), strict=True)
     rows = (
         found.row(number, str(number if own is None else own[number]), dict(zip(found.names, values, strict=True)))
         for number, values in enumerate(cells)
@@ -95,7 +96,12 @@ def _counts(index: Any) -> bool:
 
 
 def _dataset(data: Any, columns: Columns) -> Source:
-    """Both kinds of the datasets library; a stream may not tell its columns before its first row."""
+    """Both kinds of the datasets library; a stream may not tell its columns before its first row.
+
+    A format, such as tensors of torch, is for training: the cells are read as Python has them.
+    """
+    if getattr(data, "format", {}).get("type") != "custom":  # the caller's own transform makes the rows
+        data = data.with_format(None)
     known = data.column_names
     rows: Iterator[Mapping[str, Any]] = iter(data)
     if known is None:
@@ -126,8 +132,9 @@ def _each(data: Iterator[Any], name: str, columns: Columns) -> Iterator[DataRow]
         if isinstance(one, Mapping) and columns.text is None and is_one_input(one):
             yield columns.beside(list(one)).row(number, str(number), one, given=one)
         elif isinstance(one, Mapping):
-            found = found or columns.found(name, [str(key) for key in one])
-            yield found.row(number, str(number), one)
+            cells = {str(key): value for key, value in one.items()}
+            found = found or columns.found(name, list(cells))
+            yield found.row(number, str(number), cells)
         elif columns.any:
             raise InputError(f"column was named, but row {number} of {name} is {quoted(one)}, which has no columns")
         else:

@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from attnx.arguments import path_of
 from attnx.errors import FileFormatError, InputError
-from attnx.registry import unknown
+from attnx.registry import quoted, unknown
 
 _TEXT_COLUMNS = ("text", "sentence", "content", "review")
 LABEL_COLUMNS = ("label", "labels", "target")
@@ -32,7 +32,8 @@ class _Tabs(csv.excel_tab):
     quoting = csv.QUOTE_NONE
 
 
-DIALECTS = {".csv": csv.excel, ".tsv": _Tabs}
+_DIALECTS = {".csv": csv.excel, ".tsv": _Tabs}
+TABLES_OF_TEXT = tuple(_DIALECTS)
 
 
 @dataclass(frozen=True)
@@ -81,14 +82,64 @@ def _read(path: Path, column: str | None) -> Iterator[LabelledText]:
             lines = lines_in(file, path)
             if kind == ".jsonl":
                 yield from _rows(_json_rows(lines, path), path, column)
-            elif kind in (".csv", ".tsv"):
-                yield from _rows(enumerate(csv.DictReader(lines, dialect=DIALECTS[kind]), start=2), path, column)
+            elif kind in TABLES_OF_TEXT:
+                known, rows = separated(lines, path.name, kind)
+                yield from _rows(rows, path, column, known)
             else:
                 if column is not None:
                     raise InputError(f"{path.name} has a text in each line and no columns; give a .csv, .tsv or .jsonl")
                 yield from (LabelledText(line.strip()) for line in lines if line.strip())
-    except (*_UNREADABLE, csv.Error) as error:
+    except _UNREADABLE as error:
         raise FileFormatError(f"cannot read {path}: {error!s:.200}") from error
+
+
+def separated(
+    lines: Iterator[str], name: str, kind: str
+) -> tuple[list[str], Iterator[tuple[int, dict[str, str] | str]]]:
+    """The columns of a CSV or TSV file, and of each row the line where it ends and its cells, or what is wrong with it.
+
+    It is read strictly: a row has as many cells as there are columns. Where a quotation mark is open over several lines
+    and then misplaced, or never closed, nobody knows where rows begin, and that is an error of the file.
+    """
+    reader = csv.reader(lines, dialect=_DIALECTS[kind], strict=True)
+    records = _records(reader, name)
+    _, columns = next(records, (0, []))
+    if isinstance(columns, str):
+        raise FileFormatError(f"{name}: the names of the columns are {columns}")
+    return columns, ((line, _cells(columns, cells, kind)) for line, cells in records)
+
+
+def _records(reader: Any, name: str) -> Iterator[tuple[int, list[str] | str]]:
+    while (record := _record(reader, name)) is not None:
+        if record:
+            yield reader.line_num, record
+
+
+def _record(reader: Any, name: str) -> list[str] | str | None:
+    """The cells of the next row, or what is wrong with it; None at the end."""
+    line = reader.line_num + 1
+    most = csv.field_size_limit(LONGEST_LINE)  # Python's own limit, 131,072 characters, holds for the whole process
+    try:
+        cells: list[str] | None = next(reader, None)
+        return cells
+    except csv.Error as error:
+        if reader.line_num == line and "unexpected end" not in str(error):
+            return f"no row of a table ({error!s:.80})"
+        raise FileFormatError(
+            f"{name}: a quotation mark in line {line} opens a cell that is not closed as it should be up to line "
+            f"{reader.line_num} ({error!s:.80}); write a quotation mark inside a cell twice"
+        ) from None
+    finally:
+        csv.field_size_limit(most)
+
+
+def _cells(columns: Sequence[str], cells: list[str] | str, kind: str) -> dict[str, str] | str:
+    if isinstance(cells, str):
+        return cells
+    if len(cells) != len(columns):
+        hint = "; a cell with a comma in it needs quotation marks" if kind == ".csv" else ""
+        return f"there are {len(columns)} columns, and this row has {len(cells)} cells{hint}"
+    return dict(zip(columns, cells, strict=True))
 
 
 def lines_in(file: IO[str], path: Path, longest: float | None = None) -> Iterator[str]:
@@ -124,13 +175,16 @@ def _json_rows(lines: Any, path: Path) -> Iterator[tuple[int, Any]]:
                 raise FileFormatError(f"{path.name}, line {number} is no JSON: {error!s:.80}") from None
 
 
-def _rows(rows: Iterator[tuple[int, Any]], path: Path, column: str | None) -> Iterator[LabelledText]:
+def _rows(
+    rows: Iterator[tuple[int, Any]], path: Path, column: str | None, known: Sequence[str] | None = None
+) -> Iterator[LabelledText]:
     label_column = None
     for place, (number, row) in enumerate(rows):
         if not isinstance(row, dict):
-            raise FileFormatError(f"{path.name}, line {number}: expected an object with columns, found {row!r:.40}")
+            wrong = row if known is not None else f"expected an object with columns, found {row!r:.40}"
+            raise FileFormatError(f"{path.name}, line {number}: {wrong}")
         if place == 0:
-            column = text_column(path.name, column, [name for name in row if isinstance(name, str)])
+            column = text_column(path.name, column, list(row) if known is None else known)
             label_column = next((name for name in LABEL_COLUMNS if name in row), None)
         text = row.get(column)
         if not isinstance(text, str):
@@ -141,15 +195,21 @@ def _rows(rows: Iterator[tuple[int, Any]], path: Path, column: str | None) -> It
 
 
 def text_column(source: str, column: str | None, known: Sequence[str]) -> str:
-    """The column that has the texts: the asked one, or `text` or the like."""
+    """The column that has the texts: the asked one, or `text` or the like; there must be one of this name."""
     if column is None:
-        for name in _TEXT_COLUMNS:
-            if name in known:
-                return name
-        raise InputError(
-            f"{source} has none of the columns {', '.join(_TEXT_COLUMNS)}; say which has the texts: column, one of "
-            f"{', '.join(known)}"
-        )
+        column = next((name for name in _TEXT_COLUMNS if name in known), None)
+        if column is None:
+            raise InputError(
+                f"{source} has none of the columns {', '.join(_TEXT_COLUMNS)}; say which has the texts: column, one of "
+                f"{', '.join(known)}"
+            )
+    check_column(column, known)
+    return column
+
+
+def check_column(column: str, known: Sequence[str]) -> None:
+    """That a table with these columns has one of this name, and no other of the same."""
     if column not in known:
         raise InputError(unknown("column", column, known))
-    return column
+    if known.count(column) > 1:
+        raise InputError(f"{known.count(column)} columns are called {quoted(column)}; rename all but one of them")

@@ -450,6 +450,20 @@ def test_the_estimate_is_said(tmp_path, capfd):
     assert "MB for a shard of 4 rows" in said
 
 
+def test_labels_that_are_no_utf8_or_have_thousands_of_digits_do_not_end_a_run(tmp_path):
+    content = (
+        b"text,label,id\nthe key,singular,a\nthe keys,caf\xe9,b\nthe pilot,singular,\xe9\nkeys," + b"9" * 5000 + b",d\n"
+    )
+    (tmp_path / "a.csv").write_bytes(content)
+    run = explained(tmp_path / "run", tmp_path / "a.csv")
+    assert [(one.row, one.error) for one in run.failed] == [
+        (1, r"its label is not valid UTF-8: caf\udce9"),
+        (2, r"its id is not valid UTF-8: \udce9"),
+    ]
+    assert [one.text for one in run] == ["the key", "keys"]
+    assert run.to_frame(["right"]).right[3] is None
+
+
 def test_pandas_labels_are_held_against_the_answers(tmp_path):
     model, tokenizer = zoo.classifier(), zoo.wordpiece_tokenizer()
     texts = ["a witty film", "a film"]

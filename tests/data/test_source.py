@@ -1,10 +1,14 @@
 """What users hold becomes rows in their order, and what cannot be one is a line that names what can."""
 
+import csv
 import gzip
 import json
+import re
 
 import numpy as np
 import pandas
+import pyarrow
+import pyarrow.parquet
 import pytest
 import torch
 from PIL import Image
@@ -12,7 +16,8 @@ from PIL import Image
 from attnx.data.columns import Columns
 from attnx.data.row import DataRow, shards
 from attnx.data.source import source_of
-from attnx.errors import AttnxError, InputError
+from attnx.errors import AttnxError, FileFormatError, InputError
+from attnx.inputs.files import read_texts
 
 TEXTS = ["a witty film", "a dull film", "no film at all"]
 
@@ -93,7 +98,19 @@ def test_a_folder_of_images_has_its_folders_for_labels(tmp_path):
         ("a.jsonl", ['{"text": "one"}', "{", '{"text": "two"}'], "line 2: no JSON"),
         ("a.jsonl", ['{"text": "one"}', "[1]", '{"text": "two"}'], "line 2: expected an object"),
         ("a.csv", ["text,label", "one,1", ",2", "two,3"], None),
-        ("a.csv", ["label,text", "1,one", "2", "3,two"], "line 3: there is nothing in column 'text'"),
+        ("a.csv", ["label,text", "1,one", "2", "3,two"], "line 3: there are 2 columns, and this row has 1 cells"),
+        (
+            "a.csv",
+            ["text,label", "one,1", "no, one,2", "two,3"],
+            "line 3: there are 2 columns, and this row has 3 cells",
+        ),
+        ("a.tsv", ["text\tlabel", "one\t1", "no\tone\t2", "two\t3"], "line 3: there are 2 columns"),
+        ("a.csv", ["text,label", "one,1", '"no"one"",2', "two,3"], "line 3: no row of a table (',' expected after"),
+        (
+            "a.jsonl",
+            ['{"text": "one"}', '{"text": "no", "label": 1' + "0" * 5000 + "}", '{"text": "two"}'],
+            "line 2: no JSON",
+        ),
     ],
 )
 def test_a_bad_row_is_one_bad_row(tmp_path, name, lines, said):
@@ -107,6 +124,103 @@ def test_bytes_that_are_no_text_are_one_bad_row(tmp_path):
     first, bad, last = rows(tmp_path / "a.txt")
     assert (first.given, last.given) == ("one", "two")
     assert "\udcff" in bad.given  # `explain` says that it was decoded wrongly
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [["one,1"] * 1000, ['"two",2', "one,1"], ['the "film",2', "one,1"]],
+    ids=["to the end", "to another cell", "to a word"],
+)
+def test_a_stray_quotation_mark_does_not_swallow_rows(tmp_path, rest):
+    with pytest.raises(FileFormatError, match=r"a.csv: a quotation mark in line 3 opens a cell .* write .* twice"):
+        rows(table(tmp_path, "a.csv", ["text,label", "one,1", '"stray,2', *rest]))
+
+
+def test_a_cell_may_be_long_and_have_many_lines(tmp_path):
+    before = csv.field_size_limit()
+    poem = "\n".join(["a line of a poem, and more"] * 8_000)
+    path = table(tmp_path, "a.csv", ["text,label", "one,1", f'"{poem}",2', "two,3"])
+    assert given(path) == ["one", poem, "two"]
+    assert [one.text for one in read_texts(path)] == ["one", poem, "two"]
+    assert csv.field_size_limit() == before
+
+
+def test_two_columns_of_one_name_are_an_error_where_that_name_is_used(tmp_path):
+    frame = pandas.DataFrame([["one", "two", "x", "y"]], columns=["text", "text", "", ""])
+    path = table(tmp_path, "a.csv", ["text,text,,", "one,two,x,y"])
+    pyarrow.parquet.write_table(
+        pyarrow.Table.from_arrays([pyarrow.array(["one"]), pyarrow.array(["two"])], names=["text", "text"]),
+        tmp_path / "a.parquet",
+    )
+    for data in (frame, path, tmp_path / "a.parquet"):
+        with pytest.raises(InputError, match="2 columns are called 'text'; rename all but one"):
+            rows(data)
+    with pytest.raises(InputError, match="2 columns are called 'text'; rename all but one"):
+        read_texts(path)
+    assert given(table(tmp_path, "b.csv", ["text,label,,", "one,1,x,y"])) == ["one"]
+    assert given(frame.set_axis(["text", "more", "", ""], axis=1)) == ["one"]
+
+
+def test_columns_may_be_numbers():
+    frame = pandas.DataFrame([["one", "1"], ["two", "2"]])
+    for column, gold in ((0, 1), ("0", "1")):
+        assert [(one.given, one.gold) for one in rows(frame, text=column, gold=gold)] == [("one", "1"), ("two", "2")]
+        assert given([{0: "one", 1: "1"}], text=column) == ["one"]
+
+
+def test_a_format_of_the_datasets_library_does_not_change_the_cells():
+    datasets = pytest.importorskip("datasets", reason="datasets is in the test extra: pip install 'attnx[test]'")
+    features = datasets.Features(text=datasets.Value("string"), label=datasets.ClassLabel(names=["bad", "good"]))
+    held = datasets.Dataset.from_dict({"text": TEXTS, "label": [1, 0, 1]}, features=features)
+    for kind in ("torch", "numpy", "pandas", "arrow"):
+        formatted = held.with_format(kind)
+        assert [(one.given, one.gold) for one in rows(formatted)] == list(
+            zip(TEXTS, ["good", "bad", "good"], strict=True)
+        )
+        assert formatted.format["type"] == kind
+    assert [one.gold for one in rows(held.to_iterable_dataset().with_format("torch"))] == ["good", "bad", "good"]
+    assert [one.gold for one in rows(one for one in held.with_format("torch"))] == ["1", "0", "1"]
+    made = held.with_transform(lambda batch: {**batch, "text": [text.upper() for text in batch["text"]]})
+    assert given(made) == [text.upper() for text in TEXTS]
+
+
+def test_an_invalid_cell_of_a_parquet_file_is_one_bad_row(tmp_path):
+    texts = pyarrow.array([b"one", b"\xff\xfe caf\xe9", b"two"], pyarrow.binary()).view(pyarrow.string())
+    pyarrow.parquet.write_table(pyarrow.table({"text": texts}), tmp_path / "a.parquet")
+    first, bad, last = rows(tmp_path / "a.parquet")
+    assert (first.given, last.given) == ("one", "two")
+    assert "cannot be read (UnicodeDecodeError" in bad.problem
+
+
+class Unspeakable:
+    def __str__(self):
+        raise ValueError("no words")
+
+
+def circle():
+    made = []
+    made.append(made)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        ({"text": "no", "label": "caf\udce9"}, r"its label is not valid UTF-8: caf\\udce9"),
+        ({"text": "no", "id": "caf\udce9"}, r"its id is not valid UTF-8: caf\\udce9"),
+        ({"text": "no", "label": 10**5000}, "cannot be read .*digits"),
+        ({"text": "no", "label": Unspeakable()}, "cannot be read .*no words"),
+        ({"text": {1: "a", "b": 2}}, "cannot be hashed"),
+        ({"text": circle()}, "cannot be hashed"),
+    ],
+)
+def test_a_cell_that_cannot_be_kept_is_the_problem_of_its_row(bad, said):
+    first = {"text": "one", "label": "1", "id": "a"}
+    (shard,) = shards(source_of([first, bad, {"text": "two"}], Columns()).rows, 8)
+    assert [one.given for one in (shard.rows[0], shard.rows[2])] == ["one", "two"]
+    assert re.search(said, shard.rows[1].problem)
+    json.dumps([shard.rows[1].id, shard.rows[1].gold, shard.rows[1].problem], ensure_ascii=False).encode()
+    assert shard.digest
 
 
 @pytest.mark.parametrize(
