@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import Any
 
-from torch import nn
-
 from attnx.agreement.links import Choice, Gold
 from attnx.arguments import checked
 from attnx.attention.naming import CROSS, levels_of
@@ -25,6 +23,7 @@ from attnx.results.explanation import Explanation
 from attnx.results.generation import GenerationExplanation
 from attnx.results.word_alignment import Alignment
 from attnx.running.batches import bar
+from attnx.running.given_model import model_and_processor, takes_pipelines
 
 NEW_TOKENS = 128
 """The most that is written of a sentence."""
@@ -74,11 +73,12 @@ def alignment(
     )
 
 
+@takes_pipelines("sources")
 @checked
 def align(
-    model: nn.Module,
-    tokenizer: Any,
-    sources: Sequence[str],
+    model: Any,
+    tokenizer: Any = None,
+    sources: Sequence[str] | None = None,
     targets: Sequence[str] | None = None,
     *,
     method: str = RAW.name,
@@ -100,6 +100,8 @@ def align(
     >>> align(model, tokenizer, ["the third of march 1998"], ["1998 03 03"], progress=False).pairs()[0]
     ('1998', '1998')
     """
+    assert sources is not None
+    model, tokenizer = model_and_processor(model, tokenizer)
     if targets is not None and len(sources) != len(targets):
         raise InputError(f"{len(sources)} sources and {len(targets)} targets: give a target for each source")
     if not sources:
@@ -119,7 +121,8 @@ def align(
         for source, target in pairs:
             one: Explanation | GenerationExplanation
             if target is None or measured:
-                asked: dict[str, Any] = {"methods": RAW.name, "references": method} if measured else {"methods": method}
+                asked: dict[str, Any] = {"progress": False}
+                asked |= {"methods": RAW.name, "references": method} if measured else {"methods": method}
                 asked |= {"max_new_tokens": max_new_tokens} if target is None else {"continuation": target}
                 one = explain_generation(model, tokenizer, source, layer=None if measured else layer or EACH, **asked)
             else:

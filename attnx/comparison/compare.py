@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import Any, ClassVar
 
-from torch import nn
-
 from attnx.agreement.registry import MEASURES
 from attnx.arguments import checked
 from attnx.comparison.explained import Explained
@@ -19,14 +17,15 @@ from attnx.references.registry import AskedReferences, asked_references
 from attnx.results.comparison import Comparison, cells_of, gathered
 from attnx.results.explanation import Explanation
 from attnx.results.gathered import Cells
-from attnx.running.given_model import given_model
+from attnx.running.given_model import given_model, takes_pipelines
 
 
+@takes_pipelines("texts")
 @checked
 def compare(
-    model: nn.Module,
-    tokenizer: Any,
-    texts: Any,
+    model: Any,
+    tokenizer: Any = None,
+    texts: Any = None,
     *,
     methods: Sequence[str] | str = PAPER_METHODS,
     references: AskedReferences = ("gradient", "blankout"),

@@ -15,7 +15,6 @@ from os import PathLike
 from typing import Any, ClassVar
 
 import numpy as np
-from torch import nn
 
 from attnx.answer.number import Score
 from attnx.answer.score import check_score
@@ -37,18 +36,19 @@ from attnx.references.said import kept_answers
 from attnx.results.explanation import Explanation
 from attnx.results.faithfulness import RANDOM, Faithfulness, gathered
 from attnx.results.gathered import FACTS, Cells, facts
-from attnx.running.given_model import given_model
+from attnx.running.given_model import given_model, takes_pipelines
 from attnx.running.plan import LAST
 
 SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
 """Of the positions, as DeYoung et al. take them: comprehensiveness and sufficiency are means over these."""
 
 
+@takes_pipelines("texts")
 @checked
 def faithfulness(
-    model: nn.Module,
-    tokenizer: Any,
-    texts: Any,
+    model: Any,
+    tokenizer: Any = None,
+    texts: Any = None,
     *,
     methods: Sequence[str] | str = PAPER_METHODS,
     references: AskedReferences = ("gradient", "blankout"),

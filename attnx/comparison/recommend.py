@@ -14,7 +14,6 @@ from os import PathLike
 from typing import Any, ClassVar
 
 import numpy as np
-from torch import nn
 
 from attnx.answer.number import Score
 from attnx.answer.score import check_score
@@ -41,7 +40,7 @@ from attnx.results.explanation import Explanation
 from attnx.results.faithfulness import RANDOM
 from attnx.results.gathered import FACTS, Cells, Gathered, facts
 from attnx.results.recommendation import Recommendation, gathered
-from attnx.running.given_model import given_model
+from attnx.running.given_model import given_model, takes_pipelines
 from attnx.running.late_bar import announce
 from attnx.running.plan import LAST
 
@@ -49,11 +48,12 @@ SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
 """Of the positions, as DeYoung et al. take them; what is measured is comprehensiveness, the mean over these."""
 
 
+@takes_pipelines("texts")
 @checked
 def recommend(
-    model: nn.Module,
-    tokenizer: Any,
-    texts: Any,
+    model: Any,
+    tokenizer: Any = None,
+    texts: Any = None,
     *,
     methods: Sequence[str] | str | None = None,
     references: AskedReferences | None = None,

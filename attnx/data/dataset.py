@@ -18,13 +18,14 @@ from attnx.data.source import source_of
 from attnx.errors import ChoiceError, InputError, whole_number
 from attnx.explaining.call import Choices
 from attnx.results.recommendation import Recommendation
-from attnx.running.given_model import given_model, with_its_text
+from attnx.running.given_model import given_model, takes_pipelines
 from attnx.running.plan import LAST
 
 if TYPE_CHECKING:
     from attnx.references.registry import AskedReferences
 
 
+@takes_pipelines("data")
 @checked
 def explain_dataset(
     model: Any,
@@ -68,9 +69,6 @@ def explain_dataset(
     >>> len(run), run.complete
     (2, True)
     """
-    model, tokenizer, data = with_its_text(model, tokenizer, data)
-    if data is None:
-        raise InputError("there is no data: explain_dataset(model, tokenizer, data, output='run/')")
     given = given_model(model, tokenizer)
     if not output:
         raise InputError("say where the run is kept: output='run/', a folder or an address that fsspec knows")

@@ -25,6 +25,7 @@ from attnx.inputs.first_token import with_first_token
 from attnx.inputs.given import prepare_all
 from attnx.inputs.pooling import check_mean
 from attnx.inputs.spans import AskedSpans, with_spans_of_each
+from attnx.inputs.towers import named_tower
 from attnx.methods.normalization import Normalization
 from attnx.references import registry
 from attnx.references.registry import AskedReferences
@@ -97,6 +98,10 @@ class Choices:
             chosen |= recommended.options
             methods = chosen.pop("methods")
         check_no_reference(methods)
+        model = unwrapped(model)
+        tower = named_tower(model, chosen.get("within", ""))
+        if tower is not None:
+            model, chosen["within"] = tower, ""
         reading = {name: chosen.pop(name, False) for name in ("truncate", "interpolate")}
         target_text = chosen.pop("target_text", None)
         position, target = chosen.pop("position", None), chosen.pop("target", None)
@@ -106,7 +111,6 @@ class Choices:
         settings = Settings.of(methods, **chosen)
         nobody_chose = references is None and settings.methods is None
         asked = asked_references(DEFAULT_REFERENCES if nobody_chose else references)
-        model = unwrapped(model)
         entities = isinstance(position, str) and position == ENTITIES
         every = isinstance(position, str) and position == EVERY
         if every:

@@ -23,16 +23,18 @@ from attnx.inputs.streams import OUTPUT, SOURCE
 from attnx.results.alignment import Change, aligned, extent_of
 from attnx.results.explanation import Explanation
 from attnx.results.side_by_side import SideBySide
+from attnx.running.given_model import model_and_processor, takes_pipelines
 
 TITLES = ("before", "after")
 
 
+@takes_pipelines("explanation", "changes")
 @checked
 def edit(
-    model: nn.Module,
-    tokenizer: Any,
-    explanation: Explanation,
-    changes: Mapping[int | str, str],
+    model: Any,
+    tokenizer: Any = None,
+    explanation: Explanation | None = None,
+    changes: Mapping[int | str, str] | None = None,
     **options: Unpack[Options],
 ) -> SideBySide:
     """What becomes of an explanation when words of its text are replaced: `edit(model, tokenizer, e, {3: "dull"})`.
@@ -49,6 +51,8 @@ def edit(
     >>> [one.prediction.label for one in both.explanations]
     ['singular', 'singular']
     """
+    assert changes is not None
+    model, tokenizer = model_and_processor(model, tokenizer)
     if not isinstance(explanation, Explanation) or explanation.text is None:
         raise InputError("edit changes words of a text: give an explanation of one, not of token ids or of an image")
     spliced = changes_of(explanation, changes)

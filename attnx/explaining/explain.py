@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from torch import nn
 
 from attnx.arguments import checked
-from attnx.errors import ArgumentError
 from attnx.explaining.call import Call, Options
 from attnx.graph.asked import Head
 from attnx.inputs.spans import AskedSpans
@@ -17,7 +15,7 @@ from attnx.methods.normalization import Normalization
 from attnx.results.explanation import Explanation
 from attnx.results.explanations import Explanations
 from attnx.results.recommendation import Recommendation
-from attnx.running.given_model import given_model, with_its_text
+from attnx.running.given_model import model_and_processor, takes_pipelines
 
 if TYPE_CHECKING:
     from attnx.references.registry import AskedReferences
@@ -37,6 +35,7 @@ def explain(
 def explain(model: Any, tokenizer: Any = None, text: Any = None, **options: Unpack[Options]) -> Any: ...
 
 
+@takes_pipelines("text")
 @checked
 def explain(
     model: Any,
@@ -101,12 +100,7 @@ def explain(
     >>> e.top(1)[0].text
     'keys'
     """
-    model, tokenizer, text = with_its_text(model, tokenizer, text)
-    if text is None:
-        raise ArgumentError("explain: missing a required argument: 'text'; it takes model, tokenizer, text")
-    if tokenizer is None or isinstance(model, (str, PathLike)):
-        given = given_model(model, tokenizer)
-        model, tokenizer = given.model, given.processor
+    model, tokenizer = model_and_processor(model, tokenizer)
     call = Call.of(
         model,
         tokenizer,

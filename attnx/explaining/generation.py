@@ -27,6 +27,7 @@ from attnx.inputs.spans import AskedSpans, with_spans
 from attnx.methods.normalization import Normalization
 from attnx.results.explanation import Explanation
 from attnx.results.generation import GenerationExplanation
+from attnx.running.given_model import model_and_processor, takes_pipelines
 from attnx.running.plan import LAST
 
 if TYPE_CHECKING:
@@ -38,11 +39,12 @@ EACH = "each"
 """How a caller asks for every layer."""
 
 
+@takes_pipelines("prompt")
 @checked
 def explain_generation(
-    model: nn.Module,
-    tokenizer: Any,
-    prompt: Any,
+    model: Any,
+    tokenizer: Any = None,
+    prompt: Any = None,
     *,
     max_new_tokens: int = NEW_TOKENS,
     continuation: str | None = None,
@@ -74,7 +76,8 @@ def explain_generation(
     Of a model that reads both the prompt may be {"image": picture, "text": …}: rows are over patches, too, and
     `g.step(0).overlay()` lays them over the picture.
 
-    Of a list of prompts it is a list, a `GenerationExplanation` each; a list of messages is one chat. The model and its
+    Of a list of prompts it is a list, a `GenerationExplanation` each; a list of messages is one chat. Instead of model
+    and tokenizer a pipeline or the name of a saved model may be given, as in `explain`. The model and its
     generation config are left exactly as they were.
 
     >>> from attnx.tasks.recall.checkpoint import load_demo
@@ -83,6 +86,7 @@ def explain_generation(
     >>> g.generated
     ('v2',)
     """
+    model, tokenizer = model_and_processor(model, tokenizer)
     model = unwrapped(model)
     check_writer(model)
     if head == EACH:

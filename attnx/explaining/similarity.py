@@ -19,10 +19,11 @@ from attnx.arguments import checked
 from attnx.capturing.watch import unwrapped
 from attnx.errors import AttnxError, ChoiceError
 from attnx.explaining.sides import Side, explained_pair, two_sides
-from attnx.inputs.pooling import OWN
+from attnx.inputs.pooling import OWN, is_sentence_transformer, pooling_of
 from attnx.inputs.towers import MATCH, matches
 from attnx.registry import unknown
 from attnx.results.similarity import COSINE, Similarity
+from attnx.running.given_model import model_and_processor, takes_pipelines
 
 if TYPE_CHECKING:
     from attnx.references.registry import AskedReferences
@@ -37,12 +38,13 @@ _AT_MOST = 100_000
 """Positions that are gone back through for a grid that nobody insisted on: width × positions of the shorter input."""
 
 
+@takes_pipelines("a", "b")
 @checked
 def explain_similarity(
-    model: nn.Module,
-    tokenizer: Any,
-    a: Any,
-    b: Any,
+    model: Any,
+    tokenizer: Any = None,
+    a: Any = None,
+    b: Any = None,
     *,
     pooling: str | None = None,
     methods: Sequence[str] | str = METHODS,
@@ -53,14 +55,15 @@ def explain_similarity(
 ) -> Similarity:
     """Which words of the texts `a` and `b`, or which patches of a picture, make their embeddings similar.
 
-    Of a picture and a text the model is one of two towers (CLIP, SigLIP, BLIP), and `tokenizer` its processor.
-    `pooling` makes one embedding of all positions: "mean", "cls" (the first) or "last"; by default as
-    sentence-transformers keeps it beside the checkpoint. Two towers do that themselves. `methods` and `references` are
-    those of `explain`, for the cosine as target. `grid` is what each pair of words adds to the cosine: by "value_path",
-    words as they enter the model; by "states", positions as they leave it; False leaves it out. By default it is the
-    first, and the second where that would take long or the model cannot be followed. `score` says which number is
-    explained: "cosine", or "match" of a head that reads both sides together, which comes first where there is one.
-    Further `options` are those of `explain`.
+    Of a picture and a text the model is one of two towers (CLIP, SigLIP, BLIP), and `tokenizer` its processor. Without
+    a tokenizer the model is a SentenceTransformer, a pipeline, or the name of a saved model:
+    `explain_similarity(sentence_transformer, a, b)`. `pooling` makes one embedding of all positions: "mean", "cls" (the
+    first) or "last"; by default as sentence-transformers keeps it, in its modules or beside the checkpoint. Two towers
+    do that themselves. `methods` and `references` are those of `explain`, for the cosine as target. `grid` is what each
+    pair of words adds to the cosine: by "value_path", words as they enter the model; by "states", positions as they
+    leave it; False leaves it out. By default it is the first, and the second where that would take long or the model
+    cannot be followed. `score` says which number is explained: "cosine", or "match" of a head that reads both sides
+    together, which comes first where there is one. Further `options` are those of `explain`.
 
     >>> from attnx.tasks.recall.checkpoint import load_demo
     >>> decoder, tokenizer = load_demo()
@@ -69,6 +72,9 @@ def explain_similarity(
     >>> round(s.cosine, 2)
     1.0
     """
+    if is_sentence_transformer(model):
+        pooling = pooling_of(model, pooling)
+    model, tokenizer = model_and_processor(model, tokenizer)
     model = unwrapped(model)
     if grid is not None and not isinstance(grid, bool) and grid not in GRIDS:
         raise ChoiceError(unknown("grid", grid, GRIDS))

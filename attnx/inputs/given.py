@@ -102,6 +102,8 @@ def _items(given: Any) -> tuple[list[Any], bool]:
         return list(tokenised), len(tokenised) == 1
     if is_chat(given):
         return [Chat(tuple(given))], True
+    if any(kind.__name__ == "Series" for kind in type(given).__mro__):  # pandas, which need not be there
+        given = given.to_list()
     if isinstance(given, list):
         if given and all(isinstance(one, Real) for one in given):  # samples of one sound
             return [given], True

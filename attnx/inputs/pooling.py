@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -85,8 +85,47 @@ def embedding_pooling(model: nn.Module, asked: str | None = None) -> str:
             raise ChoiceError(unknown("pooling", asked, POOLINGS))
         return asked
     place = getattr(model.config, "name_or_path", "")
-    kept = _kept(place)
-    found = [kept.get("pooling_mode")] + [name for key, name in _MODES.items() if kept.get(key) is True]
+    return _named_pooling(model, _kept(place), _modules(place))
+
+
+def pooling_of(sentence_transformer: Any, asked: str | None = None) -> str:
+    """How a SentenceTransformer makes its embedding, read off its own modules."""
+    if asked is not None:
+        return embedding_pooling(transformer_of(sentence_transformer), asked)
+    prompt = getattr(sentence_transformer, "default_prompt_name", None)
+    if prompt is not None:
+        raise ChoiceError(
+            f"this SentenceTransformer puts its prompt {prompt!r} in front of every text: write it into the texts, and "
+            "set default_prompt_name to None"
+        )
+    modules = list(sentence_transformer.children())
+    pooling = next((one for one in modules if type(one).__name__ == "Pooling"), None)
+    kept = pooling.get_config_dict() if pooling is not None else {}
+    return _named_pooling(transformer_of(sentence_transformer), kept, [type(one).__name__ for one in modules])
+
+
+def is_sentence_transformer(model: Any) -> bool:
+    """Without sentence-transformers being loaded for those who have none."""
+    return any(kind.__name__ == "SentenceTransformer" for kind in type(model).__mro__)
+
+
+def transformer_of(sentence_transformer: Any) -> nn.Module:
+    """The transformers model in it, which is its first module."""
+    first = next(iter(sentence_transformer.children()), None)
+    model = getattr(first, "auto_model", None)
+    if not isinstance(model, nn.Module):
+        raise ChoiceError(
+            f"the first module of this SentenceTransformer is {type(first).__name__}, and no Transformer; give the "
+            "transformers model and its tokenizer"
+        )
+    return model
+
+
+def _named_pooling(model: nn.Module, kept: Mapping[str, Any], modules: Sequence[str]) -> str:
+    """The one pooling that is named in what sentence-transformers keeps."""
+    mode = kept.get("pooling_mode")
+    found = [*(mode if isinstance(mode, (list, tuple)) else [mode])]
+    found += [name for key, name in _MODES.items() if kept.get(key) is True]
     named = [one for one in found if isinstance(one, str)]
     if not named:
         raise ChoiceError(
@@ -99,7 +138,7 @@ def embedding_pooling(model: nn.Module, asked: str | None = None) -> str:
             f"{type(model).__name__} is pooled by {' and '.join(dict.fromkeys(named))}, which is not followed; "
             "pooling='mean', 'cls' or 'last' explains another embedding"
         )
-    further = [one for one in _modules(place) if one not in _KNOWN_MODULES]
+    further = [one for one in modules if one not in _KNOWN_MODULES]
     if further:
         raise ChoiceError(
             f"behind the pooling of this checkpoint stands {', '.join(further)}, which is no part of "

@@ -108,6 +108,14 @@ def is_two_sided(model: nn.Module) -> bool:
     return stacks and any(one.fits(model) for one in _WAYS) and not hasattr(model, "qformer")
 
 
+def named_tower(model: nn.Module, within: str) -> nn.Module | None:
+    """The stack of a two-sided model that a caller names: it alone reads a picture, or a text. None of other models."""
+    if not within or not is_two_sided(model) or getattr(model, "can_generate", lambda: False)():
+        return None
+    stack = dict(model.named_children()).get(within)
+    return stack if hasattr(stack, "config") else None
+
+
 def check_sides(model: nn.Module) -> None:
     """Refuse what reads pictures and texts, but in no two towers that can be followed; with what works instead."""
     name = type(model).__name__

@@ -2,17 +2,73 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
+from inspect import signature
 from os import PathLike, fspath
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from torch import nn
 
 from attnx.errors import ArgumentError
 from attnx.inputs.families import reads_images
+from attnx.inputs.pooling import is_sentence_transformer, transformer_of
 from attnx.inputs.sound import reads_sound
 from attnx.registry import quoted
 from attnx.running.loading import load
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def takes_pipelines(*needed: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """The same function of (model, tokenizer, *needed); what brings its tokenizer along stands for the first two.
+
+    A pipeline, a SentenceTransformer and the name of a saved model do, so `f(pipeline, text)` is `f(pipeline, None,
+    text)`.
+    """
+
+    def decorated(function: Callable[P, R]) -> Callable[P, R]:
+        parameters = signature(function)
+
+        @wraps(function)
+        def call(*given: Any, **named: Any) -> R:
+            # Tokenizers and processors can be called; what is explained cannot.
+            if given and brings_its_processor(given[0]) and len(given) > 1 and not _is_processor(given[1]):
+                given = (given[0], None, *given[1:])
+            try:
+                bound: dict[str, Any] = parameters.bind_partial(*given, **named).arguments
+            except TypeError:
+                return function(*given, **named)  # says itself which argument it does not take
+            missing = [name for name in needed if bound.get(name) is None]
+            if missing:
+                raise ArgumentError(
+                    f"{function.__name__}: missing a required argument: {missing[0]!r}; it takes model, tokenizer, "
+                    f"{', '.join(needed)}, or a pipeline for the first two"
+                )
+            return function(*given, **named)
+
+        return call
+
+    return decorated
+
+
+def model_and_processor(model: Any, processor: Any) -> tuple[Any, Any]:
+    """The two, out of whatever brings both along."""
+    if processor is not None and not brings_its_processor(model):
+        return model, processor
+    given = given_model(model, processor)
+    return given.model, given.processor
+
+
+def brings_its_processor(model: Any) -> bool:
+    """Whether it is a pipeline, a SentenceTransformer, or the name of a saved model."""
+    return is_pipeline(model) or is_sentence_transformer(model) or isinstance(model, (str, PathLike))
+
+
+def _is_processor(given: Any) -> bool:
+    return given is None or callable(given)
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,13 +85,15 @@ def given_model(model: Any, processor: Any = None) -> GivenModel:
     if isinstance(model, (str, PathLike)):
         loaded, own = load(fspath(model))
         return GivenModel(loaded, own if processor is None else processor, fspath(model) if processor is None else None)
+    if is_sentence_transformer(model):
+        return GivenModel(transformer_of(model), model.tokenizer if processor is None else processor)
     inner = getattr(model, "model", None)
     if is_pipeline(model) and inner is not None:
         own = _own_processor(model, inner)
         return GivenModel(inner, own if processor is None else processor)
     if not isinstance(model, nn.Module):
         raise ArgumentError(
-            f"a model is one of transformers with its tokenizer, a pipeline, or the directory or hub id of one; "
+            "a model is one of transformers with its tokenizer, a pipeline, or the directory or hub id of one; "
             f"found {quoted(model)}"
         )
     if isinstance(processor, str) or (processor is None and not reads_images(model)):  # pixels need no processor
@@ -61,13 +119,6 @@ class Both:
 
     feature_extractor: Any
     tokenizer: Any
-
-
-def with_its_text(model: Any, processor: Any, text: Any) -> tuple[Any, Any, Any]:
-    """The arguments in their places: who gives a pipeline or a name need not give a tokenizer before the text."""
-    if text is None and (is_pipeline(model) or isinstance(model, (str, PathLike))):
-        return model, None, processor
-    return model, processor, text
 
 
 def is_pipeline(model: Any) -> bool:

@@ -304,3 +304,13 @@ def test_what_is_no_model_of_two_towers_is_refused_with_what_works(name):
     made, said = REFUSED[name]
     with pytest.raises(AttnxError, match=re.escape(said).replace(r"\.\*", ".*")):
         attnx.explain_similarity(made().eval(), Processor(), PICTURE, SENTENCE)
+
+
+def test_a_tower_that_is_named_is_explained_by_itself():
+    model = two_towers("clip")
+    for processor in (Processor(), Processor.image_processor):
+        e = attnx.explain(model, processor, PICTURE, within="vision_model", methods="rollout")
+        alone = attnx.explain(model.vision_model, processor, PICTURE, methods="rollout")
+        np.testing.assert_array_equal(e["rollout"], alone["rollout"])
+    text = attnx.explain(model, TOKENIZER, SENTENCE, within="text_model", methods="rollout")
+    assert [one.text for one in text.words] == SENTENCE.split()

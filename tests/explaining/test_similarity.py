@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from functools import cache
 from pathlib import Path
@@ -207,3 +208,42 @@ def test_a_real_embedder_finds_the_guitar_and_the_instrument():
     for one, best in zip(s.explanations, ("guitar", "instrument"), strict=True):
         for name in ("value_path", "blankout"):
             assert max(one.by_word(name), key=lambda word: word.score).text == best
+
+
+@pytest.fixture(scope="module")
+def sentence_transformer(tmp_path_factory):
+    """(name of a module, its arguments), … → the tiny BERT with these modules behind it."""
+    library = pytest.importorskip("sentence_transformers")
+    try:
+        from sentence_transformers.sentence_transformer import modules
+    except ImportError:
+        from sentence_transformers import models as modules
+    folder = tmp_path_factory.mktemp("bert")
+    copy.deepcopy(model("bert")).float().save_pretrained(folder)
+    TOKENIZER.save_pretrained(folder)
+
+    def made(*parts):
+        body = modules.Transformer(str(folder))
+        behind = [getattr(modules, name)(*given) for name, *given in parts]
+        return library.SentenceTransformer(modules=[body, *behind], device="cpu")
+
+    return made
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_a_sentence_transformer_brings_its_tokenizer_and_its_pooling(sentence_transformer, pooling):
+    given = sentence_transformer(("Pooling", 32, pooling), ("Normalize",))
+    s = attnx.explain_similarity(given, A, B, methods="rollout", references="gradient", grid=False)
+    first, second = given.encode([A, B])
+    assert s.pooling == pooling
+    assert s.cosine == pytest.approx(float(first @ second), abs=1e-5)
+
+
+def test_what_a_sentence_transformer_does_besides_is_refused(sentence_transformer):
+    dense = sentence_transformer(("Pooling", 32, "mean"), ("Dense", 32, 8))
+    with pytest.raises(ChoiceError, match="behind the pooling of this checkpoint stands Dense"):
+        attnx.explain_similarity(dense, A, B)
+    prompted = sentence_transformer(("Pooling", 32, "mean"))
+    prompted.prompts, prompted.default_prompt_name = {"query": "key: "}, "query"
+    with pytest.raises(ChoiceError, match="puts its prompt 'query' in front of every text"):
+        attnx.explain_similarity(prompted, A, B)

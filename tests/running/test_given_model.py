@@ -5,6 +5,7 @@ import transformers
 
 import attnx
 from attnx.errors import ArgumentError
+from attnx.tasks.dates.checkpoint import load_demo as load_dates
 from tests import zoo
 
 OPTIONS = {"methods": "rollout", "references": ()}
@@ -29,6 +30,58 @@ def test_a_pipeline_and_a_path_explain_as_the_model_does(saved):
         attnx.explain(saved, "a witty film", **OPTIONS),
     ):
         assert (by_name["rollout"] == plain["rollout"]).all()
+
+
+def test_all_functions_take_a_pipeline_and_a_path(saved):
+    model, tokenizer = zoo.classifier(), zoo.wordpiece_tokenizer()
+    pipeline = transformers.pipeline("text-classification", model=model, tokenizer=tokenizer)
+    few = {"methods": "rollout", "references": "gradient", "progress": False}
+    for function in (attnx.compare, attnx.faithfulness, attnx.recommend, attnx.head_atlas):
+        plain = function(model, tokenizer, ["a witty film"], **few)
+        assert function(pipeline, ["a witty film"], **few).to_json() == plain.to_json()
+        assert type(function(saved, ["a witty film"], **few)) is type(plain)
+    e = attnx.explain(model, tokenizer, "a witty film", **OPTIONS)
+    plain = attnx.edit(model, tokenizer, e, {"witty": "dull"}, **OPTIONS)
+    for given in (pipeline, saved):
+        edited = attnx.edit(given, e, {"witty": "dull"}, **OPTIONS)
+        assert (edited.explanations[1]["rollout"] == plain.explanations[1]["rollout"]).all()
+
+
+def test_generation_takes_a_pipeline_and_a_path(tmp_path):
+    model, tokenizer = zoo.causal_lm(), zoo.bytelevel_tokenizer()
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    pipeline = transformers.pipeline("text-generation", model=model, tokenizer=tokenizer)
+    plain = attnx.explain_generation(model, tokenizer, "the key", max_new_tokens=2, methods="raw")
+    for given in (pipeline, tmp_path, str(tmp_path)):
+        g = attnx.explain_generation(given, "the key", max_new_tokens=2, methods="raw")
+        assert (g.text, g["raw"].tolist()) == (plain.text, plain["raw"].tolist())
+    with pytest.raises(ArgumentError, match="explain_generation: missing a required argument: 'prompt'"):
+        attnx.explain_generation(pipeline)
+
+
+def test_alignment_takes_a_pipeline_in_place_of_both(monkeypatch):
+    model, tokenizer = load_dates()
+
+    class Pipeline(transformers.Pipeline):
+        """That of translation is no more in transformers 5."""
+
+        def __init__(self):
+            self.model, self.tokenizer = model, tokenizer
+
+    monkeypatch.setattr(Pipeline, "__abstractmethods__", frozenset())
+    pair = (["the third of march 1998"], ["1998 03 03"])
+    assert attnx.align(Pipeline(), *pair).pairs() == attnx.align(model, tokenizer, *pair).pairs()
+
+
+def test_a_series_of_texts_is_a_list():
+    pandas = pytest.importorskip("pandas")
+    model, tokenizer = zoo.classifier(), zoo.wordpiece_tokenizer()
+    texts = pandas.Series(["a witty film", "the key"], index=[7, 3])
+    found = attnx.explain(model, tokenizer, texts, **OPTIONS)
+    assert [one.text for one in found] == ["a witty film", "the key"]
+    few = {"methods": "rollout", "references": "gradient", "progress": False}
+    assert attnx.compare(model, tokenizer, texts, **few).cell("gradient", "rollout").count == 2
 
 
 def test_what_is_missing_is_told():
