@@ -8,7 +8,7 @@ as the samples or frames that the model reads, which are pooled to stretches of 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from attnx.answer.number import Score
 from attnx.answer.score import as_rows, check_score, first_answer, kind_of, score
-from attnx.capturing.entering import StandingIn
+from attnx.capturing.entering import GradientCheck, StandingIn, no_gradient
 from attnx.capturing.untouched import looking_on, switched
 from attnx.capturing.watch import undisturbed, unwrapped
 from attnx.errors import AttnxError, ChoiceError, InputError, in_a_line
@@ -106,10 +106,11 @@ def attribute(
     alone, shared = by_input(cases) if shares else (list(range(len(cases))), [])
     prepared = [cases[row].prepared for row in alone]
     found: dict[int, Scored] = {}
+    check = GradientCheck()
 
     def explain(rows: Sequence[int], inputs: dict[str, Tensor]) -> None:
         batch = _batch(entry, inputs, [cases[row] for row in rows], chosen_kind)
-        attributions, facts = _explained(explainer, batch, label, model)
+        attributions, facts = _explained(explainer, batch, check, label, model)
         for row, one, fact in zip(rows, attributions.detach().double(), facts, strict=True):
             vectors = _vectors(one, cases[row].prepared)
             scores = REDUCTIONS[reduction](vectors).cpu().numpy()
@@ -119,7 +120,7 @@ def attribute(
 
     with (
         undisturbed(model, gradients=gradients),
-        looking_on(LinearMaps()),
+        looking_on(LinearMaps(check)),
         bar(label, len(cases), progress, " scores", line=True) as shown,
     ):
         entry = _entry(model, adapter, processor, cases[0].prepared, embed)
@@ -139,16 +140,25 @@ def attribute(
     return [found[row] for row in range(len(cases))]
 
 
-def _explained(explainer: Explainer, batch: Batch, label: str, model: nn.Module) -> tuple[Tensor, list[Facts]]:
+def _explained(
+    explainer: Explainer, batch: Batch, check: GradientCheck, label: str, model: nn.Module
+) -> tuple[Tensor, list[Facts]]:
+    def forward(*values: Any) -> Tensor:
+        return check.follow(batch.forward(*values))
+
+    instead = "use references=('blankout',), which needs no gradients"
     try:
-        return explainer(batch)
+        explained = explainer(replace(batch, forward=forward))
     except (AttnxError, MemoryError):
         raise
     except Exception as error:  # whatever a model without slopes can lead to: quantised ones have integers for weights
-        raise InputError(
-            f"{label} cannot be measured on this {type(model).__name__} ({in_a_line(error)}); use "
-            "references=('blankout',), which needs no gradients"
-        ) from error
+        if check.operation is None:
+            raise InputError(
+                f"{label} cannot be measured on this {type(model).__name__} ({in_a_line(error)}); {instead}"
+            ) from error
+    if check.operation is not None:
+        raise InputError(f"{label} cannot be measured: {no_gradient(model, check.operation)}; {instead}")
+    return explained
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,7 @@ from attnx.answer.score import check_score, score_of
 from attnx.answer.target import Target
 from attnx.attention.levels import Level
 from attnx.attention.tensor import AttentionTensor
+from attnx.capturing.entering import GradientCheck, no_gradient
 from attnx.capturing.frozen.run import check_can_be_frozen
 from attnx.capturing.untouched import switched
 from attnx.errors import CaptureError
@@ -34,8 +35,12 @@ def with_answer_gradient(model: nn.Module, seen: Observation, target: Target) ->
         outputs = [level.brought["outputs"] for level in levels if "outputs" in level.brought]
         followed = len(outputs) == len(levels) and all(one.requires_grad for one in outputs)
         able = followed and reached.requires_grad
+        check = GradientCheck()
+        check.follow(reached)
         found = torch.autograd.grad(reached, outputs, retain_graph=True, allow_unused=True) if able else ()
-    if all(one is None for one in found):  # quantised maps hand none on
+    if check.operation is not None:
+        raise CaptureError(f"{no_gradient(model, check.operation)}; use rollout, or references=('blankout',)")
+    if all(one is None for one in found):
         raise CaptureError(
             f"{type(model).__name__} gives no gradient of its answer by its input: it is quantised, or embeds its "
             "input in a way that is not seen; use rollout, or references=('blankout',)"

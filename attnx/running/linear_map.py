@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.overrides import TorchFunctionMode
 
+from attnx.capturing.entering import GradientCheck
 from attnx.capturing.onednn import by_onednn, can_be_quicker
 from attnx.running.alike import Alike
 
@@ -28,8 +29,9 @@ class LinearMaps(TorchFunctionMode):
     variants are `Alike`, and one of each kind is computed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, gradients: GradientCheck | None = None) -> None:
         super().__init__()
+        self._gradients = gradients
         self.unread: frozenset[int] = frozenset()
         self.left_out: set[int] = set()
         """Those of `unread` that this forward has come to, and has left rows out of."""
@@ -47,9 +49,15 @@ class LinearMaps(TorchFunctionMode):
         self, func: Callable[..., Any], types: Iterable[type], args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         if func is not F.linear:
-            return func(*args, **(kwargs or {}))
+            result = func(*args, **(kwargs or {}))
+        else:
+            result = self._linear(*_linear(*args, **(kwargs or {})))
+        if self._gradients is not None:
+            self._gradients.called(func, args, result)
+        return result
+
+    def _linear(self, taken: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         number, self.count = self.count, self.count + 1
-        taken, weight, bias = _linear(*args, **(kwargs or {}))
         if number in self.unread and self._has_answers(taken):
             self.left_out.add(number)
             inputs = torch.arange(len(taken), device=taken.device)

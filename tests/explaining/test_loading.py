@@ -11,6 +11,7 @@ import torch
 
 import attnx
 from attnx.capturing.watch import undisturbed
+from attnx.errors import AttnxError
 from attnx.methods.registry import METHODS
 from attnx.references.registry import REFERENCES
 from tests import zoo
@@ -141,3 +142,86 @@ def test_threads_that_explain_leave_the_stance_of_the_compiler_as_it_was():
     assert compiler._stance.stance == "force_eager"
     second.__exit__(None, None, None)
     assert compiler._stance is before
+
+
+class Backwardless(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, states):
+        return states.flip(-1)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return None
+
+
+@cache
+def operator():
+    """An operator of an extension, which has no formula for its gradient."""
+    library = torch.library.Library("attnx_test", "FRAGMENT")
+    library.define("reversed(Tensor states) -> Tensor")
+    library.impl("reversed", lambda states: torch.from_numpy(states.detach().numpy()[..., ::-1].copy()), "CPU")
+    return library, torch.ops.attnx_test.reversed
+
+
+class Int8Weight(torch.Tensor):
+    """Weights of a class of their own, whose linear maps autograd does not see."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        with torch.set_grad_enabled(torch.is_grad_enabled() and func is not torch.nn.functional.linear):
+            return super().__torch_function__(func, types, args, kwargs)
+
+
+class Quantized(torch.nn.Module):
+    """Stands in for a layer's MLP: what else the layer does has gradients."""
+
+    def __init__(self, mlp, compute):
+        super().__init__()
+        self.mlp, self.compute = mlp, compute
+
+    def forward(self, states):
+        return self.compute(self.mlp(states))
+
+
+def mapped(states):
+    return torch.nn.functional.linear(states, torch.eye(states.shape[-1]).as_subclass(Int8Weight)).as_subclass(
+        torch.Tensor
+    )
+
+
+KERNELS = {
+    "Backwardless": Backwardless.apply,
+    "attnx_test.reversed": lambda states: operator()[1](states),
+    "Int8Weight": mapped,
+}
+BY_GRADIENTS = ("gradient", "input_x_gradient", "integrated_gradients", "gradient_shap", "whole_path", "value_path")
+
+
+@pytest.mark.filterwarnings("ignore:.*autograd kernel was not registered")
+@pytest.mark.parametrize("name", BY_GRADIENTS)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_kernel_without_gradient_is_refused_by_name(kernel, name):
+    model = decoder()
+    model.transformer.h[1].mlp = Quantized(model.transformer.h[1].mlp, KERNELS[kernel])
+    with pytest.raises(AttnxError, match=rf"{kernel}.*blankout"):
+        explained(model, name)
+
+
+@pytest.mark.filterwarnings("ignore:.*autograd kernel was not registered")
+@pytest.mark.parametrize("kernel", ["Backwardless", "attnx_test.reversed"])
+def test_a_kernel_without_gradient_is_refused_by_methods_about_the_prediction(kernel):
+    model = decoder()
+    model.transformer.h[1].mlp = Quantized(model.transformer.h[1].mlp, KERNELS[kernel])
+    with pytest.raises(AttnxError, match=r"hands no gradient back.*use rollout"):
+        explained(model, "gradient_rollout")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*autograd kernel was not registered")
+@pytest.mark.parametrize("name", BY_GRADIENTS)
+def test_a_dynamically_quantized_model_names_its_kernel_and_what_works(name):
+    quantized = torch.ao.quantization.quantize_dynamic(copy.deepcopy(zoo.classifier()), {torch.nn.Linear})
+    with pytest.raises(AttnxError, match=r"quantized\.linear_dynamic.*use references=\('blankout',\)"):
+        attnx.explain(quantized, zoo.wordpiece_tokenizer(), TEXT, references=[name])
+    explanation = attnx.explain(quantized, zoo.wordpiece_tokenizer(), TEXT, references=["blankout"])
+    assert np.ptp(explanation.references["blankout"]) > 0

@@ -78,12 +78,3 @@ def test_options_that_mean_nothing_are_refused(options):
     prepared = [adapter_for(model).prepare(model, tokenizer, TEXT)]
     with pytest.raises(AttnxError, match=next(iter(options))):
         gradient_shap(model, tokenizer, cases(model, tokenizer, prepared), **options)
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("reference", ["gradient", "input_x_gradient", "integrated_gradients", "gradient_shap"])
-def test_a_quantised_model_has_no_slopes_and_says_so(reference):
-    quantised = torch.ao.quantization.quantize_dynamic(copy.deepcopy(zoo.classifier()), {torch.nn.Linear})
-    with pytest.raises(AttnxError, match=r"cannot be measured on this .*blankout"):
-        explain(quantised, zoo.wordpiece_tokenizer(), TEXT, references=reference)
-    assert len(explain(quantised, zoo.wordpiece_tokenizer(), TEXT, references="blankout").references["blankout"])

@@ -33,6 +33,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
 
+from attnx.capturing.entering import GradientCheck
 from attnx.capturing.frozen.marks import FunctionOf, Linear, Marks, Softmax
 from attnx.capturing.frozen.path import Path
 from attnx.capturing.frozen.straight import Again, Straight, is_large, on_line, watched
@@ -104,6 +105,7 @@ class Freezing(TorchFunctionMode):
         self.levels: list[tuple[str, Tensor]] = []
         self.kernels: list[Kernel] = []
         self.constants = Constants()
+        self.gradients = GradientCheck()
         self._rules = rules
         self._names = names
         self._entered = {} if entered is None else entered
@@ -119,7 +121,9 @@ class Freezing(TorchFunctionMode):
         taken = [self._taken(one) for one in args]
         named = {name: self._taken(one) for name, one in (kwargs or {}).items()}
         rule = self._rules.get(getattr(func, "__name__", ""))
-        return self.untold(func, taken, named) if rule is None else rule(self, func, taken, named)
+        result = self.untold(func, taken, named) if rule is None else rule(self, func, taken, named)
+        self.gradients.called(func, taken, result)
+        return result
 
     def forget(self) -> None:
         """Let go of what was followed, when the run is over."""

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnx.capturing.entering import Entry
+from attnx.capturing.entering import Entry, no_gradient
 from attnx.capturing.frozen.mode import Constants, Kernel
 from attnx.capturing.frozen.path import Path
 from attnx.capturing.frozen.replay import KEPT, NotAgainError, Replaying
@@ -178,10 +178,9 @@ def _there_and_back(asked: _Asked, again: bool | None) -> list[tuple[FrozenRun, 
         inputs = [] if isinstance(entry, Tensor) and blocks else [("", one) for one in mode.leaves]
         seen = [*inputs, *blocks]
         if not seen or not ways[0].requires_grad or (isinstance(entry, tuple) and len(inputs) != len(entry)):
-            raise CaptureError(
-                f"{type(model).__name__} gives no gradient of its answer by its input: it is quantised, or embeds its "
-                "input in a way that is not seen; use references=('blankout',)"
-            )
+            lost = mode.gradients.operation
+            unseen = f"{type(model).__name__} embeds its input in a way that is not seen, so that it has no gradient"
+            raise CaptureError(f"{no_gradient(model, lost) if lost else unseen}; use references=('blankout',)")
         for _, one in inputs or seen[:1]:
             mode.take_whole(one)
         notes, found = replaying.notes(seen[0][1]), []
@@ -201,6 +200,9 @@ def _there_and_back(asked: _Asked, again: bool | None) -> list[tuple[FrozenRun, 
             run = FrozenRun(way.detach(), own, kernels, above, total, replaying.calls, notes, streams)
             found.append((run, mode.constants))
             asked.after(1)
+    lost = mode.gradients.operation
+    if lost is not None:  # positions may add up all the same, for what has no gradient counts as a constant
+        raise CaptureError(f"{no_gradient(model, lost)}; use references=('blankout',), which needs none")
     return found
 
 
