@@ -65,10 +65,10 @@ def test_attention_by_sampling_is_refused(within):
     stages = {"hidden_sizes": [8] * 4, "depths": [1] * 4, "out_features": ["stage2", "stage3", "stage4"]}
     backbone = {"use_timm_backbone": False, "use_pretrained_backbone": False, "backbone": None}
     backbone["backbone_config"] = hf.ResNetConfig(embedding_size=8, **stages)
-    sizes = {**BART, **TWO_HEADS, "num_queries": 5}
+    sizes = {**BART, **TWO_HEADS, "d_model": 32, "decoder_layers": 2, "num_queries": 5}
     model = hf.DeformableDetrForObjectDetection(hf.DeformableDetrConfig(**backbone, **sizes)).eval()
     with pytest.raises(CaptureError, match=r"attends by sampling in model\.(en|de)coder\.layers\.0.*use a model"):
-        capture(model, within=within, pixel_values=torch.randn(1, 3, 64, 64))
+        capture(model, within=within, pixel_values=torch.randn(1, 3, 96, 96))
 
 
 class Described(torch.nn.Module):
