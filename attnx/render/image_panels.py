@@ -42,15 +42,16 @@ def image_panels(
     at = explanation.layers[-1] if layer is None else layer
     titles = [name if name in explanation.references else f"{name}, layer {at}" for name in names]
     highest = [highest_score(explanation, one) for one in scores]
+    signed = [name in explanation.signed for name in names]
     captions = [
-        f"{title}\n{'largest size' if name in explanation.signed else 'highest'} {most:.2g}"
-        for name, title, most in zip(names, titles, highest, strict=True)
+        f"{title}\n{extent(most, signed=both)}" for title, most, both in zip(titles, highest, signed, strict=True)
     ]
     picture = small(picture_of(explanation, image))
     pictures = [
-        lit(explanation, one, picture, colours, most, smooth=smooth) for one, most in zip(scores, highest, strict=True)
+        lit(explanation, one, picture, colours, most, smooth=smooth, signed=both)
+        for one, most, both in zip(scores, highest, signed, strict=True)
     ]
-    figure = sheet([picture, *pictures], [f"image\n{_answer(explanation)}", *captions], colours, "highest")
+    figure = sheet([picture, *pictures], [f"image\n{_answer(explanation)}", *captions], colours, None, signed=signed)
     said = judgement(explanation, explanation.row_name(), None)
     figure.supxlabel(fill(said, round(14 * figure.get_size_inches()[0])), fontsize=8, color="#55585f", **VERBATIM)
     return figure
@@ -72,7 +73,8 @@ def plot_image(
     scores = explanation.scores(name, layer, head)
     picture = small(picture_of(explanation, image))
     axes = given_or_new(ax, 4, 4 * picture.height / picture.width + 0.4)
-    axes.imshow(np.asarray(lit(explanation, scores, picture, "viridis", highest_score(explanation, scores))))
+    most, signed = highest_score(explanation, scores), name in explanation.signed
+    axes.imshow(np.asarray(lit(explanation, scores, picture, "viridis", most, signed=signed)))
     title = [row_name(explanation, name, layer, head), *([_answer(explanation)] if explanation.prediction else [])]
     axes.set_title("\n".join(title), fontsize=9, loc="left", **VERBATIM)
     axes.set_axis_off()
@@ -103,8 +105,10 @@ def layer_strip(
     rows = [explanation.scores(name, layer, head) for layer in explanation.layers]
     most = max(highest_score(explanation, row) for row in rows)
     picture = small(picture_of(explanation, image))
-    pictures = [lit(explanation, row, picture, colours, most, smooth=smooth) for row in rows]
-    return sheet(pictures, [f"{name}, layer {layer}" for layer in explanation.layers], colours, f"{most:.2g}")
+    signed = name in explanation.signed
+    pictures = [lit(explanation, row, picture, colours, most, smooth=smooth, signed=signed) for row in rows]
+    titles = [f"{name}, layer {layer}" for layer in explanation.layers]
+    return sheet(pictures, titles, colours, most, signed=[signed])
 
 
 def small(picture: Image) -> Image:
@@ -114,10 +118,24 @@ def small(picture: Image) -> Image:
     return small
 
 
+def extent(most: float, *, signed: bool) -> str:
+    """How far the colours of a panel go."""
+    return f"from −{most:.2g} to {most:.2g}" if signed else f"highest {most:.2g}"
+
+
 def sheet(
-    pictures: Sequence[Image], titles: Sequence[str], colours: str, highest: str, *, columns: int | None = None
+    pictures: Sequence[Image],
+    titles: Sequence[str],
+    colours: str,
+    highest: float | None,
+    *,
+    signed: Sequence[bool],
+    columns: int | None = None,
 ) -> Figure:
-    """Panels with their titles in rows, and one bar of colours for all."""
+    """Panels with their titles in rows, and a bar of colours for those with a sign and one for those without.
+
+    `highest` is the score of the strongest colour; None where each panel has its own.
+    """
     from matplotlib.figure import Figure
 
     columns = min(len(pictures), 6) if columns is None else columns
@@ -135,15 +153,20 @@ def sheet(
         ax.set(xticks=[], yticks=[], frame_on=False)  # an axis that is off leaves no room for its title
     for ax in axes[len(pictures) :]:
         ax.set_axis_off()
-    _bar(figure, list(axes), colours, highest)
+    for both in sorted(set(signed)):
+        _bar(figure, list(axes), colours, highest, signed=both)
     return figure
 
 
-def _bar(figure: Figure, axes: list[Axes], colours: str, highest: str) -> None:
+def _bar(figure: Figure, axes: list[Axes], colours: str, highest: float | None, *, signed: bool) -> None:
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import ListedColormap
 
-    shades = ScalarMappable(cmap=ListedColormap(colour_map(colours) / 255))
+    shades = ScalarMappable(cmap=ListedColormap(colour_map(colours, signed=signed) / 255))
     bar = figure.colorbar(shades, ax=axes, aspect=30, shrink=0.8, pad=0.02)
-    bar.set_ticks([0, 1], labels=["0", highest], fontsize=9)
+    least, most = (f"−{highest:.2g}", f"{highest:.2g}") if highest is not None else ("opposes", "supports")
+    if signed:
+        bar.set_ticks([0, 0.5, 1], labels=[least, "0", most], fontsize=9)
+    else:
+        bar.set_ticks([0, 1], labels=["0", most if highest is not None else "highest"], fontsize=9)
     bar.outline.set_visible(False)

@@ -10,6 +10,7 @@ import numpy as np
 from attnx.errors import ChoiceError, InputError
 from attnx.inputs.picture import read_picture
 from attnx.registry import unknown
+from attnx.render.colours import colour_map as two_colours
 from attnx.results.explanation import Explanation
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ def overlay(
     """The picture in gray under the scores in colour; what the processor cropped away stays plain gray.
 
     `method` is a method or a reference. `image` is the picture where the explanation has none, because it was loaded
-    from a file. Colours go from 0 to the `highest` score of a patch; of signed scores they tell the size.
+    from a file. Colours go from 0 to the `highest` score of a patch. Scores with a sign have two: orange supports the
+    target and blue opposes it, as on the page, whichever `colours` are named for scores without.
     A picture too small to be looked at is enlarged a whole number of times; without its `bar`, or with `enlarge=False`,
     the result has the picture's own size.
     """
@@ -53,20 +55,28 @@ def overlay(
     most = highest_score(explanation, scores) if highest is None else highest
     picture = picture_of(explanation, image)
     picture = _readable(picture) if (bar if enlarge is None else enlarge) else picture
-    laid = lit(explanation, scores, picture, colours, most, smooth=smooth)
-    what = "size " if explanation.row_name(method, layer, head) in explanation.signed else ""
-    return _with_bar(laid, colour_map(colours), f"{what}{most:.2g}") if bar else laid
+    signed = explanation.row_name(method, layer, head) in explanation.signed
+    laid = lit(explanation, scores, picture, colours, most, smooth=smooth, signed=signed)
+    labels = (f"+{most:.2g}", "0", f"−{most:.2g}") if signed else (f"{most:.2g}", "0")
+    return _with_bar(laid, colour_map(colours, signed=signed), labels) if bar else laid
 
 
 def lit(
-    explanation: Explanation, scores: Array, picture: Image, colours: str, highest: float, *, smooth: bool = True
+    explanation: Explanation,
+    scores: Array,
+    picture: Image,
+    colours: str,
+    highest: float,
+    *,
+    smooth: bool = True,
+    signed: bool = False,
 ) -> Image:
     """The picture, or a smaller copy of it, under the scores; a patch that is itself explained has a white frame."""
     from PIL import ImageDraw
 
-    # Gradients have signs, which a map of one direction cannot show: their size is what is relevant.
-    heated = heat(explanation, np.abs(scores), smooth=smooth, size=picture.size)
-    laid = _blended(picture, heated, highest, colours)
+    heated = heat(explanation, scores if signed else np.abs(scores), smooth=smooth, size=picture.size)
+    most = highest or 1.0  # where no patch has a score, any scale shows it
+    laid = _blended(picture, heated, -most if signed else 0.0, most, colour_map(colours, signed=signed))
     explained = explanation.positions[explanation.position].box
     if explained is not None and explanation.image_size is not None:
         across, down = (one / other for one, other in zip(picture.size, explanation.image_size, strict=True))
@@ -145,37 +155,38 @@ def picture_of(explanation: Explanation, image: Any = None) -> Image:
     return picture
 
 
-def colour_map(colours: str) -> Array:
-    """256 × RGB."""
+def colour_map(colours: str, *, signed: bool = False) -> Array:
+    """Shade × RGB, from the lowest score to the highest; with a sign those of all views, an odd number around 0."""
     import matplotlib
 
     if colours not in COLOURS:
         raise ChoiceError(unknown("colours", colours, COLOURS))
-    shades: Array = np.round(255 * matplotlib.colormaps[colours](np.linspace(0, 1, 256))[:, :3])
+    named = two_colours(signed=True) if signed else matplotlib.colormaps[colours]
+    shades: Array = np.round(255 * named(np.linspace(0, 1, 255 if signed else 256))[:, :3])
     return shades
 
 
-def _blended(picture: Image, heated: Array, most: float, colours: str) -> Image:
-    """The gray picture with its heat; NaN is left gray."""
+def _blended(picture: Image, heated: Array, least: float, most: float, shades: Array) -> Image:
+    """The gray picture with its heat from the least to the most; NaN is left gray."""
     from PIL import Image
 
     gray = picture.convert("L").convert("RGB")
-    share = np.clip(heated / most if most > 0 else heated, 0, 1)
-    shades = colour_map(colours).astype(np.uint8)[np.nan_to_num(np.round(255 * share)).astype(np.uint8)]
+    share, last = np.clip((heated - least) / (most - least), 0, 1), len(shades) - 1
+    coloured = shades.astype(np.uint8)[np.nan_to_num(np.round(last * share)).astype(np.uint8)]
     # The picture keeps its contrast as light and shade of the colour, so that colours stay those of the bar.
-    mixed = Image.blend(gray, Image.fromarray(shades), _STRENGTH)
+    mixed = Image.blend(gray, Image.fromarray(coloured), _STRENGTH)
     seen = Image.fromarray(~np.isnan(heated))
     return Image.composite(mixed, gray.point(lambda shade: 0.6 * shade), seen)
 
 
-def _with_bar(picture: Image, shades: Array, label: str) -> Image:
-    """A white margin at the right with the colours from 0 to the highest score, as the label says it."""
+def _with_bar(picture: Image, shades: Array, labels: Sequence[str]) -> Image:
+    """A white margin at the right with the colours and evenly spaced labels, the highest score on top."""
     from PIL import Image, ImageDraw, ImageFont
 
     width, height = picture.size
     size = max(10, min(36, height // 24))
     font = ImageFont.load_default(size)
-    text_width = int(max(font.getlength(label), font.getlength("0"))) + 1
+    text_width = int(max(map(font.getlength, labels))) + 1
     thick = max(6, size)
     margin = size // 2
     whole = Image.new("RGB", (width + 3 * margin + thick + text_width, max(height, 3 * size)), "white")
@@ -184,8 +195,8 @@ def _with_bar(picture: Image, shades: Array, label: str) -> Image:
     left = width + margin
     whole.paste(ramp.resize((thick, whole.height - size), Image.Resampling.BILINEAR), (left, size // 2))
     draw = ImageDraw.Draw(whole)
-    draw.text((left + thick + margin, size // 2), label, fill="black", font=font, anchor="lm")
-    draw.text((left + thick + margin, whole.height - size // 2 - 1), "0", fill="black", font=font, anchor="lm")
+    for label, height in zip(labels, np.linspace(size // 2, whole.height - size // 2 - 1, len(labels)), strict=True):
+        draw.text((left + thick + margin, round(height)), label, fill="black", font=font, anchor="lm")
     return whole
 
 

@@ -147,7 +147,7 @@ def plot(one: Similarity, method: str | None = None, *, image: Any = None) -> Fi
     for place, title, explanation, pictured in zip(axes[:2], one.titles, one.explanations, drawn, strict=True):
         if pictured:
             plot_image(explanation, name, ax=place, image=image)
-            place.set_title(f"{title}: {name}, colours tell the size", fontsize=9, loc="left", **VERBATIM)
+            place.set_title(f"{title}: {name}", fontsize=9, loc="left", **VERBATIM)
         else:
             _strip(place, explanation, name, title)
     if grid is not None:

@@ -11,7 +11,7 @@ import numpy as np
 from attnx.errors import ChoiceError, InputError
 from attnx.inputs.positions import Word
 from attnx.render.axes import VERBATIM, verbatim
-from attnx.render.image_panels import sheet, small
+from attnx.render.image_panels import extent, sheet, small
 from attnx.render.overlay import highest_score, lit, picture_of
 from attnx.render.printable import printable
 from attnx.results.explanation import Explanation
@@ -50,17 +50,17 @@ def plot_overlays(
     kept = _chosen(words, len(written))
     each = [of_word(generation, written[number], name, layer) for number in kept]
     picture = small(picture_of(each[0][0], image))
+    signed = name in generation.signed
     highest = [highest_score(step, scores) for step, scores in each]
     pictures = [
-        lit(step, scores, picture, colours, most, smooth=smooth)
+        lit(step, scores, picture, colours, most, smooth=smooth, signed=signed)
         for (step, scores), most in zip(each, highest, strict=True)
     ]
-    size = "largest size" if name in generation.signed else "highest"
     captions = [
-        f"{printable(written[number].text)}\n{_from_picture(*one):.0%} from the picture\n{size} {most:.2g}"
+        f"{printable(written[number].text)}\n{_from_picture(*one):.0%} from the picture\n{extent(most, signed=signed)}"
         for number, most, one in zip(kept, highest, each, strict=True)
     ]
-    figure = sheet(pictures, captions, colours, "highest", columns=min(len(kept), 4))
+    figure = sheet(pictures, captions, colours, None, signed=[signed], columns=min(len(kept), 4))
     at = generation.layer if layer is None else layer
     figure.suptitle(name if name in generation.references else f"{name} at layer {at}", fontsize=10, **VERBATIM)
     cut = f" (words {kept[0]} to {kept[-1]} of {len(written)})" if words is None and len(kept) < len(written) else ""

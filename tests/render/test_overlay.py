@@ -11,6 +11,7 @@ from PIL import Image
 
 import attnx
 from attnx.errors import ChoiceError, InputError
+from attnx.render.colours import STOPS_AGAINST, STOPS_FOR
 from attnx.render.image_panels import image_panels, layer_strip
 from attnx.render.overlay import COLOURS, colour_map, heat, overlay
 from tests import zoo
@@ -189,9 +190,46 @@ def test_rich_prints_the_best_patches(explanation):
     assert explanation.__rich__().plain == str(explanation)
 
 
-def test_of_signed_scores_the_bar_says_that_colours_are_sizes(explanation):
-    signed = replace(explanation, signed=frozenset({"rollout"}))
-    told, plain = signed.overlay("rollout", enlarge=False), explanation.overlay("rollout", enlarge=False)
-    assert told.width > plain.width  # "size 0.1" is longer than "0.1"
-    titles = [ax.get_title() for ax in image_panels(signed, ["rollout", "raw"]).axes]
-    assert [("largest size" in title, "highest" in title) for title in titles[1:3]] == [(True, False), (False, True)]
+def two_sided(explanation):
+    """Patch 6 supports the target, patch 7 opposes it as much, all others have nothing."""
+    scores = np.zeros((3, len(explanation.positions)))
+    scores[:, 6], scores[:, 7] = 0.5, -0.5
+    return replace(explanation, relevance={"rollout": scores, "raw": abs(scores)}, signed=frozenset({"rollout"}))
+
+
+def centre(picture, position):
+    left, top, right, bottom = position.box
+    return np.array(picture.getpixel((int(left + right) // 2, int(top + bottom) // 2)), dtype=int)
+
+
+def test_what_opposes_the_target_has_another_colour_than_what_supports_it():
+    black = two_sided(attnx.explain(zoo.model("vit"), CROP, Image.new("RGB", (120, 80)), position=0))
+    drawn = black.overlay("rollout", bar=False, smooth=False)
+    supports, opposes, nothing = (centre(drawn, black.positions[place]) for place in (6, 7, 8))
+    expected = 0.65 * np.array([STOPS_FOR[-1][1], STOPS_AGAINST[-1][1], STOPS_FOR[0][1]])
+    np.testing.assert_allclose([supports, opposes, nothing], expected, atol=2)
+    unsigned = black.overlay("raw", bar=False, smooth=False)
+    np.testing.assert_array_equal(centre(unsigned, black.positions[6]), centre(unsigned, black.positions[7]))
+
+
+def test_panels_of_signed_scores_have_two_colours_and_their_own_bar(explanation):
+    signed = two_sided(explanation)
+    figure = image_panels(signed, ["rollout", "raw"])
+    titles = [ax.get_title().partition("\n")[2] for ax in figure.axes[1:3]]
+    assert titles == ["from −0.5 to 0.5", "highest 0.5"]
+    bars = [[label.get_text() for label in ax.get_yticklabels()] for ax in figure.axes[3:]]
+    assert bars == [["0", "highest"], ["opposes", "0", "supports"]]
+    shown = np.asarray(figure.axes[1].images[0].get_array())
+    np.testing.assert_array_equal(shown, np.asarray(signed.overlay("rollout", bar=False)))
+    assert [label.get_text() for label in layer_strip(signed, "rollout").axes[-1].get_yticklabels()] == [
+        "−0.5",
+        "0",
+        "0.5",
+    ]
+
+
+def test_signed_scores_that_are_all_zero_have_the_colour_of_nothing():
+    black = attnx.explain(zoo.model("vit"), CROP, Image.new("RGB", (120, 80)), position=0)
+    nothing = replace(black, relevance={"rollout": 0 * black["rollout"]}, signed=frozenset({"rollout"}))
+    drawn = nothing.overlay("rollout", bar=False)
+    np.testing.assert_allclose(centre(drawn, nothing.positions[6]), 0.65 * np.array(STOPS_FOR[0][1]), atol=2)
