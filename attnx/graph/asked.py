@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from attnx.errors import ChoiceError, whole_number
 
@@ -72,10 +72,12 @@ def check_layer(layer: int, layers: int) -> int:
     return layer
 
 
-def check_positions(position: int | Sequence[int] | None, length: int) -> tuple[int, ...]:
+def check_positions(position: Any, length: int) -> tuple[int, ...]:
+    """One position, several, or None for all; a text is a sequence, too, and no list of positions."""
     if position is None:
         return tuple(range(length))
-    if not isinstance(position, Sequence):
+    several = isinstance(position, Sequence) and not isinstance(position, str)
+    if not several:
         return (check_position(position, length),)
     if not position:
         raise ChoiceError("the list of positions is empty; give at least one, or None for all")

@@ -134,6 +134,11 @@ def test_a_choice_that_does_not_exist_is_named(options, message):
         attnx.rollout(attention(), **options)
 
 
+def test_a_position_that_is_a_word_is_named_whole():
+    with pytest.raises(ChoiceError, match="position must be a whole number, found 'CLS'"):
+        attnx.rollout(np.full((2, 1, 3, 3), 1 / 3), position="CLS")
+
+
 def test_a_position_may_be_counted_from_the_end():
     np.testing.assert_array_equal(attnx.rollout(attention(), position=-1), attnx.rollout(attention(), position=5))
 
