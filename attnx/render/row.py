@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +28,10 @@ MOST_BARS = 60
 WEAK = "#e7e2dc"
 _BAR_HEIGHT = 0.26
 """Inches for one bar with its word."""
+_LEGEND = 22
+"""Points between the axes and the title, for the legend between them."""
+_ABOVE: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.2, "borderpad": 0.2}
+"""No bar is there, whatever its length."""
 
 
 def plot_row(
@@ -55,7 +59,7 @@ def plot_row(
     name = explanation.row_name(method, layer, head)
     signed = name in explanation.signed
     if kind == "bars":
-        axes = given_or_new(ax, 5.2, 0.75 + _BAR_HEIGHT * len(kept))
+        axes = given_or_new(ax, 5.2, (0.95 if signed else 0.75) + _BAR_HEIGHT * len(kept))
         _bars(axes, labels, shown, explanation.digits.get(name), signed=signed)
     else:
         axes = given_or_new(ax, CELL * len(kept) + 1.2, CELL + label_room(labels) + 0.5)
@@ -65,7 +69,8 @@ def plot_row(
         reduction_note(len(kept), len(scores), f"{by}s"),
         _left_out(explanation, method, layer, head, content_only),
     ]
-    axes.set_title("\n".join([what, *(f"({one})" for one in notes if one)]), fontsize=9, loc="left", **VERBATIM)
+    title, pad = "\n".join([what, *(f"({one})" for one in notes if one)]), _LEGEND if axes.get_legend() else None
+    axes.set_title(title, fontsize=9, loc="left", pad=pad, **VERBATIM)
     caption(axes, explanation, method, layer, head)
     return axes
 
@@ -100,8 +105,8 @@ def _bars(axes: Axes, labels: list[str], scores: Array, exact: int | None, *, si
     if signed:
         from matplotlib.patches import Patch
 
-        sides = [Patch(color=FOR, label="for"), Patch(color=AGAINST, label="against")]
-        axes.legend(handles=sides, loc="lower right", fontsize=8, frameon=False)
+        sides = [Patch(color=FOR, label="supports"), Patch(color=AGAINST, label="opposes")]
+        axes.legend(handles=sides, **_ABOVE, ncols=2, fontsize=8, frameon=False)
     axes.set_yticks(rows, labels, fontsize=10, **VERBATIM)
     axes.set_ylim(len(labels) - 0.4, -0.6)
     axes.margins(x=0.12)

@@ -84,7 +84,13 @@ def test_what_speaks_against_has_a_colour_of_its_own_and_a_legend():
     axes = one.plot("occlusion")
     colours = [to_hex(bar.get_facecolor()) for bar in axes.patches]
     assert colours == [AGAINST, FOR]
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["for", "against"]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["supports", "opposes"]
+    figure = axes.figure
+    figure.canvas.draw()
+    legend = axes.get_legend().get_window_extent()
+    assert not any(legend.overlaps(one.get_window_extent()) for one in (*axes.patches, *axes.texts))
+    title = next(one for one in axes.get_children() if getattr(one, "get_text", str)() == axes.get_title(loc="left"))
+    assert not legend.overlaps(title.get_window_extent())
     assert explanation("key", "to").plot().get_legend() is None
 
 
