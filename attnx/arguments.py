@@ -7,12 +7,16 @@ the input (a layer, a head, a target) are checked where these are known.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import wraps
 from inspect import Parameter, signature
 from numbers import Real
 from os import PathLike, fsencode, fspath
-from pathlib import PurePath
+from os.path import realpath
+from pathlib import Path, PurePath
+from secrets import token_hex
+from shutil import copymode
 from typing import Any, ParamSpec, TypeVar
 
 from attnx.errors import ArgumentError, InputError
@@ -75,6 +79,26 @@ def file_of(given: str | PathLike[str], suffixes: Sequence[str], asked: str) -> 
         known = " or ".join([", ".join(suffixes[:-1]), suffixes[-1]][len(suffixes) == 1 :])
         raise InputError(f"{asked} takes a file that ends in {known}, found {quoted(PurePath(name).name)}")
     return name
+
+
+@contextmanager
+def replacing(name: str) -> Iterator[str]:
+    """A file beside the one to write, which takes its place when the block ends; after an error all is as it was.
+
+    So a full disk leaves no empty or half-written file. What is not a regular file, as a pipe, is written to directly.
+    """
+    place = Path(realpath(name))
+    if place.exists() and not place.is_file():
+        yield name
+        return
+    beside = place.with_name(f".{place.name[:100]}.{token_hex(4)}{place.suffix}")
+    try:
+        yield str(beside)
+        if place.exists():
+            copymode(place, beside)
+        beside.replace(place)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def _can_be_encoded(name: str) -> bool:

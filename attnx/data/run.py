@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnx.arguments import PAGES, file_of
+from attnx.arguments import PAGES, file_of, replacing
 from attnx.data import manifest as manifests
 from attnx.data.arrow import arrow
 from attnx.data.cells import explanation_of
@@ -165,9 +165,10 @@ class Run:
         if place is None:
             return page
         try:
-            Path(place).write_text(page, encoding="utf-8", newline="\n")
+            with replacing(place) as beside:
+                Path(beside).write_text(page, encoding="utf-8", newline="\n")
         except OSError as error:
-            raise AttnxError(f"cannot write {place}: {error}") from error
+            raise AttnxError(f"cannot write {place}: {error.strerror or error}") from error
         return None
 
     def _repr_html_(self) -> str:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 
-from attnx.arguments import SAVED, file_of, path_of
+from attnx.arguments import SAVED, file_of, path_of, replacing
 from attnx.errors import AttnxError, FileFormatError
 from attnx.results.schema import one_line
 
@@ -73,7 +73,8 @@ def save(result: Stored, path: str | PathLike[str]) -> None:
     try:
         header = {"kind": result.kind, "format": FORMAT, **plain(_taken_out(result._saved(), tensors))}
         told = json.dumps(header, allow_nan=False)
-        save_file(tensors, place, metadata={_KEY: told, _CHECKSUM: _checksum(told, tensors)})
+        with replacing(place) as beside:
+            save_file(tensors, beside, metadata={_KEY: told, _CHECKSUM: _checksum(told, tensors)})
     except (SafetensorError, OSError, ValueError, TypeError) as error:
         raise AttnxError(f"cannot write {place}: {one_line(str(error))[1:-1]}") from error
 

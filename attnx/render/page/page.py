@@ -17,7 +17,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, overload
 
-from attnx.arguments import PAGES, file_of
+from attnx.arguments import PAGES, file_of, replacing
 from attnx.errors import AttnxError
 from attnx.render.page.sections import (
     agreement,
@@ -142,9 +142,10 @@ def to_html(
     if place is None:
         return written
     try:
-        Path(place).write_text(written, encoding="utf-8", newline="\n")
+        with replacing(place) as beside:
+            Path(beside).write_text(written, encoding="utf-8", newline="\n")
     except OSError as error:
-        raise AttnxError(f"cannot write {place}: {error}") from error
+        raise AttnxError(f"cannot write {place}: {error.strerror or error}") from error
     return None
 
 

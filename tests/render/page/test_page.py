@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import os
 import re
 from dataclasses import replace
 
@@ -51,6 +52,25 @@ def test_with_a_path_it_is_written_and_not_returned(explanation, tmp_path):
     assert (tmp_path / "report.html").read_text(encoding="utf-8") == explanation.to_html()
     with pytest.raises(AttnxError, match="cannot write"):
         explanation.to_html(tmp_path / "no" / "report.html")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="files have no limit elsewhere")
+@pytest.mark.parametrize("write", [attnx.Explanation.to_html, attnx.Explanation.save])
+def test_a_disk_that_is_full_leaves_the_file_as_it_was(explanation, tmp_path, write):
+    import resource
+
+    path = tmp_path / ("x.html" if write is attnx.Explanation.to_html else "x.safetensors")
+    path.write_text("before")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(AttnxError, match="cannot write"):
+            write(explanation, path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [(path.name, "before")]
+    write(explanation, path)
+    assert path.stat().st_size > 1000
 
 
 def test_tokens_cannot_leave_their_place():
