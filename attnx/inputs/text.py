@@ -68,7 +68,6 @@ def _prepared(model: nn.Module, tokenizer: Any, text: Any, truncate: bool, *, op
     _check_ids(model, row)
     template = isinstance(text, Chat) or row is not text
     positions, words = group_words(_positions(row, tokenizer, template=template), texts)
-    # A generator that is left half-way would swallow a Ctrl-C that comes at that moment.
     if not positions.content:
         raise InputError("the text is empty after tokenisation: there is nothing to look at; give at least one word")
     unknown = _unknown_words(row, tokenizer, texts, words)

@@ -15,7 +15,7 @@ of a call is what the model would have got; only its gradient differs:
 However an activation is written, it is one function of one tensor: what is computed from a tensor elementwise is
 marked with it, and a product of two such results is a function of it, too. Parameters are constants: each is replaced
 by itself without its gradient where it enters a call. So nothing of the model is changed. The rules themselves are in
-`freezing_rules` and `freezing_attention`.
+`rules` and `attention` of this package.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The trained model that ships with attnx: config, image processor, and weights in half precision."""
+"""Pictures with one planted patch that decides the answer, and the trained model that ships with attnx for them."""
 
 from __future__ import annotations
 
