@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,8 +13,17 @@ from attnx.arguments import PAGES, SAVED
 from attnx.cli.checks import check_asked
 from attnx.cli.counterpart import Counterpart, show_both
 from attnx.cli.file_names import file_notes
-from attnx.cli.options import check_output, level, number_or_word, print_inert, print_text, read_input, say
-from attnx.errors import AttnxError, InputError
+from attnx.cli.options import (
+    check_output,
+    level,
+    number_or_word,
+    print_inert,
+    print_text,
+    read_input,
+    say,
+    say_options,
+)
+from attnx.errors import InputError
 
 PICTURES = (".png", ".jpg", ".jpeg", ".webp")
 """What an overlay can be saved as."""
@@ -52,48 +60,16 @@ def save_output(explanation: Any, output: Path, names: list[str]) -> None:
         explanation.overlay(names[0]).save(output)
 
 
-USUAL = ("gradient", "blankout")
-"""What a page holds its methods against where nothing was asked for."""
 SHORT = 128
-"""Positions. The flow of all rows of a longer text takes minutes, and so does what needs more runs than that."""
+"""Positions up to which a page has the rows of all positions: of a longer text they take minutes and megabytes."""
 
 
-def quick_methods(explanation: Any) -> list[str]:
-    """Those whose rows of all positions and all heads take moments; where none does, all, and a note is theirs."""
-    from attnx.methods.registry import asked_methods
+def has_room_for_maps(model: Any, tokenizer: Any, text: Any, options: dict[str, Any]) -> bool:
+    """Whether the input is so short that a page has a row for each position that may be clicked on."""
+    from attnx.explaining.call import Call
 
-    quick = [one.name for one in asked_methods(list(explanation.methods)) if one.seconds is None]
-    left_out = [name for name in explanation.methods if name not in quick]
-    if quick and left_out:
-        say([f"the page is without {', '.join(left_out)}: for every head and position it would take minutes"])
-    return quick or list(explanation.methods)
-
-
-def write_page(
-    path: Path, model: Any, tokenizer: Any, text: Any, explanation: Any, options: dict[str, Any], *, content_only: bool
-) -> None:
-    """Explain once more with references, and with the rows of all words that may be clicked on.
-
-    What was shown first stays first.
-    """
-    from attnx.explaining.explain import explain
-    from attnx.references.registry import cheap_references
-
-    short = len(explanation.positions) <= SHORT
-    maps = short
-    if options["head"] == "each":
-        options = {**options, "methods": quick_methods(explanation)}
-    first = () if explanation.first is None else (explanation.first,)
-    usual = (*first, *cheap_references(USUAL, len(explanation.positions), SHORT + 1))
-    references = options["references"] or (usual if explanation.prediction is not None else ())
-    try:
-        shown = explain(model, tokenizer, text, **options | {"references": references, "maps": maps})
-    except AttnxError as error:
-        if options["references"]:
-            raise
-        say([f"the page has only {', '.join(first) or 'no references'}: {error}"])
-        shown = explain(model, tokenizer, text, **options | {"references": first, "maps": maps})
-    replace(shown, first=explanation.first).to_html(path, content_only=content_only)
+    requests = Call.of(model, tokenizer, text, **options).requests
+    return all(len(one.prepared.positions) <= SHORT for one in requests)
 
 
 def explain_command(
@@ -239,6 +215,8 @@ def _explain(
     if method:
         options["methods"] = method
     with nullcontext((None, *load(model))) if model is not None else chosen_model() as (_, loaded, tokenizer):
+        if html is not None and counterpart is None:
+            options["maps"] = has_room_for_maps(loaded, tokenizer, text, options)
         explanation = explain(loaded, tokenizer, text, **options)
         if isinstance(explanation, list):
             raise InputError(
@@ -251,7 +229,7 @@ def _explain(
                 both.to_html(html)
             return explanation, both
         if html is not None:
-            write_page(html, loaded, tokenizer, text, explanation, options, content_only=content_only)
+            explanation.to_html(html, content_only=content_only)
         return explanation, None
 
 
@@ -269,10 +247,12 @@ def _show(explanation: Any, method: list[str] | None, layers: bool, content_only
             for at in ((None,) if name in explanation.references else every)
         ]
         print_text("\n\n".join(table(explanation, name, at) for name, at in rows))
+        say_options(explanation.remarks())
         return
     from attnx.render.terminal import show
 
     show(explanation, Console(highlight=False), method or (), layers=layers, content_only=content_only)
+    say_options(explanation.remarks())
 
 
 def _names(explanation: Any, method: list[str] | None, layers: bool = False) -> list[str]:

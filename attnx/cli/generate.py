@@ -11,7 +11,7 @@ import typer
 from attnx.arguments import PAGES, SAVED
 from attnx.cli.checks import check_asked
 from attnx.cli.file_names import file_notes
-from attnx.cli.options import check_output, number_or_word, print_inert, print_text, read_input, say
+from attnx.cli.options import check_output, number_or_word, print_inert, print_text, read_input, say, say_options
 from attnx.errors import InputError
 
 if TYPE_CHECKING:
@@ -113,3 +113,4 @@ def _show(
         print_inert(json.dumps(told[0] if len(told) == 1 else told, ensure_ascii=False, allow_nan=False))
         return
     print_text("\n\n".join(plain(one, name) for one in written for name in method or [one.shown_first]))
+    say_options(remark for one in written for name in method or [one.shown_first] for remark in one.remarks(name))

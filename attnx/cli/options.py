@@ -18,6 +18,7 @@ from attnx.render.inert import json_line
 from attnx.render.printable import printable, printable_lines
 
 if TYPE_CHECKING:
+    from attnx.results.remarks import Said
     from attnx.results.result import Result
 
 Texts = Annotated[list[str] | None, typer.Argument(help="The texts to look at.")]
@@ -170,6 +171,13 @@ def say(notes: Iterable[str]) -> None:
 def print_text(text: str) -> None:
     """Lines for people: whatever stood in a label or a file's name, it steers no terminal."""
     print(printable_lines(text))
+
+
+def say_options(remarks: Iterable[Said]) -> None:
+    """What the remarks on a result advise, as options of the command line, on standard error."""
+    from attnx.results.remarks import options
+
+    say(dict.fromkeys(options(remarks)))
 
 
 def print_inert(text: str) -> None:

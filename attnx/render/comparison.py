@@ -110,4 +110,4 @@ def _undefined(cells: list[Summary]) -> str:
 def _among(comparison: Comparison, reference: str) -> Iterator[str]:
     for other, values in comparison.ceiling[reference].items():
         cell = Summary.of(values, seed=comparison.seed)
-        yield f"For scale: {other} agrees with {reference} at {decimals(cell.mean)}."
+        yield f"For scale: the {comparison.measure} of {other} with {reference} is {decimals(cell.mean)}."

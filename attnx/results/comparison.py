@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from attnx.agreement.by_sign import agree
 from attnx.agreement.registry import MEASURES
 from attnx.agreement.summary import Summary
-from attnx.agreement.ties import told_apart
 from attnx.errors import ChoiceError, InputError
 from attnx.forks import cached_property
 from attnx.registry import unknown
-from attnx.results.explanation import Explanation
+from attnx.results.explanation import Explanation, compared_over
 from attnx.results.fit import PROVENANCE, Between, Filled, NamedAs, Rising, Rules, SameNames, Shape
 from attnx.results.gathered import FACTS, Cells, Gathered, facts
 from attnx.results.result import Array, TableResult
 from attnx.results.schema import LATER
+from attnx.results.units import rank_correlation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,8 +53,8 @@ class Comparison(TableResult):
     values: Mapping[str, Mapping[str, Array]]
     """Reference → method → text × layer, NaN where agreement is undefined: one of the two is constant."""
     ceiling: Mapping[str, Mapping[str, Array]]
-    """Reference → other reference → text: how far references agree among themselves, by size,
-    as methods without a sign do with them."""
+    """Reference → other reference → text: how far references agree among themselves, by their signs where both have
+    one, else by size, as methods do with them."""
     texts: tuple[str, ...]
     seed: int = 0
     provenance: Mapping[str, Any] = field(default_factory=dict)
@@ -110,17 +109,21 @@ class Comparison(TableResult):
 
 def cells_of(one: Explanation, measure: str) -> Cells:
     """What one text adds: the agreement of each method with each reference, and of these among themselves."""
-    by, content = MEASURES[measure], one.content
-    measured = {name: told_apart(scores[content]) for name, scores in one.references.items()}
+    by = MEASURES[measure]
+
+    def correlation(name: str, scores: Array, reference: str) -> Array:
+        units, signed = compared_over(one, name, reference), {name, reference} <= one.signed
+        digits = one.digits.get(name)
+        return rank_correlation(scores, one.references[reference], units, digits, both_signed=signed, measure=by)
+
     cells: Cells = {"text": one.title}
-    for reference, scores in measured.items():
+    for reference in one.references:
         for method in one.methods:
-            layers = np.stack([one.scores(method, layer)[content] for layer in one.layers])
-            own, both = told_apart(layers, one.digits.get(method)), {method, reference} <= one.signed
-            cells[f"{reference}/{method}"] = agree(by, own, scores, both_signed=both)
-        for other in measured:
+            layers = np.stack([one.scores(method, layer) for layer in one.layers])
+            cells[f"{reference}/{method}"] = correlation(method, layers, reference)
+        for other, scores in one.references.items():
             if other != reference:
-                cells[f"{reference}//{other}"] = agree(by, measured[other], scores, both_signed=False)
+                cells[f"{reference}//{other}"] = correlation(other, scores, reference)
     told = {"layers": one.layers, "methods": one.methods, "references": tuple(one.references)}
     return {**cells, FACTS: facts(provenance=one.provenance, notes=one.notes, **told)}
 

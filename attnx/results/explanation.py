@@ -22,7 +22,7 @@ from attnx.results.remarks import Said, line, remarks
 from attnx.results.result import Array
 from attnx.results.row import Row, in_quotes, legible
 from attnx.results.schema import LATER
-from attnx.results.units import WordScore, best, summed
+from attnx.results.units import Units, WordScore, best, summed
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -230,13 +230,19 @@ class Explanation(Drawn):
 
     @property
     def verdict(self) -> str:
-        """In one sentence: what was explained and from where, whether it was checked, and what to beware of."""
+        """In one sentence: what was explained and from where, how it compares with measurements, and what to beware of.
+
+        Where a keyword of `explain` would help, it is named.
+        """
+        return self._verdict(keywords=True)
+
+    def _verdict(self, *, keywords: bool) -> str:
         row = self.row()
         answer = self.prediction
         subject = f"{_subject(answer)} from" if answer else "what reaches"
         is_word = not self._averaged and not self.positions[self.position].special
         place = (in_quotes if is_word else legible)(self.explained)
-        return f"{subject} {place} by {legible(row.what)}: {line(remarks(row))}"
+        return f"{subject} {place} by {legible(row.what)}: {line(remarks(row), keywords=keywords)}"
 
     def remarks(self, method: str | None = None, layer: int | None = None) -> tuple[Said, ...]:
         """All that is to be said of how far to trust a row, the weightiest first; by default of what is shown first."""
@@ -290,13 +296,13 @@ class Explanation(Drawn):
             facts={**self.provenance.get("methods", {}), **self.provenance.get("references", {})}.get(name, {}),
             input=self.provenance.get("input", {}),
             offer=self._offer(),
+            compared={other: compared_over(self, name, other) for other in self.references if other != name},
         )
 
-    def _offer(self) -> str:
-        """How a caller would have one more measurement beside those that are there."""
-        new = next((one for one in OFFERED if one not in self.references), OFFERED[0])
-        several = ", ".join(f'"{one}"' for one in (*self.references, new))
-        return f"references=({several})" if self.references else f"references={several}"
+    def _offer(self) -> tuple[str, ...]:
+        """What a caller would name to have one more measurement beside those that are there."""
+        new = next((one for one in OFFERED if one not in self.references), None)
+        return (*self.references, *([] if new is None else [new]))
 
     def map(self, method: str | None = None, head: int | None = None) -> Array:
         """Layers × query × input: the rows of all positions, of one head or of their mean where every head was kept."""
@@ -370,6 +376,20 @@ class Explanation(Drawn):
             f"Explanation({len(self.positions)} positions, {len(self.layers)} layers, explained {explained!r}, "
             f"methods {', '.join(self.methods)}{answer})"
         )
+
+
+def compared_over(explanation: Explanation, *names: str) -> Units:
+    """The units over which ranks of these methods and references are compared: tokens, special ones left out.
+
+    A reference that was measured for each word or span and shared out says nothing of the tokens inside.
+    """
+    measured = explanation.provenance.get("references", {})
+    shared = {measured[name].get("unit") for name in names if name in measured}
+    if "span" in shared and explanation.spans:
+        return Units("spans", [one.positions for one in explanation.spans])
+    if "word" in shared and explanation.words:
+        return Units("words", [one.positions for one in explanation.words])
+    return Units("tokens", [(place,) for place in explanation.content])
 
 
 def _subject(answer: Prediction) -> str:

@@ -246,9 +246,9 @@ class GenerationExplanation(Result):
 
     @property
     def verdict(self) -> str:
-        """In one sentence: what was explained and from where, whether it was checked, and what to beware of."""
+        """In one sentence: what was explained and from where, how it compares with measurements, what to beware of."""
         explained = "1 token" if len(self) == 1 else f"{len(self)} tokens, each"
-        return f"{explained} from the one before it, by {self._row(0).what}: {line(self.remarks())}"
+        return f"{explained} from the one before it, by {self._row(0).what}: {line(self.remarks(), keywords=True)}"
 
     def remarks(self, method: str | None = None) -> tuple[Said, ...]:
         """All that is to be said of how far to trust the rows of a method, and of how many of them."""

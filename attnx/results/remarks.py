@@ -1,8 +1,8 @@
 """What a reader must know of a row before believing it: a table of remarks, of which the weightiest make its verdict.
 
 A remark is a row: when it holds, what it says, and how much it weighs. Views show what holds and judge nothing
-themselves. No remark advises a method: what was measured on this very input is said, and where nothing was, what could
-be.
+themselves. No remark says that a row is right: what was measured on this very input is a number, and where nothing was,
+the advice is to measure.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from attnx.results.row import Agreement, Row, in_quotes, legible
+from attnx.results.row import Row, in_quotes, legible
 
-Level: TypeAlias = Literal["fair", "open", "care"]
-"""Speaks for the row, leaves it open, or tells to take care."""
+Level: TypeAlias = Literal["open", "care"]
+"""Leaves open how far to trust the row, or tells to take care."""
 
 HALF, EVEN = 0.5, 1.3
 """Thresholds of taste; the sentences have the numbers. Below 1.3 times the mean a strongest position is no finding."""
@@ -24,6 +24,16 @@ MOST, LEAST = 3, 50
 """So many remarks make a verdict, of at least that weight; the others are further down in a view."""
 SHARES = 36
 """Remarks lighter than this say a share, which a view may show as a number instead."""
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What a caller may change: a page has neither form, Python the keyword, the command line its option."""
+
+    keyword: str
+    option: str
+    effect: str
+    """Completes either to a sentence."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +46,7 @@ class Said:
     level: Level
     of_input: bool = False
     """Whether it is about the input, and so the same for every row."""
+    advice: Advice | None = None
 
 
 class Remark(NamedTuple):
@@ -47,17 +58,28 @@ class Remark(NamedTuple):
     says: Callable[[Row], str]
     level: Callable[[Row], Level] = lambda row: "care"
     of_input: bool = False
+    advises: Callable[[Row], Advice | None] = lambda row: None
 
 
 def remarks(row: Row) -> tuple[Said, ...]:
     """All that hold, the weightiest first."""
     holding = (one for one in REMARKS if one.holds(row))
-    return tuple(Said(one.name, one.says(row), one.weight, one.level(row), one.of_input) for one in holding)
+    return tuple(
+        Said(one.name, one.says(row), one.weight, one.level(row), one.of_input, one.advises(row)) for one in holding
+    )
 
 
-def line(said: Iterable[Said]) -> str:
-    """The weightiest remarks as one sentence."""
-    return "; ".join(one.sentence for one in weightiest(said))
+def line(said: Iterable[Said], *, keywords: bool = False) -> str:
+    """The weightiest remarks as one sentence, with the keywords of Python that change something where asked for."""
+    return "; ".join(
+        f"{one.sentence} ({one.advice.keyword} {one.advice.effect})" if keywords and one.advice else one.sentence
+        for one in weightiest(said)
+    )
+
+
+def options(said: Iterable[Said]) -> list[str]:
+    """What the weightiest remarks advise, for the command line."""
+    return [f"{one.advice.option} {one.advice.effect}" for one in weightiest(said) if one.advice]
 
 
 def weightiest(said: Iterable[Said]) -> tuple[Said, ...]:
@@ -80,56 +102,38 @@ def over_steps(steps: Sequence[Sequence[Said]]) -> tuple[Said, ...]:
     )
 
 
-def _checked(row: Row) -> str:
-    """What other measurements on this input put first, and how far their order agrees."""
-    same = [one.name for one in row.agreements if row.first is not None and one.first == row.first]
-    by_unit: dict[int | None, list[str]] = {}
+def _compared(row: Row) -> str:
+    """The rank correlation with each other measurement on this input, with how it was computed; no judgement."""
+    numbers: dict[str, list[str]] = {}
     for one in row.agreements:
-        if one.name not in same:
-            by_unit.setdefault(one.first, []).append(one.name)
-    differing = [f"{row.unit(unit) or 'none alone'} by {_listed(names)}" for unit, names in by_unit.items()]
-    if same:
-        firsts = f"{row.unit(row.first)} comes first by {_listed(same)}, too"
-        firsts += f", but {', '.join(differing)}" if differing else ""
-    else:
-        own = f"first here is {row.unit(row.first)}" if row.first is not None else "nothing alone comes first here"
-        firsts = f"{own}, but {', '.join(differing)}"
-    found = "agrees" if same and not differing else "agrees in part" if same else "differs"
-    return f"checked, {found}: {firsts} ({_ranks(row)})"
-
-
-def _ranks(row: Row) -> str:
-    numbers = ", ".join("undefined" if np.isnan(one.ranks) else _signed(one.ranks) for one in row.agreements)
-    return f"ranks of {len(row.content)} positions: {numbers}"
-
-
-def _check_level(row: Row) -> Level:
-    """By the middle one of the references, never the worst alone."""
-    known = [one.ranks for one in row.agreements if not np.isnan(one.ranks)]
-    middle = float(np.median(known)) if known else 0.0
-    same = sum(_same_first(row, one) for one in row.agreements)
-    if 2 * same > len(row.agreements) or middle >= HALF:
-        return "fair" if middle > 0 else "open"
-    return "open" if same else "care"
-
-
-def _same_first(row: Row, one: Agreement) -> bool:
-    return row.first is not None and one.first == row.first
+        value = "undefined" if np.isnan(one.ranks) else _signed(one.ranks)
+        numbers.setdefault(f"over {one.size} {one.unit}", []).append(
+            f"{one.name} {value} ({'signed' if one.signed else 'by size'})"
+        )
+    return "Spearman's rank correlation " + ", ".join(f"{over}: {', '.join(each)}" for over, each in numbers.items())
 
 
 def _unchecked(row: Row) -> str:
     if row.prediction is None:
         return "unchecked: the model has no head that answers, so nothing can be measured on it"
     if row.measured:
-        return f"measured by {row.name} alone (a second opinion: {row.offer})"
-    return f"unchecked: nothing was measured on the model ({row.offer} does)"
+        return f"measured by {row.name} alone"
+    return "unchecked: nothing was measured on the model"
+
+
+def _measurement(row: Row) -> Advice | None:
+    if row.prediction is None:
+        return None
+    names = ", ".join(f'"{name}"' for name in row.offer)
+    return Advice(
+        f"references=({names})" if len(row.offer) > 1 else f"references={names}",
+        " ".join(f"--reference {name}" for name in row.offer),
+        "adds a measurement on the model",
+    )
 
 
 def _first_word(row: Row) -> str:
-    return (
-        f"{row.unit(0)} stands first and holds {row.first_share:.0%}, as any first token of a decoder may; "
-        'first_token="begin" puts a neutral one in front'
-    )
+    return f"{row.unit(0)} stands first and holds {row.first_share:.0%}, as any first token of a decoder may"
 
 
 def _sink_patches(row: Row) -> str:
@@ -160,8 +164,8 @@ def _open(row: Row) -> Level:
 
 
 REMARKS: tuple[Remark, ...] = (
-    Remark("checked", 100, lambda row: bool(row.agreements), _checked, _check_level),
-    Remark("unchecked", 100, lambda row: not row.agreements, _unchecked, _open),
+    Remark("compared", 100, lambda row: bool(row.agreements), _compared, _open),
+    Remark("unchecked", 100, lambda row: not row.agreements, _unchecked, _open, advises=_measurement),
     Remark(
         "no mask",
         95,
@@ -174,16 +178,17 @@ REMARKS: tuple[Remark, ...] = (
         94,
         lambda row: row.input.get("pooling") == "mean" and not row.input.get("averaged"),
         lambda row: (
-            f"the model answers from the mean of all positions, this is the view of {legible(row.explained)} alone; "
-            'position="mean" explains the mean'
+            f"the model answers from the mean of all positions, this is the view of {legible(row.explained)} alone"
         ),
         of_input=True,
+        advises=lambda row: Advice('position="mean"', "--position mean", "explains the mean"),
     ),
     Remark(
         "first word",
         90,
         lambda row: row.causal and not row.positions[0].special and len(row.content) > 2 and row.first_share > HALF,
         _first_word,
+        advises=lambda row: Advice('first_token="begin"', "--first-token begin", "puts a neutral token in front"),
     ),
     Remark(
         "biases",

@@ -9,12 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attnx.agreement.by_sign import agree
-from attnx.agreement.spearman import spearman
-from attnx.agreement.ties import told_apart
 from attnx.answer.prediction import Prediction, one_line
 from attnx.inputs.positions import Positions, Word, punctuation
 from attnx.results.result import Array
+from attnx.results.units import Units, rank_correlation
 
 
 def legible(text: str) -> str:
@@ -30,10 +28,13 @@ class Agreement(NamedTuple):
     """How a row stands to a reference that was measured on the same input."""
 
     name: str
-    first: int | None
-    """The unit that the reference puts first, by its number; None where several tie."""
     ranks: float
-    """Spearman's correlation over the positions that are no special tokens; NaN where it is undefined."""
+    """Spearman's correlation over `size` units; NaN where it is undefined."""
+    signed: bool
+    """Whether both have a sign, by which they are ordered; else both are ordered by size."""
+    unit: str
+    """"tokens" that are not special; "words" or "spans" where one of the two was measured for each and shared out."""
+    size: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +64,10 @@ class Row:
     """What a reference or a method told of its own numbers, such as what biases have of a score."""
     input: Mapping[str, Any] = field(default_factory=dict)
     """How the input was read: cut, unknown words, a token in front, how the model pools (`provenance["input"]`)."""
-    offer: str = ""
-    """How a caller would have it measured."""
+    offer: tuple[str, ...] = ()
+    """The references that a caller would name to have one more measurement."""
+    compared: Mapping[str, Units] = field(default_factory=dict)
+    """Reference → the units over which ranks are compared with it."""
 
     @property
     def measured(self) -> bool:
@@ -88,22 +91,9 @@ class Row:
             return [(one.text, list(one.positions)) for one in self.words]
         return [(self.positions[index].token, [index]) for index in self.content]
 
-    @cached_property
-    def _unit_of(self) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """The unit of each position by its number, −1 for none."""
-        found = np.full(len(self.positions), -1)
-        for number, (_, places) in enumerate(self.units):
-            found[places] = number
-        return found
-
     def unit(self, number: int | None) -> str:
         """A unit as a sentence names it; "" for None."""
         return "" if number is None else in_quotes(self.units[number][0])
-
-    @cached_property
-    def first(self) -> int | None:
-        """The number of the unit that comes first; None where several tie."""
-        return self._first(self.scores, self.digits, by_sign=self.name in self.signed)
 
     @cached_property
     def strongest_to_mean(self) -> float:
@@ -142,25 +132,14 @@ class Row:
 
     @cached_property
     def agreements(self) -> tuple[Agreement, ...]:
-        """How it stands to each other measurement: what that puts first, and how far the orders agree.
-
-        What has a sign is ordered by it, for what speaks against made no answer; but where one of the two has none, the
-        correlation is of sizes.
-        """
+        """The rank correlation with each other measurement, as `Comparison` has it (see `rank_correlation`)."""
         return tuple(self._agreement(name, scores) for name, scores in self.others.items())
 
     def _agreement(self, name: str, scores: Array) -> Agreement:
-        own, other = told_apart(self.scores[self.content], self.digits), told_apart(scores[self.content])
-        ranks = agree(spearman, own, other, both_signed={self.name, name} <= self.signed)
-        return Agreement(name, self._first(scores, None, by_sign=name in self.signed), float(ranks))
-
-    def _first(self, scores: Array, digits: int | None, *, by_sign: bool) -> int | None:
-        member = self._unit_of >= 0
-        found = np.bincount(self._unit_of[member], scores[member], minlength=len(self.units))
-        sums = told_apart(found, digits)
-        sums = sums if by_sign else np.abs(sums)
-        best = np.flatnonzero(sums == sums.max(initial=0)) if sums.any() else np.arange(0)
-        return int(best[0]) if len(best) == 1 else None
+        units = self.compared.get(name) or Units("tokens", [(place,) for place in self.content])
+        signed = {self.name, name} <= self.signed
+        ranks = rank_correlation(self.scores, scores, units, self.digits, both_signed=signed)
+        return Agreement(name, float(ranks), signed, units.name, len(units.positions))
 
     def _share(self, places: list[int]) -> float:
         sizes = np.abs(self.scores)

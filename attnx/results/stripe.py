@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnx.results.remarks import Said
+from attnx.results.remarks import Advice, Said
 from attnx.results.result import Array
 
 ALIKE = 0.95
@@ -34,17 +34,18 @@ def stripe(name: str, rows: Array, *, about_answer: bool) -> tuple[Said, ...]:
     found = likeness(rows)
     if not found >= ALIKE:
         return ()
-    instead = (
-        "contrast=True sets each token against its runner-up"
+    advice = (
+        Advice("contrast=True", "--contrast", "sets each token against its runner-up")
         if about_answer
-        else ('references="value_path" asks what decided, and drop_sink=True leaves the first token out')
+        else Advice('references="value_path"', "--reference value_path", "asks what decided")
     )
     return (
         Said(
             "stripe",
             f"a stripe: the rows of all {len(rows)} tokens are nearly the same over the prompt (mean cosine "
-            f"{found:.2f}), so they tell what every token mixes in, and not what one drew from; {instead}",
+            f"{found:.2f}), so they tell what every token mixes in, and not what one drew from",
             93,
             "care",
+            advice=advice,
         ),
     )

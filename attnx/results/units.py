@@ -1,16 +1,21 @@
-"""Scores of words, and of parts that the caller named: the sum over the positions of each."""
+"""Scores of words, and of parts that the caller named: the sum over the positions of each; and how ranks agree."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from attnx.agreement.by_sign import agree
+from attnx.agreement.spearman import spearman
 from attnx.agreement.ties import told_apart
 from attnx.inputs.positions import Span, Word
 from attnx.results.result import Array
+
+if TYPE_CHECKING:
+    from attnx.agreement.registry import Measure
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,40 @@ def summed(units: Iterable[Word | Span], scores: Array, *, signed: bool) -> list
         name = one.text if isinstance(one, Word) else one.name
         found.append(WordScore(name, score, one.positions, _speaks(score) if signed else None))
     return found
+
+
+class Units(NamedTuple):
+    """What ranks are compared over."""
+
+    name: str
+    """tokens, words or spans."""
+    positions: Sequence[Sequence[int]]
+    """Those of each unit."""
+
+    def sums(self, scores: Array) -> Array:
+        """Scores[…, position] → […, unit]."""
+        if all(len(several) == 1 for several in self.positions):
+            return np.asarray(scores[..., [several[0] for several in self.positions]])
+        return np.stack([scores[..., list(several)].sum(-1) for several in self.positions], axis=-1)
+
+
+def rank_correlation(
+    scores: Array,
+    other: Array,
+    units: Units,
+    digits: int | None = None,
+    other_digits: int | None = None,
+    *,
+    both_signed: bool,
+    measure: Measure = spearman,
+) -> Array:
+    """The one definition of agreement, of each row of `scores[…, position]` with `other[position]`.
+
+    Positions are summed over `units`, special tokens left out; ties are ties to the digits of each method. Where both
+    have a sign they are ordered by it, for what opposes the target made no answer; else both are ordered by size.
+    """
+    own, beside = told_apart(units.sums(scores), digits), told_apart(units.sums(other), other_digits)
+    return agree(measure, own, beside, both_signed=both_signed)
 
 
 def best(words: Sequence[WordScore], count: int, digits: int | None) -> list[WordScore]:

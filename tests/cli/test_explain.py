@@ -198,7 +198,7 @@ def test_a_first_token_is_put_in_front_of_a_decoders_text(tmp_path, monkeypatch,
     zoo.causal_lm().save_pretrained(tmp_path)
     zoo.bytelevel_tokenizer().save_pretrained(tmp_path)
     out = printed(capsys, monkeypatch, "the key", "--model", str(tmp_path), "--first-token", "begin")
-    assert out.splitlines()[-1].startswith("note: <|endoftext|> was put in front of the text")
+    assert "\nnote: <|endoftext|> was put in front of the text" in out
 
 
 def test_a_note_cannot_steer_the_terminal(saved, monkeypatch, capsys):
@@ -209,14 +209,34 @@ def test_a_note_cannot_steer_the_terminal(saved, monkeypatch, capsys):
     assert "\x1b" not in shown.out + shown.err
 
 
-def test_a_page_has_references_and_the_rows_of_all_words(saved, monkeypatch, capsys, tmp_path):
+def test_the_page_and_the_terminal_show_one_explanation(saved, monkeypatch, capsys, tmp_path):
+    path, runs = tmp_path / "report.html", []
+    explain = attnx.explaining.explain.explain
+    monkeypatch.setattr(
+        attnx.explaining.explain, "explain", lambda *given, **named: runs.append(explain(*given, **named)) or runs[-1]
+    )
+    monkeypatch.setattr(sys, "argv", ["attnx", "explain", "the key", "--model", saved, "--html", str(path)])
+    with pytest.raises(SystemExit):
+        main()
+    out, err = capsys.readouterr()
+    page = path.read_text(encoding="utf-8")
+    (e,) = runs
+    assert page == e.to_html()
+    assert "value_path: measured by value_path alone; " in out
+    assert '"verdict":"measured by value_path alone; ' in page
+    assert err == "attnx: --reference value_path --reference blankout adds a measurement on the model\n"
+    assert "references=" not in page + out
+    assert "--reference" not in page
+
+
+def test_a_page_has_the_rows_of_all_words(saved, monkeypatch, capsys, tmp_path):
     path = tmp_path / "report.html"
     monkeypatch.setattr(sys, "argv", ["attnx", "explain", TEXT, "--model", saved, "--html", str(path)])
     with pytest.raises(SystemExit) as stopped:
         main()
     assert stopped.value.code == 0
     (result,) = json.loads(path.read_text().split('id="data">')[1].split("</script>")[0])["results"]
-    assert list(result["references"]) == ["value_path", "gradient", "blankout"]
+    assert list(result["references"]) == ["value_path"]
     assert result["first"] == "value_path"
     assert result["maps"]["edges"] == len(result["positions"])
 

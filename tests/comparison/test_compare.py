@@ -94,7 +94,7 @@ def test_references_are_set_beside_each_other_for_scale(comparison):
     values = comparison.ceiling["gradient"]["blankout"]
     assert values.shape == (3,)
     np.testing.assert_allclose(values, comparison.ceiling["blankout"]["gradient"])
-    assert "For scale: blankout agrees with gradient at" in comparison.text()
+    assert "For scale: the spearman of blankout with gradient is" in comparison.text()
 
 
 def test_a_plot_has_a_panel_a_reference_and_takes_axes(comparison):

@@ -15,7 +15,7 @@ from tests.results import examples
 def test_markdown_has_a_column_for_each_method_and_reference():
     lines = examples.explanation().to_markdown().splitlines()
     assert lines[0] == r"**good (0.750), layer 2, as seen from \[CLS\]**"
-    assert lines[2].startswith("raw: checked, agrees: ")
+    assert lines[2].startswith("raw: Spearman's rank correlation over 2 tokens: gradient ")
     assert lines[4] == "| word | raw | flow | gradient |"
     assert lines[6] == r"| a\|bc | 0.875 | 0.292 | 1.00 |"
     assert "measured on the model, not attention: gradient" in lines

@@ -116,7 +116,7 @@ def test_what_is_of_the_input_is_judged_once_and_what_is_of_a_row_beside_it():
     one = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key to the zebra")
     text = re.sub(r"\s+", " ", without_colours(shown(coloured(one))))
     assert text.count("not in the vocabulary: 'zebra'") == 1
-    assert "rollout: checked, " in text
+    assert "rollout: Spearman's rank correlation over " in text
 
 
 def test_the_two_texts_of_a_pair_stand_apart():

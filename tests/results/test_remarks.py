@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from attnx.answer.prediction import Prediction
-from attnx.inputs.positions import Position, group_words
+from attnx.inputs.positions import Position, Span, group_words
+from attnx.render.page.shown import correlation
 from attnx.results.comparison import Comparison
 from attnx.results.explanation import Explanation
-from attnx.results.remarks import REMARKS
+from attnx.results.remarks import REMARKS, options
 
 SPREAD = (0.05, 0.4, 0.1, 0.2, 0.15, 0.1)
 WORDS = ("the", "story", "is", "a", "mess", ".")
@@ -49,7 +50,7 @@ def said(explanation, *which):
 
 DECODER = {"special": False, "causal": True, "words": WORDS[:4]}
 CASES = {
-    "checked": (measured(SPREAD), made()),
+    "compared": (measured(SPREAD), made()),
     "unchecked": (made(), measured(SPREAD)),
     "no mask": (read(mask=False), made()),
     "pooled": (read(pooling="mean"), read(pooling="mean", averaged=True)),
@@ -95,8 +96,7 @@ def test_it_appears_where_it_holds_and_only_there(name):
 
 def test_the_sentences_have_the_numbers():
     assert said(CASES["first word"][0])["first word"] == (
-        "'the' stands first and holds 70%, as any first token of a decoder may; "
-        'first_token="begin" puts a neutral one in front'
+        "'the' stands first and holds 70%, as any first token of a decoder may"
     )
     assert said(CASES["uniform"][0])["uniform"] == "nearly uniform: the strongest position has 1.08 times the mean"
     assert said(read(cut=[4, 9]))["cut"] == "the model read 4 of 9 tokens"
@@ -122,37 +122,43 @@ def test_saturation_is_that_of_the_layer():
     assert "saturated" not in said(one, "rollout", 1)
 
 
-def test_a_check_names_what_each_measurement_puts_first():
-    mess = (0.0, 0.1, 0.0, 0.05, 0.9, 0.2)
-    assert said(measured(SPREAD, mess))["checked"].startswith(
-        "checked, agrees in part: 'story' comes first by blankout, too, but 'mess' by gradient (ranks of 6 positions: "
+REVERSED = (6.0, 1.0, 4.0, 2.0, 3.0, 5.0)
+
+
+def test_a_verdict_has_the_number_and_how_it_was_computed_and_no_judgement():
+    """Also where the strongest word is the same, or another."""
+    assert said(measured(SPREAD, REVERSED))["compared"] == (
+        "Spearman's rank correlation over 6 tokens: blankout 1.00 (by size), gradient −0.99 (by size)"
     )
-    assert said(measured(mess, mess))["checked"].startswith(
-        "checked, differs: first here is 'story', but 'mess' by blankout and gradient ("
-    )
+    for one in (measured(SPREAD), measured(REVERSED)):
+        assert not {"agrees", "differs", "checked"} & set(one.verdict.replace(",", " ").replace(":", " ").split())
+        assert [remark.level for remark in one.remarks() if remark.name == "compared"] == ["open"]
 
 
-def test_of_several_measurements_the_worst_does_not_condemn():
-    opposite = tuple(-score for score in SPREAD)
-    levels = [
-        next(one.level for one in explanation.remarks() if one.name == "checked")
-        for explanation in (
-            measured(SPREAD, SPREAD, (1, 0, 6, 2, 3, 5)),
-            measured((1, 0, 6, 2, 3, 5), (1, 0, 6, 2, 3, 5)),
-            measured(SPREAD, opposite, signed=("rollout", "blankout", "gradient")),
-        )
-    ]
-    assert levels == ["fair", "care", "open"]
+@pytest.mark.parametrize("signed", [(), ("blankout",), ("blankout", "value_path")])
+def test_the_number_is_that_of_the_comparison_and_of_the_page(signed):
+    negative = (0.1, -0.9, 0.1, 0.2, 0.3, 0.0)
+    one = measured(negative, SPREAD, signed=signed)
+    one = replace(one, references={"blankout": one.references["blankout"], "value_path": one.references["gradient"]})
+    both = len(signed) == 2
+    (agreement,) = one.row("value_path").agreements
+    assert agreement.ranks == Comparison.of([one]).ceiling["blankout"]["value_path"][0]
+    assert agreement.ranks == pytest.approx(-0.0735 if both else 0.8088, abs=1e-4)
+    assert f"blankout {'−0.07 (signed)' if both else '0.81 (by size)'}" in said(one, "value_path")["compared"]
+    (of_method, _) = one.row().agreements
+    assert of_method.ranks == Comparison.of([one]).values["blankout"]["rollout"][0, -1]
+    assert of_method.ranks == pytest.approx(correlation(one, "rollout", "blankout", 2))
 
 
-def test_what_speaks_against_never_comes_first_but_its_size_is_ranked_where_the_other_has_no_sign():
-    negative = (0.0, -0.9, 0.1, 0.2, 0.3, 0.0)
-    for signed in (("blankout",), ("blankout", "rollout")):
-        one = measured(negative, signed=signed)
-        assert "first here is 'story', but 'mess' by blankout" in said(one)["checked"]
-    (by_size,) = measured(negative, signed=("blankout",)).row().agreements
-    (by_sign,) = measured(negative, signed=("blankout", "rollout")).row().agreements
-    assert by_size.ranks > by_sign.ranks
+def test_what_was_shared_out_over_spans_is_compared_over_spans():
+    """Tokens of one span have one score, which is no order of theirs."""
+    named = [("one", (1, 2)), ("two", (3, 4)), ("three", (5, 6))]
+    spans = tuple(Span(name, positions) for name, positions in named)
+    facts = {"spans": spans, "provenance": {"references": {"blankout": {"unit": "span"}}}}
+    shared = measured((0.1, 0.1, 0.2, 0.2, 0.3, 0.3), scores=(0.3, 0.0, 0.0, 0.4, 0.5, 0.0), **facts)
+    assert said(shared)["compared"] == "Spearman's rank correlation over 3 spans: blankout 1.00 (by size)"
+    assert Comparison.of([shared]).values["blankout"]["rollout"][0, -1] == pytest.approx(1)
+    assert correlation(shared, "rollout", "blankout", 2) == pytest.approx(1)
 
 
 def test_what_is_flat_is_never_called_unobjectionable():
@@ -162,18 +168,20 @@ def test_what_is_flat_is_never_called_unobjectionable():
 
 
 def test_where_nothing_was_measured_it_offers_a_measurement_and_no_method():
-    assert said(made())["unchecked"] == ('unchecked: nothing was measured on the model (references="blankout" does)')
+    assert said(made())["unchecked"] == "unchecked: nothing was measured on the model"
     alone = replace(measured(SPREAD), first="blankout")
-    assert said(alone)["unchecked"] == (
-        'measured by blankout alone (a second opinion: references=("blankout", "value_path"))'
+    assert said(alone)["unchecked"] == "measured by blankout alone"
+    assert alone.verdict.endswith(
+        'measured by blankout alone (references=("blankout", "value_path") adds a measurement on the model)'
     )
+    assert options(alone.remarks()) == ["--reference blankout --reference value_path adds a measurement on the model"]
     assert "no head" in said(made(prediction=None))["unchecked"]
 
 
 def test_the_verdict_says_what_was_explained_from_where_and_whether_it_was_checked():
     assert made().verdict == (
         "NEGATIVE (0.900) from [CLS] by rollout at layer 2: unchecked: nothing was measured on the model "
-        '(references="blankout" does)'
+        '(references="blankout" adds a measurement on the model)'
     )
     assert made(prediction=None).verdict.startswith("what reaches [CLS] by rollout at layer 2: unchecked")
     assert read(mask=False, cut=[4, 9], unknown=["x"]).verdict.count(";") == 2  # three remarks, no more
@@ -196,7 +204,6 @@ def test_small_numbers_are_ranked_as_large_ones_are():
     """A gradient may be of any size; that it is small makes no tie."""
     small = measured(tuple(1e-11 * score for score in SPREAD))
     (agreement,) = small.row().agreements
-    assert small.row().unit(agreement.first) == "'story'"
     assert agreement.ranks == pytest.approx(1)
     assert [one.text for one in small.top(2, "blankout")] == ["story", "a"]
 
@@ -206,5 +213,5 @@ def test_what_differs_by_rounding_alone_ties_for_the_verdict_and_for_the_compari
     nearly = tuple(score + 1e-13 * place for place, score in enumerate(exact))
     ranks = measured(exact, scores=exact).row().agreements[0].ranks
     for one in (measured(nearly, scores=exact), measured(exact, scores=nearly)):
-        assert one.row().agreements[0] == ("blankout", None, pytest.approx(ranks))
+        assert one.row().agreements[0].ranks == pytest.approx(ranks)
         assert Comparison.of([one]).values["blankout"]["rollout"][0, -1] == pytest.approx(ranks)

@@ -40,7 +40,7 @@ def _result(explanation: Explanation, results: int) -> dict[str, Any]:
         notes.append("the sound is not in this page: files do not keep it; explain it again to see its wave")
     return {
         "title": _title(explanation),
-        "verdict": explanation.verdict,
+        "verdict": explanation._verdict(keywords=False),
         "explained": explanation.explained,
         "position": explanation.position,
         "positions": _positions(explanation),

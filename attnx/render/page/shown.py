@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import numpy as np
-
-from attnx.agreement.ties import told_apart
 from attnx.errors import InputError
 from attnx.render.page.content import content
-from attnx.results.explanation import Explanation
+from attnx.results.explanation import Explanation, compared_over
 from attnx.results.of_explanations import OfExplanations
-from attnx.results.result import Array, Result
+from attnx.results.result import Result
+from attnx.results.units import rank_correlation
 
 R = TypeVar("R", bound=Result)
 
@@ -70,7 +68,15 @@ def _explanations(result: Result) -> list[tuple[str, Explanation]]:
     return [("", result)] if isinstance(result, Explanation) else []
 
 
-def rankable(explanation: Explanation, method: str, layers: Sequence[int]) -> Array:
-    """layer × position of no special token, what ties made equal."""
-    rows = np.stack([explanation.scores(method, layer)[explanation.content] for layer in layers])
-    return told_apart(rows, explanation.digits.get(method))
+def correlation(explanation: Explanation, name: str, other: str, layer: int) -> float:
+    """Spearman's of two methods at a layer, or of one with a reference; NaN where undefined."""
+    digits = explanation.digits
+    found = rank_correlation(
+        explanation.scores(name, layer),
+        explanation.scores(other, layer),
+        compared_over(explanation, name, other),
+        digits.get(name),
+        digits.get(other),
+        both_signed={name, other} <= explanation.signed,
+    )
+    return float(found)

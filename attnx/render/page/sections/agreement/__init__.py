@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from attnx.agreement.by_sign import agree
-from attnx.agreement.spearman import spearman
-from attnx.agreement.ties import told_apart
 from attnx.render.page.plain import Plain
 from attnx.render.page.reduction import number
-from attnx.render.page.shown import Shown, rankable
+from attnx.render.page.shown import Shown, correlation
 from attnx.results.explanation import Explanation
 
 
@@ -27,14 +24,10 @@ def plain(page: dict[str, Any]) -> list[Plain]:
 
 
 def _with_references(explanation: Explanation, layers: list[int]) -> dict[str, Any]:
-    rows = {method: rankable(explanation, method, layers) for method in explanation.methods}
-    measured = {name: told_apart(scores[explanation.content]) for name, scores in explanation.references.items()}
     return {
         name: {
-            method: [
-                number(one) for one in agree(spearman, scores, other, both_signed={method, name} <= explanation.signed)
-            ]
-            for method, scores in rows.items()
+            method: [number(correlation(explanation, method, name, layer)) for layer in layers]
+            for method in explanation.methods
         }
-        for name, other in measured.items()
+        for name in explanation.references
     }

@@ -15,7 +15,7 @@ attnx.sections.push((() => {
       const rows = Object.fromEntries(found.map(([method, values]) => [method, values.map((mean) => ({ mean }))]));
       const shown = (method, layer) => method === state.method && layer === state.layer;
       byId("agreement-lead").textContent =
-        "Spearman's rank correlation of each method with what was measured on the model, special tokens left out: " +
+        "Spearman's rank correlation of each method with what was measured on the model, special tokens left out; signed where both have a sign, else by size: " +
         "1 is the same order, 0 none, −1 the reverse.";
       refill(
         byId("agreement-body"),

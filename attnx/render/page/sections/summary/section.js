@@ -12,7 +12,7 @@ attnx.sections.push((() => {
 
   const foot = (summary, found) => {
     const others = Object.entries(found.others).filter(([, value]) => value !== null);
-    const parts = others.map(([name, value]) => `For scale: ${name} agrees with ${reference} at ${attnx.numbers.signed(value)}.`);
+    const parts = others.map(([name, value]) => `For scale: the ${summary.measure} of ${name} with ${reference} is ${attnx.numbers.signed(value)}.`);
     const undefined_ = Math.max(...Object.values(found.means).flatMap((cells) => cells.map((one) => one.undefined)));
     if (found.named !== reference) parts.push(`Measured: ${found.named}.`);
     if (undefined_) parts.push(`In up to ${undefined_} texts all scores are the same; they are left out.`);

@@ -5,11 +5,9 @@ from __future__ import annotations
 from itertools import combinations
 from typing import Any
 
-from attnx.agreement.by_sign import agree
-from attnx.agreement.spearman import spearman
 from attnx.render.page.plain import Plain
 from attnx.render.page.reduction import number
-from attnx.render.page.shown import Shown, rankable
+from attnx.render.page.shown import Shown, correlation
 from attnx.render.plain_text import accounts, blanked_name
 from attnx.results.explanation import Explanation
 from attnx.results.remarks import SHARES, line, weightiest
@@ -66,14 +64,7 @@ def _said(explanation: Explanation, name: str, layer: int | None) -> dict[str, A
 
 def _between_methods(explanation: Explanation, layers: list[int]) -> list[dict[str, Any]]:
     """Spearman's correlation of each two methods at each layer, special tokens left out; None where undefined."""
-    ranked = {name: rankable(explanation, name, layers) for name in explanation.methods}
     return [
-        {
-            "between": [one, other],
-            "layers": [
-                number(agree(spearman, row, beside, both_signed={one, other} <= explanation.signed))
-                for row, beside in zip(ranked[one], ranked[other], strict=True)
-            ],
-        }
+        {"between": [one, other], "layers": [number(correlation(explanation, one, other, layer)) for layer in layers]}
         for one, other in combinations(explanation.methods, 2)
     ]

@@ -41,8 +41,8 @@ attnx.sections.push((() => {
       byId("trust-body").replaceChildren(
         make("p", { class: `verdict ${level}`, text: raised(sentence) }),
         ...[...rest, ...(account ? [account] : [])].map((text) => make("p", { class: "said-too", text: raised(text) })),
-        ...group("Agrees with measurements on the model", facts.references.map(({ other, value }) => correlation(other, value))),
-        ...group("Agrees with other methods", between.map(({ other, value }) => correlation(other, value))),
+        ...group("Rank correlation with measurements on the model", facts.references.map(({ other, value }) => correlation(other, value))),
+        ...group("Rank correlation with other methods", between.map(({ other, value }) => correlation(other, value))),
         ...group("Limits", [
           ...(isSigned(state) ? [] : [meter("special tokens hold", facts.special, percent(facts.special))]),
           ...(marks.length ? [meter("punctuation holds", facts.punctuation, percent(facts.punctuation))] : []),
