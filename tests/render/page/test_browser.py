@@ -159,7 +159,7 @@ def test_in_a_sandboxed_cell_it_works_and_without_scripts_it_shows_the_words(wat
     frame.locator("#readout", has_text="by flow").wait_for()
     assert tab.locator("iframe").get_attribute("sandbox") == "allow-scripts"
     tab.locator("summary").click()
-    assert tab.locator("details p").all_inner_texts() == [explanation.verdict, explanation.text]
+    assert tab.locator("details p").all_inner_texts() == [explanation._verdict(keywords=False), explanation.text]
     silent = watched(java_script_enabled=False)
     silent.set_content(f"<!doctype html>{cell}")
     words = silent.frame_locator("iframe").locator("#plain .word")
@@ -347,17 +347,15 @@ def test_a_row_that_was_clicked_on_is_called_unchecked(opened, explanation):
 
 
 @pytest.mark.usefixtures("assets")
-def test_what_was_measured_on_the_text_is_not_overridden_by_advice(opened, assets):
+def test_the_panel_has_the_rank_correlation_of_the_chosen_method(opened, assets):
     model, tokenizer = load(str(assets / "models" / "distilbert-sst2"))
     text = "The acting is wonderful, but the story is a complete mess."
-    one = attnx.explain(model, tokenizer, text, references=("value_path", "blankout"))
-    tab = opened(one)
-    for method, first in {
-        "raw": "'mess' comes first by value_path and blankout, too",
-        "rollout": "first here is '.'",
-    }.items():
+    e = attnx.explain(model, tokenizer, text, references=("value_path", "blankout"))
+    tab = opened(e)
+    for method in ("raw", "rollout"):
+        numbers = ", ".join(f"{one.name} {one.ranks:.2f} (by size)" for one in e.row(method).agreements)
         tab.get_by_role("radiogroup", name="Method").get_by_role("radio", name=method).click()
-        tab.locator("#trust .verdict", has_text=first).wait_for()
+        tab.locator("#trust .verdict", has_text=f"tokens: {numbers.replace('-', '−')}").wait_for()
         assert "Read " not in tab.locator("#trust").inner_text()
 
 
