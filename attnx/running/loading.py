@@ -6,6 +6,7 @@ Weights are read from safetensors and gguf only, and no code of the checkpoint i
 from __future__ import annotations
 
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 from attnx.errors import AttnxError, InputError, first_line
@@ -15,6 +16,8 @@ from attnx.inputs.sound import reads_sound
 from attnx.registry import quoted
 from attnx.running.saved import WHAT_WOULD_DO, Saved, saved_model
 from attnx.tasks.shipped import SHIPPED, embedded_name, shipped_directory
+
+_SECONDS_TO_ANSWER = 10.0
 
 
 def load(name: str, needed: str = "") -> tuple[Any, Any]:
@@ -35,10 +38,13 @@ def _load(name: str, needed: str) -> tuple[Any, Any]:
     import torch
 
     saved = saved_model(name)
-    given: dict[str, Any] = {"trust_remote_code": False, **saved.options}
+    unreachable = _why_unreachable() if saved.on_hub else ""
+    # Each of a model's files would be asked for several times, with pauses, before the hub is given up.
+    cached = {"local_files_only": True} if unreachable else {}
+    given: dict[str, Any] = {"trust_remote_code": False, **saved.options, **cached}
     hush()
     try:
-        model_class, config = _class(saved)
+        model_class, config = _class(saved, **cached)
         model, report = model_class.from_pretrained(
             saved.name, config=config, use_safetensors=not saved.options, output_loading_info=True, **given
         )
@@ -46,7 +52,7 @@ def _load(name: str, needed: str) -> tuple[Any, Any]:
     except AttnxError:
         raise
     except Exception as error:  # whatever a broken checkpoint or an unreachable hub can lead to
-        reason = first_line(error)
+        reason = f"it is not in the cache, and {unreachable}." if unreachable else first_line(error)
         if not saved.on_hub:
             raise InputError(f"cannot load {name!r}: {reason}") from error
         raise InputError(
@@ -77,7 +83,26 @@ def _auto(model: Any) -> Any:
     return transformers.AutoProcessor if writes else transformers.AutoFeatureExtractor
 
 
-def _class(saved: Saved) -> tuple[Any, Any]:
+def _why_unreachable() -> str:
+    """Why the hub cannot be reached; "" where it can. One that is only slow is left to transformers, which waits."""
+    import huggingface_hub
+
+    address, utils = huggingface_hub.constants.ENDPOINT, huggingface_hub.utils
+    for pause in (1.0, 0.0):  # a connection may fail once by chance
+        try:
+            session: Any = utils.get_session()  # type: ignore[attr-defined]
+            session.head(address, timeout=_SECONDS_TO_ANSWER)  # by the user's proxies and certificates
+        except Exception as error:  # of requests or of httpx, by the version of huggingface_hub
+            if any("Timeout" in kind.__name__ for kind in type(error).__mro__):
+                return ""
+            reason = f"{address} cannot be reached ({first_line(error).rstrip('.')})"
+            sleep(pause)
+        else:
+            return ""
+    return reason
+
+
+def _class(saved: Saved, **cached: bool) -> tuple[Any, Any]:
     """The model class that the checkpoint was saved with and its config; a .gguf file has neither, and is a decoder."""
     import transformers
 
@@ -85,8 +110,8 @@ def _class(saved: Saved) -> tuple[Any, Any]:
 
     if saved.options:
         return transformers.AutoModelForCausalLM, None
-    refuse_hub_kernels(transformers.PretrainedConfig.get_config_dict(saved.name)[0], saved.name)
-    config = transformers.AutoConfig.from_pretrained(saved.name, trust_remote_code=False)
+    refuse_hub_kernels(transformers.PretrainedConfig.get_config_dict(saved.name, **cached)[0], saved.name)
+    config = transformers.AutoConfig.from_pretrained(saved.name, trust_remote_code=False, **cached)
     name = str((config.architectures or [""])[0])
     for home in (transformers, verb_number):
         found = getattr(home, name, None)

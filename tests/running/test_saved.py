@@ -4,9 +4,12 @@ import json
 import shutil
 import sys
 
+import huggingface_hub
 import pytest
+import transformers
 
 from attnx.errors import InputError
+from attnx.running import loading
 from attnx.running.loading import load
 from attnx.running.saved import Saved, saved_model
 from attnx.tasks.shipped import SHIPPED
@@ -113,3 +116,30 @@ def test_an_attention_of_transformers_in_the_config_is_no_kernel_of_the_hub(fold
     (tmp_path / "config.json").write_text(json.dumps(config | {"_attn_implementation": "eager"}))
     model, _ = load(str(tmp_path))
     assert type(model) is type(zoo.classifier())
+
+
+@pytest.mark.parametrize(("error", "cached"), [(ConnectionError, True), (TimeoutError, False)])
+def test_a_hub_that_cannot_be_reached_is_given_up_at_once_and_a_slow_one_is_not(error, cached, monkeypatch):
+    """Each file would be asked for five times; what is in the cache is found without a hub."""
+
+    class Session:
+        asked = 0
+
+        def head(self, *_, **__):
+            Session.asked += 1
+            raise error("no way")
+
+    settings = []
+
+    def config(name, **options):
+        settings.append(options)
+        raise OSError("We couldn't connect")
+
+    monkeypatch.setattr(huggingface_hub.utils, "get_session", Session)
+    monkeypatch.setattr(transformers.PretrainedConfig, "get_config_dict", config)
+    monkeypatch.setattr(loading, "sleep", lambda seconds: None, raising=False)
+    with pytest.raises(InputError, match="cannot be reached" if cached else "We couldn't connect") as raised:
+        load("nobody/no-such-model")
+    assert settings == [{"local_files_only": True} if cached else {}]
+    assert Session.asked == (2 if cached else 1)
+    assert "Without a hub, give --model" in str(raised.value)
