@@ -71,6 +71,8 @@ def vocabulary_size(model: nn.Module) -> int | None:
         embeddings = model.get_input_embeddings()  # type: ignore[operator]
     except (AttributeError, NotImplementedError):
         return None
+    if hasattr(embeddings, "get_base_layer"):  # an adapter of PEFT around it
+        embeddings = embeddings.get_base_layer()
     return embeddings.num_embeddings if isinstance(embeddings, nn.Embedding) else None
 
 

@@ -345,6 +345,59 @@ def test_an_expert_without_tokens_adds_nothing():
     assert idle.constants == busy.constants
 
 
+class PositionFirst(nn.Module):
+    """Length × batch × width within, as XLNet; how much a position counts is known."""
+
+    def __init__(self, width=4):
+        super().__init__()
+        torch.manual_seed(0)
+        self.words, self.map = nn.Embedding(9, width), nn.Linear(width, 1)
+        self.double()
+
+    def forward(self, ids):
+        states = self.words(ids.transpose(0, 1).contiguous())
+        return (self.map(states)[..., 0] * torch.arange(1.0, len(states) + 1).to(states)[:, None]).sum(0)
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [[[1, 5, 2]], [[1, 5, 2], [3, 3, 8]], [[1, 5, 2], [3, 3, 8], [7, 4, 2]], [[1, 5, 2], [5, 3, 8], [2, 8, 2]]],
+    ids=["one", "two", "as many as positions", "the same in both directions"],
+)
+def test_a_model_that_has_positions_first_is_read_by_input_and_position(ids):
+    model, ids = PositionFirst(), torch.tensor(ids)
+    found = frozen_run(model, lambda: model(ids), VALUE_PATH, entry=model.words)
+    expected = (model.words(ids) @ model.map.weight[0]) * torch.arange(1, 4)
+    torch.testing.assert_close(found.entry.relevance, expected.detach(), rtol=1e-12, atol=1e-12)
+
+
+class TwoTables(nn.Module):
+    """What a token says stands in two tables; what its place says, in a third, is a constant."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.words, self.more, self.places = nn.Embedding(9, 4), nn.Embedding(9, 3), nn.Embedding(9, 4)
+        self.up, self.head = nn.Linear(3, 4), nn.Linear(4, 1)
+        self.double()
+
+    def forward(self, ids):
+        known = torch.where(ids < 7, ids, torch.zeros_like(ids))
+        states = self.words(ids) + self.up(self.more(known.view(-1)).view(*ids.shape, 3))
+        return self.head(states + self.places(torch.arange(ids.shape[1])))[..., 0].sum(1)
+
+
+def test_every_table_in_which_ids_are_looked_up_is_the_tokens():
+    model, ids = TwoTables(), torch.tensor([[0, 1, 2, 8], [5, 5, 8, 1]])
+    found = frozen_run(model, lambda: model(ids), VALUE_PATH, entry=model.words)
+    with torch.no_grad():
+        said = model.words(ids) + model.more(ids * (ids < 7)) @ model.up.weight.T
+        places = model.places.weight[:4] @ model.head.weight[0]
+        biases = 8 * (model.up.bias @ model.head.weight[0] + model.head.bias) + 2 * places.sum()
+    torch.testing.assert_close(found.entry.relevance, said @ model.head.weight[0], rtol=1e-12, atol=1e-12)
+    assert found.constants == pytest.approx(float(biases), rel=1e-10)
+
+
 def test_an_operation_that_is_not_covered_is_named_with_its_module():
     model = Moves(lambda x: torch.logcumsumexp(x, -1))
     with pytest.raises(CaptureError, match="logcumsumexp in head is not covered"):

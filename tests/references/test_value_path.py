@@ -161,6 +161,68 @@ def test_level_by_level_the_score_is_held_by_positions_and_biases_above():
         np.testing.assert_allclose(levels.sum(1), value, atol=1e-4)
 
 
+def test_a_batch_of_a_model_that_has_positions_first_is_that_of_each_text():
+    """XLNet on as many texts as they have tokens, which it must not mix up."""
+    tokenizer = zoo.wordpiece_tokenizer()
+    torch.manual_seed(0)
+    sizes = {"d_model": 32, "n_layer": 2, "n_head": 4, "d_inner": 48}
+    model = hf.XLNetForSequenceClassification(hf.XLNetConfig(vocab_size=len(tokenizer), num_labels=3, **sizes)).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    words = ["the key is dull", "a film was dull", "witty key of key", "it is gorgeous the"]
+    texts = [text for text in words * 6 if len(tokenizer(text)["input_ids"]) == 6][:6]
+    assert len(texts) == 6
+    several = asked(model, tokenizer, texts)
+    for path in (value_path, whole_path, value_path_levels):
+        together = [np.asarray(getattr(one, "scores", one)) for one in path(model, tokenizer, several)]
+        alone = [path(model, tokenizer, [case])[0] for case in several]
+        for one, other in zip(together, alone, strict=True):
+            np.testing.assert_allclose(one, np.asarray(getattr(other, "scores", other)), rtol=1e-3, atol=1e-6)
+            assert np.abs(one).max() > 1e-3
+
+
+def embedded_by_lora():
+    """A language model with an adapter on its embedding, and the same with the adapter merged."""
+    peft = pytest.importorskip("peft", reason="peft is not installed")
+    torch.manual_seed(0)
+    sizes = zoo.WIDTH | zoo.GROUPED | {"vocab_size": len(zoo.bytelevel_tokenizer())}
+    targets = ["embed_tokens", "q_proj", "o_proj"]
+    model = peft.get_peft_model(
+        hf.LlamaForCausalLM(hf.LlamaConfig(**sizes)).eval(), peft.LoraConfig(r=4, target_modules=targets)
+    )
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "lora_" in name:
+                parameter.copy_(0.3 * torch.randn_like(parameter))
+    return model.eval(), copy.deepcopy(model).merge_and_unload().eval()
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_what_an_adapter_adds_to_an_embedding_is_the_tokens(path):
+    model, merged = embedded_by_lora()
+    found, expected = (
+        REFERENCES[path](one, zoo.bytelevel_tokenizer(), asked(one, zoo.bytelevel_tokenizer(), TEXTS[:1]))[0]
+        for one in (model, merged)
+    )
+    np.testing.assert_allclose(found.scores, expected.scores, atol=1e-4 * np.abs(expected.scores).max())
+
+
+@pytest.mark.skipif(not hasattr(hf, "Gemma4ForCausalLM"), reason="this transformers has no Gemma 4")
+def test_per_layer_embeddings_are_the_tokens():
+    """Of a model without biases nothing is left for them."""
+    tokenizer = zoo.bytelevel_tokenizer()
+    layers = {"num_hidden_layers": 2, "layer_types": ["sliding_attention", "full_attention"], "num_kv_shared_layers": 0}
+    sizes = zoo.WIDTH | zoo.GROUPED | layers | {"head_dim": 8, "sliding_window": 4, "vocab_size": len(tokenizer)}
+    second = {"hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": len(tokenizer)}
+    torch.manual_seed(0)
+    model = hf.Gemma4ForCausalLM(hf.Gemma4TextConfig(**sizes | second)).eval()
+    with torch.no_grad():
+        model.model.embed_tokens_per_layer.weight.normal_()
+    (found,) = value_path(model, tokenizer, asked(model, tokenizer, TEXTS[:1]), sink=False)
+    assert abs(found.facts["biases"]) < 1e-4 * np.abs(found.scores).sum()
+
+
 def test_options_that_do_not_exist_are_refused():
     with pytest.raises(ChoiceError, match="option of whole_path 'sink' is not known"):
         attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), TEXTS[0], references={"whole_path": {"sink": True}})

@@ -111,14 +111,19 @@ def module_attention(mode: Freezing, func: Function, args: list[Any], kwargs: di
 
 
 def embedding(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """The input enters the model as rows of its embedding. GPT-2 takes kinds of tokens from the same rows, later."""
+    """The input enters the model as rows of its embedding, and of any other table in which its ids are looked up.
+
+    Gemma 3n has a second table, LoRA a second factor. GPT-2 takes kinds of tokens from the first, by other ids.
+    """
     rows = func(*args, **kwargs)
-    weight = kwargs["weight"] if "weight" in kwargs else args[1]
+    given = {**dict(zip(("input", "weight"), args, strict=False)), **kwargs}
+    ids = mode.ids(given["input"])
     for place, module in enumerate(mode.embeddings):
-        if is_table_of(module, weight):
+        if is_table_of(module, given["weight"]):
             del mode.embeddings[place]
-            return mode.enter(rows)
-    return rows
+            return mode.enter(rows, ids)
+    stream = mode.stream_of(ids)
+    return rows if stream is None or not rows.is_floating_point() else mode.enter(rows, ids, stream)
 
 
 def _linear(mode: Freezing, states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

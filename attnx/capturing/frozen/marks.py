@@ -30,7 +30,15 @@ class Linear:
     compute: Callable[[], Tensor]
 
 
-Mark: TypeAlias = FunctionOf | Softmax | Linear
+@dataclass(frozen=True, eq=False)
+class Ids:
+    """The tensor has the ids of `origin` that stand at these places, counted through it; some may be others since."""
+
+    origin: Tensor
+    places: Tensor
+
+
+Mark: TypeAlias = FunctionOf | Softmax | Linear | Ids
 Versions: TypeAlias = tuple[int, ...]
 
 
@@ -56,6 +64,8 @@ class Marks:
 
 
 def _versions(tensor: Tensor, mark: Mark) -> Versions:
-    """How often what the mark is about was changed in place; attention that was is attention still."""
-    about = () if isinstance(mark, Softmax) else (tensor, mark.root) if isinstance(mark, FunctionOf) else (tensor,)
+    """How often what the mark is about was changed in place; attention that was is attention still, and ids are ids."""
+    if isinstance(mark, (Softmax, Ids)):
+        return ()
+    about = (tensor, mark.root) if isinstance(mark, FunctionOf) else (tensor,)
     return tuple(one._version for one in about)

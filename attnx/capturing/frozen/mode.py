@@ -24,7 +24,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any, TypeAlias
 
@@ -34,7 +34,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
 
 from attnx.capturing.entering import GradientCheck
-from attnx.capturing.frozen.marks import FunctionOf, Linear, Marks, Softmax
+from attnx.capturing.frozen.marks import FunctionOf, Ids, Linear, Marks, Softmax
 from attnx.capturing.frozen.path import Path
 from attnx.capturing.frozen.straight import Again, Straight, is_large, on_line, watched
 from attnx.errors import CaptureError
@@ -56,6 +56,33 @@ class Kernel:
     outputs: Tensor
     values_gradient: Tensor | None = None
     outputs_gradient: Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Lookup:
+    """Rows that were taken of one table by the ids of an input, a leaf of the graph; or an input that is no ids."""
+
+    rows: Tensor
+    ids: Ids | None = None
+
+    def laid(self, numbers: Tensor, *, add: bool = False) -> Tensor:
+        """Numbers of each row where the input has its id; with `add` summed, where an id was looked up twice."""
+        if self.ids is None or (self.ids.origin.ndim != self.ids.places.ndim and self._in_order(self.ids)):
+            return numbers
+        whole = numbers.new_zeros(self.ids.origin.numel(), numbers.shape[-1])
+        places = self.ids.places.flatten().to(numbers.device)
+        whole.index_put_((places,), numbers.reshape(-1, numbers.shape[-1]), accumulate=add)
+        return whole.reshape(*self.ids.origin.shape, -1)
+
+    def turned(self, states: Tensor) -> bool:
+        """Whether states are position × batch × width, because ids were looked up so, as by XLNet."""
+        if self.ids is None or self.ids.origin.ndim != 2 or states.shape[:2] != self.ids.origin.shape[::-1]:
+            return False
+        return self._in_order(replace(self.ids, places=self.ids.places.t()))
+
+    @staticmethod
+    def _in_order(ids: Ids) -> bool:
+        return torch.equal(ids.places.flatten(), torch.arange(ids.origin.numel(), device=ids.places.device))
 
 
 @dataclass
@@ -102,6 +129,8 @@ class Freezing(TorchFunctionMode):
         self.often = often
         self.embeddings = list(embeddings)
         self.leaves = list(leaves)
+        self.entries = [[Lookup(leaf)] for leaf in leaves]
+        """What enters each stream of the input: rows of its table, and of any other that has its ids looked up."""
         self.levels: list[tuple[str, Tensor]] = []
         self.kernels: list[Kernel] = []
         self.constants = Constants()
@@ -120,8 +149,11 @@ class Freezing(TorchFunctionMode):
     ) -> Any:
         taken = [self._taken(one) for one in args]
         named = {name: self._taken(one) for name, one in (kwargs or {}).items()}
-        rule = self._rules.get(getattr(func, "__name__", ""))
+        name = getattr(func, "__name__", "")
+        rule = self._rules.get(name)
         result = self.untold(func, taken, named) if rule is None else rule(self, func, taken, named)
+        if name in _MOVES_IDS and isinstance(result, Tensor) and result.dtype in _ID_TYPES:
+            self._follow_ids(func, taken, named, result)
         self.gradients.called(func, taken, result)
         return result
 
@@ -171,11 +203,38 @@ class Freezing(TorchFunctionMode):
                     return
             frame = frame.f_back
 
-    def enter(self, tensor: Tensor) -> Tensor:
-        """The input as the leaf that gradients go back to."""
-        entry = tensor.detach().requires_grad_(torch.is_grad_enabled())
-        self.leaves.append(entry)
-        return entry.clone()  # to which BLIP adds places, without asking for another tensor
+    def enter(self, tensor: Tensor, ids: Ids | None = None, stream: list[Lookup] | None = None) -> Tensor:
+        """The input as the leaf that gradients go back to; with a `stream` it is a further table of that."""
+        leaf = tensor.detach().requires_grad_(torch.is_grad_enabled())
+        self.leaves.append(leaf)
+        if stream is None:
+            self.entries.append(stream := [])
+        stream.append(Lookup(leaf, ids))
+        return leaf.clone()  # to which BLIP adds places, without asking for another tensor
+
+    def stream_of(self, ids: Ids) -> list[Lookup] | None:
+        """What has entered by the same ids, maybe by another view of them."""
+        storage = ids.origin.untyped_storage().data_ptr()
+        tables = ((stream, stream[0].ids) for stream in self.entries)
+        return next((one for one, own in tables if own and own.origin.untyped_storage().data_ptr() == storage), None)
+
+    def ids(self, tensor: Tensor) -> Ids:
+        """The tensor as ids: those that it was made of, or its own."""
+        mark = self._marks.of(tensor)
+        if isinstance(mark, Ids):
+            return mark
+        return Ids(tensor, torch.arange(tensor.numel(), device=tensor.device).view(tensor.shape))
+
+    def _follow_ids(self, func: Function, args: list[Any], kwargs: dict[str, Any], result: Tensor) -> None:
+        """Mark ids that were moved, or of which some were replaced, with those that they are of."""
+        ids = next((one for one in args if isinstance(one, Tensor) and one.dtype in _ID_TYPES and one.ndim > 0), None)
+        if ids is None or ids is result:
+            return
+        known = self.ids(ids)
+        moves = _MOVES_IDS[func.__name__]
+        places = func(*(known.places if one is ids else one for one in args), **kwargs) if moves else known.places
+        if places.shape == result.shape:
+            self._marks.put(result, Ids(known.origin, places))
 
     def root(self, tensor: Any) -> Tensor | None:
         """What the tensor is an elementwise function of, maybe itself; None of a constant."""
@@ -297,6 +356,15 @@ class Freezing(TorchFunctionMode):
             f"{self.caller() or 'the model'} computes with an autograd function of its own, {made_by.__name__}, which "
             f"{self.path.name} cannot follow; use references=('integrated_gradients',) or ('blankout',)"
         )
+
+
+_ID_TYPES = (torch.int64, torch.int32)
+_MOVES_IDS = {
+    **dict.fromkeys(("view", "reshape", "flatten", "squeeze", "unsqueeze", "transpose", "permute", "t"), True),
+    **dict.fromkeys(("expand", "narrow", "__getitem__"), True),
+    **dict.fromkeys(("contiguous", "clone", "to", "long", "int", "masked_fill", "where"), False),
+}
+"""What may happen to ids before they are looked up, and whether they stand elsewhere then."""
 
 
 def _at(gradient: Tensor | None, places: Any) -> Tensor | None:

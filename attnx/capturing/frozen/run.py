@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attnx.capturing.entering import Entry, no_gradient
-from attnx.capturing.frozen.mode import Constants, Kernel
+from attnx.capturing.frozen.mode import Constants, Kernel, Lookup
 from attnx.capturing.frozen.path import Path
 from attnx.capturing.frozen.replay import KEPT, NotAgainError, Replaying
 from attnx.capturing.frozen.rules import freezing
@@ -175,13 +175,14 @@ def _there_and_back(asked: _Asked, again: bool | None) -> list[tuple[FrozenRun, 
             ways = asked.ways()
         mode.forget()
         blocks = mode.levels
-        inputs = [] if isinstance(entry, Tensor) and blocks else [("", one) for one in mode.leaves]
-        seen = [*inputs, *blocks]
+        inputs = [] if isinstance(entry, Tensor) and blocks else mode.entries
+        tables = [("", one.rows) for stream in inputs for one in stream]
+        seen = [*tables, *blocks]
         if not seen or not ways[0].requires_grad or (isinstance(entry, tuple) and len(inputs) != len(entry)):
             lost = mode.gradients.operation
             unseen = f"{type(model).__name__} embeds its input in a way that is not seen, so that it has no gradient"
             raise CaptureError(f"{no_gradient(model, lost) if lost else unseen}; use references=('blankout',)")
-        for _, one in inputs or seen[:1]:
+        for _, one in tables or seen[:1]:
             mode.take_whole(one)
         notes, found = replaying.notes(seen[0][1]), []
         for number, way in enumerate(ways):
@@ -194,16 +195,40 @@ def _there_and_back(asked: _Asked, again: bool | None) -> list[tuple[FrozenRun, 
                 for (name, states), gradient in zip(seen, gradients, strict=True)
             ]
             total = mode.constants.total if path.conserves else None
-            kernels, above = tuple(map(replace, mode.kernels)), tuple(made[len(inputs) :])
-            streams = tuple(made[: len(inputs)]) if isinstance(entry, tuple) else ()
-            own = _beside(streams, entry) if isinstance(entry, tuple) else made[0]
-            run = FrozenRun(way.detach(), own, kernels, above, total, replaying.calls, notes, streams)
+            kernels, above = tuple(map(replace, mode.kernels)), made[len(tables) :]
+            if inputs and above and inputs[0][0].turned(above[0].states):
+                above = [
+                    replace(one, states=one.states.transpose(0, 1), gradient=one.gradient.transpose(0, 1))
+                    for one in above
+                ]
+            parts = iter(made)
+            streams = tuple(_of_stream([(lookup, next(parts)) for lookup in stream]) for stream in inputs)
+            own = _beside(streams, entry) if isinstance(entry, tuple) else streams[0] if streams else made[0]
+            streams = streams if isinstance(entry, tuple) else ()
+            run = FrozenRun(way.detach(), own, kernels, tuple(above), total, replaying.calls, notes, streams)
             found.append((run, mode.constants))
             asked.after(1)
     lost = mode.gradients.operation
     if lost is not None:  # positions may add up all the same, for what has no gradient counts as a constant
         raise CaptureError(f"{no_gradient(model, lost)}; use references=('blankout',), which needs none")
     return found
+
+
+def _of_stream(tables: Sequence[tuple[Lookup, Entered]]) -> Entered:
+    """What enters one stream through its tables, as that of one table that has the rows of all side by side."""
+    laid = [
+        replace(entered, states=lookup.laid(entered.states), gradient=lookup.laid(entered.gradient, add=True))
+        for lookup, entered in tables
+    ]
+    if len(laid) == 1:
+        return laid[0]
+    shape = laid[0].states.shape[:-1]
+    coarsest = max((one.states.dtype for one in laid), key=lambda dtype: torch.finfo(dtype).eps)  # sums are as exact
+    states, gradient = (
+        torch.cat([part.reshape(*shape, -1).to(coarsest) for part in parts], -1)
+        for parts in ([one.states for one in laid], [one.gradient for one in laid])
+    )
+    return replace(laid[0], states=states, gradient=gradient)
 
 
 def _beside(streams: Sequence[Entered], entry: tuple[Any, ...]) -> Entered:
