@@ -203,7 +203,7 @@ class Observer(TorchFunctionMode):
         if record.mixed is not None:
             self._enter(record, mixed, trace.factors)
         if "projections" in self._recorder.extras and record.projection is None:
-            weight = weight if name == "linear" else weight.T
+            weight = _dense(weight, mixed) if name == "linear" else weight.T
             record.projection = weight if self._recorder.gradients else weight.detach()
             bias = operands[0] if name == "addmm" else operands[2] if name == "linear" and len(operands) > 2 else None
             record.bias = None if bias is None else bias.detach()
@@ -246,6 +246,13 @@ class Observer(TorchFunctionMode):
     def _trace(self, tensor: Any) -> _Softmax | _Mixed | None:
         reference, trace = self._followed.get(id(tensor), (None, None))
         return trace if reference is not None and reference() is tensor else None
+
+
+def _dense(weight: Tensor, mixed: Tensor) -> Tensor:
+    """The matrix of a linear map of `mixed`; weights that are wrappers of others, as quantized ones, know few calls."""
+    if not hasattr(weight, "__tensor_flatten__"):
+        return weight
+    return F.linear(torch.eye(mixed.shape[-1], dtype=mixed.dtype, device=mixed.device), weight).T
 
 
 def _einsum_operands(args: Sequence[Any]) -> tuple[Any, Any]:

@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from attnx.capturing.frozen.path import VALUE_PATH, WHOLE_PATH
 from attnx.capturing.frozen.rules import freezing
 from attnx.capturing.frozen.run import frozen_run
-from attnx.capturing.frozen.sink_values import _by_input, _kept, _leaving, neutral_values, sink_shares
+from attnx.capturing.frozen.sink_values import _by_input, _kept, _leaving, neutral_values, sink_shares, weights_check
 from attnx.errors import CaptureError
 from tests import zoo
 from tests.capturing.frozen_by_hand import GRADIENT, frozen_gpt2
@@ -605,3 +605,18 @@ def test_it_works_in_inference_mode_and_without_gradients():
         assert torch.equal(run(model, "bert").entry.relevance, expected)
     with torch.inference_mode():
         assert torch.equal(run(model, "bert").entry.relevance, expected)
+
+
+def test_weights_that_are_wrappers_are_compared_by_what_they_wrap():
+    wrapper = pytest.importorskip("torch.testing._internal.two_tensor").TwoTensor
+    module = nn.Module()
+    stored = torch.ones(3, 3)
+    module.weight = nn.Parameter(wrapper(stored, torch.ones(3, 3)))
+    before = weights_check(module)
+    assert before == weights_check(module)
+    stored.add_(1)
+    assert None is not weights_check(module) != before
+
+
+def test_weights_on_the_meta_device_cannot_be_compared():
+    assert weights_check(nn.Linear(3, 3, device="meta")) is None

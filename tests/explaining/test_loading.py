@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
+import transformers as hf
 
 import attnx
 from attnx.capturing.watch import undisturbed
@@ -225,3 +226,15 @@ def test_a_dynamically_quantized_model_names_its_kernel_and_what_works(name):
         attnx.explain(quantized, zoo.wordpiece_tokenizer(), TEXT, references=[name])
     explanation = attnx.explain(quantized, zoo.wordpiece_tokenizer(), TEXT, references=["blankout"])
     assert np.ptp(explanation.references["blankout"]) > 0
+
+
+def test_int8_weights_are_explained_like_the_weights_that_they_stand_for():
+    quantization = pytest.importorskip("torchao.quantization", reason="torchao is not installed")
+    torch.manual_seed(0)
+    config = hf.LlamaConfig(vocab_size=len(zoo.bytelevel_tokenizer()), **zoo.WIDTH, **zoo.GROUPED)
+    quantized = hf.LlamaForCausalLM(config).eval()
+    quantization.quantize_(quantized, quantization.Int8WeightOnlyConfig())
+    dense = hf.LlamaForCausalLM(config).eval()
+    dense.load_state_dict({name: weight.dequantize() for name, weight in quantized.state_dict().items()})
+    for name in ("alti", "value_zeroing", "gradient_rollout", "gradient", "value_path", "whole_path", "blankout"):
+        np.testing.assert_allclose(explained(quantized, name), explained(dense, name), atol=1e-4, rtol=1e-3)
