@@ -75,3 +75,11 @@ def test_versions_that_fail_or_are_unsafe_are_not_installed(name, unfit, works):
     requirements = {one.name: one.specifier for one in map(Requirement, project["dependencies"])}
     assert unfit not in requirements[name]
     assert works in requirements[name]
+
+
+def test_the_ray_extra_can_reach_a_cluster_by_its_address():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    (ray,) = (one for one in map(Requirement, project["optional-dependencies"]["ray"]) if one.name == "ray")
+    assert ray.extras == {"client"}
+    assert "2.51" not in ray.specifier
+    assert "2.52" in ray.specifier

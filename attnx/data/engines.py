@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from attnx.data.engine import Engine, OneProcess
-from attnx.errors import ChoiceError
+from attnx.errors import ChoiceError, whole_number
 from attnx.registry import unknown
 
 
 def engine_of(asked: Any, workers: int | None = None, num_gpus: float = 0) -> Engine:
     """By name, by the address of a cluster, or an engine of one's own."""
+    workers = None if workers is None else whole_number("workers", workers)
     if asked is not None and not isinstance(asked, str):
         if not callable(getattr(asked, "run", None)):
             raise ChoiceError(f"engine is 'ray', the address of a cluster, or an object with run(…); found {asked!r}")

@@ -44,8 +44,12 @@ class Ray:
                 actor.remote(job, given.name, [model], bool(self.num_gpus))
                 for _ in range(self._count(ray, job.threads))
             ]
-            for done in _all_done(ray, pool, shards):
-                told(done)
+            try:
+                for done in _all_done(ray, pool, shards):
+                    told(done)
+            finally:  # also after an error: nobody writes to the folder when the call has ended
+                for worker in pool:
+                    ray.kill(worker)
 
     @contextmanager
     def _connected(self, ray: Any, job: Job) -> Iterator[None]:

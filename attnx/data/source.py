@@ -59,7 +59,7 @@ def _path(data: str | PathLike[str], columns: Columns) -> Source:
     if path.is_dir():
         if columns.any:
             raise InputError(f"{path.name} is a folder of images, which has no columns; leave column out")
-        return Source(str(data), picture_rows(path), len(picture_files(path)))
+        return Source(str(data), picture_rows(path.absolute()), len(picture_files(path)))
     if not path.is_file():
         hint = "; one text goes in a list: [text]" if isinstance(data, str) and " " in data else ""
         raise InputError(f"there is no file or folder {quoted(str(data))}{hint}")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from torch import nn
@@ -84,7 +85,8 @@ def given_model(model: Any, processor: Any = None) -> GivenModel:
     """The model of a pipeline, or the one that is saved under a name, or what was given with its processor."""
     if isinstance(model, (str, PathLike)):
         loaded, own = load(fspath(model))
-        return GivenModel(loaded, own if processor is None else processor, fspath(model) if processor is None else None)
+        name = str(Path(model).absolute()) if Path(model).is_dir() else fspath(model)  # workers have other directories
+        return GivenModel(loaded, own if processor is None else processor, name if processor is None else None)
     if is_sentence_transformer(model):
         return GivenModel(transformer_of(model), model.tokenizer if processor is None else processor)
     inner = getattr(model, "model", None)

@@ -396,6 +396,7 @@ def test_where_no_row_works_the_reason_is_told_before_the_run(tmp_path):
         ({"engine": "spark"}, ChoiceError, "engine 'spark' is not known"),
         ({"engine": 3}, ChoiceError, r"an object with run\(…\); found 3"),
         ({"workers": 2}, ChoiceError, "engine='ray' has more"),
+        ({"workers": 1.5}, ChoiceError, "workers must be a whole number, found 1.5"),
         ({"shard_rows": 0}, InputError, "shard_rows must be at least 1"),
         ({"colunm": "text"}, AttnxError, "argument of explain 'colunm' is not known"),
     ],

@@ -291,3 +291,11 @@ def test_inputs_differ_by_all_of_their_numbers_and_not_by_where_they_are_held():
     black, again, white = (Image.new("L", (4, 4), shade) for shade in (0, 0, 255))
     pictured = [DataRow(0, "0", {"image": one, "text": "?"}).sha256 for one in (black, again, white)]
     assert pictured[0] == pictured[1] != pictured[2]
+
+
+def test_workers_in_other_directories_find_images_of_a_relative_folder(tmp_path, monkeypatch):
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "a.png").write_bytes(b"not read here")
+    monkeypatch.chdir(tmp_path)
+    (row,) = rows("images")
+    assert (row.id, row.given) == ("a.png", tmp_path / "images" / "a.png")

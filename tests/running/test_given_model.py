@@ -5,6 +5,7 @@ import transformers
 
 import attnx
 from attnx.errors import ArgumentError
+from attnx.running.given_model import given_model
 from attnx.tasks.dates.checkpoint import load_demo as load_dates
 from tests import zoo
 
@@ -82,6 +83,11 @@ def test_a_series_of_texts_is_a_list():
     assert [one.text for one in found] == ["a witty film", "the key"]
     few = {"methods": "rollout", "references": "gradient", "progress": False}
     assert attnx.compare(model, tokenizer, texts, **few).cell("gradient", "rollout").count == 2
+
+
+def test_workers_in_other_directories_get_the_whole_path_of_a_model(saved, monkeypatch):
+    monkeypatch.chdir(saved.parent)
+    assert given_model(saved.name).name == str(saved)
 
 
 def test_what_is_missing_is_told():
