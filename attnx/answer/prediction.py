@@ -10,6 +10,7 @@ _LATER = {"later": True}
 
 LINE_BREAK = "⏎"
 """Stands for a line break in every view that shows a text on one line."""
+SPACE = "␣"
 _JOINERS = "\u200c\u200d"
 """Of which emoji and Persian words are made."""
 
@@ -111,6 +112,15 @@ def one_line(text: str) -> str:
     'a⏎b�'
     """
     return "".join(LINE_BREAK if one == "\n" else one if one.isprintable() or one in _JOINERS else "�" for one in text)
+
+
+def visible(text: str) -> str:
+    """The same, without space around it; white space alone by its symbols, as on the page.
+
+    >>> visible(" key"), visible("\\n"), visible(" ")
+    ('key', '⏎', '␣')
+    """
+    return one_line(text.strip()) if text.strip() else one_line(text).replace(" ", SPACE)
 
 
 def _in_brackets(probability: float | None) -> str:

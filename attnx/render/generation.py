@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnx.answer.prediction import visible
 from attnx.render.axes import VERBATIM, given_or_new
 from attnx.render.colours import colour_map
 from attnx.render.columns import TextBlock
@@ -146,7 +147,7 @@ def _source(generation: GenerationExplanation, place: int) -> str:
     one = generation.positions[place]
     if one.start is None or one.end is None or generation.text is None:
         return printable(one.token)
-    return printable(generation.text[one.start : one.end].strip() or "␣")
+    return printable(visible(generation.text[one.start : one.end]))
 
 
 def _share(share: float) -> str:

@@ -11,7 +11,7 @@ from attnx.render.axes import VERBATIM, given_or_new, without_frame
 from attnx.render.caption import caption
 from attnx.render.colours import colour_map
 from attnx.render.plain_text import seen_from
-from attnx.render.printable import printable
+from attnx.render.printable import printable, token_label
 from attnx.results.explanation import Explanation
 from attnx.results.result import Array
 
@@ -57,7 +57,7 @@ def draw_layers(
     explanation[method]  # a reference has no layers
     places = list(range(len(explanation.positions))) if kept is None else list(kept)
     scores = np.stack([explanation.scores(method, layer, head)[places] for layer in explanation.layers])
-    tokens = [explanation.tokens[index] for index in places]
+    tokens = [token_label(explanation.positions[index], explanation.texts) for index in places]
     rows = [str(layer) for layer in explanation.layers]
     draw_heat_map(axes, scores, tokens, rows, signed=method in explanation.signed)
 

@@ -10,7 +10,7 @@ import numpy as np
 from attnx.errors import ChoiceError
 from attnx.render.axes import VERBATIM, given_or_new, verbatim, without_frame
 from attnx.render.colours import FOR
-from attnx.render.printable import printable
+from attnx.render.printable import token_label
 from attnx.render.word_rows import reduction_note, strongest
 from attnx.results.explanation import Explanation
 from attnx.results.result import Array
@@ -48,7 +48,7 @@ def plot_graph(
     standing = explanation.scores(name, head=head).copy()
     standing[explanation.position] = np.inf
     kept = strongest(standing, MOST_POSITIONS)
-    tokens = [printable(explanation.tokens[index]) for index in kept]
+    tokens = [token_label(explanation.positions[index], explanation.texts) for index in kept]
     shares = node_shares(weights)[:, kept][:, :, kept]
     below = name in explanation.local and explanation.layers[0] > 1
     axes = given_or_new(ax, *graph_size(tokens, len(explanation.layers)))

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
 from typing import Any
+
+from attnx.answer.prediction import LINE_BREAK, visible
+from attnx.inputs.positions import Position
 
 _JOINERS = "\u200c\u200d"
 """Zero-width joiner and non-joiner: emoji and Persian words are made with them, and they steer nothing."""
@@ -14,7 +18,13 @@ _STEERING = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 
 def printable(text: str) -> str:
     """The text on one line, without characters that steer a terminal, turn the writing round, or cannot be written."""
-    return "".join("⏎" if one == "\n" else "�" if steers(one) else one for one in text)
+    return "".join(LINE_BREAK if one == "\n" else "�" if steers(one) else one for one in text)
+
+
+def token_label(position: Position, texts: Sequence[str]) -> str:
+    """A token in a view of single tokens: as the tokenizer calls it, but white space by the symbols of all views."""
+    piece = position.piece(texts)
+    return visible(piece) if piece and not piece.strip() else printable(position.token)
 
 
 def printable_lines(text: str) -> str:

@@ -14,7 +14,7 @@ from attnx.render.colours import AGAINST, FOR
 from attnx.render.digits import places, written
 from attnx.render.heat_map import CELL, draw_heat_map, label_room
 from attnx.render.plain_text import row_name
-from attnx.render.printable import printable
+from attnx.render.printable import printable, token_label
 from attnx.render.word_rows import reduction_note, strongest
 from attnx.results.drawn import Bars, Unit
 from attnx.results.explanation import Explanation
@@ -82,7 +82,7 @@ def _row(
     words = explanation.content_words if content_only else explanation.words
     if by == "token":
         kept = sorted(index for word in words for index in word.positions) if content_only else range(len(scores))
-        return [printable(explanation.tokens[index]) for index in kept], scores[list(kept)]
+        return [token_label(explanation.positions[index], explanation.texts) for index in kept], scores[list(kept)]
     if by != "word":
         raise ChoiceError(unknown("by", by, ("word", "token")))
     sums = [scores[list(word.positions)].sum() for word in words]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import numpy as np
 
 from attnx.agreement.ties import DIGITS, tied_share
-from attnx.answer.prediction import Prediction
+from attnx.answer.prediction import Prediction, visible
 from attnx.errors import AttentionError, ChoiceError, InputError, how_many
 from attnx.inputs.picture_and_text import PICTURE
 from attnx.inputs.picture_and_text import TEXT as WORDS
@@ -225,8 +225,9 @@ class Explanation(Drawn):
         return bool(self.provenance.get("input", {}).get("averaged", False))
 
     def _as_written(self, position: Position) -> str:
-        """The slice of the text; the tokenizer's name where there is none, or nothing that can be seen."""
-        return position.piece(self.texts).strip() or position.token
+        """The slice of the text, white space by its symbols; the tokenizer's name where there is none."""
+        piece = position.piece(self.texts)
+        return piece.strip() or visible(piece) or position.token
 
     @property
     def verdict(self) -> str:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attnx.answer.prediction import Prediction, one_line
+from attnx.answer.prediction import Prediction, visible
 from attnx.inputs.positions import Positions, Word, punctuation
 from attnx.results.result import Array
 from attnx.results.units import Units, rank_correlation
@@ -17,7 +17,7 @@ from attnx.results.units import Units, rank_correlation
 
 def legible(text: str) -> str:
     """Text of the input as a sentence may hold it: whoever prints the sentence, it steers no terminal."""
-    return one_line(text.strip() or text)
+    return visible(text)
 
 
 def in_quotes(text: str) -> str:
