@@ -25,7 +25,7 @@ from attnx.attention.norms import FrozenNorm
 from attnx.capturing.joined import BlockCall, Joined, NormCall
 from attnx.capturing.proof import TOLERANCE, rows_checked
 from attnx.capturing.record import Record
-from attnx.capturing.untouched import switched
+from attnx.capturing.untouched import parameters_of, switched
 from attnx.errors import CaptureError
 
 _EXACT = 1e-10
@@ -167,7 +167,7 @@ def frozen_norm(call: NormCall, like: Tensor) -> FrozenNorm | None:
     The scale is read off the output, so that no ε need be known.
     """
     entered, left = (one.reshape(like.shape).double() for one in (call.entered, call.left))
-    gain, *further = (one.detach().double() for one in call.module.parameters(recurse=False))
+    gain, *further = (one.double() for one in parameters_of(call.module))
     shift = further[0] if further else torch.zeros_like(gain)
     if gain.shape != like.shape[-1:] or shift.shape != gain.shape:
         return None

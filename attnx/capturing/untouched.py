@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Any, TypeAlias
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch._C import (
     _get_function_stack_at,
     _len_torch_function_stack,
@@ -123,6 +123,19 @@ class Unobserved(Borrowed):
         super()._begin()
         assert self._switches is not None
         _set_modes(mode for mode in self._switches.modes if not _is_of_attnx(mode))
+
+
+def parameters_of(module: nn.Module) -> list[Tensor]:
+    """The module's own parameters as constants; those that accelerate offloads are loaded as for a call."""
+    parameters = [parameter.detach() for parameter in module.parameters(recurse=False)]
+    hook: Any = vars(module).get("_hf_hook")
+    if hook is None or not any(parameter.is_meta for parameter in parameters):
+        return parameters
+    hook.pre_forward(module)
+    try:
+        return [parameter.detach() for parameter in module.parameters(recurse=False)]
+    finally:
+        hook.post_forward(module, None)
 
 
 def _is_of_attnx(mode: object) -> bool:

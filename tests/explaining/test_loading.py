@@ -23,7 +23,11 @@ CPU = torch.device("cpu")
 
 def decoder():
     """A GPT-2 with tied embeddings, no bias of which is 0."""
-    model = copy.deepcopy(zoo.causal_lm())
+    return with_biases(zoo.causal_lm())
+
+
+def with_biases(model):
+    model = copy.deepcopy(model)
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -37,10 +41,10 @@ def plain_model():
     return decoder()
 
 
-def explained(model, name):
+def explained(model, name, tokenizer=None):
     """The scores by a method or a reference, which are one list for these tests."""
     asked = {"references": [name], "methods": ["rollout"]} if name in REFERENCES.names() else {"methods": [name]}
-    explanation = attnx.explain(model, zoo.bytelevel_tokenizer(), TEXT, **{"references": [], **asked})
+    explanation = attnx.explain(model, tokenizer or zoo.bytelevel_tokenizer(), TEXT, **{"references": [], **asked})
     return explanation.references[name] if name in REFERENCES.names() else explanation[name]
 
 
@@ -88,6 +92,18 @@ def test_an_offloaded_model_is_explained_like_the_plain_one_and_left_as_it_was(o
     np.testing.assert_allclose(explained(model, name), explained(plain_model(), name), atol=1e-6, rtol=1e-5)
     assert loaded_state(model) == before
     assert torch.equal(logits(model), logits(plain_model()))
+
+
+@pytest.mark.parametrize("name", ["globenc", "alti", "value_zeroing", "value_path", "blankout"])
+def test_an_offloaded_encoder_with_norms_behind_its_sums_is_explained_like_the_plain_one(name, tmp_path):
+    plain, tokenizer = with_biases(zoo.classifier()), zoo.wordpiece_tokenizer()
+    model = copy.deepcopy(plain)
+    disk_offload(model, tmp_path)
+    before = loaded_state(model)
+    np.testing.assert_allclose(
+        explained(model, name, tokenizer), explained(plain, name, tokenizer), atol=1e-6, rtol=1e-5
+    )
+    assert loaded_state(model) == before
 
 
 def compiled(part, backend):
