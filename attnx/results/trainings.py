@@ -138,6 +138,15 @@ def _shape(table: Table | SubjectTable) -> str:
     return f"{table.title}, {', '.join(protocols)}"
 
 
+def _same_cells(tables: Mapping[str, Table], _: Any) -> str | None:
+    """Under every protocol of every model the same methods at the same layers, and among them those of the paper."""
+    shapes = {(tuple(one.cells), len(one.tied)) for table in tables.values() for one in table.measured}
+    protocols = {tuple(one.protocol.name for one in table.measured) for table in tables.values()}
+    published = {method for table in tables.values() for method in table.published}
+    fits = len(shapes) == len(protocols) == 1 and published <= set(next(iter(shapes))[0])
+    return None if fits else "tables with the same protocols, methods and layers, the published methods among them"
+
+
 @dataclass(frozen=True, eq=False)
 class Trainings(OverModels[Table]):
     """A table of the paper over many models."""
@@ -145,6 +154,7 @@ class Trainings(OverModels[Table]):
     kind: ClassVar[str] = "trainings"
     rules: ClassVar[Rules] = {
         "recipes": NamedAs("tables"),
+        "tables": _same_cells,
         **PROVENANCE,
         **{f"tables.*.{path}": rule for path, rule in Table.rules.items()},
     }

@@ -253,6 +253,16 @@ def test_a_comparison_with_nothing_is_refused():
         attnx.Comparison.from_json(json.dumps(document))
 
 
+@pytest.mark.parametrize("path", [("published",), ("measured", 0, "cells")])
+def test_trainings_whose_methods_are_not_the_same_everywhere_are_refused(path):
+    document = json.loads(examples.trainings().to_json())
+    for table in document["tables"].values():
+        cells = at(table, path)
+        cells["another"] = cells.pop(next(iter(cells)))
+    with pytest.raises(FileFormatError, match="tables must be tables with the same protocols, methods and layers"):
+        type(examples.trainings()).from_json(json.dumps(document))
+
+
 def test_an_axis_of_heads_without_a_head_is_refused(tmp_path):
     made = examples.explanation()
     with pytest.raises(AttnxError, match=r"relevance\['raw'\] must be numbers for 2 layers × heads × 3 positions"):
