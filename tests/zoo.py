@@ -267,6 +267,15 @@ def biased(made: Any) -> Any:
     return made
 
 
+def observed(model: Any) -> list[str]:
+    """The modules that somebody hung a hook on, or whose method is replaced."""
+    return [
+        name
+        for name, module in model.named_modules()
+        if module._forward_hooks or module._forward_pre_hooks or {"forward", "_call_impl"} & vars(module).keys()
+    ]
+
+
 def deep(made: Any) -> Any:
     """The same kind of model with six layers, as many as the pages and examples speak of."""
     return type(made)(type(made.config)(**made.config.to_dict() | {"num_hidden_layers": 6})).eval()

@@ -6,7 +6,6 @@ it, and where, is read off these numbers when the block ends (see `residual`), s
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -25,14 +24,12 @@ class Blocks(Unbroken[None]):
     def __init__(self, model: nn.Module, recorder: Recorder) -> None:
         self._recorder = recorder
         self._open: list[BlockCall] = []
-        self._thread = threading.get_ident()
         self._blocks = {id(one) for each in model.modules() if isinstance(each, nn.ModuleList) for one in each}
         blocks = [module for module in model.modules() if id(module) in self._blocks]
         inner = {id(child): child for block in blocks for child in _within(block)}
         self._hooks = Hooked([*blocks, *(one for one in inner.values() if id(one) not in self._blocks)], *self._ends())
 
     def _begin(self) -> None:
-        self._thread = threading.get_ident()
         self._hooks._begin()
 
     def _end(self) -> None:
@@ -41,7 +38,7 @@ class Blocks(Unbroken[None]):
 
     def _ends(self) -> tuple[Any, Any]:
         def enter(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-            if id(module) in self._blocks and threading.get_ident() == self._thread:
+            if id(module) in self._blocks:
                 states = next((one for one in tensors((*args, *kwargs.values())) if one.ndim == 3), None)
                 if states is not None:
                     call = BlockCall(module, _copy(states), len(self._recorder.calls))
@@ -51,7 +48,7 @@ class Blocks(Unbroken[None]):
                     self._open.append(call)
 
         def leave(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> None:
-            if not self._open or threading.get_ident() != self._thread:
+            if not self._open:
                 return
             left = next(tensors((output,)), None)
             if module is self._open[-1].module:

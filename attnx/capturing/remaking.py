@@ -8,7 +8,6 @@ where somebody's hooks hang on the block, for what follows its attention is not 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -48,14 +47,12 @@ class Remaking(Hooked):
         self._latest = Latest()
         self._running: _Call | None = None
         self._trying = False
-        self._thread = threading.get_ident()
-        self._blocks = {id(one): one for each in lists for one in each}
-        super().__init__(self._blocks.values(), self._block_begins, self._block_ends)
+        super().__init__((block for each in lists for block in each), self._block_begins, self._block_ends)
 
     def _block_begins(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        if self._running is not None or self._trying or threading.get_ident() != self._thread:
+        if self._running is not None or self._trying:
             return
-        if any(map(self._is_hooked, module.modules())):
+        if any(map(_is_hooked, module.modules())):
             return
         given, layout = tree_flatten((args, dict(kwargs)), is_leaf=lambda one: not isinstance(one, (tuple, list, dict)))
         # A cache of keys and values would be filled twice, and what was made in inference mode tells of no change.
@@ -64,7 +61,7 @@ class Remaking(Hooked):
 
     def _block_ends(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> None:
         call = self._running
-        if call is None or module is not call.module or self._trying or threading.get_ident() != self._thread:
+        if call is None or module is not call.module or self._trying:
             return
         self._running = None
         records = self._recorder.calls[call.first :]
@@ -72,12 +69,6 @@ class Remaking(Hooked):
             (level,) = records[0].computed
             if isinstance(level, Computed) and self._saves(level, call):
                 records[0].computed = (self._anew(level, call) or level,)
-
-    def _is_hooked(self, module: nn.Module) -> bool:
-        """Whether a hook of somebody else hangs on it."""
-        own = int(id(module) in self._blocks)
-        hooks = max(len(module._forward_hooks), len(module._forward_pre_hooks))
-        return hooks > own or hasattr(module, "_hf_hook")
 
     def _saves(self, level: Computed, call: _Call) -> bool:
         """Whether all levels together are too much to keep, and what enters them is less; masks are shared by them."""
@@ -162,6 +153,10 @@ class _Reaching(TorchFunctionMode):
             given = {**dict(zip(("query", "key"), args, strict=False)), **(kwargs or {})}
             raise _ReachedError(given["query"].detach(), given["key"].detach())
         return func(*args, **(kwargs or {}))
+
+
+def _is_hooked(module: nn.Module) -> bool:
+    return bool(module._forward_hooks or module._forward_pre_hooks) or hasattr(module, "_hf_hook")
 
 
 def _versions(given: Sequence[Any]) -> list[int]:

@@ -2,6 +2,9 @@
 
 This is the only place where attnx changes anything of a caller's model. Loans are counted: when two threads borrow the
 same setting, the first one saves the original and the last one restores it, whatever the order in between.
+
+Other threads may call the model meanwhile, as a server does. So nothing is changed that torch reads more than once in a
+call of a module, such as the tables of its hooks.
 """
 
 from __future__ import annotations
@@ -21,7 +24,6 @@ from torch._C import (
     _push_on_torch_function_stack,
 )
 from torch.overrides import TorchFunctionMode
-from torch.utils.hooks import RemovableHandle
 
 from attnx.forks import in_every_child
 from attnx.interrupts import Unbroken
@@ -30,10 +32,15 @@ Setting: TypeAlias = tuple[object, str, Any]
 """An object, the name of its attribute, and the value that the attribute is to have for a while."""
 
 
+_INHERITED = object()
+"""Stands for the value of an attribute that an object has from its class."""
+
+
 @dataclass
 class _Loan:
     owner: object
     original: Any
+    """`_INHERITED` where the owner has no such attribute of its own."""
     borrowers: dict[object, int]
     """Each borrower, and the thread that it is in."""
 
@@ -67,7 +74,7 @@ class Borrowed(Unbroken[None]):
             for owner, name, value in self._settings:
                 key = (id(owner), name)
                 self._taken.append(key)
-                loan = _loans.setdefault(key, _Loan(owner, getattr(owner, name), {}))
+                loan = _loans.setdefault(key, _Loan(owner, _original(owner, name), {}))
                 loan.borrowers[self] = threading.get_ident()
                 setattr(owner, name, value)
         if self._gradients:
@@ -151,30 +158,85 @@ def _set_modes(modes: Iterable[Any]) -> None:
 
 class Hooked(Unbroken[None]):
     """Call `before(module, args, kwargs)` and `after(module, args, kwargs, output)` at each call of the modules inside
-    the block, in any thread. What `after` returns, unless None, stands in for the output."""
+    the block, in this thread. What `before` returns, unless None, are the args and kwargs that the module is called
+    with; what `after` returns, unless None, stands in for the output.
+
+    These are no hooks of torch. It reads their tables one after the other, so that to add or remove a hook breaks the
+    calls of other threads. Instead a method of the module is replaced, which torch looks up once in a call.
+    """
 
     def __init__(
-        self, modules: Iterable[nn.Module], before: Callable[..., None], after: Callable[..., Any] | None = None
+        self, modules: Iterable[nn.Module], before: Callable[..., Any], after: Callable[..., Any] = lambda *_: None
     ) -> None:
-        self._modules, self._before, self._after = tuple(modules), before, after
-        self._handles: list[RemovableHandle] = []
+        self.before, self.after = before, after
+        methods = {module: _observable(module) for module in modules}
+        self.methods = {id(module): name for module, name in methods.items()}
+        """The name of the method of each module, by the module's id."""
+        self._lent = Borrowed((module, name, _ObservedMethod(module, name)) for module, name in methods.items())
 
     def _begin(self) -> None:
-        for module in self._modules:
-            self._handles.append(module.register_forward_pre_hook(self._before, with_kwargs=True))
-            if self._after is not None:
-                self._handles.append(module.register_forward_hook(self._after, with_kwargs=True))
+        _here.observers = (*_here.observers, self)
+        self._lent._begin()
 
     def _end(self) -> None:
-        while self._handles:
-            self._handles[-1].remove()
-            self._handles.pop()
+        self._lent._end()
+        _here.observers = tuple(observer for observer in _here.observers if observer is not self)
+
+
+class _Here(threading.local):
+    observers: tuple[Hooked, ...] = ()
+    """The open blocks of this thread that observe calls, the outermost first."""
+
+
+_here = _Here()
+
+
+def _observable(module: nn.Module) -> str:
+    """The method whose calls are observed: the whole call, or what the caller's own hooks pass changed arguments to."""
+    return "forward" if module._forward_pre_hooks else "_call_impl"
+
+
+class _ObservedMethod:
+    """Calls a module's method, with the observers of this thread around it."""
+
+    def __init__(self, module: nn.Module, name: str) -> None:
+        method: Callable[..., Any] = getattr(module, name)
+        self._method: Callable[..., Any] = method._method if isinstance(method, _ObservedMethod) else method
+        self._module, self._name = module, name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        module = self._module
+        observers = [each for each in _here.observers if each.methods.get(id(module)) == self._name]
+        for observer in observers:
+            changed = observer.before(module, args, kwargs)
+            if changed is not None:
+                args, kwargs = changed
+        output = self._method(*args, **kwargs)
+        for observer in observers:
+            changed = observer.after(module, args, kwargs, output)
+            if changed is not None:
+                output = changed
+        return output
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """In a copy of the model, which another thread may make meanwhile, it is the copy's own method."""
+        return getattr, (self._module, self._name)
 
 
 def _give_back_unless_borrowed(key: _Key, loan: _Loan) -> None:
     if not loan.borrowers:
-        setattr(loan.owner, key[1], loan.original)
+        if loan.original is _INHERITED:
+            vars(loan.owner).pop(key[1], None)
+        else:
+            setattr(loan.owner, key[1], loan.original)
         _loans.pop(key, None)
+
+
+def _original(owner: object, name: str) -> Any:
+    """What to put back."""
+    of_class = getattr(type(owner), name, None)
+    inherited = of_class is not None and not hasattr(of_class, "__set__") and name not in vars(owner)
+    return _INHERITED if inherited else getattr(owner, name)
 
 
 _DEVICES = ("cpu", "cuda", "mps", "xpu")

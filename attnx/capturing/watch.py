@@ -77,8 +77,8 @@ class _Undisturbed(Borrowed):
     ) -> None:
         # A module that is in evaluation mode now may only be so because another thread borrowed it: borrow it too.
         settings: list[Setting] = [(module, "training", False) for module in model.modules()]
-        compiled = [module for module in model.modules() if "_compiled_call_impl" in vars(module)]
-        settings += [(module, "_compiled_call_impl", None) for module in compiled]
+        compiled = [module for module in model.modules() if vars(module).get("_compiled_call_impl") is not None]
+        settings += [(module, "_compiled_call_impl", partial(_call_plainly, module)) for module in compiled]
         settings += [(module, "_hf_hook", _unobserved(module._hf_hook)) for module in model.modules() if _loads(module)]
         super().__init__([*settings, *_eager(), *further], gradients=gradients, mode=mode)
         self._model = model
@@ -91,6 +91,10 @@ class _Undisturbed(Borrowed):
         for module in self._model.modules():
             if id(module) not in self._known:
                 module.training = self._training
+
+
+def _call_plainly(module: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
+    return module._call_impl(*args, **kwargs)  # type: ignore[no-untyped-call]
 
 
 def _eager() -> list[Setting]:

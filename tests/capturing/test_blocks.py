@@ -93,10 +93,23 @@ def test_merged_heads_cannot_be_taken_apart():
         capture(zoo.model("bert"), head="mean", extras=("blocks",), **zoo.inputs("bert"))
 
 
+@pytest.mark.parametrize("register", ["register_forward_pre_hook", "register_forward_hook"])
+def test_the_hooks_of_the_caller_belong_to_the_model(register):
+    """A vector that steers the model is added to what enters a block, or to what leaves the one before."""
+    model, inputs = in_double("gpt2")
+    vector = torch.linspace(-1, 1, model.config.n_embd).double()
+    block = model.h[1 if "pre" in register else 0]
+    getattr(block, register)(lambda _, args, output=None: (args[0] if output is None else output) + vector)
+    seen = []
+    model.h[1].ln_1.register_forward_pre_hook(lambda _, args: seen.append(args[0][0].detach()))
+    level = capture(model, extras=("blocks",), **inputs).levels[1]
+    torch.testing.assert_close(level.brought["states"], seen[0], atol=1e-10, rtol=0)
+
+
 def test_no_hook_stays_on_the_model():
     model = zoo.model("bert")
     capture(model, extras=("blocks",), **zoo.inputs("bert"))
-    assert not any(one._forward_hooks or one._forward_pre_hooks for one in model.modules())
+    assert not zoo.observed(model)
 
 
 class Gated(nn.Module):

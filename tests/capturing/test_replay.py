@@ -108,7 +108,7 @@ def test_the_value_path_of_a_long_text_is_so_made_and_the_model_as_it_was(maker,
     assert again.facts["value"] == pytest.approx(kept.facts["value"])
     after = state(model)
     assert before.keys() == after.keys()
-    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+    assert not zoo.observed(model)
 
 
 class Stack(nn.Module):

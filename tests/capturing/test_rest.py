@@ -44,7 +44,7 @@ def test_the_model_is_as_it_was():
     before = {name: one.clone() for name, one in model.state_dict().items()}
     nothing(capture(model, extras=("rest",), **zoo.inputs("bert")).levels[0])
     assert all(module.training for module in model.modules())
-    assert not any(one._forward_hooks or one._forward_pre_hooks for one in model.modules())
+    assert not zoo.observed(model)
     assert all(torch.equal(one, before[name]) for name, one in model.state_dict().items())
     assert all(one.grad is None for one in model.parameters())
 

@@ -2,8 +2,13 @@
 
 import copy
 import gc
+import pickle
+import sys
 import threading
 import weakref
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from functools import partial
 
 import pytest
 import torch
@@ -36,6 +41,10 @@ def state(model):
         "grads": [(parameter.requires_grad, parameter.grad) for parameter in model.parameters()],
         "weights": [(parameter.data_ptr(), parameter.dtype) for parameter in model.parameters()],
     }
+
+
+def watch_blocks(model):
+    return watch(model, extras=("values", "projections", "blocks"))
 
 
 def output(model):
@@ -118,6 +127,82 @@ def test_two_threads_at_once_see_their_own_attention_and_leave_no_trace(model, b
         torch.testing.assert_close(seen[length], alone[length])
 
 
+@pytest.mark.parametrize("register", ["register_forward_pre_hook", "register_forward_hook"])
+def test_a_forward_in_another_thread_outlasts_the_run_that_it_began_in(model, register):
+    """The plain forward waits among the hooks of a block: torch has read which there are, and calls them afterwards."""
+    expected, before = output(model), state(model)
+    inside, run_is_over = threading.Event(), threading.Event()
+
+    def wait(*_):
+        if threading.current_thread() is not threading.main_thread():
+            inside.set()
+            run_is_over.wait(30)
+
+    handle = getattr(model.h[1], register)(wait)
+    with ThreadPoolExecutor(1) as pool:
+        with watch_blocks(model) as recorder:
+            beside = pool.submit(output, model)
+            assert inside.wait(30)
+            model(**zoo.inputs("gpt2"))
+        run_is_over.set()
+        assert torch.equal(beside.result(), expected)
+    handle.remove()
+    assert all(record.joined for record in recorder.records)
+    assert state(model) == before
+
+
+def test_forwards_beside_runs_that_begin_and_end_go_on_undisturbed(model):
+    expected, before, interval = output(model), state(model), sys.getswitchinterval()
+    over = threading.Event()
+
+    def forward(context):
+        while not over.is_set():
+            with context():
+                assert torch.equal(output(model), expected)
+
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            beside = [pool.submit(forward, context) for context in (nullcontext, partial(watch_blocks, model))]
+            for _ in range(150):
+                with watch_blocks(model):
+                    pass
+            over.set()
+            for each in beside:
+                each.result()
+    finally:
+        over.set()
+        sys.setswitchinterval(interval)
+    assert state(model) == before
+
+
+def test_a_compiled_module_is_called_plainly_and_can_be_called_at_any_time(model):
+    """Torch reads the attribute twice in a call: whether it is None, and then to call it."""
+    compiled_calls = []
+
+    def compiled(*args, **kwargs):
+        compiled_calls.append(1)
+        return model.h[1]._call_impl(*args, **kwargs)
+
+    model.h[1]._compiled_call_impl = compiled
+    with watch(model) as recorder:
+        assert callable(model.h[1]._compiled_call_impl)
+        model(**zoo.inputs("gpt2"))
+    assert len(recorder.records) == len(model.h)
+    assert not compiled_calls
+    assert model.h[1]._compiled_call_impl is compiled
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_a_copy_that_is_made_during_a_run_is_a_model_of_its_own(model, copied):
+    with watch_blocks(model):
+        other = copied(model)
+    expected = output(model)
+    for parameter in model.parameters():
+        torch.nn.init.zeros_(parameter)
+    assert torch.equal(output(other), expected)
+
+
 def test_dropout_does_not_leak_into_the_numbers(model):
     quiet = capture(model, **zoo.inputs("gpt2")).weights
     torch.testing.assert_close(capture(model.train(), **zoo.inputs("gpt2")).weights, quiet)
@@ -191,3 +276,4 @@ def test_a_loan_is_returned_by_the_last_borrower():
     assert owner.mode == "lent"
     second.__exit__(None, None, None)
     assert owner.mode == "own"
+    assert not vars(owner)

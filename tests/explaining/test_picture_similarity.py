@@ -197,7 +197,7 @@ def test_the_model_is_left_exactly_as_it_was(family, score):
     assert all(modes)
     assert model.config.to_dict() == config
     assert torch.equal(torch.random.get_rng_state(), state)
-    assert not any(one._forward_hooks or one._forward_pre_hooks for one in model.modules())
+    assert not zoo.observed(model)
 
 
 def test_two_texts_and_two_pictures_go_through_one_tower():

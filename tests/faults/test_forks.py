@@ -10,6 +10,7 @@ import pytest
 import attnx
 from attnx.capturing import untouched
 from attnx.capturing.untouched import Borrowed
+from attnx.capturing.watch import watch
 from attnx.inputs import text
 from attnx.methods.flow import machine_code
 from attnx.methods.registry import METHODS
@@ -78,6 +79,14 @@ def test_what_another_thread_borrowed_is_back_in_a_child():
         assert in_a_child(lambda: model.training and not untouched._loans)
         assert not model.training
     assert model.training
+
+
+def test_modules_that_another_thread_observes_are_themselves_in_a_child():
+    model = copy.deepcopy(zoo.classifier())
+    with Elsewhere(watch(model, extras=("values", "projections", "blocks"))):
+        assert zoo.observed(model)
+        assert in_a_child(lambda: not zoo.observed(model))
+    assert not zoo.observed(model)
 
 
 def test_what_the_forking_thread_borrowed_stays_borrowed_in_a_child():

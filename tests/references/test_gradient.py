@@ -130,7 +130,7 @@ def test_the_model_is_as_it_was():
             REFERENCES[name](model, zoo.tokenizer(), asked(zoo.prepared("keys")))
         assert all(module.training for module in model.modules())
         assert all(parameter.grad is None and parameter.requires_grad for parameter in model.parameters())
-        assert not any(module._forward_hooks or module._backward_hooks for module in model.modules())
+        assert not families.observed(model)
     finally:
         model.eval()
 

@@ -9,7 +9,6 @@ constant of the input where all is kept must be one here: which results are is t
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -57,14 +56,13 @@ class Replaying(Hooked):
         """Blocks that were called so, and are run again."""
         self._mode, self._replays, self._levels, self._often = mode, whole, levels, often
         self._layers = max([told if isinstance(told, int) else 1, *map(len, lists)])
-        self._thread = threading.get_ident()
         self._running: _Call | None = None
         self._carried: dict[tuple[type, tuple[int, ...]], list[int]] = {}
         """For blocks of a class with tensors at these places of their results: those that hang on the input."""
         super().__init__([] if whole is False else self.blocks.values(), self._block_begins, self._block_ends)
 
     def _block_begins(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        if self._running is not None or self._mode.replaying or threading.get_ident() != self._thread:
+        if self._running is not None or self._mode.replaying:
             return None
         given, layout = tree_flatten((args, dict(kwargs)), is_leaf=lambda one: not isinstance(one, (tuple, list, dict)))
         moving = [place for place, one in enumerate(given) if isinstance(one, Tensor) and one.requires_grad]
@@ -85,7 +83,7 @@ class Replaying(Hooked):
 
     def _block_ends(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> Any:
         call = self._running
-        if call is None or module is not call.module or threading.get_ident() != self._thread:
+        if call is None or module is not call.module:
             return None
         self._running = None
         torch.set_grad_enabled(True)

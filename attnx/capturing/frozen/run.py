@@ -7,7 +7,6 @@ at the ends of attention share this run.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -304,14 +303,12 @@ def _blocks(model: nn.Module) -> list[nn.Module]:
 
 
 def _note(entered: dict[int, Tensor]) -> Callable[..., None]:
-    """Notes with what each block is called in this thread."""
-    thread = threading.get_ident()
+    """Notes with what each block is called."""
 
     def note(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if threading.get_ident() == thread:
-            states = next((one for one in (*args, *kwargs.values()) if isinstance(one, Tensor)), None)
-            if states is not None and states.requires_grad and states.ndim == 3:
-                entered[id(module)] = states
+        states = next((one for one in (*args, *kwargs.values()) if isinstance(one, Tensor)), None)
+        if states is not None and states.requires_grad and states.ndim == 3:
+            entered[id(module)] = states
 
     return note
 
