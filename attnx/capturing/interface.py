@@ -2,13 +2,14 @@
 
 For models whose kernels (flash, flex, paged) an observer of torch's functions cannot see into. The model's attention
 implementation is switched for the time of one call; `eager_mask` gives the function its mask, which would silently be
-None otherwise.
+None otherwise. In other threads both do what the model's own implementation does: a forward there may begin before the
+switch and end after it.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,17 +20,18 @@ from attnx.attention.computed import attention_weights, per_query_head
 from attnx.attention.levels import blocks
 from attnx.attention.visibility import visible_mask, visible_scores
 from attnx.capturing.record import Record, Recorder, batch_mask, can_be_computed
-from attnx.capturing.untouched import Setting
+from attnx.capturing.untouched import Setting, unborrowed
 from attnx.errors import CaptureError
 
 _NAME = "attnx"
+_SETTING = "_attn_implementation_internal"
 _OPAQUE = ("flash", "flex", "paged", "/")
 _thread = threading.local()
 
 
 def needs_interface(model: nn.Module) -> bool:
     """Whether the model's kernels hide their attention from an observer (a "/" names a kernel from a hub)."""
-    implementation = getattr(getattr(model, "config", None), "_attn_implementation", None) or ""
+    implementation = _implementation(getattr(model, "config", None)) or ""
     return any(part in implementation for part in _OPAQUE)
 
 
@@ -42,11 +44,7 @@ def implementations(model: nn.Module) -> list[Setting]:
         )
     _register()
     configs = {id(module.config): module.config for module in model.modules() if hasattr(module, "config")}
-    return [
-        (config, "_attn_implementation_internal", _NAME)
-        for config in configs.values()
-        if getattr(config, "_attn_implementation_internal", None) is not None
-    ]
+    return [(config, _SETTING, _NAME) for config in configs.values() if getattr(config, _SETTING, None) is not None]
 
 
 class Listening:
@@ -85,13 +83,46 @@ class Onlooker(TorchFunctionMode):
 
 def _register() -> None:
     from transformers import AttentionInterface
-    from transformers.masking_utils import AttentionMaskInterface, eager_mask
+    from transformers.masking_utils import AttentionMaskInterface
 
     AttentionInterface.register(_NAME, _attention)
-    AttentionMaskInterface.register(_NAME, eager_mask)
+    AttentionMaskInterface.register(_NAME, _mask)
 
 
-def _attention(
+def _mask(*args: Any, config: Any = None, **kwargs: Any) -> Any:
+    """The mask as eager attention takes it; in threads that record nothing, as the model's own implementation does."""
+    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask
+
+    own = None if _recorder() is not None else _of_model(ALL_MASK_ATTENTION_FUNCTIONS, config)
+    return (own or eager_mask)(*args, config=config, **kwargs)
+
+
+def _of_model(functions: Mapping[str, Callable[..., Any]], config: Any) -> Callable[..., Any] | None:
+    """The function of the model's own implementation, if transformers knows one."""
+    name = _implementation(config)
+    return None if name in (None, _NAME) else functions.get(name)
+
+
+def _implementation(config: Any) -> Any:
+    """The name of a model's attention implementation, also while another thread has switched it."""
+    return unborrowed(config, _SETTING) if hasattr(config, _SETTING) else None
+
+
+def _recorder() -> Recorder | None:
+    return getattr(_thread, "recorder", None)
+
+
+def _attention(module: nn.Module, *args: Any, **kwargs: Any) -> tuple[Tensor, Any]:
+    """What a recorder gets; in threads that record nothing, what the model's own implementation gives."""
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    recorder = _recorder()
+    kernel = None if recorder is not None else _of_model(ALL_ATTENTION_FUNCTIONS, getattr(module, "config", None))
+    return kernel(module, *args, **kwargs) if kernel else _plain_attention(recorder, module, *args, **kwargs)
+
+
+def _plain_attention(
+    recorder: Recorder | None,
     module: nn.Module,
     query: Tensor,
     key: Tensor,
@@ -109,7 +140,6 @@ def _attention(
         mask = mask[..., : key.shape[-2]]
     if position_bias is not None:
         mask = position_bias if mask is None else position_bias + mask
-    recorder: Recorder | None = getattr(_thread, "recorder", None)
     if recorder is not None and not recorder.held and can_be_computed(query, key):
         how: dict[str, Any] = {"scale": scaling, "softcap": softcap, "sinks": s_aux}
         record = recorder.keep(query, key, value, batch_mask(mask, query, key), module, **how)

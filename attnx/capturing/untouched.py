@@ -232,6 +232,12 @@ def _give_back_unless_borrowed(key: _Key, loan: _Loan) -> None:
         _loans.pop(key, None)
 
 
+def unborrowed(owner: object, name: str) -> Any:
+    """The value of an attribute as it is when nobody has borrowed it."""
+    loan = _loans.get((id(owner), name))
+    return getattr(owner, name) if loan is None or loan.original is _INHERITED else loan.original
+
+
 def _original(owner: object, name: str) -> Any:
     """What to put back."""
     of_class = getattr(type(owner), name, None)

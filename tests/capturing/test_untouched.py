@@ -151,6 +151,26 @@ def test_a_forward_in_another_thread_outlasts_the_run_that_it_began_in(model, re
     assert state(model) == before
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_forward_in_another_thread_goes_on_as_it_began_when_a_run_begins(model, backend):
+    """It has made its mask for the model's own kernel, which gets none where attention is causal."""
+    expected = output(model)
+    inside, run_has_begun = threading.Event(), threading.Event()
+
+    def wait(*_):
+        inside.set()
+        run_has_begun.wait(30)
+
+    handle = model.h[1].register_forward_pre_hook(wait)
+    with ThreadPoolExecutor(1) as pool:
+        beside = pool.submit(output, model)
+        assert inside.wait(30)
+        with watch(model, backend=backend):
+            run_has_begun.set()
+            assert torch.equal(beside.result(), expected)
+    handle.remove()
+
+
 def test_forwards_beside_runs_that_begin_and_end_go_on_undisturbed(model):
     expected, before, interval = output(model), state(model), sys.getswitchinterval()
     over = threading.Event()
