@@ -15,9 +15,9 @@ TEXT = "the key to the cabinets"
 model, tokenizer = attnx.load_demo()
 e = attnx.explain(model, tokenizer, TEXT, references="blankout", maps=True)
 
-figure = Figure(figsize=(9.6, 2.3), layout="constrained")
+figure = Figure(figsize=(9.6, 2.9), layout="constrained")
 left, right = figure.subplots(1, 2)
-e.plot(ax=left)
+e.plot("rollout", ax=left)
 e.plot("blankout", ax=right)
 figure.savefig(IMAGES / "plot-row.png", dpi=110)
 

@@ -57,7 +57,7 @@ def overlay(
     picture = _readable(picture) if (bar if enlarge is None else enlarge) else picture
     signed = explanation.row_name(method, layer, head) in explanation.signed
     laid = lit(explanation, scores, picture, colours, most, smooth=smooth, signed=signed)
-    labels = (f"+{most:.2g}", "0", f"−{most:.2g}") if signed else (f"{most:.2g}", "0")
+    labels = (f"+{most:.2g}", "0", f"-{most:.2g}") if signed else (f"{most:.2g}", "0")
     return _with_bar(laid, colour_map(colours, signed=signed), labels) if bar else laid
 
 

@@ -390,7 +390,10 @@ def compared_over(explanation: Explanation, *names: str) -> Units:
         return Units("spans", [one.positions for one in explanation.spans])
     if "word" in shared and explanation.words:
         return Units("words", [one.positions for one in explanation.words])
-    return Units("tokens", [(place,) for place in explanation.content])
+    name = "tokens" if explanation.image_size is None and explanation.seconds is None else "positions"
+    if explanation.image_size is not None and explanation.text is None:
+        name = "patches"
+    return Units(name, [(place,) for place in explanation.content])
 
 
 def _subject(answer: Prediction) -> str:

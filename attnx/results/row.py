@@ -33,7 +33,7 @@ class Agreement(NamedTuple):
     signed: bool
     """Whether both have a sign, by which they are ordered; else both are ordered by size."""
     unit: str
-    """"tokens" that are not special; "words" or "spans" where one of the two was measured for each and shared out."""
+    """Tokens that are not special, or patches; words or spans where one of the two was shared out over them."""
     size: int
 
 

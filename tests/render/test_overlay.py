@@ -160,6 +160,7 @@ def test_panels_show_the_picture_and_every_method_and_reference():
     config = hf.ViTConfig(image_size=32, patch_size=8, num_labels=2, **zoo.WIDTH)
     model = hf.ViTForImageClassification(config).eval()
     e = attnx.explain(model, CROP, photo(), references=("gradient", "blankout"))
+    assert "Spearman's rank correlation over 16 patches: " in e.verdict
     titles = [ax.get_title().split("\n")[0] for ax in image_panels(e).axes]
     assert titles[:6] == ["image", "raw, layer 3", "rollout, layer 3", "flow, layer 3", "gradient", "blankout"]
     shown = [np.asarray(ax.images[0].get_array()) for ax in image_panels(e, ["gradient"]).axes[:2]]
