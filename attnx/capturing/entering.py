@@ -17,6 +17,8 @@ from torch import Tensor, nn
 from torch.autograd.graph import Node
 from torch.overrides import TorchFunctionMode
 
+from attnx.capturing.untouched import parameters_of
+
 Entry: TypeAlias = nn.Module | Tensor | tuple[nn.Module | Tensor, ...]
 """The module that embeds the input, or the input itself; several of an encoder–decoder, the source's first."""
 
@@ -158,6 +160,9 @@ def _has_no_backward(node: Node) -> bool:
 def is_table_of(module: nn.Module, weight: Tensor) -> bool:
     """Whether a call takes rows of the module's table, which may have been loaded for this very call."""
     table = getattr(module, "weight", None)
+    if isinstance(table, Tensor) and table.is_meta and table.shape == weight.shape:
+        # Of weights that are tied, as T5's, each module loads a copy.
+        return any(torch.equal(loaded, weight) for loaded in parameters_of(module))
     return isinstance(table, Tensor) and _same_rows(weight, table)
 
 

@@ -41,10 +41,12 @@ def plain_model():
     return decoder()
 
 
-def explained(model, name, tokenizer=None):
+def explained(model, name, tokenizer=None, **options):
     """The scores by a method or a reference, which are one list for these tests."""
     asked = {"references": [name], "methods": ["rollout"]} if name in REFERENCES.names() else {"methods": [name]}
-    explanation = attnx.explain(model, tokenizer or zoo.bytelevel_tokenizer(), TEXT, **{"references": [], **asked})
+    explanation = attnx.explain(
+        model, tokenizer or zoo.bytelevel_tokenizer(), TEXT, **{"references": [], **asked, **options}
+    )
     return explanation.references[name] if name in REFERENCES.names() else explanation[name]
 
 
@@ -104,6 +106,19 @@ def test_an_offloaded_encoder_with_norms_behind_its_sums_is_explained_like_the_p
         explained(model, name, tokenizer), explained(plain, name, tokenizer), atol=1e-6, rtol=1e-5
     )
     assert loaded_state(model) == before
+
+
+@pytest.mark.parametrize("name", ["value_path", "gradient", "gradient_rollout"])
+def test_an_offloaded_encoder_decoder_with_tied_embeddings_is_explained_like_the_plain_one(name, tmp_path):
+    torch.manual_seed(0)
+    tokenizer = zoo.wordpiece_tokenizer()
+    width = {"d_model": 32, "num_layers": 2, "num_heads": 4, "d_kv": 8, "d_ff": 48}
+    ids = {"pad_token_id": 0, "eos_token_id": 3, "decoder_start_token_id": 0}
+    plain = hf.T5ForConditionalGeneration(hf.T5Config(vocab_size=len(tokenizer), **width, **ids)).eval()
+    model = copy.deepcopy(plain)
+    disk_offload(model, tmp_path)
+    scores = [explained(one, name, tokenizer, target_text="is on") for one in (model, plain)]
+    np.testing.assert_allclose(*scores, atol=1e-6, rtol=1e-5)
 
 
 def compiled(part, backend):
