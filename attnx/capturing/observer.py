@@ -13,11 +13,12 @@ The product with the values is followed further to the first linear map it enter
 
 from __future__ import annotations
 
+import operator
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -39,6 +40,9 @@ _FOLLOWED = {
     *("view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "transpose", "permute", "swapaxes", "expand"),
     *("__getitem__", "narrow", "masked_fill", "mul", "__mul__", "div", "__truediv__", "pad", "as_strided"),
 }
+_SEVERAL = "several linear maps read the mixed values, and how they are put together is not known"
+_UNCHANGED = {"dropout", "to", "type", "type_as", "float", "double", "half", "bfloat16", "clone", "contiguous"}
+_SCALED = dict.fromkeys(("mul", "__mul__"), operator.mul) | dict.fromkeys(("div", "__truediv__"), operator.truediv)
 
 
 @dataclass(frozen=True)
@@ -59,13 +63,25 @@ class _Mixed:
     """What it was multiplied by so far."""
 
 
+@dataclass(frozen=True)
+class _Beside:
+    """What entered the output projection, on its way through linear maps beside it: LoRA's two, and its scale."""
+
+    record: Record
+    map: Tensor
+    """Of them all, output × input."""
+
+
+_Trace: TypeAlias = _Softmax | _Mixed | _Beside
+
+
 class Observer(TorchFunctionMode):
     """Fills a `Recorder` while it is active in the current thread."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()
         self._recorder = recorder
-        self._followed: dict[int, tuple[weakref.ref[Tensor], _Softmax | _Mixed]] = {}
+        self._followed: dict[int, tuple[weakref.ref[Tensor], _Trace]] = {}
         self._masks: dict[int, tuple[Tensor, Tensor | None]] = {}
         self._causal: dict[tuple[int, int, torch.device], Tensor] = {}
 
@@ -87,11 +103,11 @@ class Observer(TorchFunctionMode):
             self._product(name, operands, result)
             self._project(name, operands, result)
         elif name in _FOLLOWED:
-            self._follow(self._gated(name, operands, result) or self._trace(operands[0]), result)
+            self._follow(self._gated(name, operands, result) or self._passed(name, operands), result)
         elif name in ("linear", "addmm"):
             self._project(name, operands, result)
         elif name in _SUMS:
-            self._sum(operands)
+            self._sum(operands, result)
         return result
 
     def forget(self) -> None:
@@ -194,9 +210,16 @@ class Observer(TorchFunctionMode):
     def _project(self, name: str, operands: Sequence[Any], result: Tensor) -> None:
         mixed, weight = operands[1:3] if name == "addmm" else operands[:2]
         trace = self._trace(mixed)
+        if isinstance(trace, _Beside) and name == "linear" and all(one is None for one in operands[2:]):
+            self._follow(_Beside(trace.record, self._constant(weight) @ trace.map), result)
         if not isinstance(trace, _Mixed) or trace.projected is not None or getattr(weight, "ndim", 0) != 2:
             return
         record = trace.record
+        if record.projection is not None:
+            record.unlike = record.unlike or _SEVERAL
+            if name == "linear" and all(one is None for one in operands[2:]):
+                self._follow(_Beside(record, self._constant(weight)), result)
+            return
         self._follow(_Mixed(record, result.numel()), result)
         if record.folded is not None:
             record.folded.projected = mixed.shape[-1]
@@ -204,7 +227,7 @@ class Observer(TorchFunctionMode):
             self._enter(record, mixed, trace.factors)
         if "projections" in self._recorder.extras and record.projection is None:
             weight = _dense(weight, mixed) if name == "linear" else weight.T
-            record.projection = weight if self._recorder.gradients else weight.detach()
+            record.projection = self._constant(weight)
             bias = operands[0] if name == "addmm" else operands[2] if name == "linear" and len(operands) > 2 else None
             record.bias = None if bias is None else bias.detach()
 
@@ -227,23 +250,47 @@ class Observer(TorchFunctionMode):
         elif factors:
             record.gate = found if self._recorder.gradients else found.detach()
 
-    def _sum(self, operands: Sequence[Any]) -> None:
+    def _constant(self, weight: Tensor) -> Tensor:
+        return weight if self._recorder.gradients else weight.detach()
+
+    def _passed(self, name: str, operands: Sequence[Any]) -> _Trace | None:
+        """What is known of an operation's operand, as it is of the result."""
+        trace = self._trace(operands[0])
+        if not isinstance(trace, _Beside):
+            return trace
+        if name in _SCALED and len(operands) == 2 and getattr(operands[1], "ndim", 0) == 0:
+            return replace(trace, map=_SCALED[name](trace.map, operands[1]))
+        return trace if name in _UNCHANGED else None
+
+    def _sum(self, operands: Sequence[Any], result: Tensor) -> None:
         """Where a block's output is added to its input, both are over the positions that the model goes on with."""
         one, other = operands[:2]
         if isinstance(one, Tensor) and isinstance(other, Tensor) and one.shape == other.shape:
-            for tensor in (one, other):
-                trace = self._trace(tensor)
+            traces = self._trace(one), self._trace(other)
+            for trace, beside in (traces, traces[::-1]):
+                if isinstance(trace, _Mixed) and isinstance(beside, _Beside) and trace.record is beside.record:
+                    self._add(trace, beside, result)
+                    return
+            for tensor, trace in zip((one, other), traces, strict=True):
                 if isinstance(trace, _Mixed) and trace.projected and trace.record.carried is None:
                     trace.record.carried = trace.record.shape[-2] * tensor.numel() // trace.projected
 
-    def _follow(self, trace: _Softmax | _Mixed | None, tensor: Any) -> None:
+    def _add(self, trace: _Mixed, beside: _Beside, result: Tensor) -> None:
+        """The output projection and maps beside it are one map."""
+        record = trace.record
+        if trace.projected is not None and record.projection is not None:
+            record.projection = record.projection + beside.map.to(record.projection.dtype)
+            record.unlike = "" if record.unlike == _SEVERAL else record.unlike
+            self._follow(trace, result)
+
+    def _follow(self, trace: _Trace | None, tensor: Any) -> None:
         if trace is None or not isinstance(tensor, Tensor):
             return
         key = id(tensor)
         # No Python in the callback: a Ctrl-C that came inside it would be printed and lost.
         self._followed[key] = (weakref.ref(tensor, partial(self._followed.pop, key)), trace)
 
-    def _trace(self, tensor: Any) -> _Softmax | _Mixed | None:
+    def _trace(self, tensor: Any) -> _Trace | None:
         reference, trace = self._followed.get(id(tensor), (None, None))
         return trace if reference is not None and reference() is tensor else None
 

@@ -1,5 +1,7 @@
 """Values, gates and projections together are what each block wrote, or are refused."""
 
+import copy
+
 import pytest
 import torch
 import transformers as hf
@@ -158,3 +160,32 @@ def test_an_encoder_of_torch_is_followed_from_layer_to_layer():
     attention = capture(model, extras=(*ALL, "blocks"), src=torch.randn(1, 5, 8))
     assert (attention.layers, attention.heads) == (3, 2)
     assert all(float(level.brought["miss"]) < 1e-5 for level in attention.levels)
+
+
+def with_adapter(name, target, **options):
+    """A model of the zoo with LoRA on its output projection."""
+    peft = pytest.importorskip("peft", reason="peft is not installed")
+    config = peft.LoraConfig(r=4, target_modules=[target], **options)
+    model = peft.get_peft_model(copy.deepcopy(zoo.model(name)), config).eval()
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in (one for key, one in model.named_parameters() if "lora_" in key):
+            parameter.copy_(0.3 * torch.randn(parameter.shape, generator=generator))
+    return model
+
+
+@pytest.mark.parametrize(("name", "target"), [("llama", "o_proj"), ("opt", "out_proj"), ("gpt2", "attn.c_proj")])
+def test_an_adapter_is_part_of_the_output_projection(name, target):
+    model = with_adapter(name, target, fan_in_fan_out=name == "gpt2")
+    found, merged = (
+        capture(one, extras=("blocks",), **zoo.inputs(name))
+        for one in (model, copy.deepcopy(model).merge_and_unload().eval())
+    )
+    for level, expected in zip(found.levels, merged.levels, strict=True):
+        torch.testing.assert_close(level.brought["projections"], expected.brought["projections"], rtol=1e-5, atol=1e-6)
+
+
+def test_an_adapter_that_is_put_together_otherwise_is_refused():
+    model = with_adapter("llama", "o_proj", use_dora=True)
+    with pytest.raises(CaptureError, match="several linear maps read the mixed values"):
+        capture(model, extras=("values", "projections"), **zoo.inputs("llama"))
