@@ -22,7 +22,7 @@ from attnx.data.place import Place
 from attnx.data.question import PartAnswer, Tick
 from attnx.data.row import DataRow
 from attnx.data.status import failed_rows, manifest_of
-from attnx.errors import InputError
+from attnx.errors import FileFormatError, InputError
 from attnx.explaining.attempt import Postponed, Refused
 from attnx.results.gathered import Cells
 from attnx.results.storage import plain
@@ -112,13 +112,16 @@ class MeasurementQuestion(Generic[T]):
 
     def result(self, place: Place) -> Any:
         """What the rows of a finished run say together."""
-        known = _known(self.measurement, manifest_of(place).layout["decided"])
+        known = _known(self.measurement, manifest_of(place).layout.get("decided"))
         return known.result(_rows(place), _left_out(place))
 
 
-def _known(measurement: Measurement[T], decided: Mapping[str, Any]) -> Measurement[T]:
-    """With what was decided for all shards."""
-    return replace(measurement, **decided) if decided else measurement  # type: ignore[type-var]
+def _known(measurement: Measurement[T], decided: Any) -> Measurement[T]:
+    """With what was decided for all shards, which may come from a folder that was tampered with."""
+    try:
+        return replace(measurement, **decided)  # type: ignore[type-var]
+    except TypeError as error:
+        raise FileFormatError(f"what the run decided is not what attnx wrote: {error!s:.100}") from error
 
 
 def _asked(
@@ -145,7 +148,7 @@ def _whole(row: DataRow, found: Cells | Refused, columns: Mapping[str, str]) -> 
 def _rows(place: Place) -> Iterator[Cells]:
     """The cells of all rows that have them."""
     manifest = manifest_of(place)
-    schema = _schema(manifest.layout["columns"])
+    schema = _schema(manifest.layout.get("columns"))
     for part in manifests.parts(place).values():
         for batch in read_part(place, part, manifest.shard_rows, schema=schema).to_batches(max_chunksize=256):
             for cells in batch.to_pylist():
@@ -170,7 +173,7 @@ def _kind(value: Any) -> str:
     return ("number", "numbers", "grid")[dimensions]
 
 
-def _schema(columns: Mapping[str, str]) -> Any:
+def _schema(columns: Any) -> Any:
     pa = arrow()
     kinds = {
         "text": pa.string(),
@@ -179,6 +182,8 @@ def _schema(columns: Mapping[str, str]) -> Any:
         "numbers": pa.list_(pa.float64()),
         "grid": pa.list_(pa.list_(pa.float64())),
     }
+    if not isinstance(columns, Mapping) or not {*map(str, columns.values())} <= {*kinds}:
+        raise FileFormatError("the columns of the run are not what attnx wrote")
     doubled = [name for name in columns if name in _OWN]
     if doubled:
         raise InputError(f"a run has a column {doubled[0]!r} already; a method cannot be called so")

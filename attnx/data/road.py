@@ -180,7 +180,7 @@ class _Counted:
             part = self.there.get(shard.number)
             if part is not None:
                 check_part(self.place, part, shard)
-                if not intact(self.place, part):
+                if part.rows > len(shard.rows) or not intact(self.place, part):
                     self.place.remove(part.name)
                 elif part.rows == len(shard.rows):
                     skipped(part.rows)

@@ -142,8 +142,9 @@ def again(run, folder):
         lambda part, other: part.write_bytes(part.read_bytes()[:-100]),
         lambda part, other: shutil.copy(other, part),
         lambda part, other: (part.unlink(), other.rename(other.with_name(f"part-000001{other.name[11:]}"))),
+        lambda part, other: part.rename(part.with_name(part.name.replace("-000002-", "-000003-"))),
     ],
-    ids=["emptied", "cut", "overwritten by another part", "another part renamed"],
+    ids=["emptied", "cut", "overwritten by another part", "another part renamed", "with more rows in its name"],
 )
 def test_a_part_that_is_not_what_was_written_is_noticed_and_run_again(run, tmp_path, damage):
     folder = copied(run, tmp_path)
@@ -153,7 +154,7 @@ def test_a_part_that_is_not_what_was_written_is_noticed_and_run_again(run, tmp_p
     assert not read.complete
     with pytest.raises(FileFormatError, match="is damaged"):
         list(read)
-    if part.exists():
+    if other.exists():
         assert again(run, folder).to_table().equals(run.to_table())
         assert attnx.Run.load(folder).complete
 
@@ -241,6 +242,21 @@ def test_a_forged_row_is_refused_by_name(run, tmp_path, changes):
     for look in (lambda: read[0], lambda: list(read), read.summary, read.to_html):
         with pytest.raises(FileFormatError, match="row 0 of the run is not what attnx wrote"):
             look()
+
+
+@pytest.mark.parametrize("layout", [{}, {"columns": {"facts": "x"}}, {"columns": [1]}, {"decided": {"evil": 1}}])
+def test_a_forged_layout_of_another_question_is_refused(tmp_path, layout):
+    model, tokenizer = zoo.classifier(), zoo.wordpiece_tokenizer()
+    few = {"methods": "rollout", "references": "gradient", "progress": False}
+
+    def compared():
+        return attnx.compare(model, tokenizer, ["a witty film"], output=tmp_path / "run", **few)
+
+    compared()
+    layout = layout and {**json.loads((tmp_path / "run" / "_attnx.json").read_text())["layout"], **layout}
+    forged_manifest(tmp_path / "run", layout=layout)
+    with pytest.raises(FileFormatError, match="not what attnx wrote"):
+        compared()
 
 
 def test_a_row_is_named_by_its_number(run):
