@@ -123,5 +123,8 @@ def _why_not(explanation: Explanation, asked: Iterable[str]) -> str:
             "tell what was mixed, and explain_similarity what makes two embeddings similar"
         )
     if len(explanation.positions) > MEASURED_UP_TO:
-        return f"the input has more than {MEASURED_UP_TO} positions; references={next(iter(asked))!r} insists"
+        name = next(iter(asked))
+        return (
+            f"the input has more than {MEASURED_UP_TO} positions; it is measured where {name} is named as a reference"
+        )
     return ""

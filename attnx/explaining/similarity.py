@@ -135,7 +135,7 @@ def _too_long(sides: tuple[Side, Side]) -> str:
     positions = width * min(len(one.prepared.positions) for one in sides)
     if positions <= _AT_MOST:
         return ""
-    return f"that takes {width:,} ways back through the shorter input; grid='value_path' insists"
+    return f"that takes {width:,} ways back through the shorter input; it is computed where value_path is named for it"
 
 
 def _shares(side: Side) -> Tensor:

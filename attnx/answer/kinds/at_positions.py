@@ -62,8 +62,8 @@ def _piece_notes(told: Told, prediction: Prediction) -> tuple[str, ...]:
         if len(ids) > 1:
             pieces = " ".join(tokenizer.convert_ids_to_tokens(ids))
             notes.append(
-                f"target {target!r} is {len(ids)} tokens here ({pieces}): the first is explained; of a decoder, "
-                f"explain_generation(…, continuation={target!r}) explains all"
+                f"target {target!r} is {len(ids)} tokens here ({pieces}): the first is explained; of a decoder, a "
+                "generation with that continuation explains all of them"
             )
     return tuple(notes)
 

@@ -241,7 +241,7 @@ def _notes(told: Told, prediction: Prediction) -> tuple[str, ...]:
         return ()
     return (
         "the answer is read where it starts and where it ends: raw attention, rollout and flow show the view of its "
-        "start (position=… shows another), and what knows the answer explains the score of both",
+        "start (another position can be chosen), and what knows the answer explains the score of both",
     )
 
 

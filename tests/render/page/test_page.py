@@ -239,3 +239,17 @@ def test_several_results_share_the_room():
 def test_nothing_heavy_is_loaded_before_a_page_is_asked_for(children):
     code = "import attnx, sys; print({'jinja2', 'markupsafe'} & set(sys.modules))"
     assert children.run(python(code)).stdout == "set()\n"
+
+
+def test_a_page_gives_no_advice_in_python_or_for_the_command_line():
+    decoder = attnx.explain(zoo.causal_lm(), zoo.bytelevel_tokenizer(), "key to", target=" cabinets", methods="raw")
+    assert "references=" in decoder.verdict
+    written = attnx.explain_generation(
+        zoo.causal_lm(), zoo.bytelevel_tokenizer(), "the key to", continuation=" the cabinets", methods="rollout"
+    )
+    assert "references=" in written.verdict
+    for page in (attnx.to_html(decoder), attnx.to_html(written)):
+        body = page.partition("<body>")[2].partition('id="data"')[0]
+        told = json.dumps(data_in(page), ensure_ascii=False) + body
+        keyword = r"\b(references|methods|position|first_token|contrast|continuation|maps)="
+        assert not re.search(rf"{keyword}|--(reference|method|position|first-token|contrast)\b", told)

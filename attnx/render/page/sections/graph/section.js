@@ -177,7 +177,7 @@ attnx.sections.push((() => {
   const lead = ({ result, method }) => {
     const meaning = result.local.includes(method) ? "to what it attends to in the layer below" : "to the inputs that reach it";
     const parts = [`Lines lead from each node ${meaning}, as shares of 1 by ${method}.`];
-    if (!result.maps) parts.push("Only the explained position's lines were kept; explain with maps=True for all.");
+    if (!result.maps) parts.push("Only the lines of the explained position were kept.");
     if (graph.nodes.length < result.positions.length) {
       parts.push(`Shown are the ${graph.nodes.length} of ${result.positions.length} positions that matter most.`);
     }
