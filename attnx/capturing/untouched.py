@@ -45,7 +45,47 @@ class _Loan:
     """Each borrower, and the thread that it is in."""
 
 
+_NOTHING = object()
+
+
+class _State:
+    """What the modules of a model hold beside their parameters, and who runs the model meanwhile.
+
+    RecurrentGemma keeps its state in its modules, others a cache of positions, or modules that they make for a text.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.borrowers: dict[object, int] = {}
+        # What is borrowed is given back by its loan.
+        self._borrowed = {name for _, name in _loans}
+        self._held = [
+            (held, dict(held))
+            for module in model.modules()
+            for held in (vars(module), module._buffers, module._modules)
+        ]
+
+    def restore(self) -> None:
+        borrowed = self._borrowed | {name for _, name in _loans}
+        for held, original in self._held:
+            changed = [name for name, value in held.items() if original.get(name, _NOTHING) is not value]
+            for name in (*changed, *(original.keys() - held.keys())):
+                value = original.get(name, _NOTHING)
+                if name in borrowed or _is_function(value) or _is_function(held.get(name)):
+                    continue
+                if value is _NOTHING:
+                    del held[name]
+                else:
+                    held[name] = value
+
+
+def _is_function(value: object) -> bool:
+    """A `forward` that was replaced, and the like: no state."""
+    return callable(value) and not isinstance(value, nn.Module)
+
+
 _Key: TypeAlias = tuple[int, str]
+
+_states: dict[int, _State] = {}
 
 _loans: dict[_Key, _Loan] = {}
 _lock = Lock()
@@ -54,13 +94,20 @@ _lock = Lock()
 class Borrowed(Unbroken[None]):
     """Hold each attribute at its value inside the block; afterwards, also after an error, it is what it was.
 
+    So is what a run of `model` changes in its modules: states, caches.
     With `gradients` they are on or off meanwhile, and out of inference mode if on; a `mode` looks on at torch's
     functions. Whatever ran inside, these switches are afterwards what they were.
     """
 
     def __init__(
-        self, settings: Iterable[Setting], *, gradients: bool | None = None, mode: TorchFunctionMode | None = None
+        self,
+        settings: Iterable[Setting],
+        *,
+        model: nn.Module | None = None,
+        gradients: bool | None = None,
+        mode: TorchFunctionMode | None = None,
     ) -> None:
+        self._run = model
         self._settings = tuple(settings)
         self._gradients = gradients
         self._mode = mode
@@ -77,6 +124,10 @@ class Borrowed(Unbroken[None]):
                 loan = _loans.setdefault(key, _Loan(owner, _original(owner, name), {}))
                 loan.borrowers[self] = threading.get_ident()
                 setattr(owner, name, value)
+            if self._run is not None:
+                if id(self._run) not in _states:
+                    _states[id(self._run)] = _State(self._run)
+                _states[id(self._run)].borrowers[self] = threading.get_ident()
         if self._gradients:
             # Inference mode, unlike no_grad, cannot be overruled from within: it has to be left.
             self._left = torch.inference_mode(False)
@@ -99,6 +150,10 @@ class Borrowed(Unbroken[None]):
                     loan.borrowers.pop(self, None)
                     _give_back_unless_borrowed(self._taken[-1], loan)
                 self._taken.pop()
+            state = _states.get(id(self._run))
+            if state is not None:
+                state.borrowers.pop(self, None)
+                _restore_unless_run(id(self._run), state)
 
 
 def switched(*, gradients: bool) -> Borrowed:
@@ -245,6 +300,12 @@ def _original(owner: object, name: str) -> Any:
     return _INHERITED if inherited else getattr(owner, name)
 
 
+def _restore_unless_run(key: int, state: _State) -> None:
+    if not state.borrowers:
+        state.restore()
+        _states.pop(key, None)
+
+
 _DEVICES = ("cpu", "cuda", "mps", "xpu")
 
 
@@ -284,10 +345,13 @@ def _after_fork() -> None:
     """In a child process there is only the thread that forked: what others held is free, what they borrowed is back."""
     global _lock
     _lock = Lock()
+    mine = threading.get_ident()
     for key, loan in list(_loans.items()):
-        mine = threading.get_ident()
         loan.borrowers = {one: thread for one, thread in loan.borrowers.items() if thread == mine}
         _give_back_unless_borrowed(key, loan)
+    for model, state in list(_states.items()):
+        state.borrowers = {one: thread for one, thread in state.borrowers.items() if thread == mine}
+        _restore_unless_run(model, state)
 
 
 in_every_child(_after_fork)

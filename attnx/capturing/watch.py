@@ -80,7 +80,7 @@ class _Undisturbed(Borrowed):
         compiled = [module for module in model.modules() if vars(module).get("_compiled_call_impl") is not None]
         settings += [(module, "_compiled_call_impl", partial(_call_plainly, module)) for module in compiled]
         settings += [(module, "_hf_hook", _unobserved(module._hf_hook)) for module in model.modules() if _loads(module)]
-        super().__init__([*settings, *_eager(), *further], gradients=gradients, mode=mode)
+        super().__init__([*settings, *_eager(), *further], model=model, gradients=gradients, mode=mode)
         self._model = model
         self._known = {id(module) for module in model.modules()}
         self._training = model.training

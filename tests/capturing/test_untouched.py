@@ -14,10 +14,12 @@ import pytest
 import torch
 import transformers as hf
 
+import attnx
 from attnx.capturing.capture import capture
-from attnx.capturing.untouched import Borrowed, _loans
+from attnx.capturing.untouched import Borrowed, _loans, _states
 from attnx.capturing.watch import watch
-from attnx.errors import CaptureError
+from attnx.errors import AttnxError, CaptureError
+from attnx.references.registry import REFERENCES
 from tests import zoo
 
 BACKENDS = ["observer", "interface"]
@@ -272,6 +274,57 @@ def test_modules_that_a_model_makes_meanwhile_get_its_mode():
     model = hf.BigBirdModel(config).train()
     capture(model, **zoo.inputs("bert"))
     assert all(module.training for module in model.modules())
+
+
+class Remembering(type(zoo.causal_lm())):
+    """As RecurrentGemma does, it keeps a state in its modules; and a cache, and a module that it makes for a text."""
+
+    state, cached, fails = None, 0, False
+
+    def forward(self, input_ids=None, attention_mask=None, inputs_embeds=None, **options):
+        embedded = self.get_input_embeddings()(input_ids) if inputs_embeds is None else inputs_embeds
+        self.state = embedded * 1
+        self.cached = self.state.shape[1]
+        self.register_buffer("positions", torch.arange(self.cached))
+        self.made = torch.nn.Identity()
+        if self.fails:
+            raise ValueError("it fails")
+        return super().forward(attention_mask=attention_mask, inputs_embeds=embedded, **options)
+
+
+def held(model):
+    return {name: getattr(model, name, None) for name in ("state", "cached", "positions", "made")}
+
+
+@pytest.mark.parametrize("before", [None, "the book said"])
+@pytest.mark.parametrize("reference", list(REFERENCES))
+def test_what_a_run_leaves_in_the_modules_is_as_it_was(reference, before):
+    model, tokenizer = Remembering(zoo.causal_lm().config).eval(), zoo.bytelevel_tokenizer()
+    if before is not None:
+        with torch.no_grad():
+            model(**tokenizer(before, return_tensors="pt"))
+    state, names = held(model), set(vars(model))
+    attnx.explain(model, tokenizer, "the key to the cabinets", references=reference)
+    assert all(held(model)[name] is value for name, value in state.items())
+    assert set(vars(model)) == names
+    copy.deepcopy(model)
+    model.fails = True
+    with pytest.raises(AttnxError, match="it fails"):
+        capture(model, **tokenizer("the key", return_tensors="pt"))
+    assert all(held(model)[name] is value for name, value in state.items())
+
+
+def test_the_last_of_two_threads_restores_what_the_first_found():
+    model = Remembering(zoo.causal_lm().config).eval()
+    model.state = first = torch.zeros(1)
+    one, other = Borrowed((), model=model), Borrowed((), model=model)
+    with one:
+        model.state = torch.ones(1)
+        other.__enter__()
+    model.state = torch.ones(1)
+    other.__exit__(None, None, None)
+    assert model.state is first
+    assert not _states
 
 
 def test_a_graph_is_freed_without_the_garbage_collector(model):
