@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from attnx.capturing.joined import BlockCall, NormCall
@@ -41,7 +42,7 @@ class Blocks(Unbroken[None]):
             if id(module) in self._blocks:
                 states = next((one for one in tensors((*args, *kwargs.values())) if one.ndim == 3), None)
                 if states is not None:
-                    call = BlockCall(module, _copy(states), len(self._recorder.calls))
+                    call = BlockCall(module, _copy(states), len(self._recorder.calls), _precision(states))
                     if "rest" in self._recorder.extras:
                         call.args = tuple(call.states if one is states else one for one in args)
                         call.kwargs = {key: call.states if one is states else one for key, one in kwargs.items()}
@@ -85,6 +86,11 @@ def _may_be_norm(module: nn.Module) -> bool:
 def _within(block: nn.Module) -> list[nn.Module]:
     """The modules whose calls tell where attention goes: the block's own, and norms at any depth."""
     return [*block.children(), *(one for one in block.modules() if one is not block and _may_be_norm(one))]
+
+
+def _precision(states: Tensor) -> torch.dtype:
+    device = states.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
 
 
 def _copy(tensor: Tensor) -> Tensor:

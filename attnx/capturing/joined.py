@@ -30,6 +30,8 @@ class BlockCall:
     """batch × position × width: the residual stream that enters."""
     first_record: int
     """How many attention calls there were before it."""
+    precision: torch.dtype
+    """In which it computes: that of the states, or of an autocast."""
     norms: list[NormCall] = field(default_factory=list)
     children: list[Tensor] = field(default_factory=list)
     """What the block's own modules gave."""

@@ -79,7 +79,7 @@ def _joined(record: Record, call: BlockCall) -> tuple[Joined | CaptureError, Nor
             return CaptureError(f"the attention of {record.module} is not as wide as its block; {_INSTEAD}"), None
         nearest = float("inf")
         for found in _sums(call, attended, rows):
-            if found.miss <= _slack(call.states.dtype, found.branch):
+            if found.miss <= _slack(call.precision, found.branch):
                 norms = _behind(call, found.end)
                 made = Joined(
                     call.states, bias.detach(), found.branch, *norms, found.miss, found.met, rows, found.on_branch
@@ -123,7 +123,7 @@ def _sums(call: BlockCall, attended: Tensor, rows: list[int] | slice) -> Iterato
     states = seen(call.states)
     branches: list[tuple[FrozenNorm | None, Tensor, NormCall | None]] = [(None, attended, None)]
     for norm in call.norms:
-        if miss(attended, seen(norm.entered)) <= _slack(call.states.dtype):
+        if miss(attended, seen(norm.entered)) <= _slack(call.precision):
             frozen = frozen_norm(norm, call.states)
             if frozen is not None:
                 branches.append((frozen, seen(frozen(norm.entered.reshape(call.states.shape))), norm))
@@ -131,9 +131,9 @@ def _sums(call: BlockCall, attended: Tensor, rows: list[int] | slice) -> Iterato
     if call.left is not None and call.left.numel() == call.states.numel():
         left = seen(call.left)
         ends += [(None, left), *((None, left - seen(child)) for child in call.children)]
-    if miss(states, states + attended) > _slack(call.states.dtype):
+    if miss(states, states + attended) > _slack(call.precision):
         # Where the stream is seen as it entered, nothing has been added yet.
-        ends = [(end, met) for end, met in ends if miss(states, met) > _slack(call.states.dtype)]
+        ends = [(end, met) for end, met in ends if miss(states, met) > _slack(call.precision)]
     for branch, part, on_branch in branches:
         for end, met in ends:
             yield _Sum(branch, end, miss(states + part, met), met, on_branch)

@@ -69,6 +69,11 @@ class Rest:
             states = made[places] - gain * taken
         return self._left[places] + states - self._sum[places] if behind is None else behind(states)
 
+    @property
+    def tolerance(self) -> float:
+        """How far the block may be off when it is run again."""
+        return TOLERANCE.get(self.call.precision, 1e-4)
+
     @cached_property
     def _left(self) -> Tensor:
         assert self.call.left is not None
@@ -85,7 +90,7 @@ class Rest:
     @cached_property
     def _made(self) -> tuple[Tensor | None, Callable[[Tensor], Tensor] | None]:
         """The sum as the block made it, if it did, and the function from it to what leaves; None where that adds."""
-        rehearsal = _Rehearsal(self.joined.met, self.joined.rows, self.call.states.shape, _slack(self._left))
+        rehearsal = _Rehearsal(self.joined.met, self.joined.rows, self.call.states.shape, self.tolerance)
         self._run(rehearsal)
         if rehearsal.made is None:
             return None, None
@@ -96,7 +101,7 @@ class Rest:
                 return made, behind
         moved = made + torch.linspace(-1, 1, made.shape[-1], dtype=made.dtype, device=made.device)
         given = self._run(_Replaced(len(before), moved.reshape(rehearsal.made.shape)))
-        if _near(_flat(given), self._left + moved - made):
+        if _near(_flat(given), self._left + moved - made, self.tolerance):
             return None, None
         raise CaptureError(
             f"the rest of the block around {self.name} cannot be run by itself: it reads more than the sum behind "
@@ -140,7 +145,7 @@ class _Behind:
         """Whether vectors in another order, and one of them twice, give what the block gave of each."""
         order = torch.arange(-1, len(made), device=made.device).roll(1) % len(made)
         try:
-            return _near(self(made[order]), left[order])
+            return _near(self(made[order]), left[order], self.rest.tolerance)
         except (RuntimeError, ValueError, IndexError, TypeError) as error:  # shapes that were fixed before the sum
             if out_of_memory(error):
                 raise
@@ -220,9 +225,5 @@ def _flat(tensor: Tensor) -> Tensor:
     return tensor.reshape(-1, tensor.shape[-1])
 
 
-def _slack(tensor: Tensor) -> float:
-    return TOLERANCE.get(tensor.dtype, 1e-4)
-
-
-def _near(one: Tensor, other: Tensor) -> bool:
-    return one.shape == other.shape and miss(one, other) <= _slack(other)
+def _near(one: Tensor, other: Tensor, tolerance: float) -> bool:
+    return one.shape == other.shape and miss(one, other) <= tolerance

@@ -199,3 +199,10 @@ def test_a_gate_on_the_heads_is_refused_by_name():
     for extra in ("blocks", "rest"):
         with pytest.raises(CaptureError, match=r"layers\.0 multiplies.*gate.*use methods of attention itself"):
             capture(Gated().eval(), extras=(extra,), states=torch.randn(1, 5, 8))
+
+
+@pytest.mark.parametrize("name", ["alti", "norm_rollout", "value_zeroing", "alti_logit"])
+def test_under_autocast_blocks_are_explained_to_its_precision(name):
+    with torch.autocast("cpu", torch.bfloat16):
+        halved = attnx.explain(zoo.causal_lm(), zoo.bytelevel_tokenizer(), TEXT, methods=name, target=(5, 7))
+    np.testing.assert_allclose(halved[name], explained(methods=ALL)[name], atol=5e-2)
