@@ -43,6 +43,28 @@ def test_a_run_its_status_and_what_it_shows(tmp_path, data, monkeypatch, capsys)
     assert [one.text for one in attnx.Run.load(folder)] == ["the key to the cabinets", "the keys to the cabinet"]
 
 
+def test_a_run_that_is_short_of_memory_says_so_and_the_same_command_resumes_it(tmp_path, data, monkeypatch, capfd):
+    folder = tmp_path / "run"
+    asked = ("run", "--data", data, "--output", folder, "--method", "rollout")
+    kind = type(attnx.load_demo()[0])
+    forward = kind.forward
+
+    def allocates(self, input_ids, **rest):
+        if len(input_ids) > 1 or keys in input_ids:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+        return forward(self, input_ids, **rest)
+
+    (keys,) = attnx.load_demo()[1]("keys", add_special_tokens=False)["input_ids"]
+    monkeypatch.setattr(kind, "forward", allocates)
+    assert command(monkeypatch, *asked) == 1
+    assert "1 of 3 rows are not in" in capfd.readouterr().err
+    assert command(monkeypatch, "run", "--status", folder) == 0
+    assert "2 of 3 (67%) rows in 1 shards, stopped; the same command goes on" in capfd.readouterr().out
+    monkeypatch.setattr(kind, "forward", forward)
+    assert command(monkeypatch, *asked) == 0
+    assert attnx.Run.load(folder).complete
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
