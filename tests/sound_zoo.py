@@ -75,7 +75,7 @@ def model(name, implementation=None):
         for parameter in made.parameters():
             if parameter.ndim == 2:
                 parameter.mul_(2)
-    return made
+    return zoo.biased(made)
 
 
 @cache

@@ -87,7 +87,7 @@ def model(name: str, implementation: str | None = None) -> Any:
         for parameter in made.parameters():
             if parameter.ndim == 2:
                 parameter.mul_(2)
-    return made
+    return zoo.biased(made)
 
 
 def inputs(name: str, source: int = SOURCE, output: int = OUTPUT) -> dict[str, torch.Tensor]:

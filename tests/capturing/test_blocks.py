@@ -12,12 +12,12 @@ from attnx.errors import CaptureError, ChoiceError
 from tests import zoo
 
 POST = ("bert", "distilbert", "roberta", "albert")
-ON_BRANCH = ("gemma2", "gemma3", "beit")
+ON_BRANCH = ("gemma2", "gemma3", "beit", "dinov2", "dinov2_with_registers")
 
 
 def in_double(name):
     inputs = {key: one.double() if one.is_floating_point() else one for key, one in zoo.inputs(name).items()}
-    return copy.deepcopy(zoo.model(name)).double(), inputs
+    return zoo.biased(copy.deepcopy(zoo.model(name))).double(), inputs
 
 
 def summed(level):
