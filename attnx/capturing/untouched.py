@@ -67,13 +67,14 @@ class _State:
     def restore(self) -> None:
         borrowed = self._borrowed | {name for _, name in _loans}
         for held, original in self._held:
-            changed = [name for name, value in held.items() if original.get(name, _NOTHING) is not value]
-            for name in (*changed, *(original.keys() - held.keys())):
+            now = dict(held)  # which a forward of another thread may change meanwhile
+            changed = [name for name, value in now.items() if original.get(name, _NOTHING) is not value]
+            for name in (*changed, *(original.keys() - now.keys())):
                 value = original.get(name, _NOTHING)
-                if name in borrowed or _is_function(value) or _is_function(held.get(name)):
+                if name in borrowed or _is_function(value) or _is_function(now.get(name)):
                     continue
                 if value is _NOTHING:
-                    del held[name]
+                    held.pop(name, None)
                 else:
                     held[name] = value
 

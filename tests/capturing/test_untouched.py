@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import itertools
 import pickle
 import sys
 import threading
@@ -325,6 +326,31 @@ def test_the_last_of_two_threads_restores_what_the_first_found():
     other.__exit__(None, None, None)
     assert model.state is first
     assert not _states
+
+
+def test_a_state_is_restored_while_another_thread_makes_one(model):
+    interval, over = sys.getswitchinterval(), threading.Event()
+
+    def forwards():
+        for number in itertools.count():
+            if over.is_set():
+                break
+            vars(model)[f"cache of length {number % 7}"] = number
+            vars(model).pop(f"cache of length {(number + 3) % 7}", None)
+
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            beside = pool.submit(forwards)
+            try:
+                for _ in range(100):
+                    with Borrowed((), model=model):
+                        pass
+            finally:
+                over.set()
+            beside.result()
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def test_a_graph_is_freed_without_the_garbage_collector(model):
