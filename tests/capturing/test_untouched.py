@@ -330,6 +330,7 @@ def test_the_last_of_two_threads_restores_what_the_first_found():
 
 def test_a_state_is_restored_while_another_thread_makes_one(model):
     interval, over = sys.getswitchinterval(), threading.Event()
+    vars(model).update({f"cache {number}": number for number in range(3000)})  # enough for threads to take turns
 
     def forwards():
         for number in itertools.count():
