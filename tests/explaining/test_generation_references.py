@@ -120,7 +120,7 @@ def test_rows_that_are_all_alike_are_a_stripe_and_others_are_none():
     assert likeness(alike) == pytest.approx(1)
     (said,) = stripe("rollout", alike, about_answer=False)
     assert "all 5 tokens are nearly the same" in said.sentence
-    assert 'references="value_path"' in said.sentence
+    assert "references=" not in said.sentence  # a page shows it, too
     assert stripe("rollout", np.eye(4), about_answer=False) == ()
     assert stripe("rollout", alike[:2], about_answer=False) == ()
     assert stripe("rollout", alike * 0, about_answer=False) == ()

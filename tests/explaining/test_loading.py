@@ -3,6 +3,7 @@ refused with the true reason, and is afterwards what it was."""
 
 import copy
 import itertools
+import threading
 from functools import cache
 
 import numpy as np
@@ -167,12 +168,20 @@ def test_compiled_parts_are_explained_like_plain_ones_and_stay_compiled(part):
 def test_threads_that_explain_leave_the_stance_of_the_compiler_as_it_was():
     compiler = pytest.importorskip("torch._dynamo.eval_frame")
     before = compiler._stance
-    first, second = undisturbed(plain_model()), undisturbed(plain_model())
-    first.__enter__()
-    second.__enter__()
-    first.__exit__(None, None, None)
+    begun, end = threading.Event(), threading.Event()
+
+    def run_meanwhile():
+        with undisturbed(plain_model()):
+            begun.set()
+            end.wait()
+
+    with undisturbed(plain_model()):
+        other = threading.Thread(target=run_meanwhile)
+        other.start()
+        begun.wait()
     assert compiler._stance.stance == "force_eager"
-    second.__exit__(None, None, None)
+    end.set()
+    other.join()
     assert compiler._stance is before
 
 

@@ -34,7 +34,7 @@ def go(output=None, sentences=SENTENCES, model=None, **options):
 
 def rows(folder):
     place = Place.of(folder)
-    return [row for part in manifest.parts(place).values() for row in read_part(place, part).to_pylist()]
+    return [row for part in manifest.parts(place).values() for row in read_part(place, part, 2).to_pylist()]
 
 
 def contents(folder):
@@ -99,7 +99,7 @@ def other_model():
 
 MIXED = {
     "model": ({"model": other_model}, "another run: other weights"),
-    "data": ({"sentences": lambda: SENTENCES[:4]}, "a run over more data: 5 rows"),
+    "data": ({"sentences": lambda: SENTENCES[:4]}, "it was begun over 5 rows, and the data has 4"),
     "answer": (
         {"sentences": lambda: [Sentence(SENTENCES[0].text, ("author", "Sara"), ("his", "her")), *SENTENCES[1:]]},
         "a run over other data: rows 0 to 1",
