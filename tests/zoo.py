@@ -99,19 +99,22 @@ FAMILIES = [*TEXT, *IMAGE]
 
 
 @cache
-def model(name: str, implementation: str | None = None) -> Any:
-    """The tiny model of a family: always the same weights, sharp enough that attention is not flat."""
+def model(name: str, implementation: str | None = None, *, fresh: bool = False) -> Any:
+    """The tiny model of a family: always the same weights, sharp enough that attention is not flat.
+
+    Biases and gains are random as in a trained model; `fresh` leaves them at the 0 and 1 of a new one.
+    """
     torch.manual_seed(0)
     made = (TEXT | IMAGE)[name]().eval()
     if implementation is not None:
         made = type(made)._from_config(made.config, attn_implementation=implementation).eval()
-        made.load_state_dict(model(name).state_dict())
+        made.load_state_dict(model(name, fresh=fresh).state_dict())
         return made
     with torch.no_grad():
         for parameter in made.parameters():
             if parameter.ndim == 2:
                 parameter.mul_(4)
-    return made
+    return made if fresh else biased(made)
 
 
 def needs_interface(name: str) -> None:
@@ -193,12 +196,12 @@ def framing_tokenizer() -> Any:
 
 
 @cache
-def classifier() -> Any:
+def classifier(*, fresh: bool = False) -> Any:
     """A tiny BERT that classifies, for the WordPiece tokenizer."""
     torch.manual_seed(0)
     labels = {0: "NEGATIVE", 1: "POSITIVE"}
     config = hf.BertConfig(vocab_size=len(wordpiece_tokenizer()), max_position_embeddings=64, id2label=labels, **WIDTH)
-    return _sharpened(hf.BertForSequenceClassification(config))
+    return _sharpened(hf.BertForSequenceClassification(config), fresh)
 
 
 @cache
@@ -212,10 +215,10 @@ def with_head(name: str) -> Any:
 
 
 @cache
-def masked_lm() -> Any:
+def masked_lm(*, fresh: bool = False) -> Any:
     torch.manual_seed(0)
     config = hf.BertConfig(vocab_size=len(wordpiece_tokenizer()), max_position_embeddings=64, **WIDTH)
-    return _sharpened(hf.BertForMaskedLM(config))
+    return _sharpened(hf.BertForMaskedLM(config), fresh)
 
 
 @cache
@@ -247,14 +250,14 @@ def roberta_masked_lm() -> Any:
 
 
 @cache
-def causal_lm() -> Any:
+def causal_lm(*, fresh: bool = False) -> Any:
     """A tiny GPT-2 that writes, for the byte-level tokenizer."""
     torch.manual_seed(0)
     size = len(bytelevel_tokenizer())
     config = hf.GPT2Config(
         vocab_size=size, n_embd=32, n_layer=3, n_head=4, n_positions=64, bos_token_id=0, eos_token_id=0
     )
-    return _sharpened(hf.GPT2LMHeadModel(config))
+    return _sharpened(hf.GPT2LMHeadModel(config), fresh)
 
 
 def biased(made: Any) -> Any:
@@ -281,12 +284,12 @@ def deep(made: Any) -> Any:
     return type(made)(type(made.config)(**made.config.to_dict() | {"num_hidden_layers": 6})).eval()
 
 
-def _sharpened(made: Any) -> Any:
+def _sharpened(made: Any, fresh: bool = False) -> Any:
     with torch.no_grad():
         for name, parameter in made.named_parameters():
             if parameter.ndim == 2 and "embed" not in name and "wte" not in name:
                 parameter.mul_(4)
-    return made.eval()
+    return (made if fresh else biased(made)).eval()
 
 
 def switched(model: Any, kernel: str) -> Any:

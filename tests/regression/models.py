@@ -47,7 +47,7 @@ def subject(name: str) -> Subject:
     family = name.removesuffix(SINGLE_PRECISION)
     if family in zoo.FAMILIES:
         processor = None if family in zoo.IMAGE else NoTokenizer()
-        made = Subject(zoo.model(family), processor, zoo.inputs(family))
+        made = Subject(zoo.model(family, fresh=True), processor, zoo.inputs(family))
     else:
         made = _WITH_HEAD[family]()
     return made if name.endswith(SINGLE_PRECISION) else _in_double(made)
@@ -104,10 +104,10 @@ def _planted_patch() -> Subject:
 
 _WITH_HEAD = {
     "verb_number": lambda: _text(*attnx.load_demo(), "the key to the cabinets"),
-    "classifier": lambda: _text(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key to the cabinets"),
-    "masked_lm": lambda: _text(zoo.masked_lm(), zoo.wordpiece_tokenizer(), "the author said [MASK] film"),
+    "classifier": lambda: _text(zoo.classifier(fresh=True), zoo.wordpiece_tokenizer(), "the key to the cabinets"),
+    "masked_lm": lambda: _text(zoo.masked_lm(fresh=True), zoo.wordpiece_tokenizer(), "the author said [MASK] film"),
     "roberta_masked_lm": lambda: _text(zoo.roberta_masked_lm(), zoo.roberta_tokenizer(), "his <mask> book"),
-    "causal_lm": lambda: _text(zoo.causal_lm(), zoo.bytelevel_tokenizer(), "the key to the cabinets"),
+    "causal_lm": lambda: _text(zoo.causal_lm(fresh=True), zoo.bytelevel_tokenizer(), "the key to the cabinets"),
     "distilbert_classifier": _distilbert,
     "vit_classifier": _vit_classifier,
     "planted_patch": _planted_patch,
