@@ -15,13 +15,13 @@ from zipfile import ZipFile
 ROOT = Path(__file__).parents[1]
 
 PARTS = {
-    "the text model": "attnx/tasks/verb_number/demo/model.safetensors",
-    "its tokenizer": "attnx/tasks/verb_number/demo/tokenizer.json",
-    "the image model": "attnx/tasks/planted_patch/demo/model.safetensors",
-    "the decoder": "attnx/tasks/recall/demo/model.safetensors",
-    "the decoder's tokenizer": "attnx/tasks/recall/demo/tokenizer.json",
-    "the encoder–decoder": "attnx/tasks/dates/demo/model.safetensors",
-    "the encoder–decoder's tokenizer": "attnx/tasks/dates/demo/tokenizer.json",
+    "the text model": "attnx/demo_models/weights/verb_number/model.safetensors",
+    "its tokenizer": "attnx/demo_models/weights/verb_number/tokenizer.json",
+    "the image model": "attnx/demo_models/weights/planted_patch/model.safetensors",
+    "the decoder": "attnx/demo_models/weights/recall/model.safetensors",
+    "the decoder's tokenizer": "attnx/demo_models/weights/recall/tokenizer.json",
+    "the encoder–decoder": "attnx/demo_models/weights/dates/model.safetensors",
+    "the encoder–decoder's tokenizer": "attnx/demo_models/weights/dates/tokenizer.json",
     "templates": "attnx/*.jinja",
     "scripts": "attnx/*.js",
     "styles": "attnx/*.css",

@@ -1,5 +1,7 @@
 """attnx follows attention through every layer of a Hugging Face model, and says how far to trust what it shows."""
 
+from __future__ import annotations
+
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -8,84 +10,82 @@ from attnx.errors import AttnxError
 from attnx.registry import FILLERS
 
 if TYPE_CHECKING:
+    from attnx.adapters.adapter import Adapter
+    from attnx.adapters.families import list_adapters, register_adapter
     from attnx.attention.tensor import AttentionTensor
-    from attnx.capturing.capture import capture
-    from attnx.comparison.align import align, alignment
-    from attnx.comparison.compare import compare
-    from attnx.comparison.faithfulness import faithfulness
-    from attnx.comparison.head_atlas import head_atlas
-    from attnx.comparison.recommend import recommend
-    from attnx.data.dataset import explain_dataset
-    from attnx.data.run import Run
-    from attnx.explaining.edit import edit
-    from attnx.explaining.explain import explain
-    from attnx.explaining.generation import explain_generation
-    from attnx.explaining.similarity import explain_similarity
+    from attnx.benchmarks.benchmark import measure_truth
+    from attnx.benchmarks.result import Truth
+    from attnx.counterfactuals.counterfactual import edit
+    from attnx.counterfactuals.side_by_side import SideBySide, side_by_side
+    from attnx.evaluation.compare import compare
+    from attnx.evaluation.faithfulness import faithfulness
+    from attnx.evaluation.head_atlas import HeadAtlas, head_atlas
+    from attnx.evaluation.recommend import recommend
+    from attnx.generation.explain import explain_generation
+    from attnx.generation.result import GenerationExplanation
     from attnx.graph.export import to_networkx
-    from attnx.inputs.adapter import Adapter
-    from attnx.inputs.families import adapters, register_adapter
+    from attnx.hooks.capture import capture
     from attnx.methods.flow.flow import flow
-    from attnx.methods.raw import raw
-    from attnx.methods.rollout import rollout
-    from attnx.render.page.page import to_html
-    from attnx.results.atlas import HeadAtlas
-    from attnx.results.comparison import Comparison
+    from attnx.methods.rollout import raw, rollout
+    from attnx.pipeline.explain import explain
+    from attnx.results.evaluation_table import Comparison, Faithfulness, Recommendation
     from attnx.results.explanation import Explanation
-    from attnx.results.faithfulness import Faithfulness
-    from attnx.results.generation import GenerationExplanation
-    from attnx.results.recommendation import Recommendation
-    from attnx.results.side_by_side import SideBySide, side_by_side
-    from attnx.results.similarity import Similarity
-    from attnx.results.truth import Truth
-    from attnx.results.word_alignment import Alignment
-    from attnx.truth.measure import measure_truth
+    from attnx.runs.explain_dataset import explain_dataset
+    from attnx.runs.run import Run
+    from attnx.similarity.explain import explain_similarity
+    from attnx.similarity.result import Similarity
+    from attnx.views.page.page import to_html
+    from attnx.word_alignment.align import align, alignment
+    from attnx.word_alignment.result import Alignment
 
 __version__ = "0.2.0"
 
 _ON_DEMAND = {
-    "Alignment": "results.word_alignment",
-    "Adapter": "inputs.adapter",
-    "AttentionTensor": "attention.tensor",
-    "Comparison": "results.comparison",
-    "Explanation": "results.explanation",
-    "Faithfulness": "results.faithfulness",
-    "GenerationExplanation": "results.generation",
-    "HeadAtlas": "results.atlas",
-    "Recommendation": "results.recommendation",
-    "Run": "data.run",
-    "Truth": "results.truth",
-    "SideBySide": "results.side_by_side",
-    "Similarity": "results.similarity",
-    "adapters": "inputs.families",
-    "align": "comparison.align",
-    "alignment": "comparison.align",
-    "capture": "capturing.capture",
-    "compare": "comparison.compare",
-    "edit": "explaining.edit",
-    "explain": "explaining.explain",
-    "explain_dataset": "data.dataset",
-    "explain_generation": "explaining.generation",
-    "explain_similarity": "explaining.similarity",
-    "faithfulness": "comparison.faithfulness",
-    "flow": "methods.flow.flow",
-    "head_atlas": "comparison.head_atlas",
-    "measure_truth": "truth.measure",
-    "raw": "methods.raw",
-    "recommend": "comparison.recommend",
-    "register_adapter": "inputs.families",
-    "rollout": "methods.rollout",
-    "side_by_side": "results.side_by_side",
-    "to_html": "render.page.page",
-    "to_networkx": "graph.export",
+    "Alignment": "attnx.word_alignment.result",
+    "Adapter": "attnx.adapters.adapter",
+    "AttentionTensor": "attnx.attention.tensor",
+    "Comparison": "attnx.results.evaluation_table",
+    "Explanation": "attnx.results.explanation",
+    "Faithfulness": "attnx.results.evaluation_table",
+    "GenerationExplanation": "attnx.generation.result",
+    "HeadAtlas": "attnx.evaluation.head_atlas",
+    "Recommendation": "attnx.results.evaluation_table",
+    "Run": "attnx.runs.run",
+    "Truth": "attnx.benchmarks.result",
+    "SideBySide": "attnx.counterfactuals.side_by_side",
+    "Similarity": "attnx.similarity.result",
+    "list_adapters": "attnx.adapters.families",
+    "align": "attnx.word_alignment.align",
+    "alignment": "attnx.word_alignment.align",
+    "capture": "attnx.hooks.capture",
+    "compare": "attnx.evaluation.compare",
+    "edit": "attnx.counterfactuals.counterfactual",
+    "explain": "attnx.pipeline.explain",
+    "explain_dataset": "attnx.runs.explain_dataset",
+    "explain_generation": "attnx.generation.explain",
+    "explain_similarity": "attnx.similarity.explain",
+    "faithfulness": "attnx.evaluation.faithfulness",
+    "flow": "attnx.methods.flow.flow",
+    "head_atlas": "attnx.evaluation.head_atlas",
+    "measure_truth": "attnx.benchmarks.benchmark",
+    "raw": "attnx.methods.rollout",
+    "recommend": "attnx.evaluation.recommend",
+    "register_adapter": "attnx.adapters.families",
+    "rollout": "attnx.methods.rollout",
+    "side_by_side": "attnx.counterfactuals.side_by_side",
+    "to_html": "attnx.views.page.page",
+    "to_networkx": "attnx.graph.export",
 }
 """Loaded when it is first asked for: torch takes seconds, and Ctrl-C meanwhile must find the command line running."""
 
-FILLERS["view"] = "attnx.render.views"  # the results' socket, filled when a result is first looked at
+# Registries of the results, filled when a result is first displayed.
+FILLERS["view"] = "attnx.view_registry"
+FILLERS["section"] = "attnx.page_sections"
 
 
 def __getattr__(name: str) -> Any:
     if name in _ON_DEMAND:
-        return getattr(import_module(f"attnx.{_ON_DEMAND[name]}"), name)
+        return getattr(import_module(_ON_DEMAND[name]), name)
     raise AttributeError(f"module 'attnx' has no attribute {name!r}")
 
 
@@ -101,7 +101,7 @@ def load_demo() -> tuple[Any, Any]:
     >>> tokenizer.tokenize("the keys")
     ['the', 'keys']
     """
-    from attnx.tasks.verb_number.checkpoint import load_demo as load
+    from attnx.demo_models.verb_number import load_demo as load
 
     return load()
 
@@ -121,7 +121,6 @@ __all__ = [
     "SideBySide",
     "Similarity",
     "Truth",
-    "adapters",
     "align",
     "alignment",
     "capture",
@@ -134,6 +133,7 @@ __all__ = [
     "faithfulness",
     "flow",
     "head_atlas",
+    "list_adapters",
     "load_demo",
     "measure_truth",
     "raw",

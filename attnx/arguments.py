@@ -1,8 +1,4 @@
-"""Arguments as callers give them: a name that does not exist, or a value of another kind, is one line that says so.
-
-A word means one thing in every function, so what it takes is said once, here. Values that depend on the model or on
-the input (a layer, a head, a target) are checked where these are known.
-"""
+"""Where a figure is written, known before it is drawn."""
 
 from __future__ import annotations
 
@@ -188,3 +184,15 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "continuation": (_text, "a text"),
 }
 """What an argument of this name takes in every function that is `checked`."""
+
+
+def picture_paths(path: Path) -> tuple[Path, ...]:
+    """The files that a figure of this name is written to: what its end says, or without one a .png and a .svg."""
+    paths = (path,) if path.suffix else tuple(path.with_name(path.name + suffix) for suffix in (".png", ".svg"))
+    for one in paths:
+        file_of(one, FIGURES, "a figure")
+        if not one.parent.is_dir():
+            raise InputError(f"there is no directory {one.parent}; make it first")
+        if one.is_dir():
+            raise InputError(f"{one} is a directory; give the name of a file in it")
+    return paths

@@ -109,3 +109,11 @@ def how_many(count: Any) -> int:
     if whole_number("count", count) < 0:
         raise ChoiceError(f"count must be 0 or more, found {count!r}")
     return whole_number("count", count)
+
+
+def duration(seconds: float) -> str:
+    """As people say it."""
+    for size, name in ((86400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {name}"
+    return f"{seconds:.0f} seconds"

@@ -18,8 +18,8 @@ from importlib.metadata import EntryPoint, entry_points
 from threading import RLock
 from typing import Any, Generic, TypeVar
 
+from attnx._signals import in_every_child
 from attnx.errors import ChoiceError, RegistryError
-from attnx.forks import in_every_child
 
 T = TypeVar("T")
 

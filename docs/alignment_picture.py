@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import attnx
-from attnx.tasks.dates.checkpoint import load_demo
+from attnx.demo_models.dates import load_demo
 
 IMAGES = Path(__file__).parent / "images"
 

@@ -15,8 +15,8 @@ from matplotlib import pyplot as plt
 from matplotlib.patches import Rectangle
 
 import attnx
-from attnx.render.colours import colour_map
-from attnx.tasks.planted_patch.generator import GRID, generate, load_demo
+from attnx.demo_models.planted_patch import GRID, generate, load_demo
+from attnx.views.terminal import colour_map
 
 PICTURE = Path(__file__).parent / "images" / "alti-logit.png"
 

@@ -4,8 +4,7 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from attnx.demo.app import build, looks
-from attnx.demo.asked import Models
+from attnx.demo import Models, build, looks
 
 FRAME = 'iframe[title="what attnx says"]'
 

@@ -20,8 +20,8 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
 import attnx
-from attnx.graph.sink import sink_share
-from attnx.render.columns import piped
+from attnx.graph.sinks import sink_share
+from attnx.views.table import piped
 
 PICTURE = Path(__file__).parent / "images" / "first-token.png"
 TEXTS = [

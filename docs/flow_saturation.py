@@ -20,7 +20,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
 import attnx
-from attnx.methods.flow.saturation import column_bound, saturated_share, tied_share
+from attnx.methods.flow.flow import column_bound, saturated_share, tied_share
 
 PICTURE = Path(__file__).parent / "images" / "flow-saturation.png"
 TEXT = (

@@ -6,9 +6,8 @@ python docs/picture_question_pictures.py
 from pathlib import Path
 
 import attnx
-from attnx.render.image_panels import image_panels
-from attnx.tasks.picture_question.checkpoint import load_demo
-from attnx.tasks.picture_question.generator import generate
+from attnx.demo_models.picture_question import generate, load_demo
+from attnx.views.image import image_panels
 
 IMAGES = Path(__file__).parent / "images"
 

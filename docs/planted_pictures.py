@@ -8,8 +8,8 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 import attnx
-from attnx.render.image_panels import image_panels, layer_strip
-from attnx.tasks.planted_patch.generator import generate, load_demo
+from attnx.demo_models.planted_patch import generate, load_demo
+from attnx.views.image import image_panels, layer_strip
 
 IMAGES = Path(__file__).parent / "images"
 

@@ -6,9 +6,8 @@ python docs/planted_tone_pictures.py
 from pathlib import Path
 
 import attnx
-from attnx.render.time_strip import time_strips
-from attnx.tasks.planted_tone.checkpoint import load_demo
-from attnx.tasks.planted_tone.generator import generate
+from attnx.demo_models.planted_tone import generate, load_demo
+from attnx.views.audio import time_strips
 
 IMAGES = Path(__file__).parent / "images"
 

@@ -9,12 +9,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from attnx.probes.pronouns.data_file import read
-from attnx.probes.pronouns.run import run
-from attnx.probes.pronouns.sentence import written_out
-from attnx.reproduce.figure4 import figure4
-from attnx.reproduce.pictures import save_picture
-from attnx.running.loading import load
+from attnx.paper.figures import figure4, save_picture
+from attnx.pipeline.loading import load
+from attnx.pronouns.data import read, run
+from attnx.pronouns.probe import written_out
 
 IMAGES = Path(__file__).parent / "images"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import attnx
-from attnx.reproduce.pictures import save_picture
-from attnx.tasks.verb_number.generator import generate
+from attnx.demo_models.verb_number_data import generate
+from attnx.paper.figures import save_picture
 
 IMAGES = Path(__file__).parent / "images"
 SENTENCES = 60

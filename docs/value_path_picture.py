@@ -14,10 +14,10 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
 import attnx
-from attnx.inputs.families import adapter_for
-from attnx.references.case import cases
-from attnx.references.paths import value_path, value_path_levels
-from attnx.render.colours import AGAINST, FOR, colour_map
+from attnx.adapters.families import adapter_for
+from attnx.attribution.base import cases
+from attnx.attribution.lrp import value_path, value_path_levels
+from attnx.views.terminal import AGAINST, FOR, colour_map
 
 PICTURE = Path(__file__).parent / "images" / "value-path.png"
 TEXTS = ["the key to the cabinets", "the keys to the cabinet"]

@@ -6,7 +6,7 @@ python docs/value_zeroing_picture.py
 from pathlib import Path
 
 import attnx
-from attnx.reproduce.pictures import heat_maps
+from attnx.paper.figures import heat_maps
 
 TEXTS = ["the key to the cabinets", "the keys to the cabinet"]
 METHODS = ["rollout", "alti", "value_zeroing"]

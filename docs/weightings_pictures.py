@@ -15,15 +15,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import attnx
-from attnx.answer.target import Target
 from attnx.attention.tensor import AttentionTensor
-from attnx.capturing.capture import capture_batch
+from attnx.graph.gradient import effective_attention, gains
 from attnx.graph.graph import Graph
-from attnx.graph.weightings.effective import effective_attention
-from attnx.graph.weightings.gradient import gains
-from attnx.render.heat_map import draw_heat_map
-from attnx.running.answer_gradient import with_answer_gradient
-from attnx.running.observe import Observation
+from attnx.hooks.capture import capture_batch
+from attnx.pipeline.pipeline import Observation, with_answer_gradient
+from attnx.targets.base import Target
+from attnx.views.heatmap import draw_heat_map
 
 IMAGES = Path(__file__).parent / "images"
 TEXT, OTHER = "the key to the cabinets", "the keys to the cabinet"

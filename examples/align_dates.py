@@ -4,8 +4,7 @@ python examples/align_dates.py
 """
 
 import attnx
-from attnx.tasks.dates.checkpoint import load_demo
-from attnx.tasks.dates.generator import generate
+from attnx.demo_models.dates import generate, load_demo
 
 model, tokenizer = load_demo()
 dates = generate(5, seed=1)

@@ -4,9 +4,9 @@ python examples/planted_patch.py
 """
 
 import attnx
-from attnx.probes.planted_patch import find
-from attnx.render.image_panels import image_panels
-from attnx.tasks.planted_patch.generator import generate, load_demo
+from attnx.benchmarks.suites import find_patch as find
+from attnx.demo_models.planted_patch import generate, load_demo
+from attnx.views.image import image_panels
 
 model, processor = load_demo()
 pictures = generate(24, seed=1)

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-from attnx.probes.pronouns.data_file import read
-from attnx.probes.pronouns.run import run
+from attnx.pronouns.data import read, run
 
 WOMEN = ["Mary", "Sara", "Anna", "Susan", "Laura", "Emily", "Julia", "Helen", "Alice", "Karen"]
 MEN = ["John", "Peter", "David", "Paul", "Mark", "James", "Robert", "Thomas", "Daniel", "George"]

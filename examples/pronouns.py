@@ -7,7 +7,7 @@ import sys
 
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-from attnx.probes.pronouns.probe import probe
+from attnx.pronouns.probe import probe
 
 name = sys.argv[1] if len(sys.argv) > 1 else "bert-large-uncased"
 model = AutoModelForMaskedLM.from_pretrained(name).float().eval()

@@ -6,7 +6,7 @@ With a model of yours, `documents` are the texts that you put into the prompt, i
 """
 
 import attnx
-from attnx.tasks.recall.checkpoint import load_demo
+from attnx.demo_models.recall import load_demo
 
 model, tokenizer = load_demo()
 documents = {"note 1": "k3 v7 k1 v2", "note 2": "k8 v5 k4 v11", "note 3": "k12 v3 k7 v9"}

@@ -27,9 +27,9 @@ def settle() -> None:
     """Try it, unless a parent did, and limit oneDNN if that helps."""
     if FOUND in os.environ:
         return
-    child, half_precision = _load("child"), _load("half_precision")
-    program = os.environ.get(STAND_IN, half_precision.PROGRAM)
-    found = half_precision.try_half_precision(child.troubles, program)
+    half_precision = _load("half_precision")
+    program = os.environ.get(STAND_IN, half_precision.HALF_PRECISION_PROGRAM)
+    found = half_precision.try_half_precision(half_precision.troubles, program)
     helps = len(found.limited) < len(found.troubles)
     limit = half_precision.LIMIT if helps else {}
     os.environ.update(limit)

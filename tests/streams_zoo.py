@@ -9,10 +9,10 @@ from typing import Any
 import torch
 import transformers as hf
 
-from attnx.attention.levels import Held
-from attnx.attention.placed import Placed, placed_mask
+from attnx.attention.layers import Held
+from attnx.attention.masks import Mask
+from attnx.attention.sequences import Placed, placed_mask
 from attnx.attention.tensor import AttentionTensor
-from attnx.attention.visibility import Mask
 from tests import zoo
 
 VOCABULARY = len(zoo.wordpiece_tokenizer())

@@ -1,12 +1,15 @@
-"""The architecture is a test: imports go down the road of the data, no circle closes, and the surface is small."""
+"""The architecture is a test: imports go down the layers, no cycle closes, and the code base only gets smaller."""
 
+import json
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import attnx
+from tests import architecture
 from tests.children import python
 
 
@@ -41,7 +44,7 @@ def test_a_rooms_init_is_its_docstring():
 
 
 def test_what_is_content_is_said_in_one_place():
-    own = Path(attnx.__path__[0], "inputs", "positions.py")
+    own = Path(attnx.__path__[0], "adapters", "positions.py")
     for path in set(Path(attnx.__path__[0]).rglob("*.py")) - {own}:
         for line in path.read_text(encoding="utf-8").splitlines():
             assert not re.search(r" for (\w+) in .* if (not )?\1\.(special|is_punctuation)\b", line), f"{path}: {line}"
@@ -49,8 +52,8 @@ def test_what_is_content_is_said_in_one_place():
 
 def test_gradients_are_switched_where_no_signal_can_cut_the_switch_in_two():
     root = Path(attnx.__path__[0])
-    own = {"tasks", "doctor"}  # models of attnx itself
-    within = {root / "capturing/frozen/rules.py"}  # inside a run that gives all switches back
+    own = {"demo_models", "doctor"}  # models of attnx itself
+    within = {root / "linearize/rules.py"}  # inside a run that gives all switches back
     for path in set(root.rglob("*.py")) - within:
         if path.relative_to(root).parts[0] not in own:
             assert "with torch.no_grad" not in path.read_text(encoding="utf-8"), path
@@ -61,7 +64,15 @@ def test_no_two_classes_share_a_name():
     """But for the tasks, which are of one layout: a generator, a training by its `Recipe`, a checkpoint."""
     where = {}
     for path in sorted(Path(attnx.__file__).parent.rglob("*.py")):
-        if "tasks" not in path.parts:
+        if "demo_models" not in path.parts:
             for name in re.findall(r"^class ([A-Z]\w+)", path.read_text(encoding="utf-8"), re.MULTILINE):
                 where.setdefault(name, []).append(path.name)
     assert {name: files for name, files in where.items() if len(files) > 1} == {}
+
+
+@pytest.mark.slow
+def test_the_code_base_only_gets_smaller(children):
+    stored = json.loads(architecture.STORED.read_text(encoding="utf-8"))
+    measured = json.loads(children.run([sys.executable, "-m", "tests.architecture", "--json"]).stdout)
+    larger = {name: (measured[name], limit) for name, limit in stored.items() if measured[name] > limit}
+    assert larger == {}, "if a new capability needs it: python -m tests.architecture --write, and say why in the commit"

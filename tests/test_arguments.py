@@ -5,10 +5,10 @@ import pytest
 import torch
 
 import attnx
+from attnx.adapters.files import read_texts
 from attnx.arguments import path_of
 from attnx.cli.main import main
 from attnx.errors import ArgumentError, AttnxError, InputError
-from attnx.inputs.files import read_texts
 from tests import zoo
 
 ATTENTION = np.full((2, 2, 3, 3), 1 / 3)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from attnx.cli.main import main
-from attnx.graph.registry import WEIGHTINGS
+from attnx.graph.edge_weights import WEIGHTINGS
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])

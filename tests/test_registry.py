@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import pytest
 
+from attnx.attribution.base import REFERENCES
+from attnx.benchmarks.benchmark import SUITES
 from attnx.errors import RegistryError
-from attnx.graph.registry import WEIGHTINGS
-from attnx.methods.registry import METHODS
-from attnx.references.registry import REFERENCES
+from attnx.graph.edge_weights import WEIGHTINGS
+from attnx.methods.base import METHODS
 from attnx.registry import Registry
-from attnx.truth.registry import SUITES
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,15 @@ from typing import Any
 
 import torch
 
-from attnx.inputs.adapter import Prepared
-from attnx.inputs.families import adapter_for
-from attnx.tasks.verb_number import generator
-from attnx.tasks.verb_number.checkpoint import TAG_EXAMPLES, build_tokenizer
-from attnx.tasks.verb_number.config import VerbNumberConfig
-from attnx.tasks.verb_number.model import VerbNumberForSequenceClassification
+from attnx.adapters.adapter import Prepared
+from attnx.adapters.families import adapter_for
+from attnx.demo_models import verb_number_data as generator
+from attnx.demo_models.verb_number import (
+    TAG_EXAMPLES,
+    VerbNumberConfig,
+    VerbNumberForSequenceClassification,
+    build_tokenizer,
+)
 
 TEXTS = ("the key to the cabinets", "keys", "the author that the old teachers like near a river", "some boxes in it")
 

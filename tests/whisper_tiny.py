@@ -26,7 +26,7 @@ import tokenizers
 import torch
 import transformers as hf
 
-from attnx.inputs.waves import Samples, read_sound
+from attnx.adapters.adapter import Samples, read_sound
 
 RATE = 16_000
 END, START, NO_TIMES, TIMES = 50256, 50257, 50362, 1501

@@ -1,1 +1,1 @@
-"""What was seen: attention of one input, level by level, held or computed where it is read."""
+"""The attention of one input: layer × head × query × key, materialized or computed by rows."""

@@ -10,13 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnx.attention.computed import per_query_head
-from attnx.attention.levels import Held, Level, all_keys
-from attnx.attention.naming import level_number, levels_of
-from attnx.attention.placed import looking_back
-from attnx.attention.visibility import Mask
+from attnx._signals import cached_property
+from attnx.attention.layers import Held, Level, all_keys, level_number, levels_of, per_query_head
+from attnx.attention.masks import Mask
+from attnx.attention.sequences import looking_back
 from attnx.errors import AttentionError
-from attnx.forks import cached_property
 
 
 @dataclass(frozen=True, eq=False)

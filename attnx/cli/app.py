@@ -7,18 +7,13 @@ from typing import Annotated
 import typer
 
 import attnx
-from attnx.cli import probe, reproduce, train
-from attnx.cli.align import align_command
-from attnx.cli.atlas import atlas_command
-from attnx.cli.compare import compare_command
-from attnx.cli.demo import demo_command
-from attnx.cli.doctor import doctor_command
-from attnx.cli.explain import explain_command
-from attnx.cli.generate import generate_command
-from attnx.cli.methods import methods_command
-from attnx.cli.recommend import recommend_command
-from attnx.cli.run import run_command, show_command
-from attnx.cli.truth import truth_command
+from attnx.cli import pronouns as probe
+from attnx.cli import reproduce, train
+from attnx.cli.data import run_command, show_command
+from attnx.cli.evaluate import atlas_command, compare_command, recommend_command, truth_command
+from attnx.cli.explain import explain_command, methods_command
+from attnx.cli.generate import align_command, generate_command
+from attnx.cli.tools import demo_command, doctor_command
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 app.command("explain")(explain_command)

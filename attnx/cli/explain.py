@@ -1,20 +1,21 @@
-"""`attnx explain`: one text, image or sound, its relevance in the terminal, as JSON, or saved."""
+"""`attnx methods`: all methods and references, what each is about, needs and costs."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from attnx.arguments import PAGES, SAVED
-from attnx.cli.checks import check_asked
-from attnx.cli.counterpart import Counterpart, show_both
-from attnx.cli.file_names import file_notes
 from attnx.cli.options import (
+    check_asked,
     check_output,
+    file_notes,
     level,
     number_or_word,
     print_inert,
@@ -24,6 +25,76 @@ from attnx.cli.options import (
     say_options,
 )
 from attnx.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from attnx.methods.base import Listed
+
+
+@dataclass(frozen=True)
+class Counterpart:
+    """Words and what replaces them, or a model."""
+
+    changes: tuple[tuple[str, str], ...] = ()
+    model: str | None = None
+
+    @classmethod
+    def of(
+        cls, replaced: list[str] | None, beside: str | None, part: Path | None, alone: Mapping[str, bool]
+    ) -> Counterpart | None:
+        """As it is asked for on the command line; None where it is not. What one `alone` can have is refused."""
+        if not replaced and beside is None:
+            return None
+        if part is not None:
+            raise InputError(
+                "--replace and --beside are for texts: words stand side by side, an image has none, nor has a sound"
+            )
+        if replaced and beside is not None:
+            raise InputError("--replace changes the text and --beside the model: give one of them")
+        for option in (name for name, given in alone.items() if given):
+            raise InputError(f"{option} is for one explanation; --replace and --beside show two: leave it out")
+        return cls(tuple(_change(one) for one in replaced or ()), beside)
+
+    def beside(self, model: Any, tokenizer: Any, explanation: Any, text: Any, options: dict[str, Any]) -> Any:
+        """The explanation with its counterpart, word by word."""
+        from attnx.counterfactuals.counterfactual import edit
+        from attnx.counterfactuals.side_by_side import side_by_side
+        from attnx.pipeline.explain import explain
+        from attnx.pipeline.loading import load
+
+        if self.model is not None:
+            other = explain(*load(self.model), text, **options)
+            return side_by_side([explanation, other])
+        words = {word.text for word in explanation.words}
+        # A number is a word's place, unless it is a word of the text itself.
+        changes = {int(word) if word.isdecimal() and word not in words else word: new for word, new in self.changes}
+        chosen = {"truncate": options["truncate"]} | ({"target": options["target"]} if options["target"] else {})
+        return edit(model, tokenizer, explanation, changes, **chosen)
+
+
+def show_both(both: Any, as_json: bool, output: Path | None) -> None:
+    """Saved where it was asked for, and printed."""
+    from rich.console import Console
+
+    if output is not None:
+        both.save(output)
+    if as_json:
+        print_inert(both.to_json())
+        return
+    console = Console(highlight=False)
+    if console.color_system is None or console.no_color:
+        console.file.write(f"{both}\n")
+    else:
+        console.print(both)
+
+
+def _change(asked: str) -> tuple[str, str]:
+    word, sign, new = asked.partition("=")
+    if not sign or not word:
+        raise InputError(f'--replace takes a word and what replaces it, "wonderful=dull", found {asked!r}')
+    return word, new
+
 
 PICTURES = (".png", ".jpg", ".jpeg", ".webp")
 """What an overlay can be saved as."""
@@ -49,11 +120,11 @@ def save_output(explanation: Any, output: Path, names: list[str]) -> None:
     if output.suffix.lower() not in PICTURES:
         explanation.save(output)
     elif explanation.seconds is not None:
-        from attnx.render.time_strip import time_strips
+        from attnx.views.audio import time_strips
 
         time_strips(explanation, names).savefig(output, dpi=150)
     elif len(names) > 1:
-        from attnx.render.image_panels import image_panels
+        from attnx.views.image import image_panels
 
         image_panels(explanation, names).savefig(output, dpi=150)
     else:
@@ -66,7 +137,7 @@ SHORT = 128
 
 def has_room_for_maps(model: Any, tokenizer: Any, text: Any, options: dict[str, Any]) -> bool:
     """Whether the input is so short that a page has a row for each position that may be clicked on."""
-    from attnx.explaining.call import Call
+    from attnx.pipeline.explain import Call
 
     requests = Call.of(model, tokenizer, text, **options).requests
     return all(len(one.prepared.positions) <= SHORT for one in requests)
@@ -209,8 +280,8 @@ def _explain(
     """The explanation, and where one was asked for, that with its counterpart beside it."""
     # Loaded here, so that --help and mistakes in the arguments answer at once.
     from attnx.cli.options import chosen_model
-    from attnx.explaining.explain import explain
-    from attnx.running.loading import load
+    from attnx.pipeline.explain import explain
+    from attnx.pipeline.loading import load
 
     if method:
         options["methods"] = method
@@ -237,7 +308,7 @@ def _show(explanation: Any, method: list[str] | None, layers: bool, content_only
     from rich.console import Console
 
     if explanation.image_size is not None or explanation.seconds is not None:
-        from attnx.render.best_parts import patch_table, stretch_table
+        from attnx.views.audio import patch_table, stretch_table
 
         table = patch_table if explanation.seconds is None else stretch_table
         every = explanation.layers[::-1] if layers else (None,)
@@ -249,7 +320,7 @@ def _show(explanation: Any, method: list[str] | None, layers: bool, content_only
         print_text("\n\n".join(table(explanation, name, at) for name, at in rows))
         say_options(explanation.remarks())
         return
-    from attnx.render.terminal import show
+    from attnx.views.terminal import show
 
     show(explanation, Console(highlight=False), method or (), layers=layers, content_only=content_only)
     say_options(explanation.remarks())
@@ -260,3 +331,39 @@ def _names(explanation: Any, method: list[str] | None, layers: bool = False) -> 
     if explanation.first is not None and not layers:
         return [explanation.row_name()]
     return [*(method or [explanation.default_method]), *explanation.references]
+
+
+def methods_command(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with all there is to know.")] = False,
+) -> None:
+    """List what --method and --reference take: what each is about, and what it costs."""
+    import json
+
+    from attnx.attribution.base import listed_references
+
+    # Loaded here, so that --help answers at once.
+    from attnx.methods.base import listed_methods
+
+    rows = (*listed_methods(), *listed_references())
+    print(json.dumps([row.to_dict() for row in rows], ensure_ascii=False) if as_json else text(rows))
+
+
+def text(rows: Sequence[Listed]) -> str:
+    """A line each, methods before references."""
+    from attnx.graph.edge_weights import WEIGHTINGS
+    from attnx.views.table import aligned
+
+    lines = [["", "about", "long", "heads", "costs"]]
+    for kind in dict.fromkeys(row.kind for row in rows):
+        lines.append([f"{kind}s", "", "", "", ""])
+        lines += [
+            [f"  {row.name}", row.about, _yes(row.long_inputs), _yes(row.heads), row.costs]
+            for row in rows
+            if row.kind == kind
+        ]
+    edges = aligned([[f"  {name}", WEIGHTINGS[name].paper] for name in WEIGHTINGS.names()])
+    return f"{aligned(lines)}\n\nrollout:NAME and flow:NAME run on other edges; NAME is one of\n{edges}"
+
+
+def _yes(one: bool) -> str:
+    return "yes" if one else "no"

@@ -1,22 +1,34 @@
-"""`attnx generate`: what each token drew from that a decoder writes."""
+"""`attnx align`: which source word each written word is from, for the lines of two files."""
 
 from __future__ import annotations
 
 import json
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from attnx.arguments import PAGES, SAVED
-from attnx.cli.checks import check_asked
-from attnx.cli.file_names import file_notes
-from attnx.cli.options import check_output, number_or_word, print_inert, print_text, read_input, say, say_options
+from attnx.cli.options import (
+    FORMS,
+    AsJson,
+    check_asked,
+    check_file,
+    check_output,
+    file_notes,
+    number_or_word,
+    print_inert,
+    print_text,
+    read_input,
+    say,
+    say_options,
+)
 from attnx.errors import InputError
 
 if TYPE_CHECKING:
-    from attnx.methods.normalization import Normalization
-    from attnx.results.generation import GenerationExplanation
+    from attnx.generation.result import GenerationExplanation
+    from attnx.methods.receptive_field import Normalization
 
 EMBEDDED = "recall"
 """The decoder that ships: it goes on with the value that belongs to a key."""
@@ -65,8 +77,8 @@ def generate_command(
     say(file_notes(prompts, "generate"))
     check_asked(method, reference, model=model, normalize=fair, layer=asked_layer)
     # Loaded here, so that --help and mistakes in the arguments answer at once.
-    from attnx.explaining.generation import NEW_TOKENS, explain_generation
-    from attnx.running.loading import load
+    from attnx.generation.explain import NEW_TOKENS, explain_generation
+    from attnx.pipeline.loading import load
 
     texts = [read_input() if one == "-" else one for one in prompts]
     loaded, tokenizer = load(model)
@@ -100,8 +112,8 @@ def _show(
     html: Path | None,
 ) -> None:
     """Write files first, for whoever reads the print may hang up."""
-    from attnx.render.generation import plain
-    from attnx.render.page.page import to_html
+    from attnx.generation.view import plain
+    from attnx.views.page.page import to_html
 
     if output is not None:
         written[0].save(output)
@@ -114,3 +126,96 @@ def _show(
         return
     print_text("\n\n".join(plain(one, name) for one in written for name in method or [one.shown_first]))
     say_options(remark for one in written for name in method or [one.shown_first] for remark in one.remarks(name))
+
+
+_PHARAOH = (".txt", ".align", ".pharaoh")
+_OTHERS = tuple(form for form in FORMS if form not in _PHARAOH)
+
+
+class ChoiceName(StrEnum):
+    argmax = "argmax"
+    intersection = "intersection"
+
+
+class RowName(StrEnum):
+    predicts = "predicts"
+    reads = "reads"
+
+
+def align_command(
+    model: Annotated[
+        str, typer.Option("--model", help="A saved encoder–decoder's directory or hub id, or the embedded one: dates.")
+    ],
+    source: Annotated[Path, typer.Option("--source", help="A file of source sentences, one a line, words by spaces.")],
+    target: Annotated[
+        Path | None,
+        typer.Option("--target", help="A file of what they were rewritten as, line by line; else the model writes."),
+    ] = None,
+    gold: Annotated[
+        Path | None,
+        typer.Option("--gold", help="Links by people (0-0 1-2, or 1p2 for possible): tells the error rate."),
+    ] = None,
+    gold_first: Annotated[
+        int | None,
+        typer.Option("--gold-first", help="The number of the first word in it: 0, or 1; else 1 for .talp files."),
+    ] = None,
+    method: Annotated[
+        str, typer.Option("--method", help="What links are chosen from, as in explain; a reference, too.")
+    ] = "raw",
+    layer: Annotated[
+        str | None, typer.Option("--layer", help='"cross 2", or a number; else the last cross-attention but one.')
+    ] = None,
+    choice: Annotated[
+        ChoiceName, typer.Option("--choice", help="argmax, or intersection: highest both ways.")
+    ] = ChoiceName.argmax,
+    row: Annotated[
+        RowName, typer.Option("--row", help="Whose row stands for a word: the position that predicts it, or reads it.")
+    ] = RowName.predicts,
+    max_new_tokens: Annotated[
+        int | None, typer.Option("--max-new-tokens", help="The most tokens to write for a source; else 128.")
+    ] = None,
+    written: Annotated[
+        Path | None, typer.Option("--written", help="Keep there what the model writes where there is no --target.")
+    ] = None,
+    as_json: AsJson = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", help="Write there instead: .txt for links, or .json, .csv, .md, .html.")
+    ] = None,
+) -> None:
+    """Align words: for each written word the source word that it is from, as 0-2 1-0 … a line.
+
+    Without --target the model writes the targets itself.
+    """
+    from attnx.attribution.base import REFERENCES
+
+    check_output(output, (*_PHARAOH, *_OTHERS))
+    for given, option in ((source, "--source"), (target, "--target"), (gold, "--gold")):
+        check_file(given, option)
+    if target is not None and (written is not None or max_new_tokens is not None):
+        raise InputError("--written and --max-new-tokens are of what the model writes, and a --target is given")
+    check_asked(None if method in REFERENCES else method, model=model)
+    from attnx.adapters.files import lines_of, read_links
+
+    sources, targets = lines_of(source), None if target is None else lines_of(target)
+    wanted = None if gold is None else read_links(gold, first=gold_first)
+    # Loaded here, so that --help and mistakes in the files answer at once.
+    from attnx.pipeline.loading import load
+    from attnx.word_alignment.align import NEW_TOKENS, align
+    from attnx.word_alignment.view import error_lines
+
+    options: dict[str, Any] = {"method": method, "layer": number_or_word(layer)}
+    options |= {"choice": choice.value, "row": row.value}
+    options["max_new_tokens"] = NEW_TOKENS if max_new_tokens is None else max_new_tokens
+    found = align(*load(model), sources, targets, gold=wanted, **options)
+    if written is not None:
+        written.write_text("".join(" ".join(one.target) + "\n" for one in found.sentences), encoding="utf-8")
+        say([f"wrote {written}"])
+    if output is not None:
+        form = FORMS.get(output.suffix.lower()) if output.suffix.lower() in _OTHERS else None
+        output.write_text(found.to_pharaoh() if form is None else form(found) + "\n", encoding="utf-8")
+        say([f"wrote {output}"])
+    elif as_json:
+        print_inert(found.to_json())
+    else:
+        print_text(found.to_pharaoh().removesuffix("\n"))
+    say([*error_lines(found), *found.notes])

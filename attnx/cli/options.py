@@ -1,4 +1,4 @@
-"""What commands over many texts have in common: where the texts and the model come from."""
+"""A text that is the name of a file: it is explained as it stands, with a note that says how to have what is in it."""
 
 from __future__ import annotations
 
@@ -6,20 +6,19 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from attnx.arguments import file_of
-from attnx.attention.naming import KINDS
 from attnx.errors import InputError
-from attnx.render.inert import json_line
-from attnx.render.printable import printable, printable_lines
+from attnx.views.escaping import json_line, printable, printable_lines
 
 if TYPE_CHECKING:
-    from attnx.results.remarks import Said
-    from attnx.results.result import Result
+    from attnx.results.base import Result
+    from attnx.results.warnings import Said
 
 Texts = Annotated[list[str] | None, typer.Argument(help="The texts to look at.")]
 Data = Annotated[
@@ -38,7 +37,7 @@ Truncate = Annotated[bool, typer.Option("--truncate", help="Cut texts that are t
 
 def asked_texts(texts: list[str] | None, data: Path | None, column: str | None, samples: int | None) -> list[str]:
     """The texts of the command line, or those of a file."""
-    from attnx.inputs.files import read_texts
+    from attnx.adapters.files import read_texts
 
     if texts and data is not None:
         raise InputError("give texts or --data, not both")
@@ -101,7 +100,7 @@ def kept(keeping: KeepingOptions) -> Iterator[None]:
 @contextmanager
 def asked_model(name: str | None) -> Iterator[tuple[Any, Any]]:
     """(model, tokenizer): the one that was named, or the embedded one."""
-    from attnx.running.loading import load
+    from attnx.pipeline.loading import load
 
     if name is not None:
         yield load(name)
@@ -137,6 +136,8 @@ def show(table: Result, as_json: bool, as_markdown: bool, output: Path | None) -
 
 def level(given: str | None) -> int | str | None:
     """A layer by its number, or by its name in an encoder–decoder; all else is a mistake that needs no model."""
+    from attnx.attention.layers import KINDS
+
     found = number_or_word(given)
     if isinstance(found, str) and found.partition(" ")[0] not in KINDS:
         raise InputError(
@@ -175,7 +176,7 @@ def print_text(text: str) -> None:
 
 def say_options(remarks: Iterable[Said]) -> None:
     """What the remarks on a result advise, as options of the command line, on standard error."""
-    from attnx.results.remarks import options
+    from attnx.results.warnings import options
 
     say(dict.fromkeys(options(remarks)))
 
@@ -199,10 +200,85 @@ TABLES = tuple(FORMS)
 @contextmanager
 def chosen_model(directory: Path | None = None) -> Iterator[tuple[Path, Any, Any]]:
     """(directory, model, tokenizer); the directory tells what the model was trained on."""
-    from attnx.running.loading import hush
-    from attnx.tasks.verb_number.checkpoint import demo_directory
-    from attnx.tasks.verb_number.evaluation import load_any
+    from attnx.demo_models.training.verb_number import load_any
+    from attnx.demo_models.verb_number import demo_directory
+    from attnx.pipeline.loading import hush
 
     hush()
     with demo_directory() if directory is None else nullcontext(directory) as place:
         yield place, *load_any(place)
+
+
+def check_asked(
+    methods: Sequence[str] | str | None = None,
+    references: Sequence[str] | None = None,
+    *,
+    model: str | None = None,
+    measure: str | None = None,
+    suites: Sequence[str] | None = None,
+    **choices: Any,
+) -> None:
+    """Names of methods, references, measures and suites, a model's path, and what else `explain` takes."""
+    from attnx.pipeline.options import check_choices
+
+    check_choices((methods,) if isinstance(methods, str) else methods, references, **choices)
+    if measure is not None:
+        from attnx.results.statistics import MEASURES
+
+        MEASURES.check(measure)
+    if suites:
+        from attnx.benchmarks.benchmark import SUITES
+
+        for suite in suites:
+            SUITES.check(suite)
+    if model is not None:
+        from attnx.demo_models.hub import SHIPPED
+        from attnx.pipeline.loading import saved_model
+
+        if model not in SHIPPED:
+            saved_model(model)
+
+
+def check_file(path: Path | None, option: str) -> None:
+    """A file to read."""
+    if path is not None and not path.is_file():
+        raise InputError(f"there is no file {path}; give one with {option}")
+
+
+TABLE_FILES = (".csv", ".tsv", ".jsonl", ".ndjson")
+PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
+SOUNDS = (".wav", ".wave")
+SAVED = (".safetensors",)
+WRITTEN = (".txt", ".md", ".text", ".json", ".html", ".py")
+
+
+def file_notes(texts: Iterable[str], command: str) -> Iterator[str]:
+    """A note for each text of `attnx command` that is an existing file's name, or ends like one."""
+    for text in texts:
+        suffix = PurePath(text).suffix.lower()
+        if _exists(text):
+            instead = _instead(text, suffix, command)
+            yield f"{quote(text)} is the name of a file, and the name is what is read; {instead}"
+        elif suffix in (*TABLE_FILES, *PICTURES, *SOUNDS, *SAVED, *WRITTEN) and not text.split()[1:]:
+            yield f"{quote(text)} ends like a file's name, but there is no such file: it is read as a text"
+
+
+def _exists(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # too long for a name, or with characters that none has
+        return False
+
+
+def _instead(name: str, suffix: str, command: str) -> str:
+    if suffix in PICTURES:
+        return f"the picture: attnx explain --image {quote(name)} --model DIRECTORY"
+    if suffix in SOUNDS:
+        return f"the sound: attnx explain --sound {quote(name)} --model DIRECTORY"
+    if suffix in SAVED:
+        return f"a saved explanation: attnx.Explanation.load({name!r}) in Python"
+    if command in ("compare", "atlas"):
+        return f"the texts in it: attnx {command} --data {quote(name)}"
+    if suffix in TABLE_FILES and command == "explain":
+        return f"the texts in it: attnx compare --data {quote(name)}, or give one of them"
+    return f"the text in it: attnx {command} - < {quote(name)}"

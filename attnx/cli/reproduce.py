@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attnx.cli.checks import check_asked
+from attnx.arguments import picture_paths
 from attnx.cli.options import (
     TABLES,
     AsJson,
@@ -17,6 +19,8 @@ from attnx.cli.options import (
     KeepingOptions,
     RunFolder,
     TableOutput,
+    check_asked,
+    check_file,
     check_output,
     chosen_model,
     kept,
@@ -24,24 +28,202 @@ from attnx.cli.options import (
     say,
     show,
 )
-from attnx.cli.table3 import ProtocolName, WhichProtocol, table3_command
-from attnx.cli.trained import (
-    AskedTrainings,
-    Data,
-    HeldOut,
-    Model,
-    Models,
-    More,
-    Plot,
-    Samples,
-    Seed,
-    check_plot,
-    draw,
-    measured,
-)
 from attnx.errors import InputError
-from attnx.reproduce.picture_paths import picture_paths
-from attnx.tasks.saved import saved_model
+
+if TYPE_CHECKING:
+    from attnx.paper.sentences import Sentences
+    from attnx.paper.subject import Trained
+    from attnx.paper.table import OverModels
+    from attnx.results.base import Result
+
+
+class ProtocolName(StrEnum):
+    published = "published"
+    corrected = "corrected"
+    both = "both"
+
+
+WhichProtocol = Annotated[
+    ProtocolName, typer.Option("--protocol", help="As the authors' code did it, as the paper says it, or both.")
+]
+
+
+def table3_command(
+    model: Annotated[
+        str | None,
+        typer.Option("--model", help="A sentiment model's directory, file or hub id; else the paper's, from the hub."),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", help="A .tsv, .csv or .jsonl with label and sentence; by default GLUE, from the hub."),
+    ] = None,
+    samples: Annotated[int, typer.Option("--samples", help="How many sentences, from the first.")] = 100,
+    seed: Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Of the bootstrap.")] = 0,
+    protocol: WhichProtocol = ProtocolName.both,
+    run: RunFolder = None,
+    as_json: AsJson = False,
+    as_markdown: AsMarkdown = False,
+    output: TableOutput = None,
+) -> None:
+    """Correlation of raw attention, rollout and flow with input gradients, for DistilBERT on SST-2."""
+    check_output(output, TABLES)
+    if data is not None and not data.is_file():
+        raise typer.BadParameter(f"there is no file {data}", param_hint="--data")
+    check_asked(model=model)
+    from attnx.paper.sentences import reviews
+    from attnx.paper.tables import MODEL, NEEDED, PROTOCOLS_TABLE_3, table3
+    from attnx.pipeline.loading import load
+
+    chosen = [one for name, one in PROTOCOLS_TABLE_3.items() if protocol.value in (name, "both")]
+    loaded, tokenizer = load(model or MODEL, NEEDED)
+    sentences = reviews(loaded, tokenizer, data, samples)
+    keeping = KeepingOptions(run)
+    with kept(keeping):
+        table = table3(loaded, tokenizer, sentences, protocols=chosen, seed=seed, progress=True, **keeping.options)
+    show(table, as_json, as_markdown, output)
+
+
+SHIPPED = "verb-number"
+_TABLE = ".json"
+
+Model = Annotated[
+    Path | None, typer.Option("--model", help="A directory with a verb-number model; by default the embedded one.")
+]
+Models = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--models",
+        metavar="DIR…",
+        help=f"Several models in one table, by the recipes that trained them: directories, one after the other; "
+        f"{SHIPPED} is the embedded one, and a .json file of such a table brings its models along.",
+    ),
+]
+More = Annotated[list[Path] | None, typer.Argument(metavar="DIR", hidden=True, help="Further directories of --models.")]
+Data = Annotated[
+    list[Path] | None,
+    typer.Option("--data", help="A file in Linzen's format; may be repeated. By default sentences are generated."),
+]
+HeldOut = Annotated[
+    bool,
+    typer.Option("--held-out", help="Only lines the model never trained on; --data names its training files in order."),
+]
+Samples = Annotated[int, typer.Option("--samples", help="How many sentences.")]
+Seed = Annotated[
+    int, typer.Option("--seed", min=0, max=2**31 - 1, help="Draws the sentences, unless --held-out, and the bootstrap.")
+]
+Plot = Annotated[
+    Path | None,
+    typer.Option("--plot", help="Also draw it: a .png, .svg or .pdf; without an ending, a .png and a .svg."),
+]
+
+
+@dataclass(frozen=True)
+class AskedTrainings:
+    """Which models, and which sentences of them."""
+
+    model: Path | None
+    models: list[Path] | None
+    more: list[Path] | None
+    data: list[Path] | None
+    held_out: bool
+    samples: int
+    seed: int
+    attractors: int | None = None
+    with_subject: bool = False
+
+    def __post_init__(self) -> None:
+        from attnx.demo_models.hub import saved_model
+
+        if self.more and not self.models:
+            raise InputError(f"{self.more[0]} is no option; directories of models stand after --models")
+        if self.models and self.model is not None:
+            raise InputError("give --model for one model or --models for many, not both")
+        if self.held_out and not self.data:
+            raise InputError("--held-out needs the files of the model's training: --data FILE --data FILE …")
+        for one in self.data or ():
+            check_file(one, "--data")
+        for place in (self.model, *self.places):
+            if place is not None:
+                saved_model(place)
+
+    @property
+    def places(self) -> list[Path | None]:
+        """The directories of several models; None is the embedded one."""
+        return [None if str(one) == SHIPPED else one for one in self._several if one.suffix != _TABLE]
+
+    @property
+    def tables(self) -> list[Path]:
+        """The tables among them that were saved."""
+        return [one for one in self._several if one.suffix == _TABLE]
+
+    @property
+    def _several(self) -> tuple[Path, ...]:
+        return (*(self.models or ()), *(self.more or ()))
+
+
+def measured(
+    measure: Callable[..., Any],
+    over: Callable[..., OverModels[Any]],
+    kind: type[OverModels[Any]],
+    asked: AskedTrainings,
+    options: dict[str, Any],
+) -> Result:
+    """The table of the model, or `over` all that were asked for, joined with tables of that kind that were saved."""
+    table: Result
+    if not asked.models:
+        with chosen_model(asked.model) as (directory, loaded, tokenizer):
+            table = measure(loaded, tokenizer, _sentences(asked, directory, loaded, tokenizer), **options)
+        return table
+    from attnx.adapters.files import lines_of
+
+    saved = [kind.from_json("\n".join(lines_of(one))) for one in asked.tables]
+    parts = [*saved, *([over(_trained(asked), **options)] if asked.places else [])]
+    return parts[0] if len(parts) == 1 else kind.merge(parts)
+
+
+def check_plot(plot: Path | None) -> None:
+    """Before minutes of work, not after them."""
+    from attnx.arguments import picture_paths
+
+    if plot is not None:
+        picture_paths(plot)
+
+
+def draw(table: Result, plot: Path | None) -> None:
+    from attnx.paper.figures import save_picture
+
+    if plot is not None:
+        say(f"drawn in {path}" for path in save_picture(table.plot(), plot))
+
+
+def _trained(asked: AskedTrainings) -> Iterator[Trained]:
+    """One model after the other."""
+    from attnx.demo_models.training.verb_number import read_note
+    from attnx.paper.subject import Trained
+    from attnx.paper.table import UNNAMED
+
+    for place in asked.places:
+        with chosen_model(place) as (directory, model, tokenizer):
+            name = SHIPPED if place is None else place.resolve().name
+            recipe = read_note(directory).get("name") or UNNAMED
+            say([f"{name} ({recipe})"])
+            one = Trained(name, recipe, model, tokenizer, _sentences(asked, directory, model, tokenizer))
+        yield one
+
+
+def _sentences(asked: AskedTrainings, directory: Path, model: Any, tokenizer: Any) -> Sentences:
+    from attnx.paper import sentences
+
+    if not asked.data:
+        chosen = sentences.generated(asked.samples, asked.seed, asked.attractors)
+    elif asked.held_out:
+        chosen = sentences.never_trained_on(directory, asked.data, asked.samples, with_subject=asked.with_subject)
+    else:
+        chosen = sentences.from_files(asked.data, asked.samples, asked.seed)
+    ready = sentences.prepare(model, tokenizer, *chosen)
+    say(ready.notes)
+    return ready
+
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Reproduce the tables and figures of the paper.")
 
@@ -71,7 +253,7 @@ def table1_command(
     """Correlation of raw attention, rollout and flow with blank-out."""
     asked = AskedTrainings(model, models, more, data, held_out, samples, seed)
     _check_files(output, plot)
-    from attnx.reproduce.table1 import table1
+    from attnx.paper.tables import table1
 
     _table(table1, asked, protocol, KeepingOptions(run), as_json, as_markdown, output, plot)
 
@@ -95,7 +277,7 @@ def table2_command(
     """Correlation of raw attention, rollout and flow with input gradients."""
     asked = AskedTrainings(model, models, more, data, held_out, samples, seed)
     _check_files(output, plot)
-    from attnx.reproduce.table2 import table2
+    from attnx.paper.tables import table2
 
     _table(table2, asked, protocol, KeepingOptions(run), as_json, as_markdown, output, plot)
 
@@ -127,9 +309,8 @@ def subject_command(
     if data and attractors is not None:
         raise InputError("--attractors is for generated sentences; leave it away with --data")
     asked = AskedTrainings(model, models, more, data, held_out, samples, seed, attractors, with_subject=True)
-    from attnx.reproduce.subject import subject
-    from attnx.reproduce.trainings import subject_over_trainings
-    from attnx.results.trainings import SubjectTrainings
+    from attnx.paper.subject import subject, subject_over_trainings
+    from attnx.paper.table import SubjectTrainings
 
     keeping = KeepingOptions(run)
     options = {"layer": layer, "seed": seed, "progress": True, **keeping.options}
@@ -147,7 +328,7 @@ def figure1_command(
 ) -> None:
     """One sentence as a layered graph, in raw attention, rollout and flow."""
     _check_figure(model, output)
-    from attnx.reproduce.figure1 import figure1
+    from attnx.paper.figures import figure1
 
     _figure(figure1, model, text, output)
 
@@ -160,7 +341,7 @@ def figure2_command(
 ) -> None:
     """Raw attention of CLS at each layer."""
     _check_figure(model, output)
-    from attnx.reproduce.figure2 import figure2
+    from attnx.paper.figures import figure2
 
     _figure(figure2, model, text, output)
 
@@ -173,7 +354,7 @@ def figure3_command(
 ) -> None:
     """Rollout and flow to CLS at each layer."""
     _check_figure(model, output)
-    from attnx.reproduce.figure3 import figure3
+    from attnx.paper.figures import figure3
 
     _figure(figure3, model, text, output)
 
@@ -188,8 +369,8 @@ def figure4_command(
     """Two masked pronouns: what the model predicts, and whom raw attention, rollout and flow point at."""
     picture_paths(output)
     check_asked(model=model)
-    from attnx.reproduce.figure4 import NEEDED, figure4
-    from attnx.running.loading import load
+    from attnx.paper.figures import NEEDED, figure4
+    from attnx.pipeline.loading import load
 
     loaded, tokenizer = load(model, NEEDED)
     _show_figure(figure4(loaded, tokenizer), loaded, output)
@@ -201,6 +382,8 @@ def _check_files(output: Path | None, plot: Path | None) -> None:
 
 
 def _check_figure(model: Path | None, output: Path) -> None:
+    from attnx.demo_models.hub import saved_model
+
     picture_paths(output)
     if model is not None:
         saved_model(model)
@@ -216,9 +399,9 @@ def _table(
     output: Path | None,
     plot: Path | None,
 ) -> None:
-    from attnx.reproduce.protocols import PROTOCOLS
-    from attnx.reproduce.trainings import over_trainings
-    from attnx.results.trainings import Trainings
+    from attnx.paper.subject import over_trainings
+    from attnx.paper.table import Trainings
+    from attnx.paper.tables import PROTOCOLS
 
     protocols = [one for name, one in PROTOCOLS.items() if protocol.value in (name, "both")]
     options = {"protocols": protocols, "seed": asked.seed, "progress": True, **keeping.options}
@@ -229,7 +412,7 @@ def _table(
 
 
 def _figure(draw: Callable[..., Any], model: Path | None, texts: Any, output: Path) -> None:
-    from attnx.inputs.families import adapter_for
+    from attnx.adapters.families import adapter_for
 
     with chosen_model(model) as (_, loaded, tokenizer):
         figure = draw(loaded, tokenizer, texts) if texts else draw(loaded, tokenizer)
@@ -240,8 +423,7 @@ def _figure(draw: Callable[..., Any], model: Path | None, texts: Any, output: Pa
 
 def _show_figure(figure: Any, model: Any, output: Path) -> None:
     """Write it; the paths are printed, one a line, and beside them whose figure it is."""
-    from attnx.reproduce.captions import model_title
-    from attnx.reproduce.pictures import save_picture
+    from attnx.paper.figures import model_title, save_picture
 
     for path in save_picture(figure, output):
         print_text(str(path))

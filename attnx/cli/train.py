@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from attnx.cli.checks import check_file
+from attnx.cli.options import check_file
 from attnx.errors import InputError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Train the models of the tasks.")
@@ -61,9 +61,8 @@ def verb_number_command(
         raise InputError("--recipe says all that --epochs, --teacher and --start would; leave them away")
     for one in data:
         check_file(one, "--data")
-    from attnx.running.loading import hush
-    from attnx.tasks.verb_number.recipes import train_recipe
-    from attnx.tasks.verb_number.training import train
+    from attnx.demo_models.training.verb_number import train, train_recipe
+    from attnx.pipeline.loading import hush
 
     hush()
     how: dict[str, Any] = {"seed": seed, "body": body, "resume": resume, "progress": sys.stderr.isatty()}
@@ -91,7 +90,8 @@ Steps = Annotated[int | None, typer.Option("--steps", min=1, help="By default wh
 def recall_command(out: NewDirectory, seed: Seed = 0, steps: Steps = None) -> None:
     """Train a decoder to recall: "k3 v7 k1 v2 k3" goes on with v7. Minutes on one core; no data is needed."""
     _check_new(out)
-    from attnx.tasks.recall import checkpoint, training
+    from attnx.demo_models import recall as checkpoint
+    from attnx.demo_models.training import recall as training
 
     _train_small(training, checkpoint, out, seed, steps)
 
@@ -100,7 +100,8 @@ def recall_command(out: NewDirectory, seed: Seed = 0, steps: Steps = None) -> No
 def dates_command(out: NewDirectory, seed: Seed = 0, steps: Steps = None) -> None:
     """Train an encoder–decoder to rewrite dates: "the third of march 1998" becomes "1998 03 03". A minute; no data."""
     _check_new(out)
-    from attnx.tasks.dates import checkpoint, training
+    from attnx.demo_models import dates as checkpoint
+    from attnx.demo_models.training import dates as training
 
     _train_small(training, checkpoint, out, seed, steps)
 
@@ -108,7 +109,8 @@ def dates_command(out: NewDirectory, seed: Seed = 0, steps: Steps = None) -> Non
 @app.command("picture-question")
 def picture_question_command(out: NewDirectory, seed: Seed = 0, steps: Steps = None) -> None:
     """Train a decoder of pictures and text: "which colour is the square at the top left ?". Some minutes."""
-    from attnx.tasks.picture_question import checkpoint, training
+    from attnx.demo_models import picture_question as checkpoint
+    from attnx.demo_models.training import picture_question as training
 
     _train_small(training, checkpoint, out, seed, steps)
 
@@ -117,7 +119,8 @@ def picture_question_command(out: NewDirectory, seed: Seed = 0, steps: Steps = N
 def planted_tone_command(out: NewDirectory, seed: Seed = 0, steps: Steps = None) -> None:
     """Train a classifier of sounds: the pitch of one of four tones is the class. Some minutes; no data is needed."""
     _check_new(out)
-    from attnx.tasks.planted_tone import checkpoint, training
+    from attnx.demo_models import planted_tone as checkpoint
+    from attnx.demo_models.training import planted_tone as training
 
     _train_small(training, checkpoint, out, seed, steps)
 

@@ -1,1 +1,1 @@
-"""The noun in the middle: positions at each level, and edges that say how much of a node below is in the node above."""
+"""The graph of attention: edges with residual, sink and head choice, and what an edge weighs."""

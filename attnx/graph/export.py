@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from attnx.errors import InputError
-from attnx.graph.asked import Head
+from attnx.graph.edge_weights import Head
 from attnx.graph.graph import Graph
 
 

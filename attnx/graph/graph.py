@@ -13,17 +13,28 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnx.attention.levels import Even, Level
-from attnx.attention.placed import looking_back
+from attnx._signals import cached_property
+from attnx.attention.layers import Even, Level
+from attnx.attention.masks import Mask, first_seen
+from attnx.attention.sequences import looking_back
 from attnx.attention.tensor import as_attention
-from attnx.attention.visibility import Mask, first_seen
 from attnx.errors import ChoiceError
-from attnx.forks import cached_property
-from attnx.graph.asked import Head, check_head, check_position
+from attnx.graph.edge_weights import ATTENTION, WEIGHTINGS, Head, Weighting, Weights, check_head, check_position
 from attnx.graph.edges import Edges, Rules
-from attnx.graph.registry import WEIGHTINGS
-from attnx.graph.shares import check_residual, check_share
-from attnx.graph.weighting import ATTENTION, Weighting, Weights
+
+
+def check_share(share: float) -> float:
+    """A share of the weights to discard, which leaves something."""
+    if not isinstance(share, (int, float)) or isinstance(share, bool) or not 0 <= share < 1:
+        raise ChoiceError(f"discard is a share of the weights, from 0 to less than 1; {share!r} asked")
+    return share
+
+
+def check_residual(residual: float) -> float:
+    """The share of the residual connection."""
+    if not isinstance(residual, (int, float)) or not 0 <= residual <= 1:
+        raise ChoiceError(f"residual is a share between 0 and 1, {residual!r} asked")
+    return residual
 
 
 @dataclass(frozen=True, eq=False)

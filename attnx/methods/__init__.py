@@ -1,1 +1,1 @@
-"""Relevance from a graph: pure functions, a row of `METHODS` each."""
+"""Methods on the graph: raw attention, rollout, flow and their normalization."""

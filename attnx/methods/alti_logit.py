@@ -18,13 +18,13 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from attnx.attention.levels import Level, blocks
+from attnx.attention.layers import Level, blocks
 from attnx.errors import AttentionError
-from attnx.graph.asked import Asked
+from attnx.graph.decomposition import Parts
+from attnx.graph.edge_weights import Asked
 from attnx.graph.edges import Edges
 from attnx.graph.graph import Graph
-from attnx.graph.weightings.parts import Parts
-from attnx.methods.method import Method
+from attnx.methods.base import Method
 
 
 def shares_of_score(graph: Graph, asked: Asked) -> Tensor:

@@ -22,16 +22,39 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
-from attnx.attention.rows import rows_to_one
+from attnx.attention.layers import rows_to_one
 from attnx.errors import AttentionError, ChoiceError
-from attnx.graph.asked import Asked
+from attnx.graph.edge_weights import Asked
 from attnx.graph.graph import Graph
-from attnx.methods.normalization import Normalize
+from attnx.registry import unknown
+
+Normalize: TypeAlias = Literal["receptive_field", "prefix", "column"]
+NORMALIZATIONS = ("receptive_field", "prefix", "column")
+
+Normalization: TypeAlias = Normalize | Literal["auto"] | None
+"""As a caller of `explain` says it: "auto" is "prefix" for causal attention and nothing for other."""
+
+
+def check_normalize(normalize: Any) -> Normalize | None:
+    """A name of the above, or None."""
+    return _one_of(normalize, NORMALIZATIONS)  # type: ignore[no-any-return]
+
+
+def check_normalization(normalize: Any) -> Normalization:
+    """The same, or "auto"."""
+    return _one_of(normalize, ("auto", *NORMALIZATIONS))  # type: ignore[no-any-return]
+
+
+def _one_of(normalize: Any, known: tuple[str, ...]) -> Any:
+    if normalize not in (None, *known):
+        raise ChoiceError(unknown("normalize", normalize, known) + "; None leaves it out")
+    return normalize
+
 
 Everywhere: TypeAlias = Callable[[Tensor, Tensor, Tensor, int], Tensor]
 """(own, even, residual, depth) → query × input: B after so many layers. `own` marks each query's own position, `even`

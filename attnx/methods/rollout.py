@@ -1,22 +1,25 @@
-"""Attention rollout: relevance of the input as the product of all layers' attention with residual (§3.1).
+"""Rollout and flow of edges that know what is carried, or what is answered: a row each.
 
-Ã(1) = A(1) and Ã(i) = A(i) · Ã(i−1). For one query the product is a chain of vector–matrix products.
+Any other pair of a method and a weighting goes by name, as `rollout:norm` or `flow:alti`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Unpack, overload
 
 import torch
 from torch import Tensor
 
 from attnx.arguments import checked
-from attnx.graph.asked import Asked, Head
+from attnx.attention.layers import rows_to_one
+from attnx.errors import ChoiceError
+from attnx.graph.edge_weights import Asked, Head
 from attnx.graph.graph import Graph
-from attnx.methods.method import Array, Brought, Method, MethodChoices, call
-from attnx.methods.normalization import Normalize
-from attnx.methods.receptive_field import rolled_everywhere
+from attnx.methods.base import Array, Brought, Method, MethodChoices, call
+from attnx.methods.flow.flow import FLOW
+from attnx.methods.receptive_field import Normalize, rolled_everywhere
 
 
 class RolloutChoices(MethodChoices, total=False):
@@ -123,4 +126,123 @@ ROLLOUT = Method(
     everywhere_in_streams=True,
     by_rows=True,
     takes_signed=True,
+)
+
+
+@overload
+def raw(attention: Array, **choices: Unpack[MethodChoices]) -> Array: ...
+
+
+@overload
+def raw(attention: Brought, **choices: Unpack[MethodChoices]) -> Tensor: ...
+
+
+@checked
+def raw(
+    attention: Any,
+    *,
+    layer: int | str | None = None,
+    position: int | Sequence[int] | None = None,
+    head: Head | None = None,
+    residual: float = 0.0,
+    normalize: Normalize | None = None,
+    drop_sink: bool = False,
+) -> Any:
+    """What each query attends to in each layer, taken alone: layer × query × key.
+
+    Above the first layers a key is no longer the token at its position but a mixture of tokens, so this is not yet
+    relevance of the input; `rollout` and `flow` trace it back.
+
+    A query's even attention is the same for all that it sees, so `normalize="receptive_field"` leaves raw attention as
+    it is; `"column"` does not. `drop_sink` leaves out what goes to the first token of a decoder.
+
+    >>> raw(np.full((1, 2, 3, 3), 1 / 3), layer=1, position=0)
+    array([0.33333333, 0.33333333, 0.33333333])
+    """
+    return call(
+        RAW,
+        attention,
+        layer=layer,
+        position=position,
+        head=head,
+        residual=residual,
+        normalize=normalize,
+        drop_sink=drop_sink,
+    )
+
+
+def _layers(graph: Graph, asked: Asked) -> Tensor:
+    return torch.stack([graph.levels[layer - 1].rows(asked.positions) for layer in asked.layers])
+
+
+def _one_layer_everywhere(own: Tensor, even: Tensor, residual: Tensor, depth: int) -> Tensor:
+    return rolled_everywhere(own, even, residual, 1)
+
+
+RAW = Method(
+    "raw",
+    _layers,
+    title="raw attention",
+    paper="Abnar & Zuidema 2020, the first row of Tables 1 to 3",
+    residual=0.0,
+    everywhere=_one_layer_everywhere,
+    everywhere_in_streams=True,
+    by_rows=True,
+    local=True,
+    takes_signed=True,
+)
+
+
+def rolled_by_rules(graph: Graph, asked: Asked) -> Tensor:
+    """layer × head × position × input."""
+    if not graph.streams:
+        return rolled(graph, asked)
+    if not graph.is_merged:
+        raise ChoiceError(f"the rules of cross-attention are of all heads together; head={graph.head!r} has none")
+    source, output = graph.streams.values()
+    relevance = torch.eye(graph.length, dtype=torch.float64, device=graph.device)
+    alone = graph.mixed(0.0)  # Ā without the identity, which the rules add themselves
+    found = []
+    for layer in range(asked.down_to, asked.layers[-1] + 1):
+        gains, level = alone.levels[layer - 1].written, alone.levels[layer - 1].weights.level
+        if level.kind == "cross":
+            of_output, of_source = (_normalised(relevance[place, place]) for place in (output, source))
+            relevance[output, source] += of_output.T @ gains[:, source] @ of_source
+        else:
+            relevance[level.own] += gains @ relevance
+        if layer in asked.layers:
+            found.append(relevance[list(asked.positions)])
+    return torch.stack(found)[:, None]
+
+
+def _normalised(relevance: Tensor) -> Tensor:
+    """R̄ of one stream."""
+    identity = torch.eye(len(relevance), dtype=relevance.dtype, device=relevance.device)
+    return rows_to_one(relevance - identity) + identity
+
+
+def _rolled(name: str, title: str, weighting: str, paper: str) -> Method:
+    """Rollout of other edges. What is lowest among them is no noise, so nothing is discarded."""
+    return replace(ROLLOUT, name=name, title=title, weighting=weighting, paper=paper, discards=False)
+
+
+EFFECTIVE_ROLLOUT = _rolled(
+    "effective_rollout", "rollout of effective attention", "effective", "Brunner et al. 2020, weights"
+)
+NORM_ROLLOUT = _rolled(
+    "norm_rollout", "rollout of norms with residual", "norm_residual", "Kobayashi et al. 2021, weights"
+)
+GLOBENC_ROLLOUT = _rolled("globenc", "GlobEnc", "globenc", "Modarressi et al. 2022")
+ALTI_ROLLOUT = _rolled("alti", "ALTI", "alti", "Ferrando et al. 2022")
+VALUE_ZEROING_ROLLOUT = _rolled("value_zeroing", "value zeroing", "value_zeroing", "Mohebbi et al. 2023")
+GRADIENT_ROLLOUT = replace(
+    _rolled("gradient_rollout", "gradient rollout", "gradient", "Chefer et al. 2021, rules 5 to 10"),
+    relevance=rolled_by_rules,
+)
+GRADIENT_FLOW = replace(
+    FLOW,
+    name="gradient_flow",
+    title="flow of gradient edges",
+    weighting="gradient_share",
+    paper="Chefer et al. 2021, weights",
 )

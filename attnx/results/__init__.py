@@ -1,1 +1,1 @@
-"""What attnx returns: data, frozen, saved and loaded. No views, no model."""
+"""Results as data: fields, files, statistics."""

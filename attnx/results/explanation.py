@@ -1,33 +1,124 @@
-"""The result: relevance of every input position for the explained one, through all layers."""
+"""The words of several explanations in one table: each row has the words that stand for each other.
+
+Words are matched by their characters. Where the text is the same, words that share characters are one row, however a
+tokenizer cut them; where it was changed, the changes say which characters became which. Of texts that differ in a way
+that nobody told, and of those without characters, the sequences of words are compared.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from difflib import SequenceMatcher
+from os import PathLike
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
-from attnx.agreement.ties import DIGITS, tied_share
-from attnx.answer.prediction import Prediction, visible
+from attnx.adapters.image_text import PICTURE
+from attnx.adapters.image_text import TEXT as WORDS
+from attnx.adapters.positions import Position, Positions, Span, Word, content_words
 from attnx.errors import AttentionError, ChoiceError, InputError, how_many
-from attnx.inputs.picture_and_text import PICTURE
-from attnx.inputs.picture_and_text import TEXT as WORDS
-from attnx.inputs.positions import Position, Positions, Span, Word, content_words
+from attnx.methods.ties import DIGITS, tied_share
 from attnx.registry import unknown
-from attnx.results.drawn import Drawn
-from attnx.results.fit import ANSWER, PROVENANCE, TEXT, Below, Filled, Rising, Rules, Shape, check
-from attnx.results.older_files import explanation_facts
-from attnx.results.remarks import Said, line, remarks
-from attnx.results.result import Array
-from attnx.results.row import Row, in_quotes, legible
-from attnx.results.schema import LATER
-from attnx.results.units import Units, WordScore, best, summed
+from attnx.results.base import Array, Result
+from attnx.results.storage import (
+    ANSWER,
+    LATER,
+    PROVENANCE,
+    TEXT,
+    Below,
+    Filled,
+    Rising,
+    Rules,
+    Shape,
+    check,
+    explanation_facts,
+)
+from attnx.results.warnings import Row, Said, Units, WordScore, best, in_quotes, legible, line, remarks, summed
+from attnx.targets.prediction import Prediction, visible
 
 if TYPE_CHECKING:
+    from captum.attr._utils.visualization import VisualizationDataRecord
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from PIL.Image import Image
 
-    from attnx.inputs.waves import Sound
+    from attnx.adapters.adapter import Sound
+
+Bars: TypeAlias = Literal["bars", "heat"]
+Unit: TypeAlias = Literal["word", "token"]
+
+
+class Drawn(Result):
+    """The drawing side of an explanation."""
+
+    def plot(
+        self,
+        method: str | None = None,
+        layer: int | None = None,
+        *,
+        kind: Bars = "bars",
+        by: Unit = "word",
+        content_only: bool = False,
+        head: int | None = None,
+        ax: Axes | None = None,
+        image: Any = None,
+    ) -> Axes | Figure:
+        """One row in matplotlib, as bars or as a strip of colours (`kind="heat"`), by word or by token.
+
+        `content_only` leaves punctuation and special tokens out, and says what share they hold. Of an image: its
+        overlay in the axes, or without a method the panels of all methods and references as a figure.
+        `image` is the picture where the explanation has none, because it was loaded from a file.
+        """
+        drawn: Axes | Figure = self._view.plot(
+            self, method, layer, kind=kind, by=by, content_only=content_only, head=head, ax=ax, image=image
+        )
+        return drawn
+
+    def plot_layers(
+        self,
+        method: str | None = None,
+        *,
+        special: bool = False,
+        content_only: bool = False,
+        head: int | None = None,
+        ax: Axes | None = None,
+        image: Any = None,
+    ) -> Axes | Figure:
+        """Layers × positions in matplotlib, the last layer on top (the paper's Figures 2 and 3).
+
+        Special tokens, which would take most of the colours, are drawn if you ask for them; `content_only` leaves
+        punctuation out, too. Of an image: a strip of overlays, one a layer, as a figure; `image` is as in `plot`.
+        """
+        drawn: Axes | Figure = self._view.more["plot_layers"](
+            self, method, special=special, content_only=content_only, head=head, ax=ax, image=image
+        )
+        return drawn
+
+    def plot_graph(self, method: str | None = None, *, head: int | None = None, ax: Axes | None = None) -> Axes:
+        """The layered graph of the paper's Figure 1 in matplotlib; needs `explain(..., maps=True)`."""
+        drawn: Axes = self._view.more["plot_graph"](self, method, head=head, ax=ax)
+        return drawn
+
+    def overlay(
+        self, method: str | None = None, layer: int | None = None, head: int | None = None, **options: Any
+    ) -> Image:
+        """The picture with the relevance of its patches in colour, as a PIL image (see `attnx.views.image`)."""
+        laid: Image = self._view.more["overlay"](self, method, layer, head, **options)
+        return laid
+
+    def to_bertviz(self, method: str | None = None) -> dict[str, Any]:
+        """For BertViz's `head_view` and `model_view`; needs `maps=True`. `head="each"` gives all heads, else one."""
+        given: dict[str, Any] = self._view.more["to_bertviz"](self, method)
+        return given
+
+    def to_captum(
+        self, method: str | None = None, layer: int | None = None, *, true_class: str = "–"
+    ) -> VisualizationDataRecord:
+        """A record for Captum's `visualize_text`."""
+        return self._view.more["to_captum"](self, method, layer, true_class=true_class)
+
 
 OFFERED = ("blankout", "value_path")
 """The measurements that a verdict offers where there is none, or but one: the first that is not there."""
@@ -427,3 +518,143 @@ def _one_head(heads: Array, head: int | None) -> Array:
         raise ChoiceError(f"head {head} asked, the explanation has {len(heads)} (0 to {len(heads) - 1})")
     one: Array = heads[head]
     return one
+
+
+class Explanations(list[Explanation]):
+    """A list like any other; as the last line of a notebook's cell it is a page with a picker."""
+
+    def to_html(self, path: str | PathLike[str] | None = None, **options: Any) -> str | None:
+        """One page for all, as `attnx.to_html(list)`."""
+        page: str | None = self[0]._view.html(self, path, **options) if self else ""
+        return page
+
+    def _repr_html_(self) -> str | None:
+        """What a notebook shows; of an empty list what it writes."""
+        return self[0]._view.notebook(self) if self else None
+
+
+@dataclass(frozen=True, eq=False)
+class OfExplanations(Result):
+    """What such kinds have in common."""
+
+    explanations: tuple[Explanation, ...]
+
+    def _saved(self) -> dict[str, Any]:
+        own = {str(number): one._saved() for number, one in enumerate(self.explanations)}
+        return super()._saved() | {"explanations": own}
+
+    @classmethod
+    def _fields_of(cls, data: Mapping[str, Any]) -> dict[str, Any]:
+        told = super()._fields_of(data)
+        if isinstance(own := told.get("explanations"), Mapping):
+            told["explanations"] = [
+                Explanation._fields_of(one) if isinstance(one, Mapping) else one for one in own.values()
+            ]
+        return told
+
+
+Matched: TypeAlias = tuple[tuple[int, ...], ...]
+"""For each explanation the words of this row, by index; none where it has nothing in this place."""
+Link: TypeAlias = tuple[int, int]
+"""A word of the first explanation and a word of another."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """Characters of a text, from `start` to before `end`, and what stands there instead."""
+
+    start: int
+    end: int
+    text: str
+    segment: int = 0
+    """0 for the text, 1 for the second text of a pair."""
+
+
+@dataclass(frozen=True)
+class Extent:
+    """Where a word stands, without white space around it."""
+
+    segment: int
+    start: int
+    end: int
+
+    def meets(self, other: Extent) -> bool:
+        return self.segment == other.segment and self.start < other.end and other.start < self.end
+
+
+def aligned(explanations: Sequence[Explanation], changes: Sequence[Change] | None = None) -> tuple[Matched, ...]:
+    """The rows, in the order of the texts. `changes` made the text of all others of that of the first."""
+    first, *others = explanations
+    groups = {(0, word.index): {(0, word.index)} for word in first.words}
+    for number, other in enumerate(others, start=1):
+        groups |= {(number, word.index): {(number, word.index)} for word in other.words}
+        for one, two in _links(first, other, changes):
+            _join(groups, (0, one), (number, two))
+    rows: list[set[tuple[int, int]]] = []
+    for number, explanation in enumerate(explanations):
+        place = 0
+        for word in explanation.words:
+            group = groups[number, word.index]
+            if group not in rows:
+                rows.insert(place, group)
+            place = rows.index(group) + 1
+    return tuple(
+        tuple(tuple(sorted(word for at, word in row if at == number)) for number in range(len(explanations)))
+        for row in rows
+    )
+
+
+def extent_of(explanation: Explanation, word: Word) -> Extent | None:
+    """Where a word stands in its text; None where that is not known."""
+    pieces = [explanation.positions[place] for place in word.positions]
+    if word.segment >= len(explanation.texts) or any(one.start is None or one.end is None for one in pieces):
+        return None
+    start = min(one.start for one in pieces if one.start is not None)
+    end = max(one.end for one in pieces if one.end is not None)
+    piece = explanation.texts[word.segment][start:end]
+    if not piece.strip():  # a line break is a word by itself
+        return Extent(word.segment, start, end)
+    return Extent(word.segment, start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip()))
+
+
+def _links(first: Explanation, other: Explanation, changes: Sequence[Change] | None) -> Iterator[Link]:
+    ones = [extent_of(first, word) for word in first.words]
+    twos = [extent_of(other, word) for word in other.words]
+    known = changes is not None or first.text == other.text
+    if not known or None in ones or None in twos:
+        yield from _by_sequence(first, other)
+        return
+    for one, span in enumerate(ones):
+        for place in _places(span, changes or ()) if span is not None else ():
+            yield from ((one, two) for two, found in enumerate(twos) if found is not None and found.meets(place))
+
+
+def _places(span: Extent, changes: Sequence[Change]) -> Iterator[Extent]:
+    """Where the characters of a span are after the changes."""
+    moved, rest = 0, span.start
+    for change in sorted(changes, key=lambda one: one.start):
+        if change.segment != span.segment or change.start >= span.end:
+            continue
+        if change.end > span.start:
+            if rest < change.start:
+                yield Extent(span.segment, rest + moved, change.start + moved)
+            yield Extent(span.segment, change.start + moved, change.start + moved + len(change.text))
+            rest = change.end
+        moved += len(change.text) - (change.end - change.start)
+    if rest < span.end:
+        yield Extent(span.segment, rest + moved, span.end + moved)
+
+
+def _by_sequence(first: Explanation, other: Explanation) -> Iterator[Link]:
+    ones, twos = ([(word.segment, word.text) for word in one.words] for one in (first, other))
+    for kind, start, end, begin, stop in SequenceMatcher(None, ones, twos, autojunk=False).get_opcodes():
+        if kind == "equal" or (kind == "replace" and end - start == stop - begin):
+            yield from zip(range(start, end), range(begin, stop), strict=True)
+        elif kind == "replace":
+            yield from ((one, two) for one in range(start, end) for two in range(begin, stop))
+
+
+def _join(groups: dict[tuple[int, int], set[tuple[int, int]]], one: tuple[int, int], two: tuple[int, int]) -> None:
+    whole = groups[one] | groups[two]
+    for member in whole:
+        groups[member] = whole

@@ -1,23 +1,267 @@
-"""Results in files, one format for all kinds: safetensors for arrays, JSON in its header for the rest. No pickle.
+"""What fits together in a result, as a table of its kind: where → what must be true there.
 
-As JSON alone, arrays are nested lists, and what is undefined (NaN) is null. Either way the kind and the version of the
-format stand beside what a result saves of itself. Nothing in a file is executed.
+    rules = {"layers": Rising(), "relevance.*": Shape("layers positions"), "words.*.positions.*": Below("positions")}
+
+A path leads through fields, and by `*` to every member of a list or an object; where there is nothing (None) nothing is
+asked. Files are checked by it when they are loaded, so that nothing that was loaded fails later in a view.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Sized
+from contextlib import suppress
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from functools import cache
+from itertools import pairwise
 from os import PathLike
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from types import NoneType, SimpleNamespace, UnionType
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    Protocol,
+    Self,
+    TypeAlias,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import numpy as np
 
 from attnx.arguments import SAVED, file_of, path_of, replacing
-from attnx.errors import AttnxError, FileFormatError
-from attnx.results.schema import one_line
+from attnx.errors import AttentionError, AttnxError, FileFormatError
+from attnx.registry import quoted
+
+
+def explanation_facts(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Of an explanation: decoders alone had a share of their first token, flow could be saturated, references
+    knew the answer."""
+    saturation, settings = data["saturation"], data["provenance"].get("settings", {})
+    return {
+        **method_facts({**data["relevance"], **data["references"]}),
+        "about_answer": list(data["references"]),
+        "causal": data["sink"] is not None or settings.get("causal", False),
+        "diagnostics": {} if saturation is None else {"flow": {"saturation": saturation}},
+    }
+
+
+def method_facts(scores: Mapping[str, Any]) -> dict[str, Any]:
+    """Of methods and references: flow was exact to 1e-9, raw attention of one layer, and a sign told by itself."""
+    return {
+        "signed": [name for name, one in scores.items() if (np.asarray(one) < 0).any()],
+        "digits": {name: 9 for name in scores if name == "flow"},
+        "local": [name for name in scores if name == "raw"],
+    }
+
+
+T = TypeVar("T")
+
+LATER: Mapping[str, Any] = {"later": True}
+"""Metadata of a field that files of this format, written before it came, may lack: `field(default=…, metadata=LATER)`.
+"""
+
+LARGEST = 1e100
+"""No number of a model is as large, and sums and squares of smaller ones are still numbers."""
+_DEEPEST = 50
+_SAID = {str: "a text", int: "a whole number", float: "a number", bool: "true or false", NoneType: "null"}
+
+
+def read(cls: type[T], data: Any, *, older: bool = False) -> T:
+    """The dataclass that `data` tells, made of what JSON has and of arrays; a `FileFormatError` names the field.
+
+    An `older` format has not all fields that have a default.
+    """
+    return _Reader(older).record(cls, data, "")
+
+
+def read_value(kind: Any, given: Any) -> Any:
+    """A value of a type as fields are annotated with it, made of what JSON has."""
+    return _Reader(older=False).value(kind, given, "")
+
+
+def one_line(found: object) -> str:
+    """What was found, as a message quotes it."""
+    if isinstance(found, np.ndarray):
+        return f"{' × '.join(map(str, found.shape)) or 'one'} numbers"
+    return " ".join(quoted(found).split())
+
+
+class _Reader:
+    def __init__(self, older: bool) -> None:
+        self._older = older
+
+    def record(self, cls: type[T], given: Any, where: str) -> T:
+        known = _annotated(cast(Any, cls))
+        if not isinstance(given, Mapping):
+            raise _unfit(where or "the whole", f"an object with {', '.join(known)}", given)
+        inside = f"{where}." if where else ""
+        for name in given:
+            if name not in known:
+                raise FileFormatError(f"{inside}{one_line(name)[1:-1]} is no field that this attnx knows")
+        values = {}
+        for name, (kind, one) in known.items():
+            if name in given:
+                values[name] = self.value(kind, given[name], f"{inside}{name}")
+            elif not _may_be_missing(one, self._older):
+                raise FileFormatError(f"{inside}{name} is missing")
+        return cls(**values)
+
+    def value(self, kind: Any, given: Any, where: str) -> Any:
+        if kind in _LEAVES:
+            return _LEAVES[kind](given, where)
+        if is_dataclass(kind) and isinstance(kind, type):
+            return self.record(kind, given, where)
+        if hasattr(kind, "__orig_bases__"):  # a tuple with a name
+            return kind(self.value(kind.__orig_bases__[0], given, where))
+        origin = get_origin(kind)
+        if origin in (Union, UnionType):
+            return self._either(get_args(kind), given, where)
+        if origin is Annotated:
+            return self._array(get_args(kind)[1:], given, where)
+        return _SHAPES[origin](self, get_args(kind), given, where)
+
+    def _either(self, kinds: tuple[Any, ...], given: Any, where: str) -> Any:
+        if given is None and NoneType in kinds:
+            return None
+        others = [kind for kind in kinds if kind is not NoneType]
+        if len(others) == 1:
+            return self.value(others[0], given, where)
+        for kind in others:
+            with suppress(FileFormatError):
+                return self.value(kind, given, where)
+        raise _unfit(where, " or ".join(_SAID.get(kind, "a list of as many as it has") for kind in kinds), given)
+
+    def _tuple(self, kinds: tuple[Any, ...], given: Any, where: str) -> tuple[Any, ...]:
+        if not isinstance(given, (list, tuple)):
+            raise _unfit(where, "a list", given)
+        each = [kinds[0]] * len(given) if kinds[-1] is Ellipsis else kinds
+        if len(each) != len(given):
+            raise _unfit(where, f"a list of {len(each)}", given)
+        return tuple(self.value(kind, one, f"{where}[{place}]") for place, (kind, one) in enumerate(zip(each, given)))  # noqa: B905
+
+    def _set(self, kinds: tuple[Any, ...], given: Any, where: str) -> frozenset[Any]:
+        # As fields have it, or in a file its members in a list.
+        return frozenset(self._tuple((kinds[0], ...), sorted(given) if isinstance(given, frozenset) else given, where))
+
+    def _mapping(self, kinds: tuple[Any, ...], given: Any, where: str) -> dict[str, Any]:
+        if not isinstance(given, Mapping):
+            raise _unfit(where, "an object", given)
+        return {_text(name, where): self.value(kinds[1], one, step(where, name)) for name, one in given.items()}
+
+    def _literal(self, allowed: tuple[Any, ...], given: Any, where: str) -> Any:
+        if not isinstance(given, str) or given not in allowed:
+            raise _unfit(where, " or ".join(map(repr, allowed)), given)
+        return given
+
+    def _array(self, kinds: tuple[Any, ...], given: Any, where: str) -> Any:
+        dtype = kinds[0] if kinds[0] is np.float32 else np.float64
+        if isinstance(given, np.ndarray):
+            if given.dtype not in (np.float32, np.float64):
+                raise _unfit(where, "floating numbers", given)
+            return given.astype(dtype)
+        if not isinstance(given, (list, tuple)):
+            raise _unfit(where, "numbers in a list", given)
+        try:
+            each = np.array(given, dtype=object)
+            if all(type(one) in (int, float, NoneType) for one in each.flat):
+                return each.astype(dtype)
+        except (ValueError, TypeError, OverflowError):
+            pass  # lists too deep, or numbers too large
+        raise _unfit(where, "numbers in lists of one length", given)
+
+
+_SHAPES: Mapping[Any, Callable[[_Reader, tuple[Any, ...], Any, str], Any]] = {
+    tuple: _Reader._tuple,
+    frozenset: _Reader._set,
+    Mapping: _Reader._mapping,
+    Literal: _Reader._literal,
+    np.ndarray: _Reader._array,
+}
+
+
+def step(where: str, name: object) -> str:
+    """The place of a member, as Python would write it."""
+    return f"{where}[{one_line(name)}]"
+
+
+@cache
+def _annotated(cls: type) -> dict[str, tuple[Any, Field[Any]]]:
+    """Name → type and field, of all that is saved. Others may be of types that are imported for type checkers alone."""
+    saved = [one for one in fields(cls) if one.compare]
+    module = vars(sys.modules[cls.__module__])
+    own = SimpleNamespace(__annotations__={one.name: one.type for one in saved})
+    kinds = get_type_hints(own, globalns=module, include_extras=True)
+    return {one.name: (kinds[one.name], one) for one in saved}
+
+
+def _may_be_missing(one: Field[Any], older: bool) -> bool:
+    has_default = one.default is not MISSING or one.default_factory is not MISSING
+    return has_default and (older or "later" in one.metadata)
+
+
+def _text(given: Any, where: str) -> str:
+    if not isinstance(given, str):
+        raise _unfit(where, _SAID[str], given)
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        raise _unfit(where, "a text of whole characters", given) from None
+    return given
+
+
+def _whole(given: Any, where: str) -> int:
+    if type(given) is not int or given.bit_length() > 63:
+        raise _unfit(where, _SAID[int], given)
+    return given
+
+
+def _number(given: Any, where: str) -> float:
+    if type(given) not in (int, float) or not abs(given) <= LARGEST:
+        raise _unfit(where, _SAID[float], given)
+    return float(given)
+
+
+def _flag(given: Any, where: str) -> bool:
+    if type(given) is not bool:
+        raise _unfit(where, _SAID[bool], given)
+    return given
+
+
+def _anything(given: Any, where: str, depth: int = 0) -> Any:
+    """What JSON has, with texts and numbers that can be written again."""
+    if depth > _DEEPEST:
+        raise FileFormatError(f"{where} is nested more than {_DEEPEST} times")
+    if isinstance(given, Mapping):
+        return {_text(name, where): _anything(one, step(where, name), depth + 1) for name, one in given.items()}
+    if isinstance(given, (list, tuple)):
+        return [_anything(one, f"{where}[{place}]", depth + 1) for place, one in enumerate(given)]
+    leaf = _LEAVES.get(type(given))
+    if leaf is None:
+        raise _unfit(where, "what JSON has", given)
+    return leaf(given, where)
+
+
+_LEAVES: dict[Any, Callable[[Any, str], Any]] = {
+    str: _text,
+    int: _whole,
+    float: _number,
+    bool: _flag,
+    NoneType: lambda given, where: given,
+    Any: _anything,
+}
+
+
+def _unfit(where: str, expected: str, found: object) -> FileFormatError:
+    return FileFormatError(f"{where} must be {expected}, found {one_line(found)}")
+
 
 FORMAT = 2
 READABLE = (1, 2)
@@ -224,3 +468,338 @@ def _check(kind: str, header: dict[str, Any], what: str) -> int:
 def _a(kind: str) -> str:
     named = kind if kind.isprintable() and len(kind) < 80 else one_line(kind)
     return f"{'an' if kind[:1] in 'aeiou' else 'a'} {named}"
+
+
+Rule: TypeAlias = Callable[[Any, "_Result"], str | None]
+"""(what is there, the result) → what was expected, or None where it is so."""
+Rules: TypeAlias = Mapping[str, Rule]
+MOST_PIXELS = 178_956_970
+"""What Pillow opens before it takes a picture for an attack."""
+
+
+def check(result: Any) -> None:
+    """Raise an `AttentionError` that names the first place that does not fit."""
+    whole = _Result(result)
+    for path, rule in result.rules.items():
+        for number, found in enumerate(_found(result, path)):
+            expected = rule(found, whole)
+            if expected is not None:
+                raise AttentionError(f"{_where(result, path, number)} must be {expected}, found {one_line(found)}")
+
+
+class _Result:
+    """A result with the sizes of its axes."""
+
+    def __init__(self, whole: Any) -> None:
+        self.whole = whole
+        self._sizes: dict[str, int | None] = {}
+        self._met: dict[str, int] = {}
+
+    def size(self, axis: str) -> int | None:
+        """Of a field its length, of a number itself; of any other axis what was met first, None before."""
+        if axis not in self._sizes:
+            found = getattr(self.whole, axis, None)
+            self._sizes[axis] = int(axis) if axis.isdigit() else len(found) if isinstance(found, Sized) else None
+        size = self._sizes[axis]
+        return self._met.get(axis) if size is None else size
+
+    def meet(self, axes: Sequence[str], shape: Sequence[int]) -> None:
+        self._met.update(zip(axes, shape, strict=True))
+
+
+class Shape:
+    """Finite numbers along these axes, or along others: each is a field's length, a number, or the same everywhere."""
+
+    def __init__(self, *either: str, undefined: bool = False) -> None:
+        self._either = [one.split() for one in either]
+        self._undefined = undefined
+
+    def __call__(self, found: Any, result: _Result) -> str | None:
+        shape = np.shape(found)
+        for axes in self._either:
+            if len(axes) == len(shape) and all(
+                size > 0 if (known := result.size(axis)) is None else size == known
+                for axis, size in zip(axes, shape, strict=True)
+            ):
+                result.meet(axes, shape)
+                return self._numbers(np.asarray(found))
+        axes = next((one for one in self._either if len(one) == len(shape)), self._either[0])
+        return f"numbers for {' × '.join(self._said(axis, result) for axis in axes)}"
+
+    def _said(self, axis: str, result: _Result) -> str:
+        size = result.size(axis)
+        return axis if axis.isdigit() or size is None else f"{size} {axis}"
+
+    def _numbers(self, found: Any) -> str | None:
+        sizes = np.abs(found)
+        fits = sizes <= LARGEST if not self._undefined else (sizes <= LARGEST) | np.isnan(sizes)
+        return None if fits.all() else "finite numbers, and some of it are not finite"
+
+
+@dataclass(frozen=True)
+class Filled:
+    """At least so many members, and those that are named among them."""
+
+    least: int = 1
+    named: Collection[str] = ()
+
+    def __call__(self, found: Any, result: _Result) -> str | None:
+        missing = [name for name in self.named if name not in found]
+        if missing:
+            return f"an object with {missing[0]}"
+        return f"{self.least} or more" if len(found) < self.least else None
+
+
+@dataclass(frozen=True)
+class Between:
+    """A number in a range, both ends included."""
+
+    low: float
+    high: float = float("inf")
+
+    def __call__(self, found: Any, result: _Result) -> str | None:
+        if self.low <= found <= self.high:
+            return None
+        return f"{self.low:g} " + ("or more" if self.high == float("inf") else f"to {self.high:g}")
+
+
+@dataclass(frozen=True)
+class Below:
+    """A place in a field, counted from 0."""
+
+    field: str
+
+    def __call__(self, found: Any, result: _Result) -> str | None:
+        size = result.size(self.field) or 0
+        return None if 0 <= found < size else f"a place in {self.field} (0 to {size - 1})"
+
+
+@dataclass(frozen=True)
+class Among:
+    """The name of a member of a field."""
+
+    field: str
+
+    def __call__(self, found: Any, result: _Result) -> str | None:
+        known = [getattr(one, "name", one) for one in getattr(result.whole, self.field)]
+        return None if found in known else f"among {self.field} ({', '.join(map(one_line, known))})"
+
+
+@dataclass(frozen=True)
+class NamedAs:
+    """An object with the same names as another field."""
+
+    field: str
+
+    def __call__(self, found: Any, result: _Result) -> str | None:
+        known = getattr(result.whole, self.field)
+        return None if set(found) == set(known) else f"an object with {', '.join(map(one_line, known))}"
+
+
+class Rising:
+    """Whole numbers from 1, each greater than the one before."""
+
+    def __call__(self, found: Any, result: _Result) -> str | None:
+        fits = found and found[0] >= 1 and all(one < other for one, other in pairwise(found))
+        return None if fits else "whole numbers from 1 that rise"
+
+
+class Numbered:
+    """Each member has its place for an index."""
+
+    def __call__(self, found: Any, result: _Result) -> str | None:
+        return None if [one.index for one in found] == list(range(len(found))) else "in the order of their indices"
+
+
+class SinksTold:
+    """Patches that are sinks, as remarks read them."""
+
+    def __call__(self, found: Any, result: _Result) -> str | None:
+        fits = isinstance(found, list) and all(map(self._fits, found))
+        return None if fits else "a list of patches with their layer, share and times"
+
+    @staticmethod
+    def _fits(one: Any) -> bool:
+        numbers = ("layer", "share", "times")
+        return (
+            isinstance(one, Mapping)
+            and isinstance(one.get("patch"), str)
+            and all(isinstance(one.get(name), (int, float)) for name in numbers)
+        )
+
+
+class SameNames:
+    """One or more members of an object that have the same names in them."""
+
+    def __call__(self, found: Any, result: _Result) -> str | None:
+        names = [set(one) for one in found.values()]
+        fits = names and all(one and one == names[0] for one in names)
+        return None if fits else "the same names in each, and at least one"
+
+
+class Named:
+    """An object, whose members have names."""
+
+    def __call__(self, found: Any, result: _Result) -> str | None:
+        return None if isinstance(found, Mapping) else "an object"
+
+
+@dataclass(frozen=True)
+class OfType:
+    """A value of this type, as annotations of fields have it: for what is typed nowhere else."""
+
+    kind: Any
+    words: str
+
+    def __call__(self, found: Any, result: _Result) -> str | None:
+        try:
+            read_value(self.kind, found)
+        except FileFormatError:
+            return self.words
+        return None
+
+
+class Facts:
+    """What a method tells of its scores: numbers, where a remark is made of them."""
+
+    def __call__(self, found: Any, result: _Result) -> str | None:
+        fits = isinstance(found, Mapping) and all(self._number(found.get(name, 0)) for name in ("biases", "value"))
+        fits = fits and ("value" in found or "biases" not in found)
+        return None if fits else "an object, whose biases and value are finite numbers"
+
+    @staticmethod
+    def _number(value: Any) -> bool:
+        return isinstance(value, (int, float)) and abs(value) <= LARGEST
+
+
+class Levels:
+    """The kind of each level, for all layers of the result."""
+
+    def __call__(self, found: Any, result: _Result) -> str | None:
+        layers = getattr(result.whole, "layers", None) or (0,)
+        fits = isinstance(found, (list, tuple)) and all(isinstance(one, str) for one in found)
+        return None if fits and len(found) >= max(layers) else f"a list of {max(layers)} or more texts, one a level"
+
+
+class Lengths:
+    """How many positions two sequences have, which are named in pairs: source and output, or text and picture."""
+
+    def __call__(self, found: Any, result: _Result) -> str | None:
+        total = result.size("positions")
+        known = not found or set(found) in ({"source", "output"}, {"text", "picture"})
+        fits = known and (not found or (min(found.values()) >= 0 and sum(found.values()) == total))
+        return None if fits else f"the lengths of source and output, or of text and picture, {total} in all"
+
+
+class Segment:
+    """The number of a text: 0, or of a pair 1."""
+
+    def __call__(self, found: Any, result: _Result) -> str | None:
+        last = 0 if isinstance(result.whole.text, str) else 1
+        return None if 0 <= found <= last else f"the number of a text (0 to {last})"
+
+
+class Box:
+    """Left, top, right and bottom of a rectangle that has an area."""
+
+    def __call__(self, found: Any, result: _Result) -> str | None:
+        left, top, right, bottom = found
+        fits = left < right and top < bottom and 0 < (right - left) * (bottom - top) <= LARGEST
+        return None if fits else "left, top, right and bottom of a rectangle with an area"
+
+
+class Picture:
+    """Width and height of a picture that Pillow would open."""
+
+    def __call__(self, found: Any, result: _Result) -> str | None:
+        fits = min(found) >= 1 and found[0] * found[1] <= MOST_PIXELS
+        return None if fits else f"a width and a height from 1, with {MOST_PIXELS:,} pixels at most"
+
+
+class Answer:
+    """An answer with a number for each label; its own label is among them where they are those of all classes."""
+
+    def __call__(self, found: Any, result: _Result) -> str | None:
+        if len(found.labels) != len(found.logits):
+            return "with labels and logits of one length"
+        inside = found.kind not in ("class", "value") or 0 <= found.index < len(found.labels)
+        return None if inside else "with an index in its labels"
+
+
+@dataclass(frozen=True)
+class Together:
+    """All of these fields have a value, or none has."""
+
+    names: tuple[str, ...]
+
+    def __call__(self, found: Any, result: _Result) -> str | None:
+        missing = [getattr(found, name) is None for name in self.names]
+        return f"with all of {', '.join(self.names)}, or none" if len(set(missing)) > 1 else None
+
+
+SUMMARY = Together(("mean", "deviation", "low", "high"))
+ANSWER = Answer()
+TEXT: Rules = {
+    "positions": Numbered(),
+    "positions.*.segment": Segment(),
+    "positions.*.box": Box(),
+    "positions.*.word": Below("words"),
+    "words": Numbered(),
+    "words.*.positions": Filled(),
+    "words.*.positions.*": Below("positions"),
+    "words.*.segment": Segment(),
+    "digits.*": Between(0, 17),
+    "image_size": Picture(),
+    "streams": Lengths(),
+}
+"""Of what has positions, words, methods that are exact to some digits, and perhaps a picture or two sequences."""
+PROVENANCE: Rules = {
+    "provenance.settings": Named(),
+    "provenance.settings.residual": Named(),
+    "provenance.settings.levels": Levels(),
+    "provenance.methods": Named(),
+    "provenance.methods.*": Facts(),
+    "provenance.references": Named(),
+    "provenance.references.*": Facts(),
+    "provenance.input": Named(),
+    "provenance.input.sinks": SinksTold(),
+    "provenance.input.cut": OfType(tuple[int, int], "a list of two whole numbers"),
+    "provenance.input.unknown": OfType(tuple[str, ...], "a list of texts"),
+    "provenance.input.first_token": OfType(str, "a text"),
+    "provenance.input.parts": OfType(tuple[tuple[str, int, int], ...], "a list of [role, first position, end]"),
+}
+"""As far as anything is read of it."""
+
+
+def _found(result: Any, path: str) -> list[Any]:
+    """All that is at the end of a path."""
+    found = [result]
+    for name in path.split("."):
+        found = [one for several in found for _, one in _members(several, name) if one is not None]
+    return found
+
+
+def _where(result: Any, path: str, number: int) -> str:
+    """The place of one of these in words; only one that does not fit needs them."""
+    found = [("", result)]
+    for name in path.split("."):
+        said = step if name == "*" else _field
+        found = [
+            (said(where, member), one)
+            for where, several in found
+            for member, one in _members(several, name)
+            if one is not None
+        ]
+    return found[number][0]
+
+
+def _members(found: Any, name: str) -> Iterable[tuple[Any, Any]]:
+    """One step of a path: the field of that name, or by `*` every member."""
+    named = isinstance(found, (dict, Mapping))  # the first is found at once, the second by asking around
+    if name == "*":
+        return found.items() if named else enumerate(found)
+    return ((name, found.get(name) if named else getattr(found, name)),)
+
+
+def _field(where: str, name: object) -> str:
+    return f"{where}.{name}".lstrip(".")

@@ -67,7 +67,7 @@ ENTRIES = (
         "The text asks what stood behind k1. The answer v2 can come from one place only.",
         """
         import attnx
-        from attnx.tasks.recall.checkpoint import load_demo
+        from attnx.demo_models.recall import load_demo
 
         model, tokenizer = load_demo()
         html = attnx.explain(model, tokenizer, "k3 v7 k1 v2 k8 v5 k1", maps=True).to_html()
@@ -79,7 +79,7 @@ ENTRIES = (
         "Click a written token: prompt and earlier output are coloured by what it drew from.",
         """
         import attnx
-        from attnx.tasks.recall.checkpoint import load_demo
+        from attnx.demo_models.recall import load_demo
 
         model, tokenizer = load_demo()
         prompts = "k3 v7 k1 v2 k8 v5 k1"
@@ -92,8 +92,8 @@ ENTRIES = (
         "A small encoder–decoder rewrites dates. Click a written word to see which word of the source it is from.",
         """
         import attnx
-        from attnx.tasks.dates.checkpoint import load_demo
-        from attnx.tasks.dates.generator import generate
+        from attnx.demo_models.dates import load_demo
+        from attnx.demo_models.dates import generate
 
         model, tokenizer = load_demo()
         dates = generate(5, seed=1)
@@ -107,7 +107,7 @@ ENTRIES = (
         "The class hangs on one planted patch of 64. Rollout finds it; the last layer's raw attention often does not.",
         """
         import attnx
-        from attnx.tasks.planted_patch.generator import generate, load_demo
+        from attnx.demo_models.planted_patch import generate, load_demo
 
         model, processor = load_demo()
         html = attnx.explain(model, processor, generate(1)[0].image).to_html()
@@ -130,7 +130,7 @@ ENTRIES = (
         "What each explainer puts first is removed. The answer falls more than by chance, or it does not.",
         """
         import attnx
-        from attnx.tasks.verb_number.generator import generate
+        from attnx.demo_models.verb_number_data import generate
 
         model, tokenizer = attnx.load_demo()
         texts = [one.text for one in generate(16, seed=1)]
@@ -144,7 +144,7 @@ ENTRIES = (
         "How far raw attention, rollout and flow rank words as gradients and blank-out do.",
         """
         import attnx
-        from attnx.tasks.verb_number.generator import generate
+        from attnx.demo_models.verb_number_data import generate
 
         model, tokenizer = attnx.load_demo()
         html = attnx.compare(model, tokenizer, [one.text for one in generate(16, seed=1)], progress=False).to_html()
@@ -156,7 +156,7 @@ ENTRIES = (
         "Every head by what it carries to the answer's position, and by how far it agrees with blank-out.",
         """
         import attnx
-        from attnx.tasks.verb_number.generator import generate
+        from attnx.demo_models.verb_number_data import generate
 
         model, tokenizer = attnx.load_demo()
         texts = [one.text for one in generate(16, seed=1)]
@@ -169,7 +169,7 @@ ENTRIES = (
         "DistilBERT on SST-2: the words for and against *positive*, by the value path.",
         """
         import os, attnx
-        from attnx.running.loading import load
+        from attnx.pipeline.loading import load
 
         model, tokenizer = load(os.environ["ATTNX_ASSETS"] + "/models/distilbert-sst2")
         text = "it is not a great film, but it is never dull and often very funny"
@@ -183,7 +183,7 @@ ENTRIES = (
         "A masked pronoun: what tells *her* from *his* is the name.",
         """
         import os, attnx
-        from attnx.running.loading import load
+        from attnx.pipeline.loading import load
 
         model, tokenizer = load(os.environ["ATTNX_ASSETS"] + "/models/minilm-mlm")
         text = "the author talked to sara about [MASK] book ."

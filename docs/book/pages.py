@@ -36,7 +36,7 @@ GROUPS = {
         *("Explanation", "GenerationExplanation", "Similarity", "Run", "SideBySide", "Recommendation"),
         *("Truth", "Faithfulness", "Comparison", "HeadAtlas", "Alignment", "to_html"),
     ),
-    "Families and models": ("Adapter", "adapters", "register_adapter", "load_demo", "AttnxError"),
+    "Families and models": ("Adapter", "list_adapters", "register_adapter", "load_demo", "AttnxError"),
 }
 
 

@@ -1,7 +1,6 @@
 """attnx as a Space, or on any machine: `python app.py`. Visitors can ask the models that are named here."""
 
-from attnx.demo.app import build, looks
-from attnx.demo.asked import Models
+from attnx.demo import Models, build, looks
 
 MODELS = ()  # hub ids to offer beside the embedded models, such as "distilbert-base-uncased-finetuned-sst-2-english"
 

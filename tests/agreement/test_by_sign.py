@@ -5,12 +5,12 @@ import pytest
 from scipy import stats
 
 import attnx
-from attnx.agreement.by_sign import agree
-from attnx.agreement.spearman import spearman
-from attnx.answer.prediction import Prediction
-from attnx.inputs.positions import Position, group_words
-from attnx.render.page.sections import agreement, trust
-from attnx.render.page.shown import Shown
+from attnx.adapters.positions import Position, group_words
+from attnx.results.statistics import agree, spearman
+from attnx.targets.prediction import Prediction
+from attnx.views.page import explanation as agreement
+from attnx.views.page import explanation as trust
+from attnx.views.page.content import Shown
 
 OWN = np.array([0.9, -0.8, 0.1, -0.2, 0.3])
 OTHER = np.array([0.7, -0.9, 0.2, -0.3, 0.1])
@@ -36,7 +36,7 @@ def told(explanation, method):
     return [
         explanation.row(method).agreements[0].ranks,
         attnx.Comparison.of([explanation]).values["blankout"][method][0, 0],
-        agreement.data(shown)["results"][0]["blankout"][method][0],
+        agreement.agreement_section(shown)["results"][0]["blankout"][method][0],
     ]
 
 
@@ -53,7 +53,7 @@ def test_the_verdict_the_comparison_and_the_page_tell_one_number(method, signed,
 
 
 def test_two_methods_are_compared_by_size_where_one_has_no_sign():
-    between = trust.data(Shown.of(made(("signed_one", "blankout"))))["results"][0]["between"]
+    between = trust.trust_section(Shown.of(made(("signed_one", "blankout"))))["results"][0]["between"]
     assert {"between": ["signed_one", "raw"], "layers": [1.0]} in between
 
 

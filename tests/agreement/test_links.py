@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attnx.agreement.links import Gold, LinkCounts, argmax, intersection
+from attnx.adapters.files import Gold, LinkCounts, argmax, intersection
 
 SCORES = np.array([[0.6, 0.4, 0.0], [0.5, 0.1, 0.4], [0.0, 0.0, 0.0]])
 

@@ -6,10 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from attnx.agreement.measures import kendall, top_k
-from attnx.agreement.registry import MEASURES
-from attnx.agreement.spearman import spearman
 from attnx.errors import ChoiceError, InputError
+from attnx.results.statistics import MEASURES, kendall, spearman, top_k
 
 ties = st.lists(st.integers(0, 4), min_size=3, max_size=12)
 

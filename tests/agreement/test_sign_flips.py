@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from attnx.agreement.sign_flips import LEVEL, corrected
 from attnx.errors import InputError
+from attnx.results.statistics import LEVEL, corrected
 
 
 def test_one_comparison_of_six_texts_is_the_exact_test():

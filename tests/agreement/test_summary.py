@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from attnx.agreement.summary import Summary, bootstrap_interval
 from attnx.errors import InputError
+from attnx.results.statistics import Summary, bootstrap_interval
 
 
 def test_the_same_seed_gives_the_same_interval():

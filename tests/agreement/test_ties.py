@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from attnx.agreement.ties import rounded, tied_share, told_apart
+from attnx.methods.ties import rounded, tied_share, told_apart
 
 
 def test_beyond_its_digits_a_score_has_no_order():

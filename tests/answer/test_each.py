@@ -4,8 +4,8 @@ import pytest
 import torch
 import transformers as hf
 
-from attnx.answer.score import as_rows, score, score_each
-from attnx.answer.target import Target
+from attnx.targets.base import Target
+from attnx.targets.score import as_rows, score, score_each
 from tests import zoo
 
 MODELS = {

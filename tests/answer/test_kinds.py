@@ -8,8 +8,8 @@ import torch
 import transformers as hf
 
 import attnx
-from attnx.answer.kinds.span import span_number, span_of
 from attnx.errors import AttnxError, CaptureError, ChoiceError, InputError
+from attnx.targets.span import span_number, span_of
 from tests import zoo
 from tests.answer import heads
 from tests.answer.heads import CASES, HEADS

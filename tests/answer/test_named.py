@@ -2,8 +2,8 @@
 
 import pytest
 
-from attnx.answer.named import class_index, token_index
 from attnx.errors import ChoiceError
+from attnx.targets.base import class_index, token_index
 
 
 def test_a_number_is_a_class_also_where_labels_are_numbers():

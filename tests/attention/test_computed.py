@@ -5,12 +5,12 @@ import torch
 import transformers as hf
 
 import attnx
-from attnx.attention import levels
-from attnx.attention.levels import Held, all_keys, blocks
+from attnx.attention import layers as levels
+from attnx.attention.layers import Held, all_keys, blocks
 from attnx.attention.tensor import AttentionTensor
-from attnx.capturing import proof
-from attnx.capturing.capture import capture, capture_batch
 from attnx.errors import CaptureError, InputError
+from attnx.hooks import verification as proof
+from attnx.hooks.capture import capture, capture_batch
 from tests import half_precision, zoo
 
 

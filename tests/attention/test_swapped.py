@@ -7,10 +7,10 @@ import torch
 import torch.nn.functional as F
 
 import attnx
-from attnx.attention.computed import Computed
-from attnx.attention.swapped import kernel_with_sums, pulled
-from attnx.attention.visibility import Mask
-from attnx.capturing.capture import capture
+from attnx.attention.layers import Computed
+from attnx.attention.masks import Mask
+from attnx.attention.matmul import kernel_with_sums, pulled
+from attnx.hooks.capture import capture
 from tests import zoo
 
 LENGTH, WIDTH = 33, 8

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from attnx.attention.visibility import visible_scores
-from attnx.capturing.capture import capture, capture_batch
+from attnx.attention.masks import visible_scores
+from attnx.hooks.capture import capture, capture_batch
 from tests import zoo
 
 N = 9

@@ -19,9 +19,9 @@ from typing import Any
 import torch
 
 import attnx
-from attnx.inputs.files import read_texts
-from attnx.running.batches import grouped, padding_id
-from attnx.running.loading import load
+from attnx.adapters.files import read_texts
+from attnx.hooks.batching import grouped, padding_id
+from attnx.pipeline.loading import load
 from tests.benchmarks.data_sets import seconds
 from tests.faults.kills import sentences
 

@@ -15,10 +15,10 @@ import numpy as np
 import torch
 
 import attnx
-from attnx.inputs.families import adapter_for
-from attnx.references.blankout import PAPER, blankout
-from attnx.references.case import cases
-from attnx.running.loading import load
+from attnx.adapters.families import adapter_for
+from attnx.attribution.ablation import PAPER, blankout
+from attnx.attribution.base import cases
+from attnx.pipeline.loading import load
 
 LENGTHS = (8, 16, 32, 64)
 ROUNDS = 5

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 
 import attnx
-from attnx.comparison import faithfulness as room
-from attnx.results.faithfulness import METRICS, RANDOM
-from attnx.running.loading import load
+from attnx.evaluation import faithfulness as room
+from attnx.pipeline.loading import load
+from attnx.results.evaluation_table import METRICS, RANDOM
 from tests.benchmarks.recommend import sentences
 
 

@@ -21,12 +21,11 @@ import torch
 import transformers
 
 import attnx
-from attnx.answer.target import Target
-from attnx.inputs.adapter import Prepared
-from attnx.inputs.families import adapter_for
-from attnx.methods.registry import METHODS
-from attnx.references.case import Case
-from attnx.references.registry import REFERENCES
+from attnx.adapters.adapter import Prepared
+from attnx.adapters.families import adapter_for
+from attnx.attribution.base import REFERENCES, Case
+from attnx.methods.base import METHODS
+from attnx.targets.base import Target
 from tests.benchmarks.ranking import fixed_orders, reciprocal_rank
 
 FILES = {

@@ -26,12 +26,9 @@ from typing import Any
 import torch
 
 import attnx
-from attnx.data.columns import Columns
-from attnx.data.engine import Engine, Job, OneProcess
-from attnx.data.ray_engine import Ray
-from attnx.data.row import Shard
-from attnx.data.source import source_of
-from attnx.running.given_model import GivenModel, given_model
+from attnx.pipeline.loading import GivenModel, given_model
+from attnx.runs.engine import Engine, Job, OneProcess, Ray
+from attnx.runs.sources import Columns, Shard, source_of
 from tests.faults.kills import sentences
 
 SHARD, BATCH = 1024, 8

@@ -14,12 +14,11 @@ from typing import Any
 import torch
 import transformers as hf
 
-from attnx.explaining.seam import Request, explain_prepared
-from attnx.explaining.settings import Settings
-from attnx.inputs.adapter import Prepared
-from attnx.inputs.output import Output
-from attnx.inputs.positions import Position, group_words
-from attnx.inputs.streams import with_output
+from attnx.adapters.adapter import Prepared
+from attnx.adapters.encoder_decoder import Output, with_output
+from attnx.adapters.positions import Position, group_words
+from attnx.pipeline.options import Settings
+from attnx.pipeline.pipeline import Request, explain_prepared
 from tests import zoo
 
 SOURCE, OUTPUT, ROUNDS = 128, 32, 9

@@ -23,8 +23,8 @@ import torch
 from torch import nn
 
 import attnx
-from attnx.capturing.frozen.carried import _product
-from attnx.running.loading import hush
+from attnx.linearize.autograd import _product
+from attnx.pipeline.loading import hush
 
 PROMPT, NAIVE, ROUNDS = 200, 3, 3
 SCORES = ("q_proj", "k_proj")

@@ -2,7 +2,7 @@
 
     OMP_NUM_THREADS=1 python -m tests.benchmarks.linear_map
 
-`attnx.capturing.onednn` takes oneDNN where MKL leaves half of the processor unused, and elsewhere what torch takes.
+`attnx.linearize.matmul` takes oneDNN where MKL leaves half of the processor unused, and elsewhere what torch takes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from time import process_time
 import torch
 import torch.nn.functional as F
 
-from attnx.capturing.onednn import by_onednn, quicker_by_onednn
+from attnx.linearize.matmul import by_onednn, quicker_by_onednn
 
 ROUNDS = 5
 SHAPES = ((2_048, 768, 768), (2_048, 768, 3_072), (2_048, 3_072, 768))

@@ -121,7 +121,8 @@ def flow_of_all_pairs() -> None:
 def flow_limit() -> None:
     """What one position at every layer takes by flow, and where attnx refuses to begin."""
     import attnx
-    from attnx.methods.flow.flow import LIMIT, SECONDS_PER_EDGE, estimated_seconds
+    from attnx.methods.base import LIMIT
+    from attnx.methods.flow.flow import SECONDS_PER_EDGE, estimated_seconds
 
     print("flow of the last position at every one of 12 layers, random causal attention, one thread")
     measured = []

@@ -14,7 +14,7 @@ import numpy as np
 from playwright.sync_api import Browser, sync_playwright
 
 import attnx
-from attnx.inputs.positions import Position, group_words
+from attnx.adapters.positions import Position, group_words
 from attnx.results.explanation import Explanation
 from tests.browser import ARGUMENTS, browser_path
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from attnx.truth import ranking
+from attnx.benchmarks import ranking
 
 RESAMPLES = 2_000
 

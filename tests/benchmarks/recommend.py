@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 import attnx
-from attnx.running.loading import load
+from attnx.pipeline.loading import load
 
 METHODS = ("gradient_rollout",)
 REFERENCES = ("integrated_gradients", "blankout", "value_path", "whole_path")

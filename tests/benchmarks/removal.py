@@ -96,7 +96,7 @@ def faithfulness_by_equal_orders(orders: Path) -> tuple[float, list]:
         orders.write_text(json.dumps(kept[1:]))  # the first is of the text that warms up
         return found
 
-    from attnx.comparison import removing
+    from attnx.evaluation import faithfulness as removing
 
     given = [
         {name: [tuple((place,) for place in one) for one in several] for name, several in text.items()}
@@ -117,7 +117,7 @@ OPERATIONS: list[int] = []
 
 @contextmanager
 def _counted() -> Iterator[None]:
-    from attnx.running import linear_map
+    from attnx.linearize import matmul as linear_map
 
     plain = linear_map._map
 
@@ -136,7 +136,7 @@ def rate() -> float:
     """Operations a second of a linear map of DistilBERT, in a batch as large as those of the runs."""
     import torch
 
-    from attnx.running.linear_map import _map
+    from attnx.linearize.matmul import _map
 
     taken, weight = torch.randn(2_048, 768), torch.randn(3_072, 768)
     with torch.no_grad():
@@ -149,7 +149,7 @@ def rate() -> float:
 
 def _faithfulness(options: dict) -> tuple[float, list]:
     import attnx
-    from attnx.running.loading import load
+    from attnx.pipeline.loading import load
 
     assets = Path(os.environ["ATTNX_ASSETS"])
     model, tokenizer = load(str(assets / "models" / "distilbert-sst2"))
@@ -165,9 +165,9 @@ def _faithfulness(options: dict) -> tuple[float, list]:
 
 
 def blankout_of_256_tokens(orders: Path) -> tuple[float, list]:
-    from attnx.inputs.families import adapter_for
-    from attnx.references.blankout import blankout
-    from attnx.references.case import cases
+    from attnx.adapters.families import adapter_for
+    from attnx.attribution.ablation import blankout
+    from attnx.attribution.base import cases
 
     model, tokenizer = smollm2()
     text = " ".join(["The keys to the old wooden cabinet in the hall are on the table, but nobody remembers why."] * 20)

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 import attnx
-from attnx.agreement.summary import bootstrap_interval
-from attnx.results.generation import GenerationExplanation
-from attnx.truth.ranking import is_first, reciprocal_rank
+from attnx.benchmarks.ranking import is_first, reciprocal_rank
+from attnx.generation.result import GenerationExplanation
+from attnx.results.statistics import bootstrap_interval
 from tests import whisper_tiny
 from tests.whisper_tiny import Spoken
 

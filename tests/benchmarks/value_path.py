@@ -28,11 +28,10 @@ import numpy as np
 import torch
 import transformers as hf
 
-from attnx.answer.target import Target
-from attnx.inputs.adapter import Prepared
-from attnx.inputs.positions import Position
-from attnx.references.case import Case
-from attnx.references.registry import REFERENCES
+from attnx.adapters.adapter import Prepared
+from attnx.adapters.positions import Position
+from attnx.attribution.base import REFERENCES, Case
+from attnx.targets.base import Target
 
 ROUNDS = 5
 LENGTHS = (1_024, 2_048, 4_096, 8_192, 16_384, 32_768)

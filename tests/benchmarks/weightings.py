@@ -15,9 +15,9 @@ from typing import Any
 import torch
 
 from attnx.errors import AttnxError
-from attnx.explaining.seam import Request, explain_prepared
-from attnx.explaining.settings import Settings
-from attnx.methods.registry import METHODS
+from attnx.methods.base import METHODS
+from attnx.pipeline.options import Settings
+from attnx.pipeline.pipeline import Request, explain_prepared
 from tests.benchmarks.value_path import bert, case, llama, plain, report, seconds
 
 LENGTH = 128

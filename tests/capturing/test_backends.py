@@ -5,9 +5,9 @@ import torch
 import transformers as hf
 
 import attnx
-from attnx.capturing.capture import capture, capture_batch
-from attnx.capturing.watch import watch
 from attnx.errors import CaptureError, ChoiceError, InputError
+from attnx.hooks.capture import capture, capture_batch
+from attnx.hooks.forward import watch
 from tests import half_precision, zoo
 
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from attnx.attention.norms import FrozenNorm
-from attnx.capturing.capture import capture, capture_batch
+from attnx.attention.layers import FrozenNorm
 from attnx.errors import CaptureError, ChoiceError
+from attnx.hooks.capture import capture, capture_batch
 from tests import zoo
 
 POST = ("bert", "distilbert", "roberta", "albert")

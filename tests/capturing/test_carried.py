@@ -4,9 +4,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from attnx.capturing.frozen import carried
-from attnx.capturing.frozen.path import VALUE_PATH
-from attnx.capturing.frozen.run import frozen_run, frozen_runs
+from attnx.linearize import autograd as carried
+from attnx.linearize.mode import VALUE_PATH
+from attnx.linearize.run import frozen_run, frozen_runs
 from tests import zoo
 from tests.capturing.test_frozen import InDoubles, made
 
@@ -67,7 +67,7 @@ def test_values_get_what_the_kernel_gives_them(options, groups, often):
     slopes = [random(2, 4, 6, 3) for _ in range(2)]
     expected = [torch.autograd.grad(plain, values, slope, retain_graph=True)[0] for slope in slopes]
 
-    from attnx.capturing.frozen.attention import _weights
+    from attnx.linearize.rules import _weights
 
     given, calls = {"query": query, "key": key, **options}, []
     mixed = carried.mixed(values, lambda: calls.append(1) or _weights(given), plain.detach, often=often)

@@ -13,11 +13,11 @@ import transformers as hf
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from attnx.capturing.frozen.path import VALUE_PATH, WHOLE_PATH
-from attnx.capturing.frozen.rules import freezing
-from attnx.capturing.frozen.run import frozen_run
-from attnx.capturing.frozen.sink_values import _by_input, _kept, _leaving, neutral_values, sink_shares, weights_check
 from attnx.errors import CaptureError
+from attnx.linearize.mode import VALUE_PATH, WHOLE_PATH
+from attnx.linearize.rules import freezing
+from attnx.linearize.run import frozen_run
+from attnx.linearize.sink import _by_input, _kept, _leaving, neutral_values, sink_shares, weights_check
 from tests import zoo
 from tests.capturing.frozen_by_hand import GRADIENT, frozen_gpt2
 from tests.capturing.test_untouched import state
@@ -300,7 +300,7 @@ def test_what_is_changed_in_place_has_the_relevance_of_what_is_computed_anew(nam
 
 
 def test_a_map_that_is_made_again_is_not_one_that_was_changed_since(monkeypatch):
-    monkeypatch.setattr("attnx.capturing.frozen.straight.LARGE", 0)
+    monkeypatch.setattr("attnx.linearize.autograd.LARGE", 0)
     test_what_is_changed_in_place_has_the_relevance_of_what_is_computed_anew("gated map", VALUE_PATH)
 
 
@@ -484,7 +484,7 @@ def test_rarer_ways_to_build_a_model_add_up(name):
 def test_what_is_made_again_on_the_way_back_is_what_was_there(name, monkeypatch):
     model = made(name)
     kept = run(model, name).entry.relevance
-    monkeypatch.setattr("attnx.capturing.frozen.straight.LARGE", 0)
+    monkeypatch.setattr("attnx.linearize.autograd.LARGE", 0)
     assert torch.equal(run(model, name).entry.relevance, kept)
 
 

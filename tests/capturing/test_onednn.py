@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from attnx.capturing import onednn
-from attnx.capturing.frozen import carried
-from attnx.capturing.frozen.path import VALUE_PATH
-from attnx.capturing.frozen.run import frozen_run
+from attnx.linearize import autograd as carried
+from attnx.linearize import matmul as onednn
+from attnx.linearize.mode import VALUE_PATH
+from attnx.linearize.run import frozen_run
 from tests import zoo
 
 RANDOM = torch.Generator().manual_seed(5)

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 import attnx
-from attnx.capturing.capture import capture_batch
+from attnx.adapters.image_tokens import projection_of
 from attnx.errors import CaptureError
 from attnx.graph.graph import Graph
-from attnx.inputs.projection import projection_of
+from attnx.hooks.capture import capture_batch
 from tests import pictures_with_text as zoo
 
 FAMILIES = list(zoo.FAMILIES)

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from attnx.capturing import capture as capturing
-from attnx.capturing import piece
-from attnx.capturing.capture import capture, capture_batch
 from attnx.errors import CaptureError
+from attnx.hooks import capture as capturing
+from attnx.hooks import capture as piece
+from attnx.hooks.capture import capture, capture_batch
 from tests import zoo
 
 

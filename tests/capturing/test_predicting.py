@@ -5,8 +5,8 @@ import pytest
 import torch
 
 import attnx
-from attnx.capturing.predicting import together
 from attnx.errors import AttnxError
+from attnx.hooks.record import together
 from tests import streams_zoo, zoo
 
 SOURCE, TOKENS = 7, 5

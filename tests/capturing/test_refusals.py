@@ -4,8 +4,8 @@ import pytest
 import torch
 import transformers as hf
 
-from attnx.capturing.capture import capture, capture_batch
 from attnx.errors import ArgumentError, AttnxError, CaptureError
+from attnx.hooks.capture import capture, capture_batch
 from tests import zoo
 
 BART = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16}

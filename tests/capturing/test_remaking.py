@@ -7,13 +7,11 @@ import pytest
 import torch
 
 import attnx
-from attnx.attention.anew import Anew
-from attnx.attention.computed import Computed
-from attnx.attention.levels import all_keys, blocks
-from attnx.capturing import remaking
-from attnx.capturing.capture import capture, capture_batch
+from attnx.attention.layers import Anew, Computed, all_keys, blocks
 from attnx.errors import CaptureError
-from attnx.running import plan
+from attnx.hooks import recompute as remaking
+from attnx.hooks.capture import capture, capture_batch
+from attnx.pipeline import options as plan
 from tests import zoo
 
 MADE_ANEW = ("bert", "distilbert", "gpt2", "roberta", "gpt_neox", "opt", "llama", "gemma3")
@@ -119,7 +117,7 @@ def failing(states):
 @pytest.mark.parametrize("otherwise", [lambda states: states + 1e-6, failing], ids=["other numbers", "an error"])
 def test_a_block_that_does_otherwise_when_it_is_called_again_is_kept(otherwise, monkeypatch):
     model = altered(norm=lambda norm: Second(norm, otherwise))
-    monkeypatch.setattr("attnx.capturing.capture._proven", {model})  # no plain run, which would be the second call
+    monkeypatch.setattr("attnx.hooks.capture._proven", {model})  # no plain run, which would be the second call
     assert kinds(model) == [Anew, Computed, Anew]
 
 

@@ -4,13 +4,12 @@ import pytest
 import torch
 from torch import nn
 
-from attnx.answer.target import Target
-from attnx.capturing.frozen import replay
-from attnx.capturing.frozen.path import VALUE_PATH, WHOLE_PATH
-from attnx.capturing.frozen.run import frozen_run
-from attnx.inputs.families import adapter_for
-from attnx.references.case import Case
-from attnx.references.registry import REFERENCES
+from attnx.adapters.families import adapter_for
+from attnx.attribution.base import REFERENCES, Case
+from attnx.linearize import checkpointing as replay
+from attnx.linearize.mode import VALUE_PATH, WHOLE_PATH
+from attnx.linearize.run import frozen_run
+from attnx.targets.base import Target
 from tests import zoo
 from tests.capturing.frozen_by_hand import GRADIENT
 from tests.capturing.test_frozen import InDoubles, asked, made

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from attnx.capturing import rest
-from attnx.capturing.capture import capture, capture_batch
 from attnx.errors import CaptureError
+from attnx.hooks import block_tail as rest
+from attnx.hooks.capture import capture, capture_batch
 from tests import zoo
 
 

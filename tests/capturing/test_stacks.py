@@ -5,8 +5,8 @@ import torch
 import transformers as hf
 from torch import nn
 
-from attnx.capturing.capture import capture
 from attnx.errors import CaptureError
+from attnx.hooks.capture import capture
 from tests import zoo
 
 

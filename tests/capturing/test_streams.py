@@ -5,8 +5,8 @@ import torch
 import transformers as hf
 
 import attnx
-from attnx.capturing.capture import capture, capture_batch
 from attnx.errors import CaptureError, ChoiceError
+from attnx.hooks.capture import capture, capture_batch
 from tests import streams_zoo as zoo
 
 KINDS = ("encoder", "encoder", *("self", "cross") * 3)
@@ -96,8 +96,7 @@ def test_padding_of_either_stream_is_cut_out(name):
 
 
 def relevance(attention, name):
-    from attnx.methods.method import call
-    from attnx.methods.registry import METHODS
+    from attnx.methods.base import METHODS, call
 
     choices = {"layer": None, "position": None, "head": None, "residual": 0.5, "normalize": None, "drop_sink": False}
     return call(METHODS[name], attention, **choices)

@@ -9,9 +9,9 @@ import transformers as hf
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import attnx
-from attnx.attention import waiting
-from attnx.capturing.capture import capture_batch
-from attnx.capturing.claims import Claim, settle
+from attnx.attention import masks as waiting
+from attnx.hooks.capture import capture_batch
+from attnx.hooks.record import Claim, settle
 from tests import zoo
 
 WAITED_FOR = {"_local_scalar_dense", "is_nonzero", "equal", "nonzero", "masked_select", "unique_consecutive"}

@@ -16,11 +16,11 @@ import torch
 import transformers as hf
 
 import attnx
-from attnx.capturing.capture import capture
-from attnx.capturing.untouched import Borrowed, _loans, _states
-from attnx.capturing.watch import watch
+from attnx.attribution.base import REFERENCES
 from attnx.errors import AttnxError, CaptureError
-from attnx.references.registry import REFERENCES
+from attnx.hooks.capture import capture
+from attnx.hooks.forward import watch
+from attnx.hooks.patching import Borrowed, _loans, _states
 from tests import zoo
 
 BACKENDS = ["observer", "interface"]

@@ -7,8 +7,8 @@ import torch
 import transformers as hf
 from torch import nn
 
-from attnx.capturing.capture import capture, capture_batch
 from attnx.errors import CaptureError
+from attnx.hooks.capture import capture, capture_batch
 from tests import zoo
 
 ALL = ("values", "projections", "gates")

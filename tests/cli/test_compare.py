@@ -9,7 +9,7 @@ import pytest
 import attnx
 from attnx import Comparison
 from attnx.cli.main import main
-from attnx.tasks.verb_number.checkpoint import save
+from attnx.demo_models.verb_number import save
 from tests import verb_number_zoo as zoo
 
 

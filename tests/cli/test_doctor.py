@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from attnx.cli.main import main
-from attnx.doctor import examination
-from attnx.doctor.finding import Finding
+from attnx.doctor import checks as examination
+from attnx.doctor.checks import Finding
 
 FINE = Finding("cores", "fine", "2")
 BROKEN = Finding("bfloat16 on the CPU", "broken", "killed by SIGILL", "use float32")

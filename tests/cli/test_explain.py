@@ -13,6 +13,7 @@ import pytest
 
 import attnx
 from attnx.cli.main import main
+from attnx.pipeline import explain as pipeline
 from tests import zoo
 from tests.children import PATIENCE, attnx_command, python
 
@@ -211,10 +212,8 @@ def test_a_note_cannot_steer_the_terminal(saved, monkeypatch, capsys):
 
 def test_the_page_and_the_terminal_show_one_explanation(saved, monkeypatch, capsys, tmp_path):
     path, runs = tmp_path / "report.html", []
-    explain = attnx.explaining.explain.explain
-    monkeypatch.setattr(
-        attnx.explaining.explain, "explain", lambda *given, **named: runs.append(explain(*given, **named)) or runs[-1]
-    )
+    explain = pipeline.explain
+    monkeypatch.setattr(pipeline, "explain", lambda *given, **named: runs.append(explain(*given, **named)) or runs[-1])
     monkeypatch.setattr(sys, "argv", ["attnx", "explain", "the key", "--model", saved, "--html", str(path)])
     with pytest.raises(SystemExit):
         main()

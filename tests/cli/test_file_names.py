@@ -2,8 +2,8 @@
 
 import pytest
 
-from attnx.cli.file_names import file_notes
 from attnx.cli.main import main
+from attnx.cli.options import file_notes
 from tests import zoo
 from tests.cli.test_explain import fail
 from tests.cli.test_explain_image import photo, saved  # noqa: F401 (fixtures)

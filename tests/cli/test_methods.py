@@ -5,10 +5,10 @@ import sys
 
 import pytest
 
+from attnx.attribution.base import REFERENCES
 from attnx.cli.main import main
-from attnx.graph.registry import WEIGHTINGS
-from attnx.methods.registry import METHODS
-from attnx.references.registry import REFERENCES
+from attnx.graph.edge_weights import WEIGHTINGS
+from attnx.methods.base import METHODS
 
 
 @pytest.fixture

@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from attnx.cli.main import main
-from attnx.results.table import Table
-from attnx.results.trainings import Trainings
-from attnx.tasks.verb_number.checkpoint import save
+from attnx.demo_models.verb_number import save
+from attnx.paper.table import Table, Trainings
 from tests import verb_number_zoo as zoo
 from tests import zoo as small
 
@@ -242,7 +241,7 @@ def test_control_c_stops_without_a_traceback(attnx, monkeypatch):
     def interrupted(*_arguments, **_options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("attnx.reproduce.table1.blankout", interrupted)
+    monkeypatch.setattr("attnx.paper.tables.blankout", interrupted)
     code, out, errors = attnx("reproduce", "table1", "--samples", 4)
     assert (code, out) == (130, "")
     assert errors.endswith("attnx: stopped\n")

@@ -6,11 +6,11 @@ import sys
 import pytest
 
 from attnx import Truth
+from attnx.attribution.base import REFERENCES
 from attnx.cli.main import main
-from attnx.methods.registry import METHODS
-from attnx.references.registry import REFERENCES
-from attnx.tasks.recall.checkpoint import demo_directory
-from attnx.tasks.verb_number.checkpoint import demo_directory as classifier_directory
+from attnx.demo_models.recall import demo_directory
+from attnx.demo_models.verb_number import demo_directory as classifier_directory
+from attnx.methods.base import METHODS
 
 pytestmark = pytest.mark.slow
 

@@ -5,10 +5,9 @@ import pytest
 import torch
 
 import attnx
-from attnx.agreement.links import Gold
+from attnx.adapters.files import Gold
+from attnx.demo_models.dates import generate, load_demo
 from attnx.errors import AttnxError
-from attnx.tasks.dates.checkpoint import load_demo
-from attnx.tasks.dates.generator import generate
 from tests import zoo
 
 MODEL, TOKENIZER = load_demo()

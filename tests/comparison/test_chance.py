@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import attnx
-from attnx.comparison.chance import FIRST, MOST, generator_of, narrow_enough, random_orders
-from attnx.results.faithfulness import RANDOM
+from attnx.evaluation.faithfulness import FIRST, MOST, generator_of, narrow_enough, random_orders
+from attnx.results.evaluation_table import RANDOM
 from tests import verb_number_zoo as zoo
 
 

@@ -10,11 +10,9 @@ import transformers
 from scipy import stats
 
 import attnx
+from attnx.attribution.base import REFERENCES, Reference, Scored
 from attnx.errors import AttentionError, ChoiceError, FileFormatError, InputError
-from attnx.references.case import Scored
-from attnx.references.reference import Reference
-from attnx.references.registry import REFERENCES
-from attnx.render.comparison import _shown
+from attnx.evaluation.view import _shown
 from tests import verb_number_zoo as zoo
 from tests import zoo as families
 

@@ -5,12 +5,10 @@ import pytest
 import torch
 
 import attnx
-from attnx.comparison.removal import order_of, removed_counts, share_count
+from attnx.attribution.base import REFERENCES, Reference, Scored
 from attnx.errors import ChoiceError, FileFormatError, InputError
-from attnx.references.case import Scored
-from attnx.references.reference import Reference
-from attnx.references.registry import REFERENCES
-from attnx.results.faithfulness import METRICS, RANDOM, Faithfulness
+from attnx.evaluation.faithfulness import order_of, removed_counts, share_count
+from attnx.results.evaluation_table import METRICS, RANDOM, Faithfulness
 from tests import verb_number_zoo as zoo
 
 TEXTS = list(zoo.TEXTS[:3])
@@ -102,7 +100,7 @@ def test_random_orders_depend_on_the_seed_alone():
 
 
 def test_tied_positions_are_put_in_random_order():
-    from attnx.comparison.removal import order_of
+    from attnx.evaluation.faithfulness import order_of
 
     e = attnx.explain(zoo.model(), zoo.tokenizer(), TEXTS[0], references="blankout")
     flat = type(e)(**{**vars(e), "references": {"flat": np.ones(len(e.positions))}})

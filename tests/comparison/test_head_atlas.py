@@ -9,7 +9,7 @@ from scipy.stats import spearmanr
 
 import attnx
 from attnx.errors import ChoiceError, FileFormatError, InputError
-from attnx.running import plan
+from attnx.pipeline import options as plan
 from tests import zoo
 
 matplotlib.use("Agg")

@@ -7,13 +7,10 @@ import numpy as np
 import pytest
 
 import attnx
-from attnx.comparison import candidates
+from attnx.attribution.base import REFERENCES, Reference, Scored
 from attnx.errors import AttnxError, ChoiceError, InputError
-from attnx.references.case import Scored
-from attnx.references.reference import Reference
-from attnx.references.registry import REFERENCES
-from attnx.results.faithfulness import RANDOM
-from attnx.results.recommendation import Recommendation
+from attnx.evaluation import recommend as candidates
+from attnx.results.evaluation_table import RANDOM, Recommendation
 from tests import verb_number_zoo as zoo
 
 TEXTS = [*zoo.TEXTS, "keys to the cabinets", "the key to the cabinets is", "the boys that the girl"][:8]

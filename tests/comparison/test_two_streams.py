@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from attnx.comparison.two_streams import by_word, spaced
-from attnx.inputs.positions import Position, Positions
+from attnx.adapters.positions import Position, Positions
+from attnx.word_alignment.align import by_word, spaced
 
 
 def test_words_are_what_stands_between_spaces_whatever_the_tokenizer_makes_of_them():

@@ -15,11 +15,11 @@ import torch
 from PIL import Image
 
 import attnx
-from attnx.data import place, road
+from attnx.demo_models import dates, picture_question
+from attnx.demo_models import picture_question as picture_checkpoint
 from attnx.errors import AttnxError, ChoiceError, InputError
-from attnx.tasks.dates import checkpoint as dates
-from attnx.tasks.picture_question import checkpoint as picture_checkpoint
-from attnx.tasks.picture_question import generator as picture_question
+from attnx.runs import engine as road
+from attnx.runs import folder as place
 from tests import sound_zoo, verb_number_zoo, zoo
 
 TEXTS = ["the key", "the keys to the cabinet", "keys near the pilots", "the author", "the key", "a pilot near the keys"]
@@ -176,7 +176,7 @@ def test_rows_for_which_memory_is_short_are_run_alone_then_later_and_never_fail(
 
 @pytest.mark.slow
 def test_identical_texts_are_explained_once_a_shard(tmp_path, monkeypatch):
-    from attnx.explaining import call
+    from attnx.pipeline import explain as call
 
     asked = []
     real = call.explain_prepared

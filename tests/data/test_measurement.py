@@ -5,20 +5,18 @@ from itertools import chain
 import pytest
 
 import attnx
-from attnx.data import manifest
-from attnx.data.engine import OneProcess, work
-from attnx.data.measurement import _left_out, _rows
-from attnx.data.place import Place
 from attnx.errors import ArgumentError, AttnxError, ChoiceError, InputError
-from attnx.probes.pronouns.run import run as probe_pronouns
-from attnx.probes.pronouns.sentence import Sentence
-from attnx.reproduce import sentences
-from attnx.reproduce.protocols import CORRECTED
-from attnx.reproduce.subject import subject
-from attnx.reproduce.table1 import table1
-from attnx.reproduce.table2 import table2
-from attnx.reproduce.table3 import table3
-from attnx.results import atlas, comparison
+from attnx.evaluation import head_atlas as atlas
+from attnx.paper import sentences
+from attnx.paper.subject import subject
+from attnx.paper.tables import CORRECTED, table1, table2, table3
+from attnx.pronouns.data import run as probe_pronouns
+from attnx.pronouns.probe import Sentence
+from attnx.results import evaluation_table as comparison
+from attnx.runs import folder as manifest
+from attnx.runs.engine import OneProcess, work
+from attnx.runs.explain_dataset import _left_out, _rows
+from attnx.runs.folder import Place
 from tests import verb_number_zoo, zoo
 from tests.faults import kills
 
@@ -135,7 +133,8 @@ def test_explanations_merge_whatever_the_parts(name):
     parts = (
         [room.cells_of(one, "spearman") for one in explained[first:last]] for first, last in ((0, 1), (1, 5), (5, 7))
     )
-    assert room.gathered(chain.from_iterable(parts), measure="spearman") == whole
+    gathered = {"comparison": comparison.gathered_comparison, "atlas": atlas.gathered}[name]
+    assert gathered(chain.from_iterable(parts), measure="spearman") == whole
 
 
 def test_rows_that_cannot_be_measured_are_left_out_and_noted(tmp_path):

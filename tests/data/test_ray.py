@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import attnx
-from attnx.data.ray_engine import Ray
+from attnx.runs.engine import Ray
 from tests.children import python
 from tests.data.test_measurement import QUESTIONS
 from tests.data.test_measurement import contents as parts_of

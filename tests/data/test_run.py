@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import attnx
-from attnx.data import manifest
 from attnx.errors import AttnxError, ChoiceError, FileFormatError, InputError
-from attnx.render.run_page import page
+from attnx.runs import folder as manifest
+from attnx.runs import view as page
 from tests import zoo
 from tests.children import python
 
@@ -270,10 +270,10 @@ def test_reading_a_run_starts_no_thread(run, children):
     """Those of Arrow may abort a process at its end that loaded torch before them."""
     code = """
         import os, sys, torch
-        from attnx.data.arrow import parquet
-        from attnx.data.source import source_of
-        from attnx.data.columns import Columns
-        from attnx.data.status import status_of
+        from attnx.runs.sources import parquet
+        from attnx.runs.sources import source_of
+        from attnx.runs.sources import Columns
+        from attnx.runs.run import status_of
 
         parquet()
         before = len(os.listdir("/proc/self/task"))

@@ -13,11 +13,9 @@ import pytest
 import torch
 from PIL import Image
 
-from attnx.data.columns import Columns
-from attnx.data.row import DataRow, shards
-from attnx.data.source import source_of
+from attnx.adapters.files import read_texts
 from attnx.errors import AttnxError, FileFormatError, InputError
-from attnx.inputs.files import read_texts
+from attnx.runs.sources import Columns, DataRow, shards, source_of
 
 TEXTS = ["a witty film", "a dull film", "no film at all"]
 

@@ -13,8 +13,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def address():
     pytest.importorskip("gradio", reason='the demo is made with Gradio: pip install "attnx[demo]"')
-    from attnx.demo.app import build, looks
-    from attnx.demo.asked import Models
+    from attnx.demo import Models, build, looks
 
     page = build(Models())
     _, local, _ = page.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True, **looks())

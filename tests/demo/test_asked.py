@@ -7,10 +7,10 @@ import threading
 import pytest
 from PIL import Image, ImageFile
 
-from attnx.demo import asked as demo
-from attnx.demo.asked import LONGEST, MOST_PIXELS, Form, Models, answer
+from attnx import demo
+from attnx.demo import LONGEST, MOST_PIXELS, Form, Models, answer
+from attnx.demo_models.planted_patch import generate
 from attnx.errors import AttnxError, InputError
-from attnx.tasks.planted_patch.generator import generate
 
 
 @pytest.fixture(scope="module")

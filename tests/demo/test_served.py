@@ -17,7 +17,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from attnx.demo.app import LARGEST_UPLOAD, LOOPBACK, Guard
+from attnx.demo import LARGEST_UPLOAD, LOOPBACK, Guard
 
 LOCAL = "http://127.0.0.1:7860"
 

@@ -8,9 +8,11 @@ import pytest
 import torch
 
 import attnx
-from attnx.doctor import flow_code, machine, models, precision
-from attnx.doctor.child import Ended, run_child
-from attnx.doctor.half_precision import LIMIT
+from attnx.doctor import checks as flow_code
+from attnx.doctor import checks as machine
+from attnx.doctor import checks as models
+from attnx.doctor import checks as precision
+from attnx.doctor.half_precision import LIMIT, Ended, run_child
 from attnx.errors import AttnxError
 from tests.doctor.test_half_precision import DIES, DIES_IN_BFLOAT16, DIES_UNLIMITED
 
@@ -63,11 +65,11 @@ def test_flow_that_is_compiled_for_the_first_time_is_kept_from_then_on(monkeypat
     place = tmp_path / "attnx"
     moved = (
         "from pathlib import Path\n"
-        "from attnx.methods.flow import machine_code\n"
+        "from attnx.methods.flow import compile as machine_code\n"
         f"machine_code.directories = lambda: [Path({str(place)!r})]\n"
     )
     monkeypatch.setattr(flow_code, "directories", lambda: [place])
-    monkeypatch.setattr("attnx.methods.flow.machine_code.directories", lambda: [place])
+    monkeypatch.setattr("attnx.methods.flow.compile.directories", lambda: [place])
     for expected in ("compiled now, and kept in", "kept in"):
         first, second = flow_code.flow_code(lambda program: run_child(moved + program))
         assert first.found.startswith(f"{expected} {place}")
@@ -79,7 +81,7 @@ def test_where_nothing_can_be_written_the_code_and_the_cache_are_noted(monkeypat
     (tmp_path / "file").write_text("")
     place = tmp_path / "file" / "attnx"
     monkeypatch.setattr(flow_code, "directories", lambda: [place])
-    monkeypatch.setattr("attnx.methods.flow.machine_code.directories", lambda: [place])
+    monkeypatch.setattr("attnx.methods.flow.compile.directories", lambda: [place])
     code, cache = flow_code.flow_code(lambda program: Ended((flow_code.ANSWER,), ""))
     assert (code.status, code.found) == ("note", "compiles, and is kept nowhere")
     assert (cache.status, cache.found) == ("note", f"{place} cannot be written")
@@ -90,7 +92,7 @@ def test_where_nothing_can_be_written_the_code_and_the_cache_are_noted(monkeypat
 SPOILED = {
     "text model": "import attnx\ndef load_demo():\n    {}\nattnx.load_demo = load_demo\n",
     "image model": (
-        "import attnx.tasks.planted_patch.generator as task\ndef load_demo():\n    {}\ntask.load_demo = load_demo\n"
+        "import attnx.demo_models.planted_patch as task\ndef load_demo():\n    {}\ntask.load_demo = load_demo\n"
     ),
 }
 
@@ -144,7 +146,7 @@ def test_accelerators_are_named(monkeypatch):
 
 
 def test_a_child_that_cannot_be_started_or_says_nothing_is_told(monkeypatch):
-    monkeypatch.setattr("attnx.doctor.child.PATIENCE", 0.01)
+    monkeypatch.setattr("attnx.doctor.half_precision.PATIENCE", 0.01)
     assert run_child("while True: pass").trouble == "no answer in 0 s"
     monkeypatch.setattr("sys.executable", str(Path("no", "such", "python")))
     assert run_child("pass").trouble.startswith("no process could be started")

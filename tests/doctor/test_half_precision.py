@@ -5,8 +5,8 @@ from functools import partial
 
 import pytest
 
-from attnx.doctor.child import Ended, run_child, troubles
-from attnx.doctor.half_precision import DTYPES, LIMIT, PROGRAM, try_half_precision
+from attnx.doctor.half_precision import DTYPES, LIMIT, Ended, run_child, troubles, try_half_precision
+from attnx.doctor.half_precision import HALF_PRECISION_PROGRAM as PROGRAM
 from tests import half_precision
 from tests.children import python
 

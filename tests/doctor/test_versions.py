@@ -4,7 +4,7 @@ from importlib import metadata
 
 import pytest
 
-from attnx.doctor.versions import NAMED, NEEDED, optional_parts, versions
+from attnx.doctor.checks import NAMED, NEEDED, optional_parts, versions
 
 
 @pytest.fixture

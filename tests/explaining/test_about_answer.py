@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import attnx
-from attnx.capturing.untouched import Hooked
 from attnx.errors import ChoiceError
-from attnx.methods.registry import METHODS
+from attnx.hooks.patching import Hooked
+from attnx.methods.base import METHODS
 from tests import zoo
 
 BEYOND = [name for name in METHODS.names() if name not in ("raw", "rollout", "flow", "alti_logit")]

@@ -6,10 +6,9 @@ import pytest
 import torch
 
 import attnx
+from attnx.attribution.base import REFERENCES, Reference
 from attnx.errors import CaptureError, InputError
-from attnx.explaining.attempt import Postponed, Refused, attempt
-from attnx.references.reference import Reference
-from attnx.references.registry import REFERENCES
+from attnx.pipeline.pipeline import Postponed, Refused, attempt
 from tests import verb_number_zoo as zoo
 
 
@@ -85,7 +84,7 @@ def failing(error):
 
 @pytest.mark.parametrize("error", [RuntimeError(), RuntimeError("\n")])
 def test_explain_says_the_kind_of_an_error_without_words(monkeypatch, error):
-    monkeypatch.setattr("attnx.references.registry.measure_references", failing(error))
+    monkeypatch.setattr("attnx.attribution.base.measure_references", failing(error))
     assert attnx.explain(zoo.model(), zoo.tokenizer(), "the key").notes[-1] == "value_path was left out: RuntimeError"
 
 

@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 import attnx
+from attnx.adapters.positions import Word
+from attnx.demo_models.picture_question import COLOURS, GRID, generate, load_demo
+from attnx.demo_models.recall import load_demo as load_recall
 from attnx.errors import ChoiceError, InputError
-from attnx.inputs.positions import Word
-from attnx.render.written_overlays import of_word
-from attnx.results.generation import GenerationExplanation
-from attnx.tasks.picture_question.checkpoint import load_demo
-from attnx.tasks.picture_question.generator import COLOURS, GRID, generate
-from attnx.tasks.recall.checkpoint import load_demo as load_recall
+from attnx.generation.result import GenerationExplanation
+from attnx.generation.view import of_word
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +81,7 @@ def test_it_is_saved_and_loaded_without_the_picture(written, tmp_path):
 
 
 def test_the_page_has_the_picture_and_its_boxes(written):
-    from attnx.render.page.sections.generation import _text
+    from attnx.generation.view import _text
 
     data = _text(written[1], 1)
     assert data["picture"]["url"].startswith("data:image/jpeg;base64,")

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import attnx
+from attnx.counterfactuals.view import heading, second_text
+from attnx.demo_models.dates import load_demo as load_dates
 from attnx.errors import ArgumentError, AttnxError, ChoiceError, InputError
-from attnx.explaining.again import settings_of
-from attnx.render.side_by_side import heading, second_text
-from attnx.tasks.dates.checkpoint import load_demo as load_dates
+from attnx.pipeline.explain import settings_of
 from tests import zoo
 
 MODEL, TOKENIZER = zoo.classifier(), zoo.wordpiece_tokenizer()

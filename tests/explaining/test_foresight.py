@@ -9,11 +9,12 @@ import pytest
 import torch
 
 import attnx
-from attnx.explaining import foresight
-from attnx.explaining.foresight import Foresight, attention_bytes
-from attnx.methods.flow import machine_code
-from attnx.references import paths
-from attnx.running import batches, late_bar
+from attnx.attribution import lrp as paths
+from attnx.hooks import batching as batches
+from attnx.hooks import batching as late_bar
+from attnx.methods.flow import compile as machine_code
+from attnx.pipeline import estimate as foresight
+from attnx.pipeline.estimate import Foresight, attention_bytes
 from tests import zoo
 
 
@@ -160,7 +161,7 @@ def test_explain_of_a_list_shows_a_bar_unless_it_is_told_not_to(monkeypatch):
             shown.append((label, total, shown_))
             super().__init__()
 
-    monkeypatch.setattr("attnx.explaining.call.bar", Noted)
+    monkeypatch.setattr("attnx.pipeline.explain.bar", Noted)
     model, tokenizer = attnx.load_demo()
     texts = ["the keys to the cabinet", "the key to the cabinets"]
     attnx.explain(model, tokenizer, texts, methods="rollout")

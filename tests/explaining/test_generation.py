@@ -11,7 +11,7 @@ import torch
 
 import attnx
 from attnx.errors import CaptureError, ChoiceError, FileFormatError, InputError
-from attnx.running import plan
+from attnx.pipeline import options as plan
 from tests import zoo
 
 matplotlib.use("Agg")
@@ -272,7 +272,7 @@ def test_each_step_has_the_account_of_its_own_row():
 
 
 def test_a_note_of_a_later_step_is_kept(monkeypatch):
-    from attnx.explaining import generation as module
+    from attnx.generation import explain as module
 
     def noted(*given, **named):
         for number, one in explain_prepared(*given, **named):

@@ -8,7 +8,7 @@ import torch
 
 import attnx
 from attnx.errors import ChoiceError
-from attnx.results.stripe import likeness, stripe
+from attnx.results.warnings import likeness, stripe
 from tests import zoo
 
 PROMPT = "the key to the cabinets"

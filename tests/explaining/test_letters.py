@@ -7,7 +7,7 @@ import transformers as hf
 
 import attnx
 from attnx.errors import InputError
-from attnx.explaining.letters import PAUSE, Letter, letters_of, words_of
+from attnx.pipeline.requests import PAUSE, Letter, letters_of, words_of
 from tests.sound_zoo import BODY, SEAMLESS, samples_extractor, sound
 
 BLANK, LETTERS = 0, "-ab|"

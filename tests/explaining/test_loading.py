@@ -12,10 +12,10 @@ import torch
 import transformers as hf
 
 import attnx
-from attnx.capturing.watch import undisturbed
+from attnx.attribution.base import REFERENCES
 from attnx.errors import AttnxError
-from attnx.methods.registry import METHODS
-from attnx.references.registry import REFERENCES
+from attnx.hooks.forward import undisturbed
+from attnx.methods.base import METHODS
 from tests import zoo
 
 TEXT = "the key to the"

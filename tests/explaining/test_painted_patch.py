@@ -9,7 +9,7 @@ import transformers as hf
 from PIL import Image
 
 import attnx
-from attnx.render.overlay import heat
+from attnx.views.image import heat
 from tests import pictures_with_text as zoo
 from tests.inputs.test_picture_and_text import llava_next_processor, llava_processor
 

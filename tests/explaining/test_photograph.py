@@ -6,7 +6,7 @@ import numpy as np
 from PIL import Image
 
 import attnx
-from attnx.tasks.picture_question.checkpoint import load_demo
+from attnx.demo_models.picture_question import load_demo
 from tests import pictures_with_text as zoo
 from tests.inputs.test_picture_and_text import llava_next_processor
 from tests.two_towers import Processor, two_towers

@@ -13,8 +13,8 @@ import torch
 import transformers as hf
 
 import attnx
+from attnx.adapters.pooling import embedding_pooling
 from attnx.errors import ChoiceError, InputError
-from attnx.inputs.pooling import embedding_pooling
 from tests import zoo
 
 A, B = "the key to the cabinets", "Sara talked about his dull unaffordable book"

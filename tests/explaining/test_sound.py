@@ -5,8 +5,8 @@ import pytest
 import torch
 
 import attnx
+from attnx.attribution.baselines import silenced
 from attnx.errors import ChoiceError, InputError
-from attnx.references.silence import silenced
 from tests.sound_zoo import FAMILIES, extractor, model, one_stretch_model, samples_extractor, sound
 
 LIT = ("value_path", "whole_path", "gradient", "input_x_gradient", "blankout", "feature_ablation")
@@ -72,7 +72,7 @@ def test_samples_with_a_rate_a_list_and_several_sounds():
 def test_silence_is_what_the_processor_makes_of_no_sound():
     e = attnx.explain(model("wav2vec2"), extractor("wav2vec2"), sound(), methods="raw", references="blankout")
     assert e.provenance["references"]["blankout"]["blank"] == "silence"
-    from attnx.inputs.sound import prepare_sound
+    from attnx.adapters.audio import prepare_sound
 
     for name in ("wav2vec2", "ast", "whisper"):
         whole = prepare_sound(model(name), extractor(name), sound())

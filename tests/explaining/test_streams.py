@@ -9,9 +9,9 @@ import torch
 import transformers as hf
 
 import attnx
+from attnx.adapters.families import adapter_for
+from attnx.demo_models.dates import load_demo
 from attnx.errors import ChoiceError, InputError
-from attnx.inputs.families import adapter_for
-from attnx.tasks.dates.checkpoint import load_demo
 from tests import streams_zoo, zoo
 from tests.sound_zoo import sound
 
@@ -239,10 +239,10 @@ class TestStartOfTheOutput:
 
     def test_all_of_it_leaves_by_the_values_of_self_attention(self):
         """In one decoder layer they know nothing of the source yet: sink = (∂S/∂v − ∂S/∂o) · v at the start."""
-        from attnx.answer.score import as_rows, score
-        from attnx.answer.target import Target
-        from attnx.capturing.frozen.path import VALUE_PATH
-        from attnx.capturing.frozen.run import frozen_run
+        from attnx.linearize.mode import VALUE_PATH
+        from attnx.linearize.run import frozen_run
+        from attnx.targets.base import Target
+        from attnx.targets.score import as_rows, score
 
         torch.manual_seed(0)
         model = (
@@ -325,7 +325,7 @@ def test_what_is_not_defined_is_refused_in_a_line(method):
 
 def test_gradients_of_weights_equal_autograd_on_eager_cross_attention():
     """∂s/∂A of cross-attention in double precision, against a model whose weights are in the graph."""
-    from attnx.capturing.capture import capture_batch
+    from attnx.hooks.capture import capture_batch
 
     name = "bart"
     model = streams_zoo.FAMILIES[name]().eval().double()
@@ -334,10 +334,9 @@ def test_gradients_of_weights_equal_autograd_on_eager_cross_attention():
     output = model(**inputs, output_attentions=True)
     margin = output.logits[0, -1, 7] - output.logits[0, -1, 9]
     expected = torch.autograd.grad(margin, output.cross_attentions[1])[0][0] * output.cross_attentions[1][0]
-    from attnx.answer.target import Target
-    from attnx.graph.weightings.gradient import gains
-    from attnx.running.answer_gradient import with_answer_gradient
-    from attnx.running.observe import Observation
+    from attnx.graph.gradient import gains
+    from attnx.pipeline.pipeline import Observation, with_answer_gradient
+    from attnx.targets.base import Target
 
     entry = (model.get_input_embeddings(), model.get_decoder().get_input_embeddings())
     seen = capture_batch(model, inputs, extras=("values",), entry=entry)

@@ -10,7 +10,7 @@ import transformers as hf
 
 import attnx
 from attnx.errors import AttnxError, CaptureError, ChoiceError, InputError
-from attnx.methods.registry import METHODS
+from attnx.methods.base import METHODS
 from tests import zoo
 
 ANSWERS = ("gradient_rollout", "gradient_flow", "alti_logit", "rollout:gradient_signed", "raw:gradient_signed")
@@ -76,7 +76,7 @@ def test_single_heads_or_a_line_that_there_are_none(name):
 
 @pytest.mark.parametrize("name", [name for name in ALL if name not in ("flow", "gradient_flow")])
 def test_a_long_input_is_read_by_rows(name, monkeypatch):
-    from attnx.running import plan
+    from attnx.pipeline import options as plan
 
     held = explained(methods=ALL)[name]
     monkeypatch.setattr(plan, "LONG_INPUT", 3)
@@ -91,7 +91,7 @@ def test_an_image(name):
     model = hf.ViTForImageClassification(config).eval()
     from PIL import Image
 
-    from attnx.tasks.planted_patch.generator import image_processor
+    from attnx.demo_models.planted_patch import image_processor
 
     picture = Image.fromarray(np.random.default_rng(0).integers(0, 255, (32, 32, 3), dtype=np.uint8))
     processor = copy.copy(image_processor())
@@ -193,7 +193,7 @@ def test_flash_kernels_have_a_line_that_says_how_to_load(name):
 
 
 def test_a_gate_on_the_heads_is_refused_by_name():
-    from attnx.capturing.capture import capture
+    from attnx.hooks.capture import capture
     from tests.capturing.test_blocks import Gated
 
     for extra in ("blocks", "rest"):

@@ -21,11 +21,10 @@ MEMORY = 6 * 2**30
 def judge_all(names: Sequence[str], *, workers: int = 2) -> Iterator[Row]:
     """A row for each name, as children end."""
     # Imported once, for all children: it takes longer than most of them do.
+    import attnx.capturing.capture  # noqa: F401
     import torch
     import transformers.models.llama.modeling_llama
     import transformers.models.vit.modeling_vit  # noqa: F401
-
-    import attnx.capturing.capture  # noqa: F401
 
     torch.set_num_threads(1)  # threads do not survive a fork
     context = mp.get_context("fork")

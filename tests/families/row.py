@@ -48,8 +48,8 @@ def judge(name: str) -> Row:
 
 def _captured(model: Any, inputs: dict[str, torch.Tensor]) -> tuple[Any, str]:
     """The attention of the model, or of the part that the refusal of the whole advises: that has to work."""
-    from attnx.capturing.capture import capture
     from attnx.errors import AttnxError
+    from attnx.hooks.capture import capture
 
     try:
         return capture(model, **inputs), ""
@@ -66,7 +66,7 @@ def _captured(model: Any, inputs: dict[str, torch.Tensor]) -> tuple[Any, str]:
 def _verdict(
     name: str, model: Any, eager: Any, inputs: dict[str, torch.Tensor], seen: Any, within: str
 ) -> tuple[str, str]:
-    from attnx.capturing.capture import capture
+    from attnx.hooks.capture import capture
 
     part = f"within={within!r}" if within else ""
     told, output = eager_attention(eager, inputs)

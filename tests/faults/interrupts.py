@@ -29,7 +29,8 @@ from typing import Any
 import torch
 
 import attnx
-from attnx.capturing import interface, untouched
+from attnx.hooks import attention_interface as interface
+from attnx.hooks import patching as untouched
 from tests import zoo
 
 TEXT, OTHER = "the key to the cabinets is on a table", "a witty movie"

@@ -23,9 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import attnx
-from attnx.data.columns import Columns
-from attnx.data.source import source_of
-from attnx.running.given_model import given_model
+from attnx.pipeline.loading import given_model
+from attnx.runs.sources import Columns, source_of
 
 NOUNS = ("key", "keys", "author", "authors", "pilot", "pilots", "cabinet", "cabinets", "dog", "dogs")
 BETWEEN = ("to", "near", "behind", "of")

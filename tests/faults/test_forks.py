@@ -8,12 +8,12 @@ import threading
 import pytest
 
 import attnx
-from attnx.capturing import untouched
-from attnx.capturing.untouched import Borrowed
-from attnx.capturing.watch import watch
-from attnx.inputs import text
-from attnx.methods.flow import machine_code
-from attnx.methods.registry import METHODS
+from attnx.adapters import text
+from attnx.hooks import patching as untouched
+from attnx.hooks.forward import watch
+from attnx.hooks.patching import Borrowed
+from attnx.methods.base import METHODS
+from attnx.methods.flow import compile as machine_code
 from tests import zoo
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "register_at_fork"), reason="there is no fork here")

@@ -14,19 +14,19 @@ import pytest
 import torch
 
 import attnx
-from attnx import interrupts
-from attnx.capturing.untouched import Borrowed
-from attnx.capturing.watch import undisturbed, watch
-from attnx.explaining.call import Call
-from attnx.interrupts import Unbroken, uninterrupted
+from attnx import _signals as interrupts
+from attnx._signals import Unbroken, uninterrupted
+from attnx.hooks.forward import undisturbed, watch
+from attnx.hooks.patching import Borrowed
+from attnx.pipeline.explain import Call
 from tests import zoo
 from tests.faults import interrupts as script
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="signals as on Unix")
 
-OURS = ("attnx/interrupts.py", "capturing/untouched.py", "capturing/watch.py", "capturing/interface.py")
+OURS = ("attnx/_signals.py", "hooks/patching.py", "hooks/forward.py", "hooks/attention_interface.py")
 SWITCHING = (
-    *("references/paths.py", "frozen/run.py", "capturing/residual.py", "running/batches.py"),
+    *("attribution/lrp.py", "linearize/run.py", "hooks/blocks.py", "hooks/batching.py"),
     *("torch/autograd/grad_mode.py", "torch/amp/autocast_mode.py"),
 )
 ROAD = tuple(
@@ -112,7 +112,7 @@ def interrupted_at_moments(call, files, count):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("files", [OURS, LIBRARIES, ("inputs/text.py",)], ids=["ours", "libraries", "text"])
+@pytest.mark.parametrize("files", [OURS, LIBRARIES, ("adapters/text.py",)], ids=["ours", "libraries", "text"])
 @pytest.mark.parametrize("name", ["capture", "capture, interface", "explain", "explain, gradient"])
 def test_an_interrupt_at_every_moment_leaves_no_trace(own_handler, name, files):
     interrupted_at_moments(calls()[name], files, 60)

@@ -6,7 +6,7 @@ import torch
 
 import attnx
 from attnx.errors import ChoiceError
-from attnx.graph.discard import discarded
+from attnx.graph.edges import discarded
 from tests import zoo
 
 

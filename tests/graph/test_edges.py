@@ -4,10 +4,10 @@ import pytest
 import torch
 
 import attnx
-from attnx.attention import levels
-from attnx.attention.computed import Computed
-from attnx.capturing.capture import capture
+from attnx.attention import layers as levels
+from attnx.attention.layers import Computed
 from attnx.errors import ChoiceError
+from attnx.hooks.capture import capture
 from tests import zoo
 
 ASKED = [

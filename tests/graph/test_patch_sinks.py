@@ -11,7 +11,7 @@ from PIL import Image
 import attnx
 from attnx.attention.tensor import AttentionTensor
 from attnx.errors import FileFormatError
-from attnx.graph.patch_sinks import TIMES, patch_sinks
+from attnx.graph.sinks import TIMES, patch_sinks
 from tests import zoo
 
 PATCHES = 36

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attnx.inputs.clicks import MOMENT, Timing, measured_timing
+from attnx.adapters.audio_frames import MOMENT, Timing, measured_timing
 
 
 def convolved(kernel, stride, padding=0):

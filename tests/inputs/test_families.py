@@ -7,11 +7,10 @@ import torch
 import transformers as hf
 
 import attnx
+from attnx.adapters.adapter import Adapter
+from attnx.adapters.families import ADAPTERS, adapter_for, cls_position
+from attnx.adapters.text import prepare_text
 from attnx.errors import CaptureError, ChoiceError, RegistryError
-from attnx.inputs.adapter import Adapter
-from attnx.inputs.explained import cls_position
-from attnx.inputs.families import ADAPTERS, adapter_for
-from attnx.inputs.text import prepare_text
 from attnx.registry import Registry
 from tests import zoo
 from tests.children import python
@@ -87,7 +86,7 @@ def test_the_encoder_of_an_encoder_decoder_is_an_encoder():
 
 
 def test_adapters_lists_them():
-    assert {"bert", "distilbert", "gpt2", "vit", "encoder", "decoder", "vision"} <= set(attnx.adapters())
+    assert {"bert", "distilbert", "gpt2", "vit", "encoder", "decoder", "vision"} <= set(attnx.list_adapters())
 
 
 def test_a_duplicate_is_rejected():
@@ -111,9 +110,9 @@ def test_a_thing_can_be_replaced_on_purpose():
 def plugin(folder, value):
     """A third party's package as an installer leaves it: a module, and metadata that points into it."""
     (folder / "alien.py").write_text(
-        "from attnx.inputs.adapter import Adapter\n"
-        "from attnx.inputs.explained import cls_position\n"
-        "from attnx.inputs.text import prepare_text\n"
+        "from attnx.adapters.adapter import Adapter\n"
+        "from attnx.adapters.families import cls_position\n"
+        "from attnx.adapters.text import prepare_text\n"
         "adapter = Adapter(name='alien', prepare=prepare_text, explained=cls_position)\n"
     )
     info = folder / "alien-1.0.dist-info"
@@ -124,7 +123,7 @@ def plugin(folder, value):
 
 @pytest.fixture
 def list_adapters(children, tmp_path):
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import attnx; print(*attnx.adapters())"
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import attnx; print(*attnx.list_adapters())"
     return lambda: children.run(python(code))
 
 

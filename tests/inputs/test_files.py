@@ -4,8 +4,8 @@ import gzip
 
 import pytest
 
+from attnx.adapters.files import LabelledText, read_texts
 from attnx.errors import FileFormatError, InputError
-from attnx.inputs.files import LabelledText, read_texts
 
 PAIRS = [("a witty film", "1"), ('it is "dull", all of it', "0")]
 WANTED = [LabelledText(text, label) for text, label in PAIRS]

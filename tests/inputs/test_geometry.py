@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import transformers as hf
 
-from attnx.inputs.geometry import measured_geometry
+from attnx.adapters.image import measured_geometry
 
 SIZES = [(640, 480), (480, 640), (64, 64), (300, 201), (1200, 200), (223, 225), (8, 8), (31, 90)]
 

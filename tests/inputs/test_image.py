@@ -7,8 +7,8 @@ import transformers as hf
 from PIL import Image
 
 import attnx
+from attnx.adapters.families import adapter_for
 from attnx.errors import ArgumentError, CaptureError, ChoiceError, InputError
-from attnx.inputs.families import adapter_for
 from tests import zoo
 
 RESIZED = {"size": {"height": 32, "width": 32}}

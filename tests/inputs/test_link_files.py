@@ -2,9 +2,8 @@
 
 import pytest
 
-from attnx.agreement.links import Gold
+from attnx.adapters.files import Gold, pharaoh, read_links
 from attnx.errors import AttnxError
-from attnx.inputs.link_files import pharaoh, read_links
 
 
 def written(tmp_path, name, text):

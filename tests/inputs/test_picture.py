@@ -5,8 +5,8 @@ import pytest
 import torch
 from PIL import Image
 
+from attnx.adapters.image import read_picture
 from attnx.errors import InputError
-from attnx.inputs.picture import read_picture
 
 
 def picture(image, channels=3):

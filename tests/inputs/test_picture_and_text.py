@@ -10,8 +10,8 @@ from PIL import Image
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 import attnx
+from attnx.adapters.image_text import prepare_pictured
 from attnx.errors import InputError
-from attnx.inputs.picture_and_text import prepare_pictured
 from tests import pictures_with_text as zoo
 
 WORDS = ("<pad>", "<bos>", "<eos>", "<unk>", "what", "is", "there", "and", "here", "?")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from attnx.inputs.adapter import Prepared
-from attnx.inputs.positions import Position, Positions, Span, group_words, word_spans
+from attnx.adapters.adapter import Prepared
+from attnx.adapters.positions import Position, Positions, Span, group_words, word_spans
 
 WORDS = [
     ("It's a well-known 3.5, ok!", ["It's", "a", "well-known", "3.5", ",", "ok", "!"]),

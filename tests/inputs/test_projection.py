@@ -7,7 +7,7 @@ import torch
 import transformers as hf
 from torch import nn
 
-from attnx.inputs.projection import decoder_name, projection_of
+from attnx.adapters.image_tokens import decoder_name, projection_of
 from tests import pictures_with_text as zoo
 
 FAMILIES = list(zoo.FAMILIES)

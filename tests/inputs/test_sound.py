@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from attnx.adapters.audio import prepare_sound
+from attnx.adapters.audio_frames import front_of
 from attnx.errors import InputError
-from attnx.inputs.fronts import front_of
-from attnx.inputs.sound import prepare_sound
 from tests.sound_zoo import FAMILIES, extractor, model, sound
 
 

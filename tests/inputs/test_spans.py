@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 
 import attnx
+from attnx.adapters.families import adapter_for
+from attnx.adapters.spans import with_spans
+from attnx.benchmarks.suites import documents
+from attnx.demo_models.recall import generate, load_demo
 from attnx.errors import ChoiceError, InputError
-from attnx.inputs.families import adapter_for
-from attnx.inputs.spans import with_spans
-from attnx.tasks.recall.checkpoint import load_demo
-from attnx.tasks.recall.generator import generate
-from attnx.truth.suites.documents import documents
 from tests import zoo
 
 TEXT = 'the key. "the film!"\nthe table is dull'
@@ -68,10 +67,10 @@ def test_relevance_is_summed_and_blankout_takes_a_part_away_at_once():
     assert [each.score for each in one.by_span("rollout")] == pytest.approx(sums)
     whole = one.provenance["references"]["blankout"]["before"]
     prepared = adapter_for(MODEL).prepare(MODEL, TOKENIZER, TEXT)
-    from attnx.answer.target import Target
-    from attnx.references.blank import choose_blank
-    from attnx.references.case import Case
-    from attnx.references.variants import Variant, measure
+    from attnx.attribution.base import Case
+    from attnx.attribution.baselines import choose_blank
+    from attnx.attribution.variants import Variant, measure
+    from attnx.targets.base import Target
 
     case = Case(prepared, Target(one.prediction.index, one.position))
     blank = choose_blank(MODEL, adapter_for(MODEL), TOKENIZER, prepared)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from attnx.adapters.adapter import read_sound
 from attnx.errors import InputError
-from attnx.inputs.waves import read_sound
 from tests.sound_zoo import sound, write_wave
 
 

@@ -7,13 +7,13 @@ import transformers as hf
 
 import attnx
 from attnx.attention.tensor import AttentionTensor
-from attnx.capturing.capture import capture
 from attnx.errors import AttentionError, ChoiceError
-from attnx.graph.asked import Asked
+from attnx.graph.decomposition import contributions
+from attnx.graph.edge_weights import Asked
 from attnx.graph.graph import Graph
-from attnx.graph.weightings.alti import contributions
+from attnx.hooks.capture import capture
 from attnx.methods.alti_logit import ALTI_LOGIT, shares_of_score
-from attnx.methods.method import apply
+from attnx.methods.base import apply
 from tests import zoo
 from tests.graph.weightings import by_hand
 
@@ -134,7 +134,7 @@ def test_a_layer_has_what_was_written_up_to_it():
 
 
 def test_long_inputs_are_read_by_rows_to_the_same_numbers(monkeypatch):
-    from attnx.running import plan
+    from attnx.pipeline import options as plan
 
     model = decoder(llama)
     held = explained(model)

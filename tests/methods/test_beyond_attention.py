@@ -5,14 +5,12 @@ import pytest
 import torch
 
 import attnx
-from attnx.attention.levels import Held
+from attnx.attention.layers import Held
+from attnx.attention.masks import Mask
 from attnx.attention.tensor import AttentionTensor
-from attnx.attention.visibility import Mask
-from attnx.graph.asked import Asked
+from attnx.graph.edge_weights import WEIGHTINGS, Asked
 from attnx.graph.graph import Graph
-from attnx.graph.registry import WEIGHTINGS
-from attnx.methods.method import apply
-from attnx.methods.registry import METHODS
+from attnx.methods.base import METHODS, apply
 from tests.graph.weightings import by_hand
 
 

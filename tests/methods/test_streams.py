@@ -7,12 +7,12 @@ import torch
 
 import attnx
 from attnx.attention.tensor import AttentionTensor
-from attnx.capturing.capture import capture
 from attnx.errors import ChoiceError
-from attnx.graph.asked import Asked
+from attnx.graph.edge_weights import Asked
 from attnx.graph.graph import Graph
-from attnx.methods.method import apply
-from attnx.methods.registry import METHODS, asked_methods
+from attnx.hooks.capture import capture
+from attnx.methods.base import METHODS, apply, asked_methods
+from attnx.methods.flow.flow import column_bound
 from tests import streams_zoo as zoo
 
 SOURCE, OUTPUT = slice(0, 4), slice(4, 7)
@@ -212,7 +212,7 @@ def test_the_sink_is_the_first_token_of_the_output():
 def test_a_level_of_few_rows_is_found_in_the_bound_of_flow():
     attention = made_up(2)
     flows = attnx.flow(attention, layer="cross", position=6)
-    bound = attnx.methods.flow.saturation.column_bound(attention, position=6)
+    bound = column_bound(attention, position=6)
     assert bool((flows <= bound + 1e-9).all())
     assert float(bound[6]) < 1
 

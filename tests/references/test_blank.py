@@ -10,13 +10,12 @@ from tokenizers import models, pre_tokenizers
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 import attnx
+from attnx.adapters.families import adapter_for
+from attnx.attribution.ablation import blankout
+from attnx.attribution.base import REFERENCES, cases
+from attnx.attribution.baselines import choose_blank
 from attnx.errors import ChoiceError, InputError
-from attnx.inputs.families import adapter_for
-from attnx.references.blank import choose_blank
-from attnx.references.blankout import blankout
-from attnx.references.case import cases
-from attnx.references.registry import REFERENCES
-from attnx.render.plain_text import cautions
+from attnx.views.text import cautions
 from tests import verb_number_zoo, zoo
 
 BLANKING = ("blankout", "integrated_gradients", "gradient_shap", "occlusion", "feature_ablation")

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from attnx.adapters.families import adapter_for
+from attnx.attribution.ablation import PAPER, blankout
+from attnx.attribution.base import cases
 from attnx.errors import ChoiceError, InputError
-from attnx.inputs.families import adapter_for
-from attnx.references.blankout import PAPER, blankout
-from attnx.references.case import cases
 from tests import verb_number_zoo as zoo
 from tests import zoo as families
 

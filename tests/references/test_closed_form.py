@@ -6,10 +6,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnx.inputs.families import adapter_for
-from attnx.references.blankout import blankout
-from attnx.references.case import cases
-from attnx.references.registry import REFERENCES
+from attnx.adapters.families import adapter_for
+from attnx.attribution.ablation import blankout
+from attnx.attribution.base import REFERENCES, cases
 from tests import zoo
 from tests.references.linear_model import bag
 

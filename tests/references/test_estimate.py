@@ -4,13 +4,11 @@ import numpy as np
 import pytest
 
 import attnx
+from attnx.adapters.families import adapter_for
+from attnx.attribution.base import cases
+from attnx.attribution.baselines import choose_blank
+from attnx.attribution.variants import FIRST_ORDER, Variant, estimate, measure
 from attnx.errors import ChoiceError
-from attnx.inputs.families import adapter_for
-from attnx.references.blank import choose_blank
-from attnx.references.case import cases
-from attnx.references.estimate import FIRST_ORDER, estimate
-from attnx.references.variant import Variant
-from attnx.references.variants import measure
 from tests import verb_number_zoo
 
 TEXT = "the key to the cabinets"

@@ -14,13 +14,12 @@ from transformers import (
 )
 
 from attnx import explain
+from attnx.adapters.families import adapter_for
+from attnx.attribution.ablation import blankout
+from attnx.attribution.base import REFERENCES, cases
+from attnx.attribution.gradients import gradient
 from attnx.errors import AttnxError, ChoiceError, InputError
-from attnx.inputs.families import adapter_for
-from attnx.references.blankout import blankout
-from attnx.references.case import cases
-from attnx.references.gradient import gradient
-from attnx.references.registry import REFERENCES
-from attnx.running import linear_map
+from attnx.linearize import matmul as linear_map
 from tests import verb_number_zoo as zoo
 from tests import zoo as families
 
@@ -242,7 +241,7 @@ def test_no_batch_has_more_logits_than_fit(monkeypatch, name):
     prepared = [prepare(model, tokenizer, text) for text in ("a [MASK] film", "the key to the [MASK]", "hello [MASK]")]
     asked_of = cases(model, tokenizer, prepared)
     most = 16 * len(tokenizer)
-    monkeypatch.setattr("attnx.running.batches._LOGITS_AT_ONCE", most)
+    monkeypatch.setattr("attnx.hooks.batching._LOGITS_AT_ONCE", most)
     sizes = []
     handle = model.register_forward_hook(lambda module, given, output: sizes.append(output.logits.numel()))
     try:

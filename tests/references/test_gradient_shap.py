@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from attnx import AttnxError, explain
-from attnx.references.case import cases
-from attnx.references.gradient_shap import gradient_shap
+from attnx.attribution.base import cases
+from attnx.attribution.gradients import gradient_shap
 from tests import zoo
 
 TEXT = "a witty film and a dull movie"
@@ -66,14 +66,14 @@ def test_no_global_random_number_is_drawn_or_set(monkeypatch):
 
 def test_samples_that_run_at_once_do_not_change_the_numbers(monkeypatch):
     expected = shap(zoo.classifier())
-    monkeypatch.setattr("attnx.references.gradient_shap.positions_at_once", lambda model: 30)
+    monkeypatch.setattr("attnx.attribution.gradients.positions_at_once", lambda model: 30)
     np.testing.assert_allclose(shap(zoo.classifier()), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("options", [{"samples": 0}, {"samples": "x"}, {"seed": -1}, {"seed": None}, {"seed": 2**64}])
 def test_options_that_mean_nothing_are_refused(options):
     model, tokenizer = zoo.classifier(), zoo.wordpiece_tokenizer()
-    from attnx.inputs.families import adapter_for
+    from attnx.adapters.families import adapter_for
 
     prepared = [adapter_for(model).prepare(model, tokenizer, TEXT)]
     with pytest.raises(AttnxError, match=next(iter(options))):

@@ -7,12 +7,12 @@ import transformers as hf
 from PIL import Image
 
 import attnx
-from attnx.comparison.faithfulness import faithfulness
+from attnx.adapters.families import adapter_for
+from attnx.attribution.ablation import patch_groups
+from attnx.attribution.base import REFERENCES
+from attnx.attribution.baselines import choose_blank
 from attnx.errors import ChoiceError, InputError
-from attnx.inputs.families import adapter_for
-from attnx.references.blank import choose_blank
-from attnx.references.occlusion import patch_groups
-from attnx.references.registry import REFERENCES
+from attnx.evaluation.faithfulness import faithfulness
 from tests import zoo
 
 PROCESSOR = hf.ViTImageProcessor(size={"height": 32, "width": 32})

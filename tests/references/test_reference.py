@@ -7,11 +7,8 @@ import numpy as np
 import pytest
 
 import attnx
+from attnx.attribution.base import REFERENCES, Reference, Scored, asked_references, cheap_references, listed_references
 from attnx.errors import ArgumentError, ChoiceError, RegistryError
-from attnx.references.case import Scored
-from attnx.references.listing import listed_references
-from attnx.references.reference import Reference
-from attnx.references.registry import REFERENCES, asked_references, cheap_references
 from tests import verb_number_zoo as zoo
 
 

@@ -4,13 +4,11 @@ import numpy as np
 import pytest
 
 import attnx
-from attnx.inputs.families import adapter_for
-from attnx.references import said
-from attnx.references.blank import choose_blank
-from attnx.references.case import cases
-from attnx.references.said import kept_answers, said_so_far
-from attnx.references.variant import Runs, Variant
-from attnx.references.variants import measure
+from attnx.adapters.families import adapter_for
+from attnx.attribution import variants as said
+from attnx.attribution.base import cases
+from attnx.attribution.baselines import choose_blank
+from attnx.attribution.variants import Runs, Variant, kept_answers, measure, said_so_far
 from tests import verb_number_zoo
 
 

@@ -7,13 +7,12 @@ import pytest
 import torch
 import transformers as hf
 
-from attnx.answer.target import Target
-from attnx.explaining.seam import Request, explain_prepared
-from attnx.explaining.settings import Settings
-from attnx.inputs.families import adapter_for
-from attnx.references.case import Case
-from attnx.references.paths import value_path_levels
-from attnx.references.registry import REFERENCES
+from attnx.adapters.families import adapter_for
+from attnx.attribution.base import REFERENCES, Case
+from attnx.attribution.lrp import value_path_levels
+from attnx.pipeline.options import Settings
+from attnx.pipeline.pipeline import Request, explain_prepared
+from attnx.targets.base import Target
 from tests import zoo
 
 TEXT = "the key to the cabinets is on the table"
@@ -83,7 +82,7 @@ def test_of_a_long_input_blocks_are_run_again_for_each_answer(monkeypatch):
     model, tokenizer = decoder("llama")
     several = asked(model, tokenizer)
     kept = REFERENCES["value_path"](model, tokenizer, several)
-    monkeypatch.setattr("attnx.capturing.frozen.replay.KEPT_AT_MOST", 0)
+    monkeypatch.setattr("attnx.linearize.checkpointing.KEPT_AT_MOST", 0)
     again = REFERENCES["value_path"](model, tokenizer, several)
     for one, other in zip(again, kept, strict=True):
         np.testing.assert_allclose(one.scores, other.scores, rtol=1e-4, atol=1e-5)

@@ -6,15 +6,15 @@ import torch
 import torch.nn.functional as F
 import transformers
 
-from attnx.capturing import onednn
-from attnx.inputs.families import adapter_for
-from attnx.references import prefixes, unread_rows
-from attnx.references import variants as variants_room
-from attnx.references.blank import choose_blank
-from attnx.references.case import cases
-from attnx.references.variant import Variant
-from attnx.references.variants import measure
-from attnx.running import linear_map
+from attnx.adapters.families import adapter_for
+from attnx.attribution import variants as prefixes
+from attnx.attribution import variants as unread_rows
+from attnx.attribution import variants as variants_room
+from attnx.attribution.base import cases
+from attnx.attribution.baselines import choose_blank
+from attnx.attribution.variants import Variant, measure
+from attnx.linearize import matmul as linear_map
+from attnx.linearize import matmul as onednn
 from tests import verb_number_zoo
 from tests import zoo as families
 

@@ -9,11 +9,10 @@ import transformers as hf
 from PIL import Image
 
 import attnx
+from attnx.adapters.families import adapter_for
+from attnx.attribution.base import REFERENCES, cases
+from attnx.attribution.lrp import value_path, value_path_levels, whole_path
 from attnx.errors import ChoiceError
-from attnx.inputs.families import adapter_for
-from attnx.references.case import cases
-from attnx.references.paths import value_path, value_path_levels, whole_path
-from attnx.references.registry import REFERENCES
 from tests import zoo
 from tests.references.linear_model import bag
 

@@ -12,29 +12,26 @@ from unittest.mock import patch
 from torch import Tensor
 
 import attnx
-from attnx.attention import levels
-from attnx.graph.sink import sink_share
+from attnx.attention import layers as levels
+from attnx.attribution.base import REFERENCES
+from attnx.benchmarks.suites import find_patch as find
+from attnx.demo_models.planted_patch import generate as pictures
+from attnx.demo_models.planted_patch import load_demo as planted_patch_demo
+from attnx.demo_models.verb_number_data import generate as beginnings
+from attnx.graph.sinks import sink_share
 from attnx.methods.flow.cut import minimum_cut
-from attnx.methods.flow.saturation import column_bound, saturated_share, tied_share
-from attnx.probes.planted_patch import find
-from attnx.probes.pronouns.probe import probe as probe_pronoun
-from attnx.probes.pronouns.probe import probe_each as probe_pronouns
-from attnx.probes.pronouns.run import run as run_pronouns
-from attnx.probes.pronouns.sentence import Sentence, written_out
-from attnx.references.registry import REFERENCES
-from attnx.reproduce.protocols import CORRECTED, PUBLISHED, PUBLISHED_TABLE_3
-from attnx.reproduce.sentences import prepare, reviews
-from attnx.reproduce.subject import subject
-from attnx.reproduce.table1 import table1
-from attnx.reproduce.table2 import table2
-from attnx.reproduce.table3 import table3
-from attnx.results.pronoun_report import Report
-from attnx.results.pronouns import Probe as PronounProbe
-from attnx.results.table import Table
-from attnx.running import plan
-from attnx.tasks.planted_patch.generator import generate as pictures
-from attnx.tasks.planted_patch.generator import load_demo as planted_patch_demo
-from attnx.tasks.verb_number.generator import generate as beginnings
+from attnx.methods.flow.flow import column_bound, saturated_share, tied_share
+from attnx.paper.sentences import prepare, reviews
+from attnx.paper.subject import subject
+from attnx.paper.table import Table
+from attnx.paper.tables import CORRECTED, PUBLISHED, PUBLISHED_TABLE_3, table1, table2, table3
+from attnx.pipeline import options as plan
+from attnx.pronouns.data import run as run_pronouns
+from attnx.pronouns.probe import Sentence, written_out
+from attnx.pronouns.probe import probe as probe_pronoun
+from attnx.pronouns.probe import probe_each as probe_pronouns
+from attnx.pronouns.result import Probe as PronounProbe
+from attnx.pronouns.result import Report
 
 __all__ = [
     "PronounProbe",

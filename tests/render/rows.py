@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from attnx.inputs.positions import Position, group_words
+from attnx.adapters.positions import Position, group_words
 from attnx.results.explanation import Explanation
 
 

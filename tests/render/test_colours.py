@@ -5,15 +5,7 @@ from importlib.resources import files
 import pytest
 from matplotlib.colors import to_rgb
 
-from attnx.render.colours import (
-    AGAINST,
-    BEHIND_AGAINST,
-    BEHIND_FOR,
-    FOR,
-    STOPS_AGAINST,
-    STOPS_FOR,
-    colour_map,
-)
+from attnx.views.terminal import AGAINST, BEHIND_AGAINST, BEHIND_FOR, FOR, STOPS_AGAINST, STOPS_FOR, colour_map
 
 
 def lightness(colour):
@@ -44,6 +36,6 @@ def test_against_is_blue(colour):
 
 
 def test_the_page_on_paper_has_the_colours_of_a_notebook():
-    light = files("attnx.render.page").joinpath("shared/page.css").read_text(encoding="utf-8").split("}")[0]
+    light = files("attnx.views.page").joinpath("shared/page.css").read_text(encoding="utf-8").split("}")[0]
     assert f"--hot: {BEHIND_FOR};" in light
     assert f"--lines: {BEHIND_AGAINST};" in light

@@ -2,7 +2,7 @@
 
 import pytest
 
-from attnx.render.columns import TextBlock, as_markdown, as_text, decimals, piped
+from attnx.views.table import TextBlock, as_markdown, as_text, decimals, piped
 
 BLOCKS = [
     TextBlock("a heading", ("first",), [["", "L1"], ["rollout", ".71"]], ("last", "of all")),

@@ -6,8 +6,8 @@ import pytest
 from rich.console import Console
 
 import attnx
-from attnx.render.plain_text import plain
-from attnx.render.terminal import coloured
+from attnx.views.terminal import coloured
+from attnx.views.text import plain
 from tests import zoo
 from tests.results import examples
 

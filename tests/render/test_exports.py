@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import attnx
+from attnx.demo_models.dates import load_demo
 from attnx.errors import InputError
-from attnx.tasks.dates.checkpoint import load_demo
 from tests import zoo
 from tests.render.rows import explanation
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from attnx import explain
-from attnx.render.columns import aligned, piped
-from attnx.render.inert import csv_cell, json_line, markdown_text
+from attnx.views.escaping import csv_cell, json_line, markdown_text
+from attnx.views.table import aligned, piped
 from tests import zoo
 
 OSC = "\x1b]0;owned\x07"

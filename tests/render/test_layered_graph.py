@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 
 import attnx
 from attnx.errors import InputError
-from attnx.render import layered_graph
-from attnx.render.layered_graph import HIGHLIGHT, MOST_POSITIONS, THICKEST
+from attnx.views import graph as layered_graph
+from attnx.views.graph import HIGHLIGHT, MOST_POSITIONS, THICKEST
 from tests import zoo
 from tests.render.rows import explanation
 

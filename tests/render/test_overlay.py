@@ -11,9 +11,8 @@ from PIL import Image
 
 import attnx
 from attnx.errors import ChoiceError, InputError
-from attnx.render.colours import STOPS_AGAINST, STOPS_FOR
-from attnx.render.image_panels import image_panels, layer_strip
-from attnx.render.overlay import COLOURS, colour_map, heat, overlay
+from attnx.views.image import COLOURS, colour_map, heat, image_panels, layer_strip, overlay
+from attnx.views.terminal import STOPS_AGAINST, STOPS_FOR
 from tests import zoo
 
 CROP = hf.BitImageProcessor(size={"shortest_edge": 40}, crop_size={"height": 32, "width": 32})

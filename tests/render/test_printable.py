@@ -3,8 +3,8 @@
 import pytest
 
 import attnx
-from attnx.answer.prediction import Prediction
-from attnx.render.printable import isolated, printable
+from attnx.targets.prediction import Prediction
+from attnx.views.escaping import isolated, printable
 from tests import zoo
 
 

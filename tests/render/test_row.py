@@ -7,8 +7,8 @@ import pytest
 from matplotlib.colors import to_hex
 
 from attnx.errors import ChoiceError, InputError
-from attnx.render.colours import AGAINST, FOR, colour_map
-from attnx.render.row import MOST_BARS
+from attnx.views.explanation import MOST_BARS
+from attnx.views.terminal import AGAINST, FOR, colour_map
 from tests.render.rows import explanation
 
 SIGNED = frozenset({"occlusion"})

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from attnx.agreement.summary import Summary
-from attnx.reproduce.protocols import CORRECTED
-from attnx.reproduce.table1 import PUBLISHED_TABLE
-from attnx.results.table import ByProtocol, Table
+from attnx.paper.table import ByProtocol, Table
+from attnx.paper.tables import CORRECTED
+from attnx.paper.tables import PUBLISHED_TABLE_1 as PUBLISHED_TABLE
+from attnx.results.statistics import Summary
 from tests.results import examples
 
 CELLS = {

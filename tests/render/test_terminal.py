@@ -10,9 +10,9 @@ from rich.cells import cell_len
 from rich.console import Console
 
 import attnx
-from attnx.inputs.positions import Span
-from attnx.render.plain_text import plain, plain_layers
-from attnx.render.terminal import MOST_WORDS, coloured, coloured_layers, show
+from attnx.adapters.positions import Span
+from attnx.views.terminal import MOST_WORDS, coloured, coloured_layers, show
+from attnx.views.text import plain, plain_layers
 from tests import zoo
 from tests.children import attnx_command
 from tests.render.rows import explanation

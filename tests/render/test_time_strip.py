@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import attnx
-from attnx.render.spectrum import spectrum
-from attnx.render.time_strip import sums, times
+from attnx.views.audio import spectrum, sums, times
 from tests.sound_zoo import extractor, model, sound
 
 
@@ -88,7 +87,7 @@ def test_a_saved_explanation_has_times_and_no_sound(explanation, tmp_path):
 
 
 def test_a_tone_stands_at_its_pitch():
-    from attnx.inputs.waves import Sound
+    from attnx.adapters.adapter import Sound
 
     def row(pitch):
         tone = np.sin(2 * np.pi * pitch * np.arange(8_000) / 16_000).astype(np.float32)

@@ -2,9 +2,9 @@
 
 import pytest
 
+from attnx import view_registry as views
 from attnx.errors import RegistryError
-from attnx.render import views
-from attnx.results.result import VIEWS
+from attnx.results.base import VIEWS
 from tests.children import python
 from tests.results import examples
 
@@ -26,8 +26,8 @@ def test_what_only_an_explanation_can_do_is_named_as_its_methods():
 
 def test_importing_attnx_fills_the_table_and_loads_no_view(children):
     code = (
-        "import sys, attnx; from attnx.results.result import VIEWS; print(len(VIEWS.names()));"
-        "print({'rich.console', 'jinja2', 'matplotlib', 'pandas', 'attnx.render.columns', 'attnx.render.page.page'}"
+        "import sys, attnx; from attnx.results.base import VIEWS; print(len(VIEWS.names()));"
+        "print({'rich.console', 'jinja2', 'matplotlib', 'pandas', 'attnx.views.table', 'attnx.views.page.page'}"
         " & set(sys.modules))"
     )
     assert children.run(python(code)).stdout == f"{len(examples.EXAMPLES)}\nset()\n"

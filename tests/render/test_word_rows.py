@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from attnx.render.word_rows import GAP, layer_rows, named_rows, reduction_note, strongest
+from attnx.views.text import GAP, layer_rows, named_rows, reduction_note, strongest
 from tests.render.rows import explanation
 
 

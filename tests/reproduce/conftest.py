@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from attnx.reproduce import sentences
-from attnx.tasks.verb_number.generator import generate
+from attnx.demo_models.verb_number_data import generate
+from attnx.paper import sentences
 from tests import verb_number_zoo as zoo
 
 

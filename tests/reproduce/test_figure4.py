@@ -5,10 +5,10 @@ import pytest
 from matplotlib.colors import to_hex
 
 from attnx.errors import InputError
-from attnx.probes.pronouns.probe import probe_each
-from attnx.render.pronouns import COLOURS, panels
-from attnx.reproduce.figure4 import AUTHOR, MARY, figure4
-from attnx.results.pronouns import Candidate, Probe
+from attnx.paper.figures import AUTHOR, MARY, figure4
+from attnx.pronouns.probe import probe_each
+from attnx.pronouns.result import Candidate, Probe
+from attnx.pronouns.view import COLOURS, panels
 from tests import zoo
 
 

@@ -8,13 +8,9 @@ from matplotlib.collections import LineCollection
 
 import attnx
 from attnx.errors import InputError
-from attnx.render.layered_graph import FAINTEST, THICKEST
-from attnx.reproduce.captions import model_title
-from attnx.reproduce.figure1 import figure1
-from attnx.reproduce.figure2 import figure2
-from attnx.reproduce.figure3 import figure3
-from attnx.reproduce.pictures import heat_maps, layered_graphs, save_picture
-from attnx.reproduce.sentences import PAPER_SENTENCES
+from attnx.paper.figures import figure1, figure2, figure3, heat_maps, layered_graphs, model_title, save_picture
+from attnx.paper.sentences import PAPER_SENTENCES
+from attnx.views.graph import FAINTEST, THICKEST
 from tests import verb_number_zoo as zoo
 from tests.results import examples
 

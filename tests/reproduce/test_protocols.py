@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 
-from attnx.reproduce.protocols import CORRECTED, PROTOCOLS, PUBLISHED, positions
+from attnx.paper.tables import CORRECTED, PROTOCOLS, PUBLISHED, positions
 from tests import verb_number_zoo as zoo
 
 

@@ -4,11 +4,10 @@ import json
 
 import pytest
 
+from attnx.demo_models.verb_number import Beginning
+from attnx.demo_models.verb_number_data import generate, split_files
 from attnx.errors import InputError
-from attnx.reproduce import sentences
-from attnx.tasks.verb_number.beginning import Beginning
-from attnx.tasks.verb_number.generator import generate
-from attnx.tasks.verb_number.linzen import split_files
+from attnx.paper import sentences
 from tests import verb_number_zoo as zoo
 
 

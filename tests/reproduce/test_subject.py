@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
+from attnx.demo_models.verb_number import Beginning
 from attnx.errors import ChoiceError, InputError
-from attnx.reproduce.sentences import prepare
-from attnx.reproduce.subject import Places, shares_of, subject
-from attnx.tasks.verb_number.beginning import Beginning
+from attnx.paper.sentences import prepare
+from attnx.paper.subject import Places, shares_of, subject
 from tests import verb_number_zoo as zoo
 from tests import zoo as families
 
@@ -20,7 +20,7 @@ def test_words_are_found_behind_bos():
 
 
 def test_all_pieces_of_a_word_are_the_word():
-    from attnx.inputs.families import adapter_for
+    from attnx.adapters.families import adapter_for
 
     model, tokenizer = families.classifier(), families.wordpiece_tokenizer()
     beginning = Beginning("the the unaffordable key", 0, subject=2, attractors=())

@@ -1,7 +1,7 @@
 """What the paper prints."""
 
-from attnx.reproduce.table1 import PUBLISHED_TABLE
-from attnx.reproduce.table2 import PUBLISHED_TABLE as PUBLISHED_TABLE_2
+from attnx.paper.tables import PUBLISHED_TABLE_1 as PUBLISHED_TABLE
+from attnx.paper.tables import PUBLISHED_TABLE_2
 
 
 def test_the_published_tables_are_the_papers():

@@ -5,14 +5,12 @@ import pytest
 from scipy import stats
 
 import attnx
-from attnx.references.blankout import PAPER, blankout
-from attnx.references.case import cases
-from attnx.references.gradient import gradient
-from attnx.reproduce.protocols import CORRECTED, PUBLISHED
-from attnx.reproduce.sentences import prepare
-from attnx.reproduce.table1 import table1
-from attnx.reproduce.table2 import table2
-from attnx.tasks.verb_number.beginning import Beginning
+from attnx.attribution.ablation import PAPER, blankout
+from attnx.attribution.base import cases
+from attnx.attribution.gradients import gradient
+from attnx.demo_models.verb_number import Beginning
+from attnx.paper.sentences import prepare
+from attnx.paper.tables import CORRECTED, PUBLISHED, table1, table2
 from tests import verb_number_zoo as zoo
 
 

@@ -8,14 +8,11 @@ import torch
 from scipy import stats
 
 import attnx
-from attnx.references.blankout import PAPER, blankout
-from attnx.references.case import cases
-from attnx.reproduce.explained import answer_aware
-from attnx.reproduce.protocols import CORRECTED
-from attnx.reproduce.subject import subject
-from attnx.reproduce.table1 import table1
-from attnx.reproduce.trainings import Trained, over_trainings, subject_over_trainings
-from attnx.tasks.verb_number.model import VerbNumberForSequenceClassification
+from attnx.attribution.ablation import PAPER, blankout
+from attnx.attribution.base import cases
+from attnx.demo_models.verb_number import VerbNumberForSequenceClassification
+from attnx.paper.subject import Trained, over_trainings, subject, subject_over_trainings
+from attnx.paper.tables import CORRECTED, answer_aware, table1
 from tests import verb_number_zoo as zoo
 
 pytestmark = pytest.mark.slow

@@ -6,27 +6,22 @@ from dataclasses import replace
 
 import numpy as np
 
-from attnx.agreement.links import Gold
-from attnx.agreement.summary import Summary
-from attnx.answer.prediction import Prediction
-from attnx.inputs.positions import Position, Word
-from attnx.reproduce.protocols import CORRECTED, PUBLISHED
-from attnx.results.alignment import Change
-from attnx.results.atlas import HeadAtlas
-from attnx.results.comparison import Comparison
-from attnx.results.explanation import Explanation
-from attnx.results.faithfulness import Faithfulness
-from attnx.results.generation import GenerationExplanation
-from attnx.results.pronoun_report import Rates, Report
-from attnx.results.pronouns import Candidate, Probe
-from attnx.results.recommendation import Recommendation
-from attnx.results.run_summary import CarryingWord, Group, RunSummary
-from attnx.results.side_by_side import SideBySide
-from attnx.results.similarity import Similarity
-from attnx.results.table import ByProtocol, Shares, SubjectTable, Table
-from attnx.results.trainings import SubjectTrainings, Trainings
-from attnx.results.truth import Truth
-from attnx.results.word_alignment import Alignment
+from attnx.adapters.files import Gold
+from attnx.adapters.positions import Position, Word
+from attnx.benchmarks.result import Truth
+from attnx.counterfactuals.side_by_side import SideBySide
+from attnx.evaluation.head_atlas import HeadAtlas
+from attnx.generation.result import GenerationExplanation
+from attnx.paper.table import ByProtocol, Shares, SubjectTable, SubjectTrainings, Table, Trainings
+from attnx.paper.tables import CORRECTED, PUBLISHED
+from attnx.pronouns.result import Candidate, Probe, Rates, Report
+from attnx.results.evaluation_table import Comparison, Faithfulness, Recommendation
+from attnx.results.explanation import Change, Explanation
+from attnx.results.statistics import Summary
+from attnx.runs.summary import CarryingWord, Group, RunSummary
+from attnx.similarity.result import Similarity
+from attnx.targets.prediction import Prediction
+from attnx.word_alignment.result import Alignment
 
 CELL = Summary(0.5749, 0.25, 0.55, 0.6, 98, 2)
 BASELINES = {

@@ -8,7 +8,7 @@ import pytest
 
 import attnx
 from attnx.errors import AttentionError, AttnxError, ChoiceError
-from attnx.render.plain_text import plain
+from attnx.views.text import plain
 from tests import zoo
 
 TEXT = "The key to the cabinets, unaffordable!"

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from attnx.errors import InputError
-from attnx.results.pronoun_report import Rates, Report
-from attnx.results.pronouns import Candidate, Probe
+from attnx.pronouns.result import Candidate, Probe, Rates, Report
 
 
 def drawn(*most, mask=9, positions=((1,), (5,)), probabilities=None, implies=None):

@@ -14,8 +14,9 @@ from safetensors.numpy import save_file
 
 import attnx
 from attnx.errors import AttnxError, FileFormatError
+from attnx.paper.table import Trainings
 from attnx.results import storage
-from attnx.results.schema import LATER, read
+from attnx.results.storage import LATER, read
 from tests.results import examples
 
 HOSTILE = [
@@ -273,7 +274,7 @@ def test_a_message_of_a_forged_file_stays_in_one_line():
     document = json.loads(examples.trainings().to_json())
     next(iter(document["tables"].values()))["title"] = "two\nlines"
     with pytest.raises(FileFormatError) as raised:
-        attnx.results.trainings.Trainings.from_json(json.dumps(document))
+        Trainings.from_json(json.dumps(document))
     assert "\n" not in str(raised.value)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import attnx
 from attnx.errors import ChoiceError, InputError
-from attnx.results.alignment import Change, aligned
+from attnx.results.explanation import Change, aligned
 from tests import zoo
 from tests.results import examples
 

@@ -10,10 +10,9 @@ from safetensors.numpy import save_file
 
 import attnx
 from attnx.errors import AttnxError, FileFormatError
-from attnx.results.pronoun_report import Report
-from attnx.results.pronouns import Probe
+from attnx.paper.table import SubjectTable, Table
+from attnx.pronouns.result import Probe, Report
 from attnx.results.storage import plain
-from attnx.results.table import SubjectTable, Table
 from tests.results import examples
 
 SAVED = Path(__file__).parent / "saved"

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from attnx.errors import FileFormatError
-from attnx.reproduce.protocols import CORRECTED, PUBLISHED_TABLE_3
-from attnx.results.table import Table
+from attnx.paper.table import Table
+from attnx.paper.tables import CORRECTED, PUBLISHED_TABLE_3
 from tests.results import examples
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from attnx.agreement.summary import Summary
 from attnx.errors import ChoiceError, FileFormatError, InputError
-from attnx.reproduce.protocols import PUBLISHED
-from attnx.results.table import ByProtocol, Table
-from attnx.results.trainings import ALL, CLAIMS, Trainings
+from attnx.paper.table import ALL, CLAIMS, ByProtocol, Table, Trainings
+from attnx.paper.tables import PUBLISHED
+from attnx.results.statistics import Summary
 from tests.results import examples
 
 

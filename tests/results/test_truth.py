@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from attnx.benchmarks.result import Truth
 from attnx.errors import ChoiceError
-from attnx.results.truth import Truth
 from tests.results.examples import truth
 
 RANKS = ("reciprocal rank", "first")

@@ -5,14 +5,13 @@ import copy
 import pytest
 import torch
 
-from attnx.answer.target import Target
-from attnx.capturing.capture import capture_batch
+from attnx.adapters.families import adapter_for
+from attnx.adapters.prepare import prepare_all
 from attnx.errors import CaptureError
-from attnx.graph.weightings.gradient import gains
-from attnx.inputs.families import adapter_for
-from attnx.inputs.given import prepare_all
-from attnx.running.answer_gradient import with_answer_gradient
-from attnx.running.observe import Observation
+from attnx.graph.gradient import gains
+from attnx.hooks.capture import capture_batch
+from attnx.pipeline.pipeline import Observation, with_answer_gradient
+from attnx.targets.base import Target
 from tests import zoo
 
 MODELS = {

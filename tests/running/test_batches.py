@@ -3,9 +3,9 @@
 import torch
 from torch import nn
 
-from attnx.inputs.adapter import Prepared
-from attnx.inputs.positions import Position
-from attnx.running.batches import in_batches
+from attnx.adapters.adapter import Prepared
+from attnx.adapters.positions import Position
+from attnx.hooks.batching import in_batches
 
 
 def inputs(*lengths):

@@ -4,9 +4,9 @@ import pytest
 import transformers
 
 import attnx
+from attnx.demo_models.dates import load_demo as load_dates
 from attnx.errors import ArgumentError
-from attnx.running.given_model import given_model
-from attnx.tasks.dates.checkpoint import load_demo as load_dates
+from attnx.pipeline.loading import given_model
 from tests import zoo
 
 OPTIONS = {"methods": "rollout", "references": ()}

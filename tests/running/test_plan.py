@@ -6,13 +6,13 @@ import torch
 import transformers as hf
 
 import attnx
-from attnx.attention import levels
+from attnx.attention import layers as levels
 from attnx.errors import CostError
-from attnx.explaining import seam
+from attnx.methods.base import METHODS, asked_methods
 from attnx.methods.flow import flow as flow_module
 from attnx.methods.flow.flow import estimated_seconds
-from attnx.methods.registry import METHODS, asked_methods
-from attnx.running import plan
+from attnx.pipeline import options as plan
+from attnx.pipeline import pipeline as seam
 from tests import zoo
 from tests.benchmarks.capture import NoTokenizer
 
@@ -157,7 +157,7 @@ def test_their_cost_grows_with_the_width_the_layers_and_the_positions_that_are_r
 
 
 def test_what_is_refused_is_not_begun(monkeypatch):
-    monkeypatch.setattr("attnx.graph.weightings.value_zeroing._OPERATIONS_A_SECOND", 1.0)
+    monkeypatch.setattr("attnx.graph.value_zeroing._OPERATIONS_A_SECOND", 1.0)
     model = zoo.model("bert")
     handle = model.register_forward_pre_hook(lambda *given: pytest.fail("the model was run"))
     try:

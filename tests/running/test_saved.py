@@ -8,11 +8,10 @@ import huggingface_hub
 import pytest
 import transformers
 
+from attnx.demo_models.hub import SHIPPED
 from attnx.errors import InputError
-from attnx.running import loading
-from attnx.running.loading import load
-from attnx.running.saved import Saved, saved_model
-from attnx.tasks.shipped import SHIPPED
+from attnx.pipeline import loading
+from attnx.pipeline.loading import Saved, load, saved_model
 from tests import zoo
 
 

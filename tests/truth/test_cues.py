@@ -4,13 +4,11 @@ import numpy as np
 import pytest
 
 import attnx
+from attnx.attribution.base import REFERENCES, Reference, Scored
+from attnx.benchmarks.benchmark import Trial
+from attnx.benchmarks.cues import Cue, questions, read_cues
+from attnx.benchmarks.suites import embedded as recall_model
 from attnx.errors import FileFormatError, InputError
-from attnx.references.case import Scored
-from attnx.references.reference import Reference
-from attnx.references.registry import REFERENCES
-from attnx.truth.suite import Trial
-from attnx.truth.suites.cues import Cue, questions, read_cues
-from attnx.truth.suites.recall import embedded as recall_model
 from tests import zoo
 
 HEAD = "prefix\tgood\tbad\tcue\n"

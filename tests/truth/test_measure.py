@@ -4,15 +4,11 @@ import numpy as np
 import pytest
 
 import attnx
+from attnx.adapters.families import adapter_for
+from attnx.attribution.base import REFERENCES, Reference, Scored
+from attnx.benchmarks.benchmark import SUITES, Explainers, Suite, SuiteResult, scores_of
 from attnx.errors import ArgumentError, ChoiceError, InputError
-from attnx.explaining.seam import Request
-from attnx.inputs.families import adapter_for
-from attnx.references.case import Scored
-from attnx.references.reference import Reference
-from attnx.references.registry import REFERENCES
-from attnx.truth.registry import SUITES
-from attnx.truth.scoring import scores_of
-from attnx.truth.suite import Explainers, Suite, SuiteResult
+from attnx.pipeline.pipeline import Request
 from tests import verb_number_zoo, zoo
 
 
@@ -29,7 +25,7 @@ def test_without_a_model_the_embedded_suites_are_run_but_those_by_name(few):
 
 
 def test_all_methods_and_references_are_measured_or_listed_with_the_reason():
-    from attnx.methods.registry import METHODS
+    from attnx.methods.base import METHODS
 
     found = attnx.measure_truth(suites="recall", rows=2, progress=False)
     assert {*found.values["recall"], *found.refused["recall"]} == {*METHODS.names(), *REFERENCES.names()}
@@ -69,7 +65,7 @@ def test_a_method_that_refuses_does_not_take_the_others_with_it(monkeypatch):
     from dataclasses import replace
 
     from attnx.errors import CostError
-    from attnx.methods.registry import METHODS
+    from attnx.methods.base import METHODS
 
     row = METHODS["raw"]
 
@@ -89,7 +85,7 @@ def test_the_record_speaks_of_all_that_was_measured():
     from dataclasses import replace
 
     from attnx.errors import CostError
-    from attnx.methods.registry import METHODS
+    from attnx.methods.base import METHODS
 
     def refuse(graph, asked):
         raise CostError("not today")
@@ -201,7 +197,7 @@ def test_a_plug_in_adds_a_suite():
         ones = np.ones((given.rows, 1))
         return SuiteResult(dict.fromkeys(explainers.methods, ones), {"chance": ones / 2})
 
-    from attnx.truth.suite import Metric
+    from attnx.benchmarks.benchmark import Metric
 
     SUITES.add(
         "mine",

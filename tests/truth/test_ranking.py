@@ -5,7 +5,7 @@ from itertools import pairwise, permutations
 import numpy as np
 import pytest
 
-from attnx.truth.ranking import fixed_orders, is_first, reciprocal_rank
+from attnx.benchmarks.ranking import fixed_orders, is_first, reciprocal_rank
 
 
 def by_hand(scores, right):

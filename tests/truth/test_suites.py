@@ -6,16 +6,14 @@ import numpy as np
 import pytest
 
 import attnx
-from attnx.explaining.settings import DEFAULT_REFERENCES
-from attnx.references.case import Scored
-from attnx.references.reference import Reference
-from attnx.references.registry import REFERENCES
-from attnx.running.loading import load
-from attnx.tasks.recall.generator import KEYS, VALUES, generate
-from attnx.truth.registry import SUITES
-from attnx.truth.suite import Trial
-from attnx.truth.suites.names import MEN, OCCUPATIONS, WOMEN, sentences
-from attnx.truth.suites.subject import sentences as beginnings
+from attnx.attribution.base import REFERENCES, Reference, Scored
+from attnx.benchmarks.benchmark import SUITES, Trial
+from attnx.benchmarks.suites import MEN, OCCUPATIONS, WOMEN
+from attnx.benchmarks.suites import names_sentences as sentences
+from attnx.benchmarks.suites import subject_sentences as beginnings
+from attnx.demo_models.recall import KEYS, VALUES, generate
+from attnx.pipeline.loading import load
+from attnx.pipeline.options import DEFAULT_REFERENCES
 from tests import zoo
 
 EMBEDDED = ("recall", "documents", "dates", "subject", "patch", "question", "tone")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from attnx.errors import ChoiceError
-from attnx.graph.asked import Asked, Head, check_position
+from attnx.graph.edge_weights import Asked, Head, check_position
 from attnx.graph.graph import Graph
 from attnx.methods.flow.flow import capacities_below, top_rows
 
@@ -77,8 +77,7 @@ def _cut_edges(capacities: Array, row: Array, position: int, sink: int) -> tuple
 
 def _source_side(capacities: Array, row: Array, sink: int) -> Array:
     """layer × query: whether more flow could come from the source to here, once no more can reach the sink."""
-    from attnx.methods.flow.residual_graph import ResidualGraph
-    from attnx.methods.flow.solver import SWEEPS, Task
+    from attnx.methods.flow.solver import SWEEPS, ResidualGraph, Task
 
     height, length = len(capacities), len(row)
     no_bound = np.full((1, length), np.inf)

@@ -4,23 +4,146 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal, Unpack, overload
+from hashlib import blake2b
+from typing import Any, Literal, TypeAlias, Unpack, overload
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from attnx.agreement.ties import DIGITS
 from attnx.arguments import checked
 from attnx.attention.tensor import as_attention
 from attnx.errors import ChoiceError, whole_number
-from attnx.graph.asked import Asked, Head, check_layer, check_positions
+from attnx.graph.edge_weights import Asked, Head, check_layer, check_positions
 from attnx.graph.graph import Graph
-from attnx.methods.flow.saturation import saturation
-from attnx.methods.flow.uninformed import flows_everywhere, remembered
-from attnx.methods.method import LIMIT, Array, Brought, Method, MethodChoices, call, check_cost
-from attnx.methods.normalization import Normalize
+from attnx.methods import ties
+from attnx.methods.base import LIMIT, Array, Brought, Method, MethodChoices, call, check_cost
+from attnx.methods.receptive_field import Normalize, check_normalize
+from attnx.methods.ties import DIGITS
 from attnx.registry import unknown
+
+Rows: TypeAlias = Tensor | np.ndarray[Any, np.dtype[Any]]
+
+
+def rounded(flow: Rows) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Flow as it may be ranked, for two exact algorithms differ in the decimals beyond."""
+    return ties.rounded(flow.detach().cpu() if isinstance(flow, Tensor) else flow)
+
+
+def tied_share(flow: Rows) -> Any:
+    """The share of inputs with the same flow as another input, of those that have any: a number for a row, an array
+    for flow with more axes. What cannot be reached at all, as later tokens in a decoder, ties with nothing.
+
+    >>> tied_share(np.array([1.0, 1.0, 0.5, 0.25]))
+    0.5
+    """
+    return ties.tied_share(rounded(flow))
+
+
+def saturated_share(flow: Rows, bound: Rows) -> Any:
+    """The share of inputs whose flow equals their `column_bound`, of those that can have any flow.
+
+    >>> saturated_share(np.array([1.0, 0.5, 0.2, 0.0]), np.array([1.0, 0.7, 0.2, 0.0]))
+    0.6666666666666666
+    """
+    values, bounds = np.broadcast_arrays(rounded(flow), rounded(bound))
+    reachable = bounds > 0
+    saturated = (reachable & (np.abs(values - bounds) <= 10.0**-DIGITS)).sum(-1)
+    share = saturated / np.maximum(reachable.sum(-1), 1)
+    return float(share) if share.ndim == 0 else share
+
+
+def saturation(graph: Graph, asked: Asked, flows: Tensor) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """layer × position: the share of inputs that are saturated, the mean over heads."""
+    share: np.ndarray[Any, np.dtype[np.float64]]
+    share = saturated_share(flows, _bound(graph, asked)[None, None]).mean(1)
+    return share
+
+
+def column_bound(
+    attention: Any,
+    *,
+    position: int | Sequence[int] | None = None,
+    head: Head | None = None,
+    residual: float = 0.5,
+    normalize: Normalize | None = None,
+    drop_sink: bool = False,
+) -> Any:
+    """min(1, column sum of A(1)), the most that can flow to each input from any depth: query × input.
+
+    In a causal model only the queries up to the position count, for no later one lies on its way. With `head="each"`
+    the lower layers have their heads merged, as in `flow`, so there is no head axis. `"receptive_field"` scales flows
+    and not what can pass, so it has no part in the bound.
+    """
+    column = check_normalize(normalize) == "column"
+    graph = Graph.of(attention, head=head, residual=residual, drop_sink=drop_sink, column=column)
+    asked = Asked.of(graph.depth, graph.length, layer=1, position=position)
+    bound = asked.shaped(_bound(graph, asked)[None, None], "mean")
+    return bound.numpy() if isinstance(attention, np.ndarray) else bound
+
+
+def _bound(graph: Graph, asked: Asked) -> Tensor:
+    """position × input."""
+    sums = torch.empty(graph.length, graph.length, dtype=torch.float64, device=graph.device)
+    for place in graph.streams.values() or (slice(0, graph.length),):
+        # What enters an input enters it in the first level that writes its stream; below, it is carried.
+        first = next((one for one in graph.levels if one.weights.own == place), graph.levels[0]).matrix.detach()
+        columns = first[:, place]
+        sums[:, place] = columns.cumsum(0) if graph.written == place else columns.sum(0).expand(graph.length, -1)
+    return sums[list(asked.positions)].clamp(max=1)
+
+
+Key: TypeAlias = tuple[Any, ...]
+
+REMEMBERED = 256
+"""Rows or stacks of rows, the latest."""
+
+NUMBERS = 50_000
+"""No larger answer is remembered: all of them together stay below a tenth of a gigabyte."""
+
+_uninformed_flows: dict[Key, Tensor] = {}
+
+
+def flows_everywhere(own: Tensor, even: Tensor, residual: Tensor, depth: int) -> Tensor:
+    """min(1, (depth − 1)·(1 − A[s, s]) + A[s, t]) between two positions, and 1 from a position to itself.
+
+    The cut is the source's own column: all that leaves it on the way, and its edge to the sink in layer 1. Even layers
+    hold nothing else back. `own` and `even` are query × input, as in `receptive_field.Everywhere`.
+    """
+    layer = residual * own + (1 - residual) * even
+    if depth == 1:
+        return layer
+    straight = (layer * own).sum(-1, keepdim=True)
+    aside = ((depth - 1) * (1 - straight) + layer).clamp(max=1)
+    # To a position that no query sees there is only the way straight down.
+    return torch.where(even > 0, torch.where(own > 0, 1.0, aside), layer)
+
+
+def remembered(graph: Graph, asked: Asked, *, solve: Callable[[Graph, Asked], Tensor], solver: str) -> Tensor:
+    """Flow of an uninformed graph, remembered where it is small."""
+    numbers = len(asked.layers) * len(asked.positions) * graph.length
+    if numbers > NUMBERS or not graph.whole:  # a long input's masks are not read for a name
+        return solve(graph, asked)
+    key = (solver, asked.layers, asked.positions, graph.rules.residual, graph.rules.sink, *_fingerprint(graph))
+    found = _uninformed_flows.get(key)
+    if found is None:
+        found = solve(graph, asked)
+        while len(_uninformed_flows) >= REMEMBERED:
+            _uninformed_flows.pop(next(iter(_uninformed_flows)), None)
+        _uninformed_flows[key] = found.cpu()
+    return found.to(graph.device)
+
+
+def _fingerprint(graph: Graph) -> tuple[Any, ...]:
+    """Even levels are known by their masks, each named once."""
+    masks = [edges.weights.level.mask for edges in graph.levels]
+    names: dict[int, bytes] = {}
+    for mask in masks:
+        if id(mask) not in names:
+            seen = np.packbits(mask.visible(0, mask.length).numpy(force=True))
+            names[id(mask)] = blake2b(seen.tobytes(), digest_size=16).digest()
+    return (graph.length, *(names[id(mask)] for mask in masks))
+
 
 SECONDS_PER_EDGE = 8e-10
 """One start and one end through one layer of n × n edges cost about n² of these in trained models, whose attention is

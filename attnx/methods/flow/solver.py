@@ -11,12 +11,154 @@ from typing import Any
 
 import numpy as np
 
-from attnx.methods.flow.bounds import chain_cuts, two_layer_flow
-from attnx.methods.flow.machine_code import compiled_search
-from attnx.methods.flow.residual_graph import ResidualGraph, dust
+from attnx.methods.flow.compile import compiled_search
 
-Array = np.ndarray[Any, np.dtype[np.float64]]
+Array = np.ndarray[Any, np.dtype[Any]]
 Index = np.ndarray[Any, np.dtype[np.int64]]
+
+
+def two_layer_flow(rows: Array, first: Array) -> Array:
+    """flow(s, t) = Σ_k min(A2[s, k], A1[k, t]), for rows[source, key] of layer 2 and the whole of layer 1."""
+    return np.stack([np.minimum(row[:, None], first).sum(0) for row in rows])
+
+
+def chain_cuts(capacities: Array, rows: Array, positions: Index) -> Array:
+    """The least chain cut of each source and sink: source × sink.
+
+    The sources are rows of one layer: `rows[source, key]` is the attention of the source at `positions[source]`, and
+    `capacities[layer, query, key]` holds the layers below. With S the part of the graph on the source's side:
+
+    - S is the source's column down to some layer: what leaves the column on the way, and all that leaves its end;
+    - S is everything but the sink's column up to some layer: what enters the column, and all that enters its top;
+    - S changes from the first kind to the second at some layer: there only the edge from source to sink is cut.
+    """
+    layers = len(capacities)
+    leaves, own = _source_chain(capacities, rows, positions)
+    enters, straight = _sink_chain(capacities, rows)
+    best = np.broadcast_to(leaves[-1][:, None], rows.shape).copy()
+    aside = np.zeros(len(rows))  # leaves the source's column above the layer at hand
+    into = np.concatenate([np.zeros((1, *rows.shape)), np.cumsum(enters - straight, axis=0)])
+    for layer in range(layers, -1, -1):
+        np.minimum(best, (aside + leaves[layer])[:, None], out=best)
+        across = rows if layer == layers else capacities[layer][positions]
+        np.minimum(best, aside[:, None] + across + into[layer], out=best)
+        aside = aside + leaves[layer] - own[layer]
+    for layer in range(layers):
+        np.minimum(best, into[layer] + enters[layer], out=best)
+    return best
+
+
+def _source_chain(capacities: Array, rows: Array, positions: Index) -> tuple[Array, Array]:
+    """layer × source, the source's own layer last: all that leaves its column's node, and what stays in the column."""
+    leaves = np.concatenate([capacities.sum(-1)[:, positions], rows.sum(-1)[None]])
+    own = np.concatenate([capacities[:, positions, positions], rows[np.arange(len(rows)), positions][None]])
+    return leaves, own
+
+
+def _sink_chain(capacities: Array, rows: Array) -> tuple[Array, Array]:
+    """layer × source × key: all that enters a key, and what comes from its own column.
+
+    Only queries count that the source can reach; no other brings flow. In a causal model that is half of them.
+    """
+    enters = np.empty((len(capacities), *rows.shape))
+    straight = np.empty_like(enters)
+    reached = rows > 0
+    for layer in range(len(capacities) - 1, -1, -1):
+        edges = capacities[layer] > 0
+        straight[layer] = np.where(reached, np.diagonal(capacities[layer]), 0)
+        enters[layer] = capacities[layer].sum(0)
+        below = np.broadcast_to(edges.any(0), rows.shape).copy()
+        for source in np.flatnonzero(~reached.all(1)):
+            enters[layer, source] = capacities[layer][reached[source]].sum(0)
+            below[source] = edges[reached[source]].any(0)
+        reached = below
+    return enters, straight
+
+
+DUST = 1e-10
+"""What all edges of a graph together may hold back; an edge with less than its share left is full."""
+
+ROUNDINGS = 4
+"""How many sums and differences, rounded each, may lie between what is left of an edge and nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class ResidualGraph:
+    """The arrays that `kernel.solve` works in, in the order of its arguments; their axes are told there."""
+
+    left: Array
+    down: Array
+    up: Array
+    useful: Array
+    unseen: Array
+    found: Array
+    source: Array
+    source_open: Array
+    drain: Array
+    drain_open: Array
+    path_floor: Array
+    path_node: Array
+    path_ups: Array
+    path_width: Array
+
+    @classmethod
+    def of(cls, capacities: Array, *, sweeps: int) -> ResidualGraph:
+        """A graph without flow, for capacities[layer, query, key] and paths that go up fewer than `sweeps` times."""
+        floors, length, _ = capacities.shape
+        words = (length + 63) // 64
+        down = _bits(capacities > dust(capacities), words)
+        longest = floors * length + 1
+        return cls(
+            left=capacities.copy(),
+            down=down,
+            up=np.zeros_like(down),
+            useful=np.zeros((floors, words), np.uint64),
+            unseen=np.zeros((floors, words), np.uint64),
+            found=np.zeros((sweeps, floors, words), np.uint64),
+            source=np.zeros(length),
+            source_open=np.zeros(words, np.uint64),
+            drain=np.zeros(length),
+            drain_open=np.zeros(words, np.uint64),
+            path_floor=np.zeros(longest, np.int64),
+            path_node=np.zeros(longest, np.int64),
+            path_ups=np.zeros(longest, np.int64),
+            path_width=np.zeros(longest),
+        )
+
+    @property
+    def sweeps(self) -> int:
+        return len(self.found)
+
+    def addresses(self) -> tuple[int, ...]:
+        return tuple(array.ctypes.data for array in vars(self).values())
+
+    def seen(self, height: int) -> Array:
+        """floor × node: on the source's side of the last cut, below a source that stands above `height` floors."""
+        length = self.left.shape[-1]
+        # A node that does not lead to the sink adds nothing to a cut on the source's side.
+        seen = ~self.unseen[:height]
+        return np.unpackbits(seen.view(np.uint8), axis=-1, bitorder="little")[:, :length].astype(bool)
+
+
+def dust(capacities: Array) -> float:
+    """What may be left of a full edge.
+
+    In a large graph an edge's share is less than the rounding of its capacity. What rounding leaves must count as
+    nothing, or a push fills no edge and the search goes round for ever.
+    """
+    floors: int
+    length: int
+    floors, length, _ = capacities.shape
+    rounding = ROUNDINGS * np.finfo(np.float64).eps * float(capacities.max(initial=0.0))
+    return max(DUST / (floors * length * length + 2 * length), rounding)
+
+
+def _bits(members: Array, words: int) -> Array:
+    """The last axis packed into words of 64 bits, the first member lowest."""
+    padded = np.zeros((*members.shape[:-1], 64 * words), dtype=bool)
+    padded[..., : members.shape[-1]] = members
+    return np.packbits(padded, axis=-1, bitorder="little").view("<u8").astype(np.uint64)
+
 
 PROOF = 1e-9
 """The widest gap between a flow and its cut that is still a proof. The searches end a thousand times below it."""

@@ -6,9 +6,9 @@ from functools import cache
 import numpy as np
 import torch
 
-from attnx.attention.levels import Held
-from attnx.attention.visibility import Mask
-from attnx.capturing.capture import capture
+from attnx.attention.layers import Held
+from attnx.attention.masks import Mask
+from attnx.hooks.capture import capture
 from tests import zoo
 
 SOME = ("bert", "gpt2", "llama", "gemma2", "gpt_neox", "vit", "beit", "albert", "mistral")

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from attnx.graph.weightings import parts as taken_apart
-from attnx.graph.weightings.alti import contributions
+from attnx.graph import decomposition as taken_apart
+from attnx.graph.decomposition import contributions
 from tests.graph.weightings import by_hand
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from attnx.graph.weightings.effective import effective, effective_attention, effective_heads
-from attnx.graph.weightings.parts import values_of
+from attnx.graph.decomposition import values_of
+from attnx.graph.gradient import effective, effective_attention, effective_heads
 from tests.graph.weightings import by_hand
 
 

@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from attnx.graph.weightings.norm import norms, norms_of_heads
-from attnx.graph.weightings.norm_residual import norms_of_encoder, norms_with_residual
-from attnx.graph.weightings.parts import Parts
+from attnx.graph.decomposition import Parts, norms, norms_of_encoder, norms_of_heads, norms_with_residual
 from tests.graph.weightings import by_hand
 
 

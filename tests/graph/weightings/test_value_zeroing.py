@@ -9,11 +9,11 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from attnx.capturing.capture import capture
-from attnx.capturing.untouched import Hooked
 from attnx.errors import AttentionError
-from attnx.graph.weightings import value_zeroing
-from attnx.graph.weightings.value_zeroing import turns, turns_of_heads
+from attnx.graph import value_zeroing
+from attnx.graph.value_zeroing import turns, turns_of_heads
+from attnx.hooks.capture import capture
+from attnx.hooks.patching import Hooked
 from tests import zoo
 
 FAMILIES = ("bert", "distilbert", "gpt2", "llama", "mistral", "qwen3", "gpt_neox", "opt", "vit", "dinov2")

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 
 import attnx
-from attnx.methods.flow.bounds import chain_cuts
+from attnx.methods.flow.solver import chain_cuts
 from tests.methods.flow.attentions import Array, attention, attentions, capacities, residuals
 
 

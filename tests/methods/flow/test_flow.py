@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import attnx
 from attnx.errors import AttentionError, ChoiceError
-from attnx.methods.flow.saturation import rounded
+from attnx.methods.flow.flow import rounded
 from attnx.methods.flow.solver import Sources, maximum_flows
 from tests.methods.flow.attentions import KINDS, Array, attention, attentions, capacities, residuals
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import attnx
-from attnx.methods.flow import machine_code
+from attnx.methods.flow import compile as machine_code
 from tests.children import PATIENCE, Children, python
 from tests.methods.flow.attentions import attention
 

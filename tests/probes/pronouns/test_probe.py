@@ -8,17 +8,14 @@ import torch
 import transformers as hf
 
 import attnx
+from attnx.adapters.families import ADAPTERS, last_position
+from attnx.adapters.text import prepare_text
 from attnx.errors import AttnxError, ChoiceError, InputError
-from attnx.inputs.explained import last_position
-from attnx.inputs.families import ADAPTERS
-from attnx.inputs.text import prepare_text
-from attnx.methods.method import Method
-from attnx.methods.raw import RAW
-from attnx.methods.registry import METHODS
-from attnx.probes.pronouns import decided
-from attnx.probes.pronouns.probe import probe, probe_each
-from attnx.probes.pronouns.sentence import Sentence, written_out
-from attnx.results.pronouns import Candidate, Probe
+from attnx.methods.base import METHODS, Method
+from attnx.methods.rollout import RAW
+from attnx.pronouns import probe as decided
+from attnx.pronouns.probe import Sentence, probe, probe_each, written_out
+from attnx.pronouns.result import Candidate, Probe
 from tests import zoo
 
 TEXT = "The author talked to Sara about [MASK] book"
@@ -353,7 +350,7 @@ def test_references_that_nobody_asked_for_are_left_out_with_a_note_where_they_fa
     def fail(*_, **__):
         raise InputError("cannot be measured")
 
-    monkeypatch.setattr("attnx.probes.pronouns.decided.measure_references", fail)
+    monkeypatch.setattr("attnx.pronouns.probe.measure_references", fail)
     found = ask()
     assert found.references == {}
     assert found.notes[-1] == "value_path was left out: cannot be measured"

@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 import transformers as hf
 
-from attnx.data import manifest
-from attnx.data.part import read_part
-from attnx.data.place import Place
 from attnx.errors import AttnxError, ChoiceError, FileFormatError, InputError
-from attnx.probes.pronouns.data_file import read
-from attnx.probes.pronouns.run import run
-from attnx.probes.pronouns.sentence import Sentence
-from attnx.results.pronouns import Probe
+from attnx.pronouns.data import read, run
+from attnx.pronouns.probe import Sentence
+from attnx.pronouns.result import Probe
+from attnx.runs import folder as manifest
+from attnx.runs.folder import Place
+from attnx.runs.table import read_part
 from tests import zoo
 
 IMPLIES = {"his": "author", "her": "Sara"}

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import attnx
-from attnx.inputs.positions import Position, group_words
+from attnx.adapters.positions import Position, group_words
+from attnx.results.evaluation_table import Faithfulness
 from attnx.results.explanation import Explanation
-from attnx.results.faithfulness import Faithfulness
 from tests import zoo
 
 TEXT = "The key to the cabinets, unaffordable!"

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import attnx
-from attnx.agreement.links import Gold
-from attnx.results.word_alignment import Alignment
+from attnx.adapters.files import Gold
+from attnx.word_alignment.result import Alignment
 
 pytestmark = pytest.mark.slow
 

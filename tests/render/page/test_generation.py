@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import attnx
-from attnx.answer.prediction import Prediction
-from attnx.inputs.positions import Position, group_words
-from attnx.tasks.dates.checkpoint import load_demo
+from attnx.adapters.positions import Position, group_words
+from attnx.demo_models.dates import load_demo
+from attnx.targets.prediction import Prediction
 from tests import zoo
 from tests.render.page.test_browser import EVIL
 

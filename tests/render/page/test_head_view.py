@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import attnx
-from attnx.render.page.sections import head_view
-from attnx.render.page.sections.head_view import HEAD_BYTES
-from attnx.render.page.shown import Shown
+from attnx.views.page import explanation as head_view
+from attnx.views.page.content import Shown
+from attnx.views.page.explanation import HEAD_BYTES
 from tests import zoo
 from tests.render.page.conftest import made
 from tests.render.page.test_page import data_in
@@ -88,7 +88,7 @@ def long(length, layers=4, heads=8):
 )
 def test_a_page_stays_small_and_says_what_it_left_out(length, room, told, monkeypatch):
     monkeypatch.setattr(head_view, "HEAD_BYTES", room)
-    found = head_view.data(Shown.of(long(length)))["results"][0]
+    found = head_view.head_view_section(Shown.of(long(length)))["results"][0]
     packed = sum(len(text or "") for one in found.get("relevance", {}).values() for text in one.values())
     assert packed <= room * 1.01
     assert (told in found["left_out"]) if told else found["left_out"] == ""

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import attnx
-from attnx.answer.prediction import Prediction
+from attnx.adapters.positions import Position, group_words
 from attnx.errors import AttnxError, InputError
-from attnx.inputs.positions import Position, group_words
-from attnx.render.page.content import content
-from attnx.render.page.page import SECTIONS, scripts
+from attnx.targets.prediction import Prediction
+from attnx.views.page.content import content
+from attnx.views.page.page import SECTIONS, scripts
 from tests import zoo
 from tests.children import python
 from tests.render.page.conftest import faithful, made
@@ -75,7 +75,7 @@ def test_a_disk_that_is_full_leaves_the_file_as_it_was(explanation, tmp_path, wr
 
 def test_tokens_cannot_leave_their_place():
     page = made(*EVIL).to_html()
-    shown = tuple(one.name for one in SECTIONS if f'id="{one.name}"' in page)
+    shown = tuple(name for name in SECTIONS if f'id="{name}"' in page)
     assert page.count("<script") == page.count("</script>") == len(scripts(shown)) + 1
     assert "<img" not in page
     assert page.count("<!--") == 0
@@ -131,7 +131,7 @@ def test_nothing_but_the_packages_scripts_may_run():
 
 @pytest.mark.parametrize("way", ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "fetch("])
 def test_scripts_insert_text_and_never_markup(way):
-    assert not any(way in script for script in scripts(tuple(one.name for one in SECTIONS)))
+    assert not any(way in script for script in scripts(tuple(SECTIONS)))
 
 
 @pytest.mark.parametrize("wrong", ["text", [], [1], None])

@@ -5,13 +5,7 @@ from base64 import b64decode
 import numpy as np
 import pytest
 
-from attnx.render.page.reduction import (
-    FEWEST_EDGES,
-    kept_edges,
-    kept_layers_and_edges,
-    share_of_strongest,
-    strongest,
-)
+from attnx.views.page.content import FEWEST_EDGES, kept_edges, kept_layers_and_edges, share_of_strongest, strongest
 
 ROWS = np.array([[[0.1, -0.5, 0.2, 0.15, -0.05]]])
 

@@ -9,14 +9,14 @@ import pytest
 
 import attnx
 from attnx.errors import InputError
-from attnx.render.page import page as whole
-from attnx.render.page.page import SECTIONS, scripts, to_html
+from attnx.views.page import page as whole
+from attnx.views.page.page import SECTIONS, scripts, to_html
 from tests.render.page.conftest import faithful, made
 from tests.render.page.test_page import data_in
 from tests.results import examples
 
 FOLDER = Path(whole.__file__).parent / "sections"
-NAMES = [one.name for one in SECTIONS]
+NAMES = list(SECTIONS)
 
 
 def test_every_folder_is_a_row_and_has_its_parts():

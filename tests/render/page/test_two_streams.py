@@ -3,7 +3,7 @@
 import pytest
 
 import attnx
-from attnx.tasks.dates.checkpoint import load_demo
+from attnx.demo_models.dates import load_demo
 
 pytestmark = pytest.mark.slow
 

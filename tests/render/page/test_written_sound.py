@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from attnx.answer.prediction import Prediction
-from attnx.inputs.positions import Position, Positions
-from attnx.inputs.waves import Sound
-from attnx.render.page.sections import generation
-from attnx.render.page.shown import Shown
-from attnx.results.generation import GenerationExplanation
+from attnx.adapters.adapter import Sound
+from attnx.adapters.positions import Position, Positions
+from attnx.generation import view as generation
+from attnx.generation.result import GenerationExplanation
+from attnx.targets.prediction import Prediction
+from attnx.views.page.content import Shown
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def written():
 
 
 def told(written, **options):
-    (text,) = generation.data(Shown.of(written, (GenerationExplanation,), **options))["texts"]
+    (text,) = generation.generation_section(Shown.of(written, (GenerationExplanation,), **options))["texts"]
     return text
 
 

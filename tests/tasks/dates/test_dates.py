@@ -6,11 +6,24 @@ import numpy as np
 import pytest
 import torch
 
+from attnx.demo_models.dates import (
+    ENTRIES,
+    FIELDS,
+    MONTHS,
+    NUMBERS,
+    ORDINALS,
+    POSITIONS,
+    SHORT,
+    YEARS,
+    build_tokenizer,
+    demo_directory,
+    generate,
+    load_demo,
+    save,
+)
+from attnx.demo_models.hub import END, UNKNOWN
+from attnx.demo_models.training.dates import Recipe, accuracy, train
 from attnx.errors import InputError
-from attnx.tasks.dates.checkpoint import ENTRIES, POSITIONS, build_tokenizer, demo_directory, load_demo, save
-from attnx.tasks.dates.generator import FIELDS, MONTHS, NUMBERS, ORDINALS, SHORT, YEARS, generate
-from attnx.tasks.dates.training import Recipe, accuracy, train
-from attnx.tasks.word_tokenizer import END, UNKNOWN
 
 
 def field_of(word):
@@ -99,7 +112,7 @@ def test_the_shipped_model_is_small():
 
 
 def test_a_saved_model_is_loaded_as_it_was(tmp_path):
-    from attnx.running.loading import load
+    from attnx.pipeline.loading import load
 
     model = train(Recipe(steps=1, batch=2))
     save(model, tmp_path / "mine")

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from attnx.demo_models.picture_question import COLOURS, COLUMNS, GRID, PATCH, ROWS, draw, generate
 from attnx.errors import InputError
-from attnx.tasks.picture_question.generator import COLOURS, COLUMNS, GRID, PATCH, ROWS, draw, generate
 
 
 def colour_of(image, row, column):

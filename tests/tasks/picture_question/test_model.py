@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from attnx.tasks.picture_question.checkpoint import build_processor, demo_directory, load_demo, save
-from attnx.tasks.picture_question.generator import generate
-from attnx.tasks.picture_question.training import Recipe, accuracy, lesson, train
+from attnx.demo_models.picture_question import build_processor, demo_directory, generate, load_demo, save
+from attnx.demo_models.training.picture_question import Recipe, accuracy, lesson, train
 
 
 @pytest.mark.slow
@@ -32,7 +31,7 @@ def test_the_same_recipe_trains_the_same_model_and_it_can_be_loaded(tmp_path):
     one, two = (train(recipe).state_dict() for _ in range(2))
     assert all(torch.equal(one[name], two[name]) for name in one)
     save(train(recipe), tmp_path / "model")
-    from attnx.running.loading import load
+    from attnx.pipeline.loading import load
 
     model, processor = load(str(tmp_path / "model"))
     assert type(model).__name__ == "LlavaForConditionalGeneration"

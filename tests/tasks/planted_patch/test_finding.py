@@ -8,11 +8,11 @@ import torch
 import transformers as hf
 
 import attnx
+from attnx.benchmarks.suites import find_patch as find
+from attnx.demo_models.planted_patch import LABELS, demo_directory, generate, load_demo, save
+from attnx.demo_models.training.planted_patch import Recipe, _config, accuracy, train
 from attnx.errors import ChoiceError, InputError
-from attnx.probes.planted_patch import find
-from attnx.running.loading import load
-from attnx.tasks.planted_patch.generator import LABELS, demo_directory, generate, load_demo, save
-from attnx.tasks.planted_patch.training import Recipe, _config, accuracy, train
+from attnx.pipeline.loading import load
 
 
 @pytest.fixture(scope="module")

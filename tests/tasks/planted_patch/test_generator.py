@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from attnx.demo_models.planted_patch import DECOYS, GRID, LABELS, MARKS, PATCH, draw, generate
 from attnx.errors import InputError
-from attnx.tasks.planted_patch.generator import DECOYS, GRID, LABELS, MARKS, PATCH, draw, generate
 
 
 def test_the_same_seed_draws_the_same_pictures():

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from attnx.errors import InputError
-from attnx.tasks.planted_tone.generator import (
+from attnx.demo_models.planted_tone import (
     DECOY_PITCHES,
     DECOYS,
     LABELS,
@@ -16,6 +15,7 @@ from attnx.tasks.planted_tone.generator import (
     draw,
     generate,
 )
+from attnx.errors import InputError
 
 
 def strength(samples, pitch):

@@ -7,12 +7,11 @@ import pytest
 import torch
 
 import attnx
+from attnx.attribution.baselines import silenced
+from attnx.demo_models.planted_tone import LABELS, demo_directory, generate, load_demo, save
+from attnx.demo_models.training.planted_tone import Recipe, accuracy, train
 from attnx.errors import InputError
-from attnx.references.silence import silenced
-from attnx.running.loading import load
-from attnx.tasks.planted_tone.checkpoint import demo_directory, load_demo, save
-from attnx.tasks.planted_tone.generator import LABELS, generate
-from attnx.tasks.planted_tone.training import Recipe, accuracy, train
+from attnx.pipeline.loading import load
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +26,7 @@ def test_the_shipped_model_classifies_new_sounds(demo):
 
 @pytest.mark.slow
 def test_silence_in_place_of_the_planted_tone_loses_the_class_and_elsewhere_does_not(demo):
-    from attnx.inputs.families import adapter_for
+    from attnx.adapters.families import adapter_for
 
     model, extractor = demo
     kept = lost = 0

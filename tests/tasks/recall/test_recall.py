@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from attnx.demo_models.hub import BEGIN, END
+from attnx.demo_models.recall import ENTRIES, FEWEST, MOST, build_tokenizer, demo_directory, generate, load_demo, save
+from attnx.demo_models.training.recall import Recipe, accuracy, lesson, train
 from attnx.errors import InputError
-from attnx.tasks.recall.checkpoint import ENTRIES, build_tokenizer, demo_directory, load_demo, save
-from attnx.tasks.recall.generator import FEWEST, MOST, generate
-from attnx.tasks.recall.training import Recipe, accuracy, lesson, train
-from attnx.tasks.word_tokenizer import BEGIN, END
 
 
 def test_the_same_seed_writes_the_same_texts():
@@ -83,7 +82,7 @@ def test_loading_draws_no_random_numbers():
 
 
 def test_a_saved_model_is_loaded_as_it_was(tmp_path):
-    from attnx.running.loading import load
+    from attnx.pipeline.loading import load
 
     model = train(Recipe(steps=1, batch=2))
     save(model, tmp_path / "mine")

@@ -8,9 +8,9 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
-from attnx.tasks.verb_number import generator
-from attnx.tasks.verb_number.config import TAGS, Recipe, VerbNumberConfig
-from attnx.tasks.verb_number.generator import generate
+from attnx.demo_models import verb_number_data as generator
+from attnx.demo_models.verb_number import TAGS, Recipe, VerbNumberConfig
+from attnx.demo_models.verb_number_data import generate
 
 
 def write_lines(path: Path, beginnings) -> Path:

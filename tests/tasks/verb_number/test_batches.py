@@ -3,12 +3,11 @@ from __future__ import annotations
 import pytest
 import torch
 
+from attnx.demo_models import verb_number_data as generator
+from attnx.demo_models.training.verb_number import Example, LessonSource, epoch_batches, padded, tokenize
+from attnx.demo_models.verb_number import Recipe, build_tokenizer
+from attnx.demo_models.verb_number_data import generate
 from attnx.errors import InputError
-from attnx.tasks.verb_number import generator
-from attnx.tasks.verb_number.checkpoint import build_tokenizer
-from attnx.tasks.verb_number.config import Recipe
-from attnx.tasks.verb_number.examples import Example, LessonSource, epoch_batches, padded, tokenize
-from attnx.tasks.verb_number.generator import generate
 
 EXAMPLES = [Example(one.text, float(one.label)) for one in generate(300, seed=4)]
 TOKENIZER = build_tokenizer(generator.words(), positions=40)

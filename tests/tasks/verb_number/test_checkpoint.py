@@ -8,13 +8,13 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+from attnx.demo_models import verb_number_data as generator
+from attnx.demo_models.training.verb_number import accuracies, evaluate
+from attnx.demo_models.verb_number import load, load_demo, save
+from attnx.demo_models.verb_number_data import generate
 from attnx.errors import FileFormatError
-from attnx.tasks.verb_number import generator
-from attnx.tasks.verb_number.checkpoint import load, load_demo, save
-from attnx.tasks.verb_number.evaluation import accuracies, evaluate
-from attnx.tasks.verb_number.generator import generate
 
-DEMO = files("attnx.tasks.verb_number") / "demo"
+DEMO = files("attnx.demo_models") / "weights/verb_number"
 NATURAL_FLOOR = 0.95
 """As the model card says."""
 

@@ -5,13 +5,15 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from attnx.tasks.verb_number import generator
-from attnx.tasks.verb_number.beginning import Beginning
-from attnx.tasks.verb_number.checkpoint import build_tokenizer
-from attnx.tasks.verb_number.config import VerbNumberConfig
-from attnx.tasks.verb_number.evaluation import Accuracy, accuracies, plural_probabilities
-from attnx.tasks.verb_number.generator import generate
-from attnx.tasks.verb_number.model import VerbNumberForSequenceClassification
+from attnx.demo_models import verb_number_data as generator
+from attnx.demo_models.training.verb_number import Accuracy, accuracies, plural_probabilities
+from attnx.demo_models.verb_number import (
+    Beginning,
+    VerbNumberConfig,
+    VerbNumberForSequenceClassification,
+    build_tokenizer,
+)
+from attnx.demo_models.verb_number_data import generate
 
 TOKENIZER = build_tokenizer(generator.words(), positions=40)
 PLURALS = {plural for kind in generator.NOUNS.values() for _, plural in kind}

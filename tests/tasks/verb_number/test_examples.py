@@ -2,9 +2,7 @@ from __future__ import annotations
 
 import random
 
-from attnx.tasks.verb_number.beginning import Beginning
-from attnx.tasks.verb_number.config import Recipe
-from attnx.tasks.verb_number.examples import (
+from attnx.demo_models.training.verb_number import (
     Example,
     LessonSource,
     inner_beginnings,
@@ -13,7 +11,8 @@ from attnx.tasks.verb_number.examples import (
     noun_phrases,
     prefixes,
 )
-from attnx.tasks.verb_number.linzen import split, split_files
+from attnx.demo_models.verb_number import Beginning, Recipe
+from attnx.demo_models.verb_number_data import split, split_files
 
 
 def test_an_inner_verb_labels_what_stands_before_it():

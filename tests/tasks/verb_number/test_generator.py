@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from attnx.demo_models import verb_number_data as generator
+from attnx.demo_models.verb_number_data import MOST_ATTRACTORS, generate
 from attnx.errors import InputError
-from attnx.tasks.verb_number import generator
-from attnx.tasks.verb_number.generator import MOST_ATTRACTORS, generate
 
 NUMBER = {word: number for kind in generator.NOUNS.values() for pair in kind for number, word in enumerate(pair)}
 BEGINNINGS = generate(2000, seed=3)

@@ -4,9 +4,9 @@ import gzip
 
 import pytest
 
+from attnx.demo_models.verb_number import Beginning
+from attnx.demo_models.verb_number_data import read
 from attnx.errors import InputError
-from attnx.tasks.verb_number.beginning import Beginning
-from attnx.tasks.verb_number.linzen import read
 
 HEADER = (
     "sentence orig_sentence pos_sentence subj verb subj_pos has_rel has_nsubj verb_pos subj_index verb_index "

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from attnx.tasks.verb_number.config import Recipe
-from attnx.tasks.verb_number.loop import learning_rate
+from attnx.demo_models.training.verb_number import learning_rate
+from attnx.demo_models.verb_number import Recipe
 
 
 def test_learning_rate_rises_then_falls():

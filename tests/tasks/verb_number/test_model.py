@@ -10,9 +10,13 @@ from transformers import (
     PreTrainedModel,
 )
 
+from attnx.demo_models.verb_number import (
+    VerbNumberConfig,
+    VerbNumberForSequenceClassification,
+    VerbNumberModel,
+    eager_attention,
+)
 from attnx.errors import InputError
-from attnx.tasks.verb_number.config import VerbNumberConfig
-from attnx.tasks.verb_number.model import VerbNumberForSequenceClassification, VerbNumberModel, eager_attention
 
 IDS = torch.tensor([[2, 7, 8, 9, 10, 3]])
 

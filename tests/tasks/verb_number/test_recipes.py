@@ -8,13 +8,19 @@ import torch
 from safetensors.torch import load_file
 
 from attnx.cli.train import RecipeName
+from attnx.demo_models.training import verb_number as loop
+from attnx.demo_models.training import verb_number as recipes
+from attnx.demo_models.training.verb_number import (
+    RECIPES,
+    LessonBatch,
+    evaluate,
+    load_any,
+    plural_probabilities,
+    split_seed,
+    train_recipe,
+)
+from attnx.demo_models.verb_number import LstmForSequenceClassification, load
 from attnx.errors import InputError
-from attnx.tasks.verb_number import loop, recipes
-from attnx.tasks.verb_number.checkpoint import load
-from attnx.tasks.verb_number.evaluation import evaluate, load_any, plural_probabilities, split_seed
-from attnx.tasks.verb_number.examples import LessonBatch
-from attnx.tasks.verb_number.lstm import LstmForSequenceClassification
-from attnx.tasks.verb_number.recipes import RECIPES, train_recipe
 
 pytestmark = pytest.mark.slow
 
@@ -122,7 +128,9 @@ def test_an_interrupted_recipe_resumes_in_the_run_it_was_in(short_recipes, data,
 
 @pytest.mark.slow
 def test_ours_is_a_teacher_a_student_and_the_student_going_on(short_recipes, data, body, tmp_path, monkeypatch):
-    monkeypatch.setattr("attnx.tasks.verb_number.training.word_vectors", lambda _, words, width: torch.ones(width))
+    monkeypatch.setattr(
+        "attnx.demo_models.training.verb_number.word_vectors", lambda _, words, width: torch.ones(width)
+    )
     train_recipe("ours", data, tmp_path / "out", body=body, progress=False)
     notes = [json.loads((tmp_path / "out" / part / "training.json").read_text()) for part in ("teacher", "student", "")]
     assert [(one["body"], one["teacher"], one["start"]) for one in notes] == [

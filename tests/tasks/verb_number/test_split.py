@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from attnx.tasks.verb_number.beginning import Beginning
-from attnx.tasks.verb_number.generator import generate
-from attnx.tasks.verb_number.linzen import split, split_files
+from attnx.demo_models.verb_number import Beginning
+from attnx.demo_models.verb_number_data import generate, split, split_files
 
 NATURAL = generate(400, seed=1)
 SELECTED = generate(200, seed=2, attractors=1)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from attnx.tasks.verb_number.checkpoint import TAG_EXAMPLES, build_tokenizer, vocabulary
+from attnx.demo_models.verb_number import TAG_EXAMPLES, build_tokenizer, vocabulary
 
 
 @pytest.fixture(scope="module")

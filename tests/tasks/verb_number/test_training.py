@@ -9,12 +9,10 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
+from attnx.demo_models.training import verb_number as loop
+from attnx.demo_models.training.verb_number import evaluate, train
+from attnx.demo_models.verb_number import Recipe, load
 from attnx.errors import FileFormatError, InputError
-from attnx.tasks.verb_number import loop
-from attnx.tasks.verb_number.checkpoint import load
-from attnx.tasks.verb_number.config import Recipe
-from attnx.tasks.verb_number.evaluation import evaluate
-from attnx.tasks.verb_number.training import train
 from tests.children import python
 
 pytestmark = pytest.mark.slow
@@ -107,9 +105,9 @@ def test_a_killed_process_resumes_to_the_same_weights(children, run, finished, d
 import json, sys, torch
 from pathlib import Path
 torch.set_num_threads({torch.get_num_threads()})  # sums depend on it in their last bits
-from attnx.tasks.verb_number import loop
-from attnx.tasks.verb_number.config import Recipe, VerbNumberConfig
-from attnx.tasks.verb_number.training import train
+from attnx.demo_models.training import verb_number as loop
+from attnx.demo_models.verb_number import Recipe, VerbNumberConfig
+from attnx.demo_models.training.verb_number import train
 loop.STEPS_BETWEEN_SAVES = 1
 recipe = Recipe(**json.loads({json.dumps(short.as_dict())!r}))
 tiny = VerbNumberConfig(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, max_position_embeddings=40)
@@ -189,7 +187,7 @@ def test_the_bar_shows_loss_accuracy_and_development(run, tmp_path, capsys):
 @pytest.mark.slow
 def test_a_model_learns_the_grammar(data, tmp_path):
     """Half a minute of a teacher-less run is too long here; a small model and easy sentences show that it learns."""
-    from attnx.tasks.verb_number.config import VerbNumberConfig
+    from attnx.demo_models.verb_number import VerbNumberConfig
 
     recipe = Recipe(epochs=6, batch=32, learning_rate=3e-3, warmup_steps=20, generated=1500, dropout=0.0)
     config = VerbNumberConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, max_position_embeddings=40)

@@ -1,0 +1,351 @@
+"""Multiple choice: a text with several that may follow it, each an input of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from threading import RLock
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attnx._signals import Unbroken, in_every_child
+from attnx.adapters.adapter import Prepared
+from attnx.adapters.chat import Chat, parts_by_position, parts_of, rendered
+from attnx.adapters.model_config import generation_fact, has_head, max_positions, vocabulary_size
+from attnx.adapters.positions import Position, group_words
+from attnx.errors import InputError
+
+_NOT_INPUTS = {"offset_mapping", "special_tokens_mask", "length", "overflow_to_sample_mapping", "num_truncated_tokens"}
+_tokenizer_lock = RLock()
+
+
+@dataclass(frozen=True, eq=False)
+class TokenisedRow:
+    """One row of a `BatchEncoding` without its padding: the tensors, and the tokenizer's own record of it if any."""
+
+    inputs: dict[str, Tensor]
+    kept: list[int]
+    encoding: Any = None
+
+
+def prepare_text(model: nn.Module, tokenizer: Any, text: Any, *, truncate: bool = False) -> Prepared:
+    """Tokenise one text or pair (or take a tokenised row as it is) and name its positions.
+
+    A text that is longer than the model's positions is an error unless `truncate` is true. The tokenizer is left as it
+    was; a truncation that is saved inside it is not applied, because it would cut without a word.
+    """
+    return _prepared(model, tokenizer, text, truncate, open_end=False)
+
+
+def prepare_prompt(model: nn.Module, tokenizer: Any, text: Any, *, truncate: bool = False) -> Prepared:
+    """Like `prepare_text`, without the end token that some tokenizers add, where the model continues the text."""
+    generates = bool(getattr(model, "can_generate", lambda: False)())
+    return _prepared(model, tokenizer, text, truncate, open_end=generates)
+
+
+def _prepared(model: nn.Module, tokenizer: Any, text: Any, truncate: bool, *, open_end: bool) -> Prepared:
+    if not callable(tokenizer):
+        raise InputError(
+            f"a text needs a tokenizer, found {type(tokenizer).__name__}; pass AutoTokenizer.from_pretrained(…)"
+        )
+    notes: list[str] = []
+    facts: dict[str, Any] = {}
+    texts: tuple[str, ...] | None = None
+    if isinstance(text, TokenisedRow):
+        row, texts = _read_back(tokenizer, text)
+    else:
+        # A chat template writes its special tokens itself.
+        texts = (rendered(tokenizer, text),) if isinstance(text, Chat) else _texts(text)
+        _check_vocabulary(model, tokenizer)
+        row = _tokenise(model, tokenizer, texts, truncate, facts, add_special_tokens=not isinstance(text, Chat))
+        if open_end and (count := _added_ends(model, tokenizer, texts, row)):
+            inputs = {name: tensor[:-count] for name, tensor in row.inputs.items()}
+            row = TokenisedRow(inputs, row.kept[:-count], row.encoding)
+            notes.append("the end token that the tokenizer adds is left out: the model continues the text")
+    _check_ids(model, row)
+    template = isinstance(text, Chat) or row is not text
+    positions, words = group_words(_positions(row, tokenizer, template=template), texts)
+    if not positions.content:
+        raise InputError("the text is empty after tokenisation: there is nothing to look at; give at least one word")
+    unknown = _unknown_words(row, tokenizer, texts, words)
+    if "cut" in facts:
+        notes.append("the text was cut to {} of {} tokens".format(*facts["cut"]))
+    if unknown:
+        facts["unknown"] = unknown
+        notes.append(f"not in the vocabulary, read as {tokenizer.unk_token}: {', '.join(unknown)}")
+    if isinstance(text, Chat) and texts is not None:
+        facts["parts"] = [list(one) for one in parts_by_position(parts_of(tokenizer, text, texts[0]), positions)]
+    given = None if texts is None else texts[0] if len(texts) == 1 else (texts[0], texts[1])
+    return Prepared(row.inputs, positions, words, given, tuple(notes), facts)
+
+
+def tokenised_rows(encoding: Mapping[str, Any]) -> list[TokenisedRow]:
+    """The rows of a tokenised batch, each without its padding (or the one row of an encoding without a batch axis)."""
+    if "input_ids" not in encoding:
+        raise InputError(f"a tokenised input needs 'input_ids', found {', '.join(map(str, encoding)) or 'nothing'}")
+    tensors = {}
+    for name, value in encoding.items():
+        if name not in _NOT_INPUTS:
+            tensor = _tensor(name, value)
+            tensors[name] = tensor[None] if tensor.ndim == 1 else tensor
+    _check_batch(tensors)
+    encodings = getattr(encoding, "encodings", None)
+    batch, length = tensors["input_ids"].shape
+    mask = tensors.get("attention_mask", torch.ones(batch, length))
+    rows = []
+    for index in range(batch):
+        kept = _unpadded(mask[index])
+        inputs = {name: tensor[index][kept] for name, tensor in tensors.items() if tensor.shape[:2] == (batch, length)}
+        rows.append(TokenisedRow(inputs, kept, encodings[index] if encodings else None))
+    return rows
+
+
+def _check_batch(tensors: dict[str, Tensor]) -> None:
+    ids = tensors["input_ids"]
+    if ids.ndim != 2 or ids.is_floating_point() or ids.shape[0] == 0:
+        raise InputError(f"'input_ids' must be whole numbers, batch × length; found {ids.dtype} {tuple(ids.shape)}")
+    mask = tensors.get("attention_mask", ids)
+    if mask.shape != ids.shape:
+        raise InputError(
+            f"'attention_mask' must be batch × length like 'input_ids', {tuple(ids.shape)}; found {tuple(mask.shape)}"
+        )
+
+
+def _unpadded(mask: Tensor) -> list[int]:
+    """The positions between padding at either end."""
+    real: list[int] = mask.nonzero()[:, 0].tolist()
+    if real and len(real) != real[-1] - real[0] + 1:
+        raise InputError(
+            "the attention mask hides tokens inside the text; attnx explains a text as a whole: leave them out, "
+            "or put the mask token in their place"
+        )
+    return real
+
+
+def _texts(text: Any) -> tuple[str, ...]:
+    texts = (text,) if isinstance(text, str) else tuple(text) if isinstance(text, tuple) else ()
+    if len(texts) not in (1, 2) or not all(isinstance(one, str) for one in texts):
+        raise InputError(
+            f"cannot explain {type(text).__name__}: give a text, a pair (text, text), a list of them, or a tokenised "
+            "input; an image needs a vision model"
+        )
+    if any("\ud800" <= character <= "\udfff" for one in texts for character in one):
+        raise InputError("the text has half a character (a lone surrogate): it was decoded wrongly; read it as UTF-8")
+    if not all(one.strip() for one in texts):
+        raise InputError("the text is empty: give at least one word")
+    return texts
+
+
+def _tokenise(
+    model: nn.Module,
+    tokenizer: Any,
+    texts: tuple[str, ...],
+    truncate: bool,
+    facts: dict[str, Any],
+    *,
+    add_special_tokens: bool = True,
+) -> TokenisedRow:
+    limit = max_positions(model)
+    how = {"padding": False, "return_attention_mask": True, "add_special_tokens": add_special_tokens}
+    if not hasattr(tokenizer, "convert_ids_to_tokens"):
+        raise InputError(f"a text needs a tokenizer, found {type(tokenizer).__name__}; an image needs a vision model")
+    with UnchangedTokenizer(tokenizer):
+        encoding = tokenizer(*texts, truncation=False, verbose=False, **how)
+        length = len(encoding["input_ids"])
+        if limit is not None and length > limit:
+            if not truncate:
+                raise InputError(
+                    f"the text has {length} tokens, the model takes {limit}; shorten it, or let explain cut it: "
+                    "truncate=True (--truncate)"
+                )
+            encoding = tokenizer(*texts, truncation=True, max_length=limit, **how)
+            facts["cut"] = [limit, length]
+    return tokenised_rows(encoding)[0]
+
+
+def _read_back(tokenizer: Any, row: TokenisedRow) -> tuple[TokenisedRow, tuple[str, ...] | None]:
+    """Ids, as of a chat template, with the text that is tokenised into them; the row alone where there is none."""
+    ids = row.inputs["input_ids"].tolist()
+    try:
+        text = tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        with UnchangedTokenizer(tokenizer):
+            encoding = tokenizer(text, truncation=False, padding=False, verbose=False, add_special_tokens=False)
+    except Exception:  # a tokenizer that does not decode, or ids that are not its own
+        return row, None
+    encodings = getattr(encoding, "encodings", None)
+    if not encodings or encoding["input_ids"] != ids:
+        return row, None
+    return TokenisedRow(row.inputs, list(range(len(ids))), encodings[0]), (text,)
+
+
+def special_ids(tokenizer: Any) -> set[int]:
+    """Ids that stand for no text: the tokenizer's named special tokens, and added ones that it marks as special."""
+    added: Mapping[int, Any] = getattr(tokenizer, "added_tokens_decoder", {})
+    marked = {number for number, token in added.items() if getattr(token, "special", False)}
+    return marked | set(getattr(tokenizer, "all_special_ids", ()))
+
+
+def end_tokens(model: nn.Module, tokenizer: Any) -> set[int]:
+    """Ids behind which nothing is generated, as tokenizer and generation config say."""
+    configured = generation_fact(model, "eos_token_id")
+    ids = {getattr(tokenizer, "eos_token_id", None)}
+    ids |= set(configured) if isinstance(configured, (list, tuple)) else {configured}
+    return {number for number in ids if isinstance(number, int)}
+
+
+def _added_ends(model: nn.Module, tokenizer: Any, texts: tuple[str, ...], row: TokenisedRow) -> int:
+    """How many end tokens the tokenizer added behind the text; those that stand in the text itself do not count."""
+    ends, ids = end_tokens(model, tokenizer), row.inputs["input_ids"].tolist()
+    if not _trailing(ids, ends):
+        return 0
+    with UnchangedTokenizer(tokenizer):
+        bare = tokenizer(*texts, truncation=False, verbose=False, padding=False, add_special_tokens=False)["input_ids"]
+    return max(_trailing(ids, ends) - _trailing(bare, ends), 0)
+
+
+def _trailing(ids: Sequence[int], ends: set[int]) -> int:
+    return next((count for count, number in enumerate(reversed(ids)) if number not in ends), len(ids))
+
+
+class UnchangedTokenizer(Unbroken[None]):
+    """Fast tokenizers keep the truncation and padding of the last call, or those saved in their file: put them back."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._backend = getattr(tokenizer, "backend_tokenizer", None)
+        self._lock = _tokenizer_lock
+        self._held = False
+        self._before: tuple[Any, Any] | None = None
+
+    def _begin(self) -> None:
+        self._held = self._lock.acquire()
+        self._before = getattr(self._backend, "truncation", None), getattr(self._backend, "padding", None)
+
+    def _end(self) -> None:
+        if self._backend is not None and self._before is not None:
+            truncation, padding = self._before
+            # To set what is set already would take a lock of the tokenizer's, which a fork may leave taken.
+            if self._backend.truncation != truncation:
+                self._backend.no_truncation() if truncation is None else self._backend.enable_truncation(**truncation)
+            if self._backend.padding != padding:
+                self._backend.no_padding() if padding is None else self._backend.enable_padding(**padding)
+        self._before = None
+        if self._held:
+            self._held = False
+            self._lock.release()
+
+
+def _positions(row: TokenisedRow, tokenizer: Any, *, template: bool = False) -> list[Position]:
+    """What each position is. A `template` writes its special tokens into the text, where nothing else marks them."""
+    ids = row.inputs["input_ids"].tolist()
+    specials: set[int] = set()
+    if row.encoding is None or template:
+        specials = special_ids(tokenizer) - {getattr(tokenizer, "mask_token_id", None), tokenizer.unk_token_id}
+    if row.encoding is None:
+        tokens = tokenizer.convert_ids_to_tokens(ids)
+        # A vocabulary that is padded to a round number has ids that are no token.
+        return [Position(i, token or f"<{ids[i]}>", ids[i] in specials) for i, token in enumerate(tokens)]
+    encoding, positions = row.encoding, []
+    for index, place in enumerate(row.kept):
+        start, end = encoding.offsets[place]
+        special = bool(encoding.special_tokens_mask[place]) or ids[index] in specials
+        segment = encoding.sequence_ids[place] or 0
+        if special:
+            positions.append(Position(index, encoding.tokens[place], special=True, segment=segment))
+        else:
+            positions.append(Position(index, encoding.tokens[place], start=start, end=end, segment=segment))
+    return positions
+
+
+def _check_vocabulary(model: nn.Module, tokenizer: Any) -> None:
+    rows = vocabulary_size(model)
+    try:
+        size = len(tokenizer)
+    except TypeError:
+        return
+    # Embeddings are often padded to a round number, by a few per cent at most.
+    if rows is not None and (size > rows or size < 0.9 * rows):
+        raise InputError(
+            f"the tokenizer has {size} tokens, the model embeds {rows}: they do not belong together; load both from "
+            "the same checkpoint (to insist, pass the tokenised input: tokenizer(text, return_tensors='pt'))"
+        )
+
+
+def _check_ids(model: nn.Module, row: TokenisedRow) -> None:
+    rows, limit = vocabulary_size(model), max_positions(model)
+    ids = row.inputs["input_ids"]
+    if ids.numel() == 0:
+        raise InputError("the tokenised input is empty: give at least one token")
+    low, high = int(ids.min()), int(ids.max())
+    if low < 0 or (rows is not None and high >= rows):
+        raise InputError(
+            f"token id {low if low < 0 else high} is outside the model's vocabulary of {rows}; use its own tokenizer"
+        )
+    if limit is not None and ids.numel() > limit:
+        raise InputError(f"the input has {ids.numel()} tokens, the model takes {limit}; cut it before tokenising")
+
+
+def _unknown_words(row: TokenisedRow, tokenizer: Any, texts: tuple[str, ...] | None, words: Any) -> list[str]:
+    unknown = getattr(tokenizer, "unk_token_id", None)
+    # In GPT-2 one token is both the unknown word and the end of the text; it can write any text, so nothing is unknown.
+    if texts is None or unknown is None or unknown == getattr(tokenizer, "eos_token_id", None):
+        return []
+    places = {index for index, one in enumerate(row.inputs["input_ids"].tolist()) if one == unknown}
+    return [word.text for word in words if places & set(word.positions)]
+
+
+def _tensor(name: str, value: Any) -> Tensor:
+    try:
+        return torch.as_tensor(value).detach().cpu()
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise InputError(
+            f"{name!r} of the tokenised input has rows of different lengths; tokenise with padding=True, "
+            "or pass the texts"
+        ) from error
+
+
+def _after_fork() -> None:
+    """A thread that held the lock does not exist in a child process."""
+    global _tokenizer_lock
+    _tokenizer_lock = RLock()
+
+
+in_every_child(_after_fork)
+
+
+def takes_choices(model: nn.Module) -> bool:
+    return has_head(model, "ForMultipleChoice")
+
+
+def questions(given: Any) -> tuple[list[Any], bool]:
+    """Every question with its choices, and whether the caller gave one and not a list.
+
+    A question is (text, [choice, …]), or a tokenised one, choice × length; of several it is batch × choice × length.
+    """
+    if isinstance(given, Mapping):
+        ids = torch.as_tensor(given.get("input_ids", ()))
+        if ids.ndim != 3:
+            return [tokenised_rows(given)], True
+        batch = [{name: value[row] for name, value in given.items()} for row in range(len(ids))]
+        return [tokenised_rows(one) for one in batch], len(batch) == 1
+    if isinstance(given, list):
+        if not given:
+            raise InputError("the list of questions is empty: give at least one, (text, [choice, …])")
+        return [item for one in given for item in questions(one)[0]], False
+    return [given], True
+
+
+def prepare_choices(prepare: Callable[[Any], Prepared], question: Any) -> Prepared:
+    """The first choice, with all of them as its `choices`."""
+    rows = isinstance(question, list) and all(isinstance(one, TokenisedRow) for one in question)
+    pair = isinstance(question, tuple) and len(question) == 2
+    if not rows and not (pair and isinstance(question[0], str) and isinstance(question[1], (list, tuple))):
+        raise InputError(
+            "a model of multiple choice reads a text and what may follow it; give (text, [choice, choice, …])"
+        )
+    several = question if rows else [(question[0], one) for one in question[1]]
+    if len(several) < 2:
+        raise InputError(f"{len(several)} choices are nothing to choose from; give at least two: (text, [choice, …])")
+    choices = tuple(prepare(one) for one in several)
+    return replace(choices[0], choices=choices)

@@ -1,1 +1,0 @@
-"""The kinds of heads, a file each."""

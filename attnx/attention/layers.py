@@ -1,0 +1,491 @@
+"""Levels by name, where a model has several streams: "encoder 2", "self 1", "cross 3", counted from the input up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar, cast
+
+import torch
+from torch import Tensor
+
+from attnx._signals import Unbroken
+from attnx.attention import masks as waiting
+from attnx.attention.masks import Mask, may_look
+from attnx.errors import AttentionError, ChoiceError, whole_number
+from attnx.registry import unknown
+
+Merger: TypeAlias = Literal["mean", "max", "min"]
+MERGERS: tuple[Merger, ...] = ("mean", "max", "min")
+
+ROW_SUM_SLACK = 1e-4
+"""How far above 1 a row may sum in single or double precision; half precision is given its own rounding."""
+
+
+def rows_to_one(weights: Tensor) -> Tensor:
+    """Divide each row by its sum; a row of zeros stays zero."""
+    sums = weights.sum(-1, keepdim=True)
+    return weights / torch.where(sums > 0, sums, 1)
+
+
+def merge_heads(weights: Tensor, how: Merger, dim: int = 0) -> Tensor:
+    """… × query × key with the heads of one axis merged; what is no mean is scaled back to rows of 1."""
+    if how == "mean":
+        return weights.mean(dim)
+    return rows_to_one(weights.amax(dim) if how == "max" else weights.amin(dim))
+
+
+def is_attention(weights: Tensor) -> bool:
+    """Whether all of … × query × key is attention: two numbers tell."""
+    weights = weights.detach()
+    return bool(_sums(weights).max() <= 1 + _slack(weights)) and bool(weights.min() >= 0)
+
+
+def check_attention(heads: Tensor, level: int) -> None:
+    """That head × query × key is attention: an error names the level and the row that is not."""
+    if is_attention(heads):
+        return
+    heads = heads.detach()
+    sums, slack = _sums(heads), _slack(heads)
+    bad = ~(sums <= 1 + slack) | (heads.amin(-1) < 0)
+    if bool(bad.any()):
+        head, row = cast(list[int], bad.nonzero()[0].tolist())
+        raise AttentionError(
+            f"layer {level}, head {head}, row {row} is not attention: weights must be ≥ 0 and sum to at most 1, "
+            f"found minimum {heads[head, row].min().item():.6g} and sum {sums[head, row].item():.6g}"
+        )
+
+
+def _sums(weights: Tensor) -> Tensor:
+    return weights.sum(-1, dtype=torch.promote_types(weights.dtype, torch.float32))
+
+
+def _slack(weights: Tensor) -> float:
+    return max(ROW_SUM_SLACK, torch.finfo(weights.dtype).eps) if weights.is_floating_point() else 0.0
+
+
+NUMBERS_AT_ONCE = 4_000_000
+"""Weights in one block, over all heads: 16 MB, which an allocator hands out again and again without new pages."""
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Some rows of one level, without the keys at either end that none of them can see."""
+
+    first_key: int
+    weights: Tensor
+    """head × query × key."""
+
+    @property
+    def keys(self) -> slice:
+        return slice(self.first_key, self.first_key + self.weights.shape[-1])
+
+
+Behind: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+"""(vector × width, vector) → vector × width: what leaves the block at each of these positions when the vector is taken
+from what attention adds there."""
+
+
+class Level(Protocol):
+    """One attention call of one input."""
+
+    @property
+    def module(self) -> str:
+        """The name of the module that attended, if it is known."""
+
+    @property
+    def heads(self) -> int: ...
+
+    @property
+    def own(self) -> slice:
+        """The positions that are written; all others are carried: they stay what they were below."""
+
+    @property
+    def kind(self) -> str:
+        """What it is among several streams ("encoder", "self", "cross"); empty where there is one."""
+
+    @property
+    def fixed(self) -> bool:
+        """Whether it is no attention but a map that no weighting and no residual changes (see `Fixed`)."""
+
+    @property
+    def mask(self) -> Mask: ...
+
+    @property
+    def whole(self) -> bool:
+        """Whether a map of all rows is in memory or small, so that a merged one may be kept beside it."""
+
+    @property
+    def brought(self) -> Mapping[str, Tensor]:
+        """What else was captured of this call, because a weighting needs it: values, projections, …"""
+
+    @property
+    def rest(self) -> Behind | None:
+        """The rest of its block, where a weighting needs that."""
+
+    def rows(self, start: int, stop: int) -> Block:
+        """The attention of the queries from `start` up to `stop`, in float32 or better."""
+
+    def cropped(self, kept: Tensor, mask: Mask, queries: Tensor | None = None) -> Level:
+        """The level over the `kept` positions alone, with its mask cropped alike; of cross-attention its `queries`."""
+
+    def bringing(self, brought: Mapping[str, Tensor]) -> Level:
+        """The level with these beside what it brings already."""
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """A level whose weights are in memory."""
+
+    fixed: ClassVar[bool] = False
+
+    weights: Tensor
+    """head × n × n."""
+    mask: Mask
+    module: str = ""
+    brought: Mapping[str, Tensor] = field(default_factory=dict)
+    whole: bool = True
+    rest: Behind | None = None
+    kind: str = ""
+
+    @property
+    def heads(self) -> int:
+        return self.weights.shape[0]
+
+    @property
+    def own(self) -> slice:
+        return slice(0, self.weights.shape[1])
+
+    def rows(self, start: int, stop: int) -> Block:
+        return Block(0, self.weights[:, start:stop])
+
+    def cropped(self, kept: Tensor, mask: Mask, queries: Tensor | None = None) -> Held:
+        places = kept.to(self.weights.device)
+        looking = places if queries is None else queries.to(self.weights.device)
+        return replace(self, weights=self.weights[:, looking][:, :, places], mask=mask)
+
+    def bringing(self, brought: Mapping[str, Tensor]) -> Held:
+        return replace(self, brought={**self.brought, **brought})
+
+
+@dataclass(frozen=True, eq=False)
+class Even:
+    """One head that spreads each query's attention evenly over what the mask shows."""
+
+    fixed: ClassVar[bool] = False
+
+    mask: Mask
+    whole: bool = True
+    written: slice | None = None
+    """The positions that it writes, of several streams; None for all."""
+    module: str = ""
+    heads: int = 1
+    brought: Mapping[str, Tensor] = field(default_factory=dict)
+    rest: Behind | None = None
+    kind: str = ""
+
+    @property
+    def own(self) -> slice:
+        return slice(0, self.mask.length) if self.written is None else self.written
+
+    def rows(self, start: int, stop: int) -> Block:
+        return Block(0, rows_to_one(self.mask.visible(start, stop).to(torch.float64))[None])
+
+    def cropped(self, kept: Tensor, mask: Mask, queries: Tensor | None = None) -> Even:
+        return replace(self, mask=mask)
+
+    def bringing(self, brought: Mapping[str, Tensor]) -> Even:
+        return replace(self, brought={**self.brought, **brought})
+
+
+def blocks(level: Level) -> Iterator[tuple[int, int]]:
+    """Ranges of queries, of those that are written, whose rows of all heads fit into one block."""
+    own = level.own
+    size = max(1, NUMBERS_AT_ONCE // (level.heads * level.mask.length))
+    return ((start, min(start + size, own.stop)) for start in range(own.start, own.stop, size))
+
+
+def all_keys(block: Block, length: int) -> Tensor:
+    """head × query × n: the rows of a block with all their keys."""
+    if block.weights.shape[-1] == length:
+        return block.weights
+    rows = block.weights.new_zeros(*block.weights.shape[:2], length)
+    rows[..., block.keys] = block.weights
+    return rows
+
+
+def full_precision(device: str) -> AbstractContextManager[Any]:
+    """No autocast in the block.
+
+    Where none is on nothing is switched: the end of an autocast takes a lock of torch, which a process that is forked
+    at that moment would never get.
+    """
+    return _WithoutAutocast(device) if torch.is_autocast_enabled(device) else nullcontext()
+
+
+class _WithoutAutocast(Unbroken[None]):
+    def __init__(self, device: str) -> None:
+        self._off = torch.autocast(device, enabled=False)
+        self._entered = False
+
+    def _begin(self) -> None:
+        self._entered = True
+        self._off.__enter__()  # type: ignore[no-untyped-call]
+
+    def _end(self) -> None:
+        entered, self._entered = self._entered, False
+        if entered:
+            self._off.__exit__(None, None, None)
+
+
+def attention_weights(
+    query: Tensor,
+    key: Tensor,
+    *,
+    mask: Tensor | None = None,
+    scale: float | None = None,
+    softcap: float | None = None,
+    sinks: Tensor | None = None,
+) -> Tensor:
+    """softmax(scale · Q·Kᵀ + mask), (batch ×) head × query × key, in float32 or better.
+
+    `key` may have fewer heads than `query` (each shared by a group); `mask` is boolean (true = may look) or additive.
+    `softcap` bounds the scores as Gemma 2 does; `sinks` are the scores, one a head, of a key that is not an input
+    (gpt-oss), so that rows sum to less than 1. A query that may see nothing has a row of zeros.
+    """
+    with full_precision(query.device.type):
+        return _softmax(_masked(_scores(query, key, scale, softcap), mask), sinks)
+
+
+@dataclass(frozen=True, eq=False)
+class Computed:
+    """A level from which any row can be computed."""
+
+    fixed: ClassVar[bool] = False
+
+    query: Tensor
+    """head × n × width."""
+    key: Tensor
+    """key head × n × width; each key head is shared by a group of query heads."""
+    mask: Mask
+    """Its source is the model's own mask, shared by its layers."""
+    scale: float | None = None
+    softcap: float | None = None
+    sinks: Tensor | None = None
+    sums: Tensor | None = None
+    """head × n: the logarithm of each row's sum of exp, where the kernel told it."""
+    module: str = ""
+    brought: Mapping[str, Tensor] = field(default_factory=dict)
+    whole: bool = False
+    rest: Behind | None = None
+    kind: str = ""
+
+    @property
+    def heads(self) -> int:
+        return self.query.shape[0]
+
+    @property
+    def own(self) -> slice:
+        return slice(0, self.query.shape[1])
+
+    def rows(self, start: int, stop: int) -> Block:
+        mask = None if self.mask.source is None else self.mask.source[..., start:stop, :].to(self.key.device)
+        first, last = (0, stop) if self.mask.triangular else _span(mask, self.mask.length)
+        with full_precision(self.query.device.type):
+            scores = _scores(self.query[:, start:stop], self.key[:, first:last], self.scale, self.softcap)
+            if self.mask.triangular:
+                # Only the last columns reach beyond the diagonal.
+                later = torch.ones(stop - start, stop - start, dtype=torch.bool, device=scores.device).triu(1)
+                scores[..., start - stop :].masked_fill_(later, -math.inf)
+            return Block(first, _softmax(_masked(scores, None if mask is None else mask[..., first:last]), self.sinks))
+
+    def cropped(self, kept: Tensor, mask: Mask, queries: Tensor | None = None) -> Computed:
+        places = kept.to(self.key.device)
+        looking = places if queries is None else queries.to(self.key.device)
+        return replace(self, query=self.query[:, looking], key=self.key[:, places], mask=mask, sums=None)
+
+    def bringing(self, brought: Mapping[str, Tensor]) -> Computed:
+        return replace(self, brought={**self.brought, **brought})
+
+
+def per_query_head(tensor: Tensor, heads: int) -> Tensor:
+    """Keys or values repeated for each query head that shares them (grouped-query attention)."""
+    if tensor.ndim != 4 or tensor.shape[1] == heads:
+        return tensor
+    return tensor.repeat_interleave(heads // tensor.shape[1], dim=1)
+
+
+def _scores(query: Tensor, key: Tensor, scale: float | None, softcap: float | None) -> Tensor:
+    """… × head × query × key, a group of query heads against the keys that they share."""
+    dtype = torch.promote_types(query.dtype, torch.float32)
+    query, key = query.to(dtype), key.to(dtype)
+    *lead, heads, queries, width = query.shape
+    grouped = query.reshape(*lead, key.shape[-3], -1, width) @ key.transpose(-2, -1)
+    scores = grouped.view(*lead, heads, queries, -1).mul_(1 / math.sqrt(width) if scale is None else scale)
+    return scores if softcap is None else softcap * torch.tanh(scores / softcap)
+
+
+def _masked(scores: Tensor, mask: Tensor | None) -> Tensor:
+    if mask is None:
+        return scores
+    return scores.masked_fill_(~mask, -math.inf) if mask.dtype == torch.bool else scores.add_(mask)
+
+
+def _softmax(scores: Tensor, sinks: Tensor | None) -> Tensor:
+    if sinks is not None:
+        column = sinks.to(scores.dtype).view(-1, 1, 1).expand(*scores.shape[:-1], 1)
+        return torch.cat([scores, column], dim=-1).softmax(-1)[..., :-1]
+    weights = scores.softmax(-1)
+    if waiting.at_hand(weights) and not bool(weights.detach()[..., :1].isnan().any()):
+        return weights
+    # A query that may see nothing has a row of NaN here, and gives nothing to any key.
+    return weights.masked_fill((scores == -math.inf).all(-1, keepdim=True), 0)
+
+
+def _span(mask: Tensor | None, length: int) -> tuple[int, int]:
+    """From the first to behind the last key that any query of the mask's rows can see."""
+    if mask is None:
+        return 0, length
+    seen = may_look(mask).flatten(0, -2).any(0).nonzero()
+    return (int(seen[0]), int(seen[-1]) + 1) if len(seen) else (0, length)
+
+
+class Latest:
+    """What was made last, of all levels of one run."""
+
+    def __init__(self) -> None:
+        self._make: Callable[[], Computed] | None = None
+        self._made: Computed | None = None
+
+    def of(self, make: Callable[[], Computed]) -> Computed:
+        if self._made is not None and make is self._make:
+            return self._made
+        self._make, self._made = None, None  # let go of the other one before there are two
+        made = make()
+        self._make, self._made = make, made
+        return made
+
+
+@dataclass(frozen=True, eq=False)
+class Anew:
+    """A level as `Computed` is one, of which there is nothing but how it is made."""
+
+    fixed: ClassVar[bool] = False
+
+    make: Callable[[], Computed]
+    latest: Latest
+    heads: int
+    mask: Mask
+    total: Tensor
+    """The sum of its queries and keys, which is finite where all of them are."""
+    module: str = ""
+    brought: Mapping[str, Tensor] = field(default_factory=dict)
+    whole: bool = False
+    rest: Behind | None = None
+    kind: str = ""
+
+    @property
+    def own(self) -> slice:
+        return slice(0, self.mask.length)
+
+    def made(self) -> Computed:
+        return self.latest.of(self.make)
+
+    def rows(self, start: int, stop: int) -> Block:
+        return self.made().rows(start, stop)
+
+    def cropped(self, kept: Tensor, mask: Mask, queries: Tensor | None = None) -> Computed:
+        return replace(self.made().cropped(kept, mask, queries), brought=self.brought, rest=self.rest, kind=self.kind)
+
+    def bringing(self, brought: Mapping[str, Tensor]) -> Anew:
+        return replace(self, brought={**self.brought, **brought})
+
+
+L = TypeVar("L", bound=Level)
+
+
+def made(level: L | Anew) -> L | Computed:
+    """The level itself, or what it is when it is made."""
+    return level.made() if isinstance(level, Anew) else level
+
+
+@dataclass(frozen=True, eq=False)
+class FrozenNorm:
+    """gain ⊙ (z − mean of z) · scale + shift."""
+
+    gain: Tensor
+    """A number a channel."""
+    scale: Tensor
+    """A number a position, above 0; with a batch axis before it while the model runs."""
+    shift: Tensor
+    """A number a channel, which belongs to no part of a sum."""
+    centred: bool
+    """Whether the mean is taken out."""
+
+    def unscaled(self, vectors: Tensor) -> Tensor:
+        """… × width: the linear map without its scale, which is the same for all parts of a position."""
+        gain = self.gain.to(vectors)
+        return gain * (vectors - vectors.mean(-1, keepdim=True) if self.centred else vectors)
+
+    def __call__(self, states: Tensor) -> Tensor:
+        """What the norm gave for all positions."""
+        return self.unscaled(states) * self.scale.to(states)[..., None] + self.shift.to(states)
+
+    def brought(self, name: str) -> dict[str, Tensor]:
+        """The norm of one input as a level carries it."""
+        centred = torch.tensor(self.centred)
+        parts = {"gain": self.gain, "scale": self.scale, "shift": self.shift, "centred": centred}
+        return {f"{name}.{part}": tensor for part, tensor in parts.items()}
+
+    @classmethod
+    def of(cls, brought: Mapping[str, Any], name: str) -> FrozenNorm | None:
+        """The norm of that name that a level carries, if there is one."""
+        if f"{name}.gain" not in brought:
+            return None
+        gain, scale, shift, centred = (brought[f"{name}.{part}"] for part in ("gain", "scale", "shift", "centred"))
+        return cls(gain, scale, shift, bool(centred))
+
+
+SELF, CROSS = "self", "cross"
+VISION, PROJECTOR, DECODER = "vision", "projector", "decoder"
+"""Of a picture with a text: the tower's attention, the fixed map between, the decoder's own."""
+KINDS = ("encoder", SELF, CROSS)
+"""A source's own attention, an output's own, and the output's to the source."""
+
+
+def levels_of(kinds: Sequence[str], kind: str) -> tuple[int, ...]:
+    """The numbers, from 1, of the levels of a kind."""
+    found = tuple(number for number, one in enumerate(kinds, start=1) if one == kind and one)
+    if not found:
+        known = list(dict.fromkeys(one for one in kinds if one))
+        if not known:
+            raise ChoiceError(f"{kind!r} names a level of an encoder–decoder; here there is one stack: give its number")
+        raise ChoiceError(unknown("kind of level", kind, known))
+    return found
+
+
+def level_number(kinds: Sequence[str], layer: int | str) -> int:
+    """The number of a level in the one count, of a name or of a number as it is.
+
+    >>> level_number(["encoder", "self", "cross", "self", "cross"], "cross 1")
+    3
+    >>> level_number(["encoder", "self", "cross", "self", "cross"], "self")
+    4
+    """
+    if not isinstance(layer, str):
+        return whole_number("layer", layer)
+    kind, _, place = layer.strip().partition(" ")
+    found = levels_of(kinds, kind)
+    if not place:
+        return found[-1]
+    if not place.isdecimal() or not 1 <= int(place) <= len(found):
+        raise ChoiceError(f"layer {layer!r} asked, the model has {kind} 1 to {kind} {len(found)}")
+    return found[int(place) - 1]
+
+
+def level_name(kinds: Sequence[str], number: int) -> str:
+    """What a level is called: the name of its kind with its place, or its number where there is one stack."""
+    kind = kinds[number - 1]
+    return f"{kind} {levels_of(kinds, kind).index(number) + 1}" if kind else str(number)

@@ -1,0 +1,1 @@
+"""Methods that run the model: gradients, ablations, layer-wise relevance propagation."""

@@ -1,0 +1,506 @@
+"""Blanked variants to first order: some runs there and back for each input, whatever the number of its variants.
+
+The score is a function of the embeddings. Its mean slope between the input and the input with nothing but blanks says
+what each position adds on that way (integrated gradients of few steps), and were the function a plane, a variant would
+lose the sum over its blanks. At both ends of the way that is right, between them it is an estimate, and says so
+wherever it is shown. The slope at the input alone is no help: a classifier that is sure has none. `docs/references.md`
+has how far both are off.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from functools import partial
+from inspect import signature
+from itertools import chain, groupby
+from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from attnx.adapters.adapter import Prepared
+from attnx.adapters.model_config import takes_logits_to_keep
+from attnx.attribution.base import Array, Case
+from attnx.attribution.baselines import Blank
+from attnx.attribution.gradients import integrated_gradients
+from attnx.errors import AttnxError, ChoiceError
+from attnx.hooks.batching import bar, collate, first_answers, in_batches, padding_id, positions_at_once, slack
+from attnx.hooks.forward import undisturbed
+from attnx.hooks.patching import looking_on
+from attnx.linearize.matmul import Alike, LinearMaps
+from attnx.targets.base import AnswerKind, Score, Target, position_moved
+from attnx.targets.score import ANSWERS, answered, as_rows, kind_of
+
+_LARGEST = 4_096
+"""Numbers of an answer that is kept; one over a vocabulary is not, for many would fill the memory."""
+
+_Key: TypeAlias = tuple[nn.Module, Prepared, str, tuple[int, ...], int, str]
+
+
+@dataclass(frozen=True, eq=False)
+class KeptAnswers:
+    """The answers of one model to variants of some inputs."""
+
+    kept: dict[_Key, tuple[AnswerKind, Tensor]] = field(default_factory=dict)
+
+    def keep(self, keys: Sequence[_Key], row: AnswerKind, answers: Tensor) -> None:
+        """What was read for each of these targets, in their order."""
+        if answers[0].numel() <= _LARGEST:
+            self.kept.update(zip(keys, ((row, one.clone()) for one in answers.detach()), strict=True))
+
+    def scores(self, model: nn.Module, keys: Sequence[_Key], targets: Sequence[Target], kind: Score) -> list[float]:
+        """The number of each target, off the answers that are kept of these."""
+        if not keys:
+            return []
+        row, first = self.kept[keys[0]]
+        answers = torch.stack([self.kept[key][1] for key in keys])
+        return list(row.score(model, answers, as_rows(targets, first.device), kind).tolist())
+
+
+_cached_scores: ContextVar[KeptAnswers | None] = ContextVar("said", default=None)
+
+
+@contextmanager
+def kept_answers() -> Iterator[None]:
+    """Within this the model must stay as it is; what it said is forgotten behind it."""
+    token = _cached_scores.set(KeptAnswers())
+    try:
+        yield
+    finally:
+        _cached_scores.reset(token)
+
+
+def said_so_far() -> KeptAnswers | None:
+    """None where nothing is kept."""
+    return _cached_scores.get()
+
+
+def key_of(
+    model: nn.Module, prepared: Prepared, blank: Blank, places: tuple[int, ...], target: Target, answers: str
+) -> _Key:
+    return model, prepared, blank.name, places, target.position, answers
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Input number `case` with nothing at these `places`."""
+
+    case: int
+    places: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Made(Sequence[Prepared]):
+    """The inputs of variants, each made when it is read."""
+
+    cases: Sequence[Case]
+    variants: Sequence[Variant]
+    blank: Blank
+
+    def __len__(self) -> int:
+        return len(self.variants)
+
+    def __getitem__(self, row: Any) -> Any:
+        return self.blank.apply(self.whole(row), self.variants[row].places)
+
+    def whole(self, row: int) -> Prepared:
+        """The input itself."""
+        return self.cases[self.variants[row].case].prepared
+
+    def length(self, row: int) -> int:
+        gone = len(self.variants[row].places) if self.blank.shortens else 0
+        return len(self.whole(row).positions) - gone
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """What the runs of one measurement share: variants, all of them different, and what is read of each."""
+
+    model: nn.Module
+    pad_id: int | None
+    made: Made
+    wanted: Mapping[Variant, tuple[Target, ...]]
+    kind: Score
+    answers: str
+    """The row of `ANSWERS` that all targets name."""
+    said: KeptAnswers | None = None
+    """Where answers are kept for another question."""
+    maps: LinearMaps = field(default_factory=LinearMaps)
+
+    def asked(self, rows: Sequence[int]) -> list[tuple[int, Variant, Target]]:
+        """What is read of these rows, in the order of their scores: place in the batch, variant, target."""
+        variants = [self.made.variants[row] for row in rows]
+        return [(place, one, target) for place, one in enumerate(variants) for target in self.wanted[one]]
+
+    def scores(self, rows: Sequence[int], kind: Score | None = None) -> Tensor:
+        """The scores of what is `asked` of these rows, run together."""
+        return self.read(rows, collate(self.model, [self.made[row] for row in rows], self.pad_id), kind=kind)
+
+    def read(
+        self, rows: Sequence[int], inputs: dict[str, Any], *, behind: int = 0, kind: Score | None = None
+    ) -> Tensor:
+        """The same of inputs that lack so many positions in front."""
+        asked, device = self.asked(rows), next(iter(inputs.values())).device
+        targets = as_rows([self._read_at(target, variant) for _, variant, target in asked], device)
+        targets[:, 1] -= behind
+        of = torch.tensor([place for place, _, _ in asked], device=device)
+        self.maps.begin(targets[:, 1].long() if len(asked) == len(rows) else None, Alike.of(inputs))
+        row, answers = answered(self.model, inputs, targets, of, answers=self.answers)
+        if self.said is not None and kind is None:
+            self.said.keep([self.key(variant, target) for _, variant, target in asked], row, answers)
+        return row.score(self.model, answers, targets, kind or self.kind)
+
+    def key(self, variant: Variant, target: Target) -> Any:
+        """Under which what is said of a variant is kept."""
+        prepared = self.made.cases[variant.case].prepared
+        return key_of(self.model, prepared, self.made.blank, variant.places, target, self.answers)
+
+    def _read_at(self, target: Target, variant: Variant) -> Target:
+        """The target where it has moved to."""
+        if not self.made.blank.shortens:
+            return target
+        moved = ANSWERS[target.kind].moved if target.kind else position_moved
+        return moved(target, variant.places)
+
+
+_WORTH_A_SEARCH = 1.0
+"""How many times its own work a search must save."""
+
+_FOUND = 5
+"""Maps that it finds, about: of the last layer all but keys and values."""
+
+_MISSES = 4
+"""Maps that are read everywhere, after which there are no more: keys, values, and those of the layer below."""
+
+_LEAST = 32
+"""Positions that a run costs at least: so many are multiplied while the weights come out of memory."""
+
+_SHORTEST = 4
+"""Positions of an input that can show it: where there is but the answer's, everything seems unread."""
+
+_BY: Score = "logit"
+"""What is compared: a confident model's probability rounds to 1 whatever is lost below."""
+
+Scores: TypeAlias = Callable[[Sequence[int], Score], Tensor]
+"""(rows, kind) → their scores, run in some way."""
+
+_found: WeakKeyDictionary[nn.Module, frozenset[int]] = WeakKeyDictionary()
+"""What the last search in a model gave. It is believed of no other run before it was tried."""
+
+
+def find_unread_rows(runs: Runs) -> None:
+    """Have `runs.maps` leave out what nothing reads, by two variants of one text that differ as much as they can."""
+    if len(runs.made):
+        sample = _sample(runs)
+        work = sum(map(runs.made.length, range(len(runs.made))))
+        search(runs, sample, runs.scores, work=work, length=runs.made.length(sample[0]))
+
+
+def search(runs: Runs, sample: Sequence[int], scores: Scores, *, work: int, length: int) -> None:
+    """The same by a sample of equal `length` and a way to run it; `work` is told in positions, too."""
+    a_run = max(len(sample) * length, _LEAST)
+    several = any(len(runs.wanted[runs.made.variants[row]]) > 1 for row in sample)  # of which all rows may be read
+    if length < _SHORTEST or several or not _answer_at_one_end(runs) or not _pays(runs, work, a_run):
+        return
+    try:
+        runs.maps.unread = _unread(runs, sample, scores)
+    except (AttnxError, RuntimeError, IndexError):  # streams of other lengths, answers without a logit
+        runs.maps.unread = frozenset()
+
+
+def _pays(runs: Runs, work: int, a_run: int) -> bool:
+    """Whether so much work saves more than a search costs."""
+    maps = sum(isinstance(module, nn.Linear) for module in runs.model.modules())
+    tried = 2 if runs.model in _found else 1 + _FOUND + _MISSES
+    return work * _FOUND / max(maps, 1) >= _WORTH_A_SEARCH * a_run * tried
+
+
+def _answer_at_one_end(runs: Runs) -> bool:
+    """Whether all inputs are read where the tried one is: at their first position, or at their last."""
+    ends = {
+        (target.position == 0, target.position == len(runs.made.whole(row).positions) - 1)
+        for row, variant in enumerate(runs.made.variants)
+        for target in runs.wanted[variant]
+    }
+    return all(first for first, _ in ends) or all(last for _, last in ends)
+
+
+def _sample(runs: Runs) -> list[int]:
+    """Of a short text: it tells as much as a long one."""
+    made = runs.made
+    lengths = {variant.case: len(made.whole(row).positions) for row, variant in enumerate(made.variants)}
+    enough = [length for length in lengths.values() if length >= 2 * _SHORTEST]
+    case = next(case for case, length in lengths.items() if length == min(enough, default=max(lengths.values())))
+    own = [row for row, one in enumerate(made.variants) if one.case == case]
+    by_count = sorted(own, key=lambda row: len(made.variants[row].places))
+    alike = [row for row in by_count if made.length(row) == made.length(by_count[0])]
+    return sorted({alike[int(at * (len(alike) - 1))] for at in (0, 1)})
+
+
+def _unread(runs: Runs, sample: Sequence[int], scores: Scores) -> frozenset[int]:
+    """The numbers of the maps of which only the answer's row is read."""
+    runs.maps.unread = frozenset()
+    whole = scores(sample, _BY)
+    count, tolerance = runs.maps.count, 1e-6 * (1 + float(whole.abs().amax()))
+
+    def tried(left_out: frozenset[int]) -> frozenset[int] | None:
+        """Those of which rows were left out, where the answer stayed the same; None where it did not."""
+        runs.maps.unread = left_out
+        same = torch.allclose(scores(sample, _BY), whole, atol=tolerance, rtol=0)
+        return frozenset(runs.maps.left_out) if same else None
+
+    known = _found.get(runs.model)
+    if known is None or tried(known) != known:
+        known = _found[runs.model] = _from_the_last(count, tried)
+    return known
+
+
+def _from_the_last(count: int, tried: Callable[[frozenset[int]], frozenset[int] | None]) -> frozenset[int]:
+    kept: frozenset[int] = frozenset()
+    misses = 0
+    for number in reversed(range(count)):
+        left_out = tried(kept | {number})
+        if left_out is None:
+            misses += 1
+        else:
+            kept = left_out  # without this one, where it has no rows by position
+        if misses == _MISSES:
+            break
+    return kept
+
+
+_WORTH_IT = 4_096
+"""Positions that must be saved of an input: short ones run better many inputs together."""
+
+_FULL = 2
+"""A batch is a half of what it may be: all enter where the first does, so that fewer together run less twice."""
+
+_BEHIND = 8
+"""Positions of beginnings that a batch may hold, for each position that it may run."""
+
+_SAMPLE = 4
+"""Variants by which rows are found that nothing reads: the last ones, which have the least to run."""
+
+_BY_POSITION = {"input_ids", "inputs_embeds", "attention_mask", "token_type_ids"}
+
+
+def behind_beginnings(runs: Runs, at_most: int) -> Iterator[tuple[list[int], Tensor]]:
+    """Rows that need not be run from their beginning, with their scores; none where the model does not show it."""
+    if not _can_be_tried(runs):
+        return
+    proven, everywhere = False, runs.maps.unread
+    for _, rows in groupby(_late(runs), key=lambda row: runs.made.variants[row].case):
+        own = sorted(rows, key=lambda row: _first(runs, row))
+        if sum(_first(runs, row) for row in own) < _WORTH_IT:
+            continue
+        try:
+            kept = _Kept.of(runs, own[0])
+            proven = proven or kept.agrees(own[len(own) // 2])
+            if not proven:
+                return
+            kept.find_unread_rows(own)
+            for batch in _batches([_first(runs, row) for row in own], runs.made.length(own[0]), at_most // _FULL):
+                yield own[batch], kept.scores(own[batch])
+        except Exception:  # whatever a model's own kind of memory leads to; the plain way is always there
+            return
+        finally:
+            runs.maps.unread = everywhere
+
+
+def _can_be_tried(runs: Runs) -> bool:
+    """Whether the model takes kept keys and values, and nothing but tokens; what moves up is changed everywhere."""
+    several_stacks = getattr(runs.model.config, "is_encoder_decoder", False)
+    takes = "past_key_values" in signature(runs.model.forward).parameters
+    one_place = not any(target.beside for several in runs.wanted.values() for target in several)  # spans name more
+    plain = not runs.made.blank.shortens and not several_stacks
+    return takes and plain and one_place and runs.made[0].inputs.keys() <= _BY_POSITION
+
+
+def _late(runs: Runs) -> list[int]:
+    """Rows that change something before their answer, by input."""
+    variants = runs.made.variants
+    changed = [row for row, one in enumerate(variants) if one.places]
+    read = [row for row in changed if 0 < _first(runs, row) <= min(one.position for one in runs.wanted[variants[row]])]
+    return sorted(read, key=lambda row: variants[row].case)
+
+
+def _first(runs: Runs, row: int) -> int:
+    """The first place at which a variant differs from its input."""
+    return min(runs.made.variants[row].places)
+
+
+def _batches(firsts: Sequence[int], length: int, at_most: int) -> Iterator[slice]:
+    """Slices of variants in the order of their first places, so many that they fill a batch."""
+    start = 0
+    for stop in range(1, len(firsts)):
+        count, begins = stop - start + 1, firsts[start]
+        if count * (length - begins) > at_most or count * length > _BEHIND * at_most:
+            yield slice(start, stop)
+            start = stop
+    yield slice(start, len(firsts))
+
+
+@dataclass(frozen=True, eq=False)
+class _Kept:
+    """The keys and values of one input."""
+
+    runs: Runs
+    cache: Any
+
+    @classmethod
+    def of(cls, runs: Runs, row: int) -> _Kept:
+        """Of the input that this row is a variant of."""
+        whole = runs.made.blank.apply(runs.made.whole(row), ())
+        output = runs.model(**collate(runs.model, [whole], runs.pad_id), use_cache=True)
+        return cls(runs, output.past_key_values)
+
+    def scores(self, rows: Sequence[int], kind: Score | None = None) -> Tensor:
+        """The scores of variants of this input, entering at the first place of the first of them."""
+        runs, start = self.runs, _first(self.runs, rows[0])
+        inputs = collate(runs.model, [runs.made[row] for row in rows], runs.pad_id)
+        own = {name: value if name == "attention_mask" else value[:, start:] for name, value in inputs.items()}
+        past = copy.deepcopy(self.cache)  # a run adds its own to it
+        past.crop(start - past.get_seq_length())  # so many are taken off
+        past.batch_repeat_interleave(len(rows))
+        return runs.read(rows, {**own, "past_key_values": past, "use_cache": True}, behind=start, kind=kind)
+
+    def find_unread_rows(self, rows: Sequence[int]) -> None:
+        """Of runs behind a beginning: the last variants tell it cheaply."""
+        lefts = [self.runs.made.length(row) - _first(self.runs, row) for row in rows]
+        sample, length = rows[-_SAMPLE:], lefts[-_SAMPLE:][0]
+        search(self.runs, sample, self.scores, work=sum(lefts), length=length)
+
+    def agrees(self, row: int) -> bool:
+        """Whether this variant gets what a plain run gives it; by its logit, for a probability may be 1 anyway."""
+        plain = self.runs.scores([row], "logit")
+        return torch.allclose(self.scores([row], "logit"), plain, atol=slack(plain), rtol=0)
+
+
+def measure(
+    model: nn.Module,
+    processor: Any,
+    cases: Sequence[Case],
+    variants: Sequence[Variant],
+    *,
+    kind: Score,
+    blank: Blank,
+    at_once: int | None = None,
+    label: str = "blank-out",
+    progress: bool = False,
+) -> Array:
+    """The score of each variant's target. The same variant twice is run once, and for all cases of one input."""
+    wanted = _targets(cases, variants)
+    made = Made(cases, list(wanted), blank)
+    answers, said = kind_of([case.target for case in cases]), None if blank.shortens else said_so_far()
+    runs = Runs(model, padding_id(model, processor), made, wanted, kind, answers, said)
+    found = _said(runs)
+    runs = _unsaid(runs, found)
+    at_most = at_once or positions_at_once(model)
+    done: set[int] = set()
+    with undisturbed(model), looking_on(runs.maps), bar(label, len(runs.made), progress, " runs", line=True) as shown:
+        find_unread_rows(runs)
+        for rows, values in chain(behind_beginnings(runs, at_most), _whole(runs, done, at_most)):
+            asked = ((variant, target) for _, variant, target in runs.asked(rows))
+            found.update(zip(asked, values.tolist(), strict=True))
+            done.update(rows)
+            shown.update(len(rows))
+    first = _first_of_input(cases)
+    return np.array([found[_own(one, first), cases[one.case].target] for one in variants], dtype=np.float64)
+
+
+def _targets(cases: Sequence[Case], variants: Sequence[Variant]) -> dict[Variant, tuple[Target, ...]]:
+    """What is read of each different variant; those of cases that share an input are the same."""
+    first = _first_of_input(cases)
+    found: dict[Variant, dict[Target, None]] = {}
+    for one in variants:
+        found.setdefault(_own(one, first), {})[cases[one.case].target] = None
+    return {variant: tuple(targets) for variant, targets in found.items()}
+
+
+def _said(runs: Runs) -> dict[tuple[Variant, Target], float]:
+    """The scores of what another question has run."""
+    if runs.said is None:
+        return {}
+    pairs = [(variant, target) for variant, targets in runs.wanted.items() for target in targets]
+    known = [pair for pair in pairs if runs.key(*pair) in runs.said.kept]
+    targets = [target for _, target in known]
+    scores = runs.said.scores(runs.model, [runs.key(*pair) for pair in known], targets, runs.kind)
+    return dict(zip(known, scores, strict=True))
+
+
+def _unsaid(runs: Runs, found: Collection[tuple[Variant, Target]]) -> Runs:
+    """The runs that are left."""
+    left = {
+        variant: targets
+        for variant, targets in runs.wanted.items()
+        if any((variant, target) not in found for target in targets)
+    }
+    return replace(runs, made=replace(runs.made, variants=list(left)), wanted=left)
+
+
+def _first_of_input(cases: Sequence[Case]) -> list[int]:
+    """For each case the first that has its input."""
+    numbers: dict[int, int] = {}
+    return [numbers.setdefault(id(case.prepared), number) for number, case in enumerate(cases)]
+
+
+def _own(variant: Variant, first: Sequence[int]) -> Variant:
+    return Variant(first[variant.case], variant.places)
+
+
+def _whole(runs: Runs, done: Collection[int], at_most: int) -> Iterator[tuple[list[int], Tensor]]:
+    """The rows that are not done when this begins, with their scores, each run from its beginning."""
+    made = runs.made
+    left = [row for row in range(len(made)) if row not in done]
+    some = Made(made.cases, [made.variants[row] for row in left], made.blank)
+    for places, _ in in_batches(
+        runs.model,
+        some,
+        lambda several: None,
+        first=partial(first_answers, runs.model, runs.pad_id),
+        pad_id=runs.pad_id,
+        entry=made.blank.entry,
+        together=not takes_logits_to_keep(runs.model),
+        at_most=at_most,
+        lengths=[some.length(place) for place in range(len(some))],
+        shapes=[some.whole(place).shape for place in range(len(some))],
+    ):
+        rows = [left[place] for place in places]
+        yield rows, runs.scores(rows)
+
+
+STEPS = 8
+"""Points on the way at which the slope is taken."""
+
+FIRST_ORDER = "first-order estimate"
+NOTE = f"{{}} is a {FIRST_ORDER} by slopes, not measured by blanked runs: exact=True measures"
+
+
+def estimate(
+    model: nn.Module,
+    processor: Any,
+    cases: Sequence[Case],
+    variants: Sequence[Variant],
+    *,
+    kind: Score,
+    blank: Blank,
+    label: str = "estimate",
+    progress: bool = False,
+) -> Array:
+    """The score of each variant's target, as `measure` gives it, to first order."""
+    if blank.shortens:
+        raise ChoiceError("exact=False asked, but what is deleted has no slope; give blank='mean' or a token")
+    if not variants:
+        return np.zeros(0)
+    asked = sorted({one.case for one in variants})
+    whole = measure(model, processor, cases, list(map(Variant, asked)), kind=kind, blank=blank, label=label)
+    options: dict[str, Any] = {"steps": STEPS, "score": kind, "blank": blank.name, "progress": progress}
+    slopes = integrated_gradients(model, processor, [cases[number] for number in asked], **options)
+    told = {number: (score, one.scores) for number, score, one in zip(asked, whole, slopes, strict=True)}
+    return np.array([told[one.case][0] - told[one.case][1][list(one.places)].sum() for one in variants])

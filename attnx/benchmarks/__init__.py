@@ -1,0 +1,1 @@
+"""Suites with a known answer."""

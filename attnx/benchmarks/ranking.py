@@ -1,0 +1,233 @@
+"""The measure of most suites: how high among the words (or patches) stands what is right."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from math import comb
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from attnx.adapters.families import adapter_for
+from attnx.benchmarks.benchmark import Array, Explainers, Known, Scores, Suite, SuiteResult, Trial, scores_of
+from attnx.benchmarks.result import CHANCE
+from attnx.errors import ChoiceError, InputError
+from attnx.hooks.batching import each_answer
+from attnx.hooks.forward import unwrapped
+from attnx.methods.ties import DIGITS
+from attnx.pipeline.loading import GivenModel
+from attnx.pipeline.pipeline import Request
+from attnx.results.evaluation_table import FACTS, Cells, Gathered, facts, with_left_out
+from attnx.runs.explain_dataset import Measurement
+from attnx.runs.folder import as_setting
+from attnx.runs.question import Tick
+from attnx.targets.base import behind_source, split
+from attnx.targets.score import logits_of
+
+
+def reciprocal_rank(scores: Sequence[float], right: Collection[int], digits: int = DIGITS) -> float:
+    """1 / rank of the first unit that is right, the highest score first.
+
+    >>> reciprocal_rank([3.0, 1.0, 1.0], [1])
+    0.41666666666666663
+    """
+    above, level, among = _standing(scores, right, digits)
+    return sum(share / (above + place) for place, share in _first_places(level, among))
+
+
+def is_first(scores: Sequence[float], right: Collection[int], digits: int = DIGITS) -> float:
+    """1 where what is right has the highest score, its share of it where several have.
+
+    >>> is_first([3.0, 3.0, 1.0], [1])
+    0.5
+    """
+    above, level, among = _standing(scores, right, digits)
+    return among / level if above == 0 else 0.0
+
+
+def fixed_orders(units: int) -> Mapping[str, Sequence[float]]:
+    """Orders that know nothing of the input, as scores."""
+    forward = [float(-place) for place in range(units)]
+    second = [0.5 if place == 1 else -place for place in range(units)]
+    return {CHANCE: [0.0] * units, "(first)": forward, "(last)": forward[::-1], "(second)": second}
+
+
+def _standing(scores: Sequence[float], right: Collection[int], digits: int) -> tuple[int, int, int]:
+    """How many units stand above the best right one, how many level with it, and how many of these are right."""
+    rounded = np.round(np.asarray(scores, dtype=np.float64), digits)
+    chosen = rounded[list(right)]
+    best = chosen.max()
+    return int((rounded > best).sum()), int((rounded == best).sum()), int((chosen == best).sum())
+
+
+def _first_places(level: int, among: int) -> list[tuple[int, float]]:
+    """Each place, from 1, at which the first of `among` may stand in a random order of `level`, and how likely."""
+    every = comb(level, among)
+    return [(place, comb(level - place, among - 1) / every) for place in range(1, level - among + 2)]
+
+
+_AT_ONCE = 64
+"""Inputs that are asked together until enough of them are right."""
+_PATIENCE = 20
+"""Of inputs without end so many times as many as are wanted are tried."""
+
+
+def answered_right(model: nn.Module, processor: Any, known: Iterator[Known], rows: int) -> tuple[list[Known], int]:
+    """The first `rows` inputs that the model gets right, and how many it got wrong on the way."""
+    right: list[Known] = []
+    wrong = 0
+    known = islice(known, _PATIENCE * rows)
+    while len(right) < rows and (several := list(islice(known, min(_AT_ONCE, 2 * rows)))):
+        for one, margin in zip(several, margins(model, processor, [each.request for each in several]), strict=True):
+            if len(right) == rows:
+                break
+            if margin > 0:
+                right.append(one)
+            else:
+                wrong += 1
+    return right, wrong
+
+
+def margins(model: nn.Module, processor: Any, requests: Sequence[Request]) -> list[float]:
+    """By how much each target wins: over what it stands against, or over the best of all others."""
+    model = unwrapped(model)
+    adapter = adapter_for(model)
+
+    def read(row: int, output: Any, place: int) -> float:
+        logits = logits_of(model, output)
+        if logits is None:
+            raise ChoiceError(f"{type(model).__name__} predicts nothing, so nothing can be right; load a head")
+        asked = requests[row]
+        where = adapter.explained(model, processor, asked.prepared) if asked.position is None else asked.position
+        seat = where - behind_source(output)
+        return _margin(logits[place, seat] if logits.ndim == 3 else logits[place], asked.target)
+
+    return each_answer(model, processor, [one.prepared for one in requests], read)
+
+
+def check_labels(model: nn.Module, expected: Sequence[str], suite: str) -> list[str]:
+    """The classes of the model, in the order of its logits; an error where it tells others apart."""
+    names = getattr(model.config, "id2label", None) or {}
+    found = [str(names[index]) for index in sorted(names)]
+    if sorted(found) != sorted(expected):
+        raise ChoiceError(
+            f"suite {suite!r} asks a model that tells {', '.join(expected)} apart, found {', '.join(found) or 'none'}; "
+            "give one that was trained on its task"
+        )
+    return found
+
+
+def token_of_each(tokenizer: Any, words: Sequence[str], suite: str) -> dict[str, int]:
+    """Each word with its token; an error where the tokenizer has not one for it."""
+    found = {word: tokenizer.convert_tokens_to_ids(word) for word in words}
+    strange = [word for word, token in found.items() if token in (None, getattr(tokenizer, "unk_token_id", None))]
+    if strange:
+        raise ChoiceError(
+            f"suite {suite!r} asks a model that knows words such as {strange[0]}, and this tokenizer does not; give "
+            f"one that was trained on its task (attnx train {suite})"
+        )
+    return found
+
+
+def _margin(logits: Tensor, target: Any) -> float:
+    wanted, rival = split(target)
+    if rival is not None:
+        return float(logits[wanted] - logits[rival])
+    others = logits.clone()
+    others[wanted] = -torch.inf
+    return float(logits[wanted] - others.max())
+
+
+def by_rank(suite: Suite, given: Trial, explainers: Explainers) -> SuiteResult:
+    """Reciprocal rank and share found first, of all explainers, chance and fixed orders on the same inputs."""
+    if suite.questions is None:
+        raise InputError(f"suite {suite.name!r} has no questions to rank by; give it some, or a measure of its own")
+    known, wrong = answered_right(given.model, given.processor, suite.questions(given), given.rows)
+    if not known:
+        raise InputError(
+            f"suite {suite.name!r}: {type(given.model).__name__} gets none of {wrong} inputs right, so it cannot tell "
+            "what its answer hangs on; give a model that does the task, or other data"
+        )
+    found: SuiteResult = given.keeping.result(
+        Ranking(suite.name, explainers, wrong), GivenModel(given.model, given.processor), known, progress=given.progress
+    )
+    return found
+
+
+@dataclass(frozen=True)
+class Ranking(Measurement[Known]):
+    """The measurement: of each input the ranks that explainers, chance and fixed orders give to what is right."""
+
+    name: ClassVar[str] = "truth"
+    suite: str
+    explainers: Explainers
+    wrong: int
+    """Inputs that were left out before; for the result."""
+
+    def settings(self) -> dict[str, Any]:
+        return {"suite": self.suite, **{name: as_setting(one) for name, one in vars(self.explainers).items()}}
+
+    def cells(self, model: Any, processor: Any, things: Sequence[Known], tick: Tick, progress: bool) -> Sequence[Cells]:
+        requests = [one.request for one in things]
+        found = scores_of(model, processor, requests, self.explainers, label=self.suite, progress=progress)
+        told = {
+            "signed": json.dumps(found.signed),
+            "refused": json.dumps(found.refused),
+            FACTS: facts(provenance=found.provenance),
+        }
+        return [{**self._ranks(found, number, one), **told} for number, one in enumerate(things)]
+
+    def result(self, cells: Iterable[Cells], left_out: Mapping[str, int]) -> SuiteResult:
+        """What refused in one shard has no numbers in any."""
+        if left_out:
+            raise InputError(f"{with_left_out(f'suite {self.suite!r}', left_out)}; its inputs are measured all or none")
+        found = Gathered.of(cells)
+        refused = _joined(found.columns["refused"])
+        record = found.provenance
+        return SuiteResult(
+            values={name: found.array(f"of {name}") for name in self._names if name not in refused},
+            orders={name: found.array(name) for name in fixed_orders(1)},
+            refused=refused,
+            wrong=self.wrong,
+            signed=tuple(dict.fromkeys(name for one in set(found.columns["signed"]) for name in json.loads(one))),
+            provenance={**record, "references": found.shared} if "references" in record else record,
+        )
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return (*self.explainers.methods, *self.explainers.references)
+
+    def _ranks(self, found: Scores, number: int, one: Known) -> Cells:
+        nothing = np.full(2, np.nan)
+        return {
+            **{
+                f"of {name}": _ranks(_by_unit(found.rows[name][number], one), one, found.digits.get(name, DIGITS))
+                if name in found.rows
+                else nothing
+                for name in self._names
+            },
+            **{name: _ranks(scores, one) for name, scores in fixed_orders(len(one.units)).items()},
+        }
+
+
+def _joined(several: Sequence[str]) -> dict[str, str]:
+    """Explainer → the first reason that it gave."""
+    found: dict[str, str] = {}
+    for text in dict.fromkeys(several):
+        for name, reason in json.loads(text).items():
+            found.setdefault(name, reason)
+    return found
+
+
+def _by_unit(scores: Array, known: Known) -> list[float]:
+    """Signed where the explainer is: what speaks against the answer stands last."""
+    return [float(scores[list(positions)].sum()) for positions in known.units]
+
+
+def _ranks(scores: Sequence[float], known: Known, digits: int = DIGITS) -> Array:
+    return np.array([reciprocal_rank(scores, known.right, digits), is_first(scores, known.right, digits)])

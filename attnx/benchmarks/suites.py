@@ -1,0 +1,470 @@
+"""Does a method find the patch that is known to tell the class? Counted over many pictures, against chance."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count, product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attnx.adapters.adapter import Prepared
+from attnx.adapters.families import adapter_for
+from attnx.adapters.files import read_texts
+from attnx.adapters.image_text import reads_both
+from attnx.adapters.spans import with_spans
+from attnx.benchmarks.benchmark import Explainers, Known, Metric, Suite, SuiteResult, Trial, scores_of
+from attnx.benchmarks.cues import is_cue_file
+from attnx.benchmarks.ranking import by_rank, check_labels, token_of_each
+from attnx.benchmarks.result import CHANCE
+from attnx.demo_models import (
+    dates as generator,
+)
+from attnx.demo_models import (
+    picture_question,
+    planted_patch,
+    planted_tone,
+    recall,
+    verb_number_data,
+)
+from attnx.demo_models.picture_question import IMAGE, load_demo
+from attnx.demo_models.planted_patch import DECOYS, GRID, Planted
+from attnx.demo_models.planted_tone import load_demo as load_demo_tone
+from attnx.demo_models.verb_number import LABELS, Beginning
+from attnx.errors import ChoiceError, InputError
+from attnx.evaluation.faithfulness import faithfulness
+from attnx.methods.base import METHODS, PAPER_METHODS
+from attnx.pipeline.explain import explain
+from attnx.pipeline.pipeline import Request
+from attnx.pronouns.mask import find, masked
+from attnx.results.evaluation_table import METRICS, MORE_IS_BETTER, RANDOM
+from attnx.results.explanation import Explanation
+from attnx.results.statistics import bootstrap_interval
+
+_AT_ONCE = 64
+
+
+def dates_questions(given: Trial) -> Iterator[Known]:
+    """Texts without end, each asked for its three fields in one run: what the decoder reads is the right date."""
+    tokens = token_of_each(given.processor, (*generator.YEARS, *generator.FIELDS), "dates")
+    prepare = adapter_for(given.model).prepare
+    for part in count():
+        for one in generator.generate(_AT_ONCE, seed=given.seed * 1_000_003 + part):
+            fields = one.written.split()
+            prepared = prepare(given.model, given.processor, one.text, target_text=" ".join(fields[:-1]))
+            start = len(prepared.positions) - len(fields)
+            for place, (field, source) in enumerate(zip(fields, one.sources, strict=True)):
+                request = Request(prepared, position=start + place, target=tokens[field])
+                yield Known(request, _units(prepared, start + place), (source,))
+
+
+def _units(prepared: Prepared, position: int) -> tuple[tuple[int, ...], ...]:
+    """The words of the source, and those that were written before."""
+    return tuple(word.positions for word in prepared.words if max(word.positions) <= position)
+
+
+def _dates_model() -> tuple[Any, Any]:
+    from attnx.demo_models.dates import load_demo
+
+    return load_demo()
+
+
+DATES = Suite(
+    name="dates",
+    title="the word that decides each field of a date",
+    right="the word of the source that names the year, the month or the day: another word there makes another field",
+    source="generated texts, and the embedded encoder–decoder",
+    measure=by_rank,
+    questions=dates_questions,
+    embedded=_dates_model,
+    heads=("ForConditionalGeneration",),
+    rows=60,
+)
+
+
+_METRICS = tuple(Metric(name, MORE_IS_BETTER[name]) for name in METRICS[:2])
+
+
+def measure(suite: Suite, given: Trial, explainers: Explainers) -> SuiteResult:
+    """Comprehensiveness and sufficiency, beside random orders of the same texts."""
+    texts = texts_of(given)
+    first = adapter_for(given.model).prepare(given.model, given.processor, texts[0])
+    tried = scores_of(
+        given.model, given.processor, [Request(first)], explainers, label="trying", progress=given.progress
+    )
+    found = faithfulness(
+        given.model,
+        given.processor,
+        texts,
+        methods=[name for name in explainers.methods if name in tried.rows] or METHODS.names()[:1],  # it wants one
+        references={name: one for name, one in explainers.references.items() if name in tried.rows},
+        normalize=explainers.normalize,
+        steps=1,
+        seed=given.seed,
+        progress=given.progress,
+        **given.keeping.options(),
+    )
+    columns = slice(0, len(_METRICS))
+    return SuiteResult(
+        values={name: found.values[name][:, columns] for name in tried.rows},
+        orders={CHANCE: found.values[RANDOM][:, columns]},
+        refused=tried.refused,
+        signed=tuple(tried.signed),
+        provenance={**found.provenance, "removal": {"blank": found.blank, "score": found.score}},
+    )
+
+
+def texts_of(given: Trial) -> list[Any]:
+    """The user's texts: a list, or a file of them."""
+    if isinstance(given.data, (str, Path)):
+        return [one.text for one in read_texts(given.data, limit=given.rows)]
+    texts = list(given.data or ())[: given.rows]
+    if not texts:
+        raise InputError("faithfulness is measured on texts: give them as data, in a list or in a file")
+    return texts
+
+
+FAITHFULNESS = Suite(
+    name="faithfulness",
+    title="whether the answer hangs on what is put first",
+    right="what is put first, where blanking it costs the answer and leaving it alone does not",
+    source="the user's texts and model",
+    measure=measure,
+    metrics=_METRICS,
+    takes_data="texts, in a list or in a file",
+    fits_data=lambda data: data is not None and not is_cue_file(data),
+    rows=100,
+)
+
+
+WOMEN = ("Mary", "Sara", "Anna", "Emma", "Linda", "Julia", "Laura", "Alice")
+MEN = ("John", "David", "Peter", "Robert", "James", "Michael", "Thomas", "Daniel")
+OCCUPATIONS = ("author", "student", "writer", "artist", "customer", "neighbour", "visitor", "journalist")
+TEMPLATES = (
+    "{} talked to {} about [MASK] book.",
+    "{} wrote to {} about [MASK] plans.",
+    "{} met {} in front of [MASK] house.",
+    "{} asked {} about [MASK] work.",
+)
+HER, HIS = "her", "his"
+
+
+def names_sentences(seed: int = 0) -> list[tuple[str, str, bool]]:
+    """Every sentence with its name, and whether it is a woman's; mixed by the seed, two orders of the same in a row."""
+    every = list(product((*WOMEN, *MEN), OCCUPATIONS, TEMPLATES))
+    random.Random(seed).shuffle(every)
+    return [
+        (_begun(template.format(*order)), name, name in WOMEN)
+        for name, occupation, template in every
+        for order in ((f"the {occupation}", name), (name, f"the {occupation}"))
+    ]
+
+
+def names_questions(given: Trial) -> Iterator[Known]:
+    """A question for each sentence; a name that the tokenizer takes apart is one word all the same."""
+    for text, name, woman in names_sentences(given.seed):
+        sentence = masked(given.model, given.processor, text, (HER, HIS))
+        (candidate,) = find([name], sentence)
+        words = sentence.prepared.words
+        right = tuple(place for place, word in enumerate(words) if set(word.positions) & set(candidate.positions))
+        if len(right) != 1:
+            raise InputError(f"the tokenizer does not set {name!r} apart from the words around it in {text!r}")
+        target = sentence.token_ids if woman else sentence.token_ids[::-1]
+        units = tuple(word.positions for word in words)
+        yield Known(Request(sentence.prepared, sentence.position, target), units, right)
+
+
+def _begun(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]
+
+
+NAMES = Suite(
+    name="names",
+    title="the name that tells her from his",
+    right="the name: the occupation and all other words say nothing of the pronoun",
+    source="generated sentences, and the user's masked language model",
+    measure=by_rank,
+    questions=names_questions,
+    heads=("ForMaskedLM", "WithLMHeadModel"),
+    fits_data=lambda data: data is None,
+    rows=100,
+)
+
+
+def patch_questions(given: Trial) -> Iterator[Known]:
+    """Pictures without end."""
+    model = given.model
+    labels = check_labels(model, planted_patch.LABELS, "patch")
+    prepare = adapter_for(model).prepare
+    for part in count():
+        for one in planted_patch.generate(_AT_ONCE, seed=1 + given.seed * 1_000_003 + part):
+            prepared = prepare(model, given.processor, one.image)
+            patches = prepared.positions.named
+            right = next(place for place, patch in enumerate(patches) if patch.token == one.token)
+            units = tuple(prepared.units)
+            yield Known(Request(prepared, target=labels.index(one.label)), units, (right,))
+
+
+def _patch_model() -> tuple[Any, Any]:
+    return planted_patch.load_demo()
+
+
+PATCH = Suite(
+    name="patch",
+    title="the patch that shows the class",
+    right="the planted patch: no other pixel depends on the class",
+    source="generated pictures, and the embedded vision transformer",
+    measure=by_rank,
+    questions=patch_questions,
+    unit="patch",
+    embedded=_patch_model,
+    heads=("ForImageClassification",),
+    rows=30,
+)
+
+
+def question_questions(given: Trial) -> Iterator[Known]:
+    """Pictures without end, each asked for its colour, behind the words that lead up to it."""
+    model, processor = given.model, given.processor
+    if not reads_both(model):
+        raise ChoiceError(f"the suite 'question' asks a decoder of pictures and text; {type(model).__name__} is none")
+    tokens = token_of_each(processor.tokenizer, tuple(picture_question.COLOURS), "question")
+    prepare = adapter_for(model).prepare
+    for part in count():
+        for one in picture_question.generate(_AT_ONCE, seed=1 + given.seed * 1_000_003 + part):
+            *before, colour = one.answer.split()
+            text = " ".join((IMAGE, one.question, *before))
+            prepared = prepare(model, processor, {"image": one.image, "text": text})
+            patches = prepared.positions[prepared.text_length :].named
+            right = next(place for place, patch in enumerate(patches) if patch.token == one.token)
+            image_tokens = {
+                str(one.box): one.index for one in prepared.positions[: prepared.text_length] if one.box is not None
+            }
+            # An image token and the patch that it reads are one; the words of the question only say where to look.
+            units = tuple((patch.index, image_tokens[str(patch.box)]) for patch in patches)
+            yield Known(Request(prepared, target=tokens[colour]), units, (right,))
+
+
+def _question_model() -> tuple[Any, Any]:
+    return load_demo()
+
+
+QUESTION = Suite(
+    name="question",
+    title="the patch that shows the colour that is asked for",
+    right="the patch of the square that the question names: another colour there makes another answer",
+    source="generated pictures with questions, and the embedded image–text decoder",
+    measure=by_rank,
+    questions=question_questions,
+    unit="patch",
+    embedded=_question_model,
+    by_name=True,
+    heads=("ForConditionalGeneration",),
+    rows=60,
+)
+
+
+def recall_questions(given: Trial) -> Iterator[Known]:
+    """Texts without end."""
+    tokens = token_of_each(given.processor, recall.VALUES, "recall")
+    prepare = adapter_for(given.model).prepare
+    for part in count():
+        for one in recall.generate(_AT_ONCE, seed=given.seed * 1_000_003 + part):
+            prepared = prepare(given.model, given.processor, one.text)
+            units = tuple(word.positions for word in prepared.words)
+            yield Known(Request(prepared, target=tokens[one.answer]), units, (one.source,))
+
+
+def embedded() -> tuple[Any, Any]:
+    """The decoder that ships."""
+    from attnx.demo_models.recall import load_demo
+
+    return load_demo()
+
+
+RECALL = Suite(
+    name="recall",
+    title="the value that a key is bound to",
+    right="the value behind the first mention of the key that is asked: the only place where the answer stands",
+    source="generated texts, and the embedded decoder",
+    measure=by_rank,
+    questions=recall_questions,
+    embedded=embedded,
+    heads=("ForCausalLM", "LMHeadModel"),
+    rows=60,
+)
+
+
+PAIRS, IN_ONE = 8, 2
+"""Pairs of a text, and of a document."""
+
+
+def documents_questions(given: Trial) -> Iterator[Known]:
+    """Texts without end."""
+    tokens = token_of_each(given.processor, recall.VALUES, "recall")
+    prepare = adapter_for(given.model).prepare
+    for part in count():
+        for one in recall.generate(_AT_ONCE, seed=given.seed * 1_000_003 + part, pairs=PAIRS):
+            prepared = with_spans(prepare(given.model, given.processor, one.text), documents(one.text))
+            units = tuple(span.positions for span in prepared.spans)
+            yield Known(Request(prepared, target=tokens[one.answer]), units, (one.source // (2 * IN_ONE),))
+
+
+def documents(text: str) -> list[str]:
+    """The parts of a text of recall, without the key that is asked at its end.
+
+    >>> documents("k1 v1 k2 v2 k3 v3 k4 v4 k2")
+    ['k1 v1 k2 v2', 'k3 v3 k4 v4']
+    """
+    words = text.split()[:-1]
+    return [" ".join(words[start : start + 2 * IN_ONE]) for start in range(0, len(words), 2 * IN_ONE)]
+
+
+DOCUMENTS = Suite(
+    name="documents",
+    title="the document that the answer stands in",
+    right="the document with the key that is asked and its value: the answer stands in no other",
+    source="generated texts of four documents, and the embedded decoder",
+    measure=by_rank,
+    questions=documents_questions,
+    unit="span",
+    embedded=embedded,
+    by_name=True,
+    heads=("ForCausalLM", "LMHeadModel"),
+    rows=60,
+)
+
+
+_POOL = 600
+"""Sentences that are drawn at once, to take the same number of each place from."""
+_SHOWS_NUMBER = frozenset(verb_number_data.DETERMINERS[0]) ^ frozenset(verb_number_data.DETERMINERS[1]) | {"an"}
+_REACH = 2
+"""A determiner stands right before its noun, or before the adjective there."""
+
+
+def subject_questions(given: Trial) -> Iterator[Known]:
+    """Sentences without end."""
+    check_labels(given.model, LABELS, "subject")
+    prepare = adapter_for(given.model).prepare
+    for part in count():
+        for one in subject_sentences(given.seed * 1_000_003 + part):
+            prepared = prepare(given.model, given.processor, one.text)
+            if len(prepared.words) == len(one.words) and one.subject is not None:
+                units = tuple(word.positions for word in prepared.words)
+                yield Known(Request(prepared, target=one.label), units, (one.subject,))
+
+
+def subject_sentences(seed: int) -> list[Beginning]:
+    """Different sentences with one or two attractors, taken from each place of the subject in turn."""
+    by_place: dict[int | None, list[Beginning]] = defaultdict(list)
+    one, two = (verb_number_data.generate(_POOL // 2, seed=seed, attractors=attractors) for attractors in (1, 2))
+    for sentence in (each for pair in zip(one, two, strict=True) for each in pair):
+        if not set(sentence.words[: sentence.subject][-_REACH:]) & _SHOWS_NUMBER:
+            by_place[sentence.subject].append(sentence)
+    turns = list(by_place.values())
+    longest = max(map(len, turns))
+    return [several[turn] for turn in range(longest) for several in turns if turn < len(several)]
+
+
+def _subject_model() -> tuple[Any, Any]:
+    from attnx.demo_models.verb_number import load_demo
+
+    return load_demo()
+
+
+SUBJECT = Suite(
+    name="subject",
+    title="the subject of the verb",
+    right="the subject: the one word that shows the number of the verb to come",
+    source="generated sentences with attractors, and the embedded verb-number model",
+    measure=by_rank,
+    questions=subject_questions,
+    embedded=_subject_model,
+    heads=("ForSequenceClassification",),
+    rows=60,
+)
+
+
+def tone_questions(given: Trial) -> Iterator[Known]:
+    """Sounds without end."""
+    model = given.model
+    labels = check_labels(model, planted_tone.LABELS, "tone")
+    prepare = adapter_for(model).prepare
+    for part in count():
+        for one in planted_tone.generate(_AT_ONCE, seed=1 + given.seed * 1_000_003 + part):
+            sound = {"array": one.sound, "sampling_rate": planted_tone.RATE}
+            prepared = prepare(model, given.processor, sound)
+            times = [prepared.positions[word.positions[0]].time or (0.0, 0.0) for word in prepared.words]
+            units = tuple(word.positions for word in prepared.words)
+            yield Known(Request(prepared, target=labels.index(one.label)), units, one.filled(times))
+
+
+def _tone_model() -> tuple[Any, Any]:
+    return load_demo_tone()
+
+
+TONE = Suite(
+    name="tone",
+    title="the stretch of time whose tone is the class",
+    right="the stretches that the planted tone fills by half or more: no other tone depends on the class",
+    source="generated sounds, and the embedded audio spectrogram transformer",
+    measure=by_rank,
+    questions=tone_questions,
+    unit="stretch",
+    embedded=_tone_model,
+    by_name=True,
+    heads=("ForSequenceClassification", "ForAudioClassification"),
+    rows=60,
+)
+
+
+@dataclass(frozen=True)
+class PatchFinding:
+    """How often the planted patch had the highest score of all patches, and where it stood on average."""
+
+    found: float
+    low: float
+    high: float
+    """The 95 % interval of `found`, by bootstrap over pictures."""
+    chance: float
+    """What an order by lot finds: one patch of all."""
+    striking: float
+    """What a method finds that sees only what stands out: the mark is one of it, the decoys are the others."""
+    rank: float
+    """Mean rank of the planted patch, 1 for the best; patches that tie share theirs."""
+
+
+def find_patch(
+    model: Any,
+    processor: Any,
+    pictures: Sequence[Planted],
+    *,
+    methods: Sequence[str] = PAPER_METHODS,
+    references: Any = (),
+    layer: int | None = None,
+    **options: Any,
+) -> dict[str, PatchFinding]:
+    """Each method and reference on all pictures, at one layer (the last by default)."""
+    images = [one.image for one in pictures]
+    explanations = explain(model, processor, images, methods=methods, references=references, **options)
+    names = [*explanations[0].methods, *explanations[0].references]
+    return {name: _finding([_rank(e, one, name, layer) for e, one in zip(explanations, pictures, strict=True)])
+            for name in names}  # fmt: skip
+
+
+def _rank(explanation: Explanation, picture: Planted, name: str, layer: int | None) -> float:
+    """1 plus the patches that score higher, plus half of those that tie. Scores that differ by rounding tie."""
+    scores = np.abs(explanation.scores(name, layer))
+    patches = {one.token: round(float(scores[one.index]), 9) for one in explanation.positions.named}
+    own = patches.pop(picture.token)
+    return 1 + sum(other > own for other in patches.values()) + sum(other == own for other in patches.values()) / 2
+
+
+def _finding(ranks: Sequence[float]) -> PatchFinding:
+    hits = np.array([float(rank == 1) for rank in ranks])
+    low, high = bootstrap_interval(hits)
+    return PatchFinding(float(hits.mean()), low, high, 1 / GRID**2, 1 / (1 + DECOYS), float(np.mean(ranks)))

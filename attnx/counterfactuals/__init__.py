@@ -1,0 +1,1 @@
+"""Changed inputs, explained beside the original."""

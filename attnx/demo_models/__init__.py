@@ -1,0 +1,1 @@
+"""Small models that ship with attnx, and generators of their inputs."""

@@ -1,0 +1,1 @@
+"""Agreement and faithfulness of methods over many inputs."""

@@ -1,1 +1,0 @@
-"""The road through all rooms: prepare, run, ask every method, hand out explanations."""

@@ -1,0 +1,1 @@
+"""Generated text, explained token by token."""

@@ -1,0 +1,352 @@
+"""Each generated token over the prompt and the earlier output, in one pass over the finished text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from attnx.adapters.adapter import Prepared
+from attnx.adapters.families import adapter_for
+from attnx.adapters.model_config import takes_logits_to_keep, without_cache
+from attnx.adapters.positions import group_words
+from attnx.adapters.prepare import prepare_all, with_first_token
+from attnx.adapters.spans import AskedSpans, with_spans
+from attnx.arguments import checked
+from attnx.errors import CaptureError, ChoiceError, InputError
+from attnx.generation.generate import Written, check_writer, picture_first, read, write
+from attnx.generation.result import GenerationExplanation
+from attnx.graph.edge_weights import Head
+from attnx.hooks.batching import collate, padding_id
+from attnx.hooks.forward import undisturbed, unwrapped
+from attnx.methods.receptive_field import Normalization
+from attnx.pipeline.explain import asked_references
+from attnx.pipeline.loading import model_and_processor, takes_pipelines
+from attnx.pipeline.options import DEFAULT_REFERENCES, LAST, Settings, check_no_reference
+from attnx.pipeline.pipeline import Request, explain_prepared
+from attnx.results.base import Array
+from attnx.results.explanation import Explanation
+from attnx.targets.score import logits_of
+
+if TYPE_CHECKING:
+    from attnx.attribution.base import AskedReferences
+
+
+def joined(
+    whole: Prepared,
+    prompt_length: int,
+    steps: Sequence[Explanation],
+    contrasts: Sequence[Explanation],
+    generation: Mapping[str, Any],
+) -> GenerationExplanation:
+    """`steps` are the tokens in their order, `contrasts` the same against their runners-up, or none."""
+    if whole.joined and whole.streams:
+        steps, contrasts = [picture_first(one) for one in steps], [picture_first(one) for one in contrasts]
+        length = whole.text_length
+        prompt_length += len(whole.positions) - length
+        whole = replace(whole, positions=steps[0].positions, words=steps[0].words, streams={}, spans=())
+    first = steps[0]
+    layers = first.layers if len(first.layers) > 1 else None
+    # Where nobody asked for a reference it may have been left out of some step, whose note says so.
+    measured = [name for name in first.references if all(name in one.references for one in steps)]
+    whole = _in_one_text(whole)
+    return GenerationExplanation(
+        positions=whole.positions,
+        words=whole.words,
+        prompt_length=prompt_length,
+        layer=first.layers[-1],
+        relevance={name: np.stack([one.relevance[name][-1, :-1] for one in steps]) for name in first.relevance},
+        predictions=_answers(steps),
+        text=whole.text if isinstance(whole.text, str) else None,
+        signed=first.signed,
+        digits=first.digits,
+        local=first.local,
+        about_answer=first.about_answer,
+        notes=tuple(dict.fromkeys(note for one in (*steps, *contrasts) for note in one.notes)),
+        provenance=_with_generation(_of_all(steps, measured), generation),
+        references={name: _rows(steps, name) for name in measured},
+        first=first.first if first.first in measured else None,
+        layers=layers,
+        by_layer={name: np.stack([one.relevance[name][:, :-1] for one in steps], axis=1) for name in first.relevance}
+        if layers
+        else {},
+        contrasts=_answers(contrasts),
+        spans=whole.spans,
+        streams=dict(whole.streams),
+        against={name: _rows(contrasts, name) for name in _about_answer(contrasts)},
+        image=whole.image,
+        image_size=None if whole.image is None else whole.image.size,
+        sound=None if whole.heard is None else whole.heard.sound,
+    )
+
+
+def _in_one_text(whole: Prepared) -> Prepared:
+    """Source and output of an encoder–decoder as one text, a line each, so that words are counted through; sound has
+    no line."""
+    if not isinstance(whole.text, tuple) or not whole.streams:
+        return whole
+    source, output = whole.text
+    before = f"{source}\n" if source else ""
+    shift = len(before)
+    moved = [
+        one
+        if one.segment == 0 or one.start is None or one.end is None
+        else replace(one, start=one.start + shift, end=one.end + shift)
+        for one in whole.positions
+    ]
+    text = before + output
+    positions, words = group_words([replace(one, segment=0, word=None) for one in moved], [text])
+    return replace(whole, positions=positions, words=words, text=text)
+
+
+def _answers(steps: Sequence[Explanation]) -> tuple[Any, ...]:
+    return tuple(one.prediction for one in steps if one.prediction is not None)
+
+
+def _about_answer(contrasts: Sequence[Explanation]) -> list[str]:
+    """What differs from one answer to another: all else would say the same again."""
+    if not contrasts:
+        return []
+    first = contrasts[0]
+    every = (*first.references, *first.relevance)
+    return [name for name in every if name in first.about_answer and all(_has(one, name) for one in contrasts)]
+
+
+def _has(step: Explanation, name: str) -> bool:
+    return name in step.references or name in step.relevance
+
+
+def _rows(steps: Sequence[Explanation], name: str) -> Array:
+    """generated × source; what comes after the explained position cannot have been seen, whatever rounding says."""
+    rows = np.stack([one.scores(name)[:-1] for one in steps])
+    for row, one in zip(rows, steps, strict=True):
+        row[one.position + 1 :] = 0
+    return rows
+
+
+def _of_all(steps: Sequence[Explanation], measured: Sequence[str]) -> dict[str, Any]:
+    """What made all of them; what methods and references tell of their rows is of one step each."""
+    shared = {name: value for name, value in steps[0].provenance.items() if name not in ("methods", "references")}
+    told = [one.provenance.get("methods", {}) for one in steps]
+    if any(told):
+        shared["steps"] = told
+    if measured:
+        each = [one.provenance["references"] for one in steps]
+        alike = {
+            name: {
+                key: value for key, value in each[0][name].items() if all(one[name].get(key) == value for one in each)
+            }
+            for name in measured
+        }
+        shared["references"] = alike
+        shared["measured"] = [
+            {name: {key: value for key, value in one[name].items() if key not in alike[name]} for name in measured}
+            for one in each
+        ]
+    return shared
+
+
+def _with_generation(provenance: Mapping[str, Any], generation: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of `model.generate` as JSON can have them; of a tensor or an object what it prints."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return [plain(one) for one in value]
+        return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)
+
+    said = {name: plain(value) for name, value in generation.items()}
+    return {**provenance, "settings": {**provenance["settings"], "generation": said}}
+
+
+def runners_up(model: nn.Module, tokenizer: Any, whole: Prepared, queries: Sequence[int]) -> list[int]:
+    """For each position that predicted a token, the id of the best token that is not the one that was written."""
+    inputs = without_cache(model, collate(model, [whole], padding_id(model, tokenizer)))
+    ids = whole.written_ids
+    places = torch.tensor(queries, device=next(iter(inputs.values())).device)
+    told = {"logits_to_keep": places} if takes_logits_to_keep(model) else {}
+    with undisturbed(model):
+        logits = logits_of(model, model(**inputs, **told))
+        if logits is None:
+            raise CaptureError(
+                f"{type(model).__name__} predicts no token, so none is a runner-up; load it with its head"
+            )
+        best = (logits[0] if told else logits[0, places - whole.source_length]).topk(2).indices
+    return [
+        next(one for one in pair if one != wrote)
+        for pair, wrote in zip(best.tolist(), (ids[query + 1] for query in queries), strict=True)
+    ]
+
+
+NEW_TOKENS = 20
+
+EACH = "each"
+"""How a caller asks for every layer."""
+
+
+@takes_pipelines("prompt")
+@checked
+def explain_generation(
+    model: Any,
+    tokenizer: Any = None,
+    prompt: Any = None,
+    *,
+    max_new_tokens: int = NEW_TOKENS,
+    continuation: str | None = None,
+    methods: Sequence[str] | str | None = None,
+    references: AskedReferences | None = None,
+    contrast: bool = False,
+    layer: int | str | None = None,
+    head: Head | None = None,
+    residual: float | None = None,
+    normalize: Normalization = "auto",
+    drop_sink: bool = False,
+    first_token: str | int | None = None,
+    spans: AskedSpans | None = None,
+    truncate: bool = False,
+    progress: bool = True,
+    **generation: Any,
+) -> Any:
+    """What each token that `model` writes behind `prompt` drew from: a matrix generated × source for each name.
+
+    The model goes on greedily for at most `max_new_tokens`; other settings of `model.generate` are passed on
+    (`do_sample=True, top_p=0.9`, `num_beams=4`). With a `continuation` nothing is generated: that text is explained.
+    The finished text is then read once: the row of a token is the view of the position before it, which predicted it.
+    `methods` and `references` are those of `explain`, value path first where you choose none; all tokens share one run,
+    and what knows the answer goes back through it once for each. With `contrast` it does so once more, for each token
+    against its runner-up. `layer` is the last unless you choose, or "each"; `first_token` puts a neutral token in
+    front, and `spans` names parts of the prompt, as in `explain`. `progress` shows how far it is where that takes more
+    than a moment. Of an encoder–decoder the prompt is the source, rows are over it and what was written before, and a
+    layer has a name ("cross 2"); `truncate` cuts a source that is too long.
+    Of a model that reads both the prompt may be {"image": picture, "text": …}: rows are over patches, too, and
+    `g.step(0).overlay()` lays them over the picture.
+
+    Of a list of prompts it is a list, a `GenerationExplanation` each; a list of messages is one chat. Instead of model
+    and tokenizer a pipeline or the name of a saved model may be given, as in `explain`. The model and its
+    generation config are left exactly as they were.
+
+    >>> from attnx.demo_models.recall import load_demo
+    >>> model, tokenizer = load_demo()
+    >>> g = explain_generation(model, tokenizer, "k3 v7 k1 v2 k8 v5 k1", max_new_tokens=1, methods="rollout")
+    >>> g.generated
+    ('v2',)
+    """
+    model, tokenizer = model_and_processor(model, tokenizer)
+    model = unwrapped(model)
+    check_writer(model)
+    if head == EACH:
+        raise ChoiceError("head='each' has no place in a matrix generated × source; give one number, or mean, max, min")
+    check_no_reference(methods)
+    settings = Settings.of(
+        methods,
+        layer=LAST if layer is None else None if layer == EACH else layer,
+        head=head,
+        residual=residual,
+        normalize=normalize,
+        drop_sink=drop_sink,
+    )
+    nobody_chose = references is None and settings.methods is None
+    call = _Call(
+        model,
+        tokenizer,
+        settings,
+        asked_references(DEFAULT_REFERENCES if nobody_chose else references),
+        chosen=not nobody_chose,
+        contrast=contrast,
+        first_token=first_token,
+        spans=spans,
+        truncate=truncate,
+        progress=progress,
+    )
+    if continuation is not None:
+        if generation:
+            raise InputError(f"{', '.join(generation)} steers generation, but a continuation is given: leave one out")
+        return call.explained(call.read(prompt, continuation), {})
+    prompts, single = prepare_all(adapter_for(model), model, tokenizer, prompt, truncate=truncate)
+    found = [call.explained(one, generation) for one in call.written(prompts, max_new_tokens, generation)]
+    return found[0] if single else found
+
+
+@dataclass(frozen=True, eq=False)
+class _Call:
+    """A call of `explain_generation`, read."""
+
+    model: nn.Module
+    tokenizer: Any
+    settings: Settings
+    references: Mapping[str, Mapping[str, Any]]
+    chosen: bool
+    contrast: bool
+    first_token: str | int | None
+    spans: AskedSpans | None
+    truncate: bool
+    progress: bool
+
+    def written(self, prompts: Sequence[Prepared], most: int, generation: Mapping[str, Any]) -> Iterator[Written]:
+        """What the model writes behind each prompt."""
+        for one in prompts:
+            if "input_ids" not in one.inputs and not one.rewrites:
+                raise InputError(
+                    "explain_generation goes on from a text, or writes one from sound; what a model saw in an image is "
+                    "attnx.explain"
+                )
+            first = self._begun(one)
+            first = first if self.spans is None else with_spans(first, self.spans)
+            words = getattr(self.tokenizer, "tokenizer", self.tokenizer)
+            yield write(self.model, words, first, most, generation, progress=self.progress)
+
+    def read(self, prompt: Any, continuation: str) -> Written:
+        """The text that is there already; a token in front counts to the prompt."""
+        written = read(
+            adapter_for(self.model), self.model, self.tokenizer, prompt, continuation, truncate=self.truncate
+        )
+        prepared = self._begun(written.prepared)
+        length = written.prompt_length + len(prepared.positions) - len(written.prepared.positions)
+        if self.spans is not None:
+            prepared = with_spans(prepared, self.spans, prompt=(written.prompt_end, length))
+        return Written(prepared, length)
+
+    def _begun(self, prepared: Prepared) -> Prepared:
+        first = self.first_token
+        return prepared if first is None else with_first_token(self.model, self.tokenizer, prepared, first)
+
+    def explained(self, written: Written, generation: Mapping[str, Any]) -> GenerationExplanation:
+        whole, queries = written.prepared, _queries(written)
+        ids = whole.written_ids
+        requests = [Request(whole, position=query, target=ids[query + 1]) for query in queries]
+        if self.contrast:
+            rivals = runners_up(self.model, self.tokenizer, whole, queries)
+            requests += [
+                Request(whole, position=query, target=(ids[query + 1], rival))
+                for query, rival in zip(queries, rivals, strict=True)
+            ]
+        found = dict(
+            explain_prepared(
+                self.model,
+                self.tokenizer,
+                requests,
+                self.settings,
+                references=self.references,
+                chosen=self.chosen,
+                progress=self.progress,
+            )
+        )
+        every = [found[number] for number in range(len(requests))]
+        _check_causal(every[0], self.model)
+        return joined(whole, written.prompt_length, every[: len(queries)], every[len(queries) :], generation)
+
+
+def _check_causal(step: Explanation, model: nn.Module) -> None:
+    if not step.causal and not step.streams:
+        raise CaptureError(
+            f"{type(model).__name__} lets positions see later ones, so a pass over the finished text is not what it "
+            "saw while it wrote; explain its text with attnx.explain"
+        )
+
+
+def _queries(written: Written) -> list[int]:
+    """The positions that predicted the tokens behind the prompt: each the one before its token."""
+    return list(range(written.prompt_length - 1, written.prepared.text_length - 1))

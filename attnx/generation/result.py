@@ -1,0 +1,374 @@
+"""The result: for each generated token, the relevance of every token before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import exp
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from attnx.adapters.positions import BROKEN, Positions, Span, Word, group_words
+from attnx.errors import AttentionError, ChoiceError, InputError
+from attnx.registry import unknown
+from attnx.results.base import Array, Result
+from attnx.results.explanation import Explanation
+from attnx.results.storage import (
+    ANSWER,
+    LATER,
+    PROVENANCE,
+    TEXT,
+    Below,
+    Between,
+    Facts,
+    Filled,
+    Named,
+    Rising,
+    Rules,
+    Shape,
+    check,
+    method_facts,
+)
+from attnx.results.warnings import Row, Said, line, over_steps, remarks, stripe
+from attnx.targets.prediction import Prediction
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from PIL.Image import Image
+
+    from attnx.adapters.adapter import Sound
+
+_MOST = 700.0
+"""The exponential of more is no number. A written token that was ruled out has a logit as low as that."""
+
+
+def _every_method(by_layer: Mapping[str, Array], result: Any) -> str | None:
+    methods = result.whole.relevance if result.whole.layers else {}
+    return None if set(by_layer) == set(methods) else f"an object with {', '.join(methods) or 'nothing in it'}"
+
+
+def _none_or_one_a_token(several: Sequence[Any], result: Any) -> str | None:
+    count = result.size("predictions")
+    fits = isinstance(several, (list, tuple)) and len(several) in (0, count)
+    return None if fits else f"a list of {count}, one for each generated token, or of none"
+
+
+def _of_every_reference(facts: Any, result: Any) -> str | None:
+    names = set(result.whole.provenance.get("references", {}))
+    return None if isinstance(facts, Mapping) and names <= set(facts) else f"an object with {', '.join(sorted(names))}"
+
+
+def _of_a_token(prediction: Prediction, result: Any) -> str | None:
+    if prediction.probability is None or not 0 <= prediction.probability <= 1:
+        return "with a probability from 0 to 1"
+    return ANSWER(prediction, result)
+
+
+@dataclass(frozen=True, eq=False)
+class GenerationExplanation(Result):
+    """What each token that a model wrote drew from. `g["rollout"]` and `g["value_path"]` are generated × source.
+
+    A row is a generated token. The columns are all positions but the last, for which nothing was left to predict; a
+    row is 0 from its own token on.
+
+    >>> from attnx.demo_models.recall import load_demo
+    >>> model, tokenizer = load_demo()
+    >>> g = explain_generation(model, tokenizer, "k3 v7 k1", continuation=" v2", methods="rollout")
+    >>> g["rollout"].shape
+    (1, 4)
+    """
+
+    kind: ClassVar[str] = "explained generation"
+    rules: ClassVar[Rules] = {
+        **TEXT,
+        "prompt_length": Between(1),
+        "layer": Between(1),
+        "relevance": Filled(),
+        "relevance.*": Shape("predictions source"),
+        "references.*": Shape("predictions source"),
+        "layers": Rising(),
+        "by_layer": _every_method,
+        "by_layer.*": Shape("layers predictions source"),
+        "contrasts": _none_or_one_a_token,
+        "contrasts.*": ANSWER,
+        "spans.*.positions": Filled(),
+        "spans.*.positions.*": Below("positions"),
+        "against.*": Shape("contrasts source"),
+        "predictions": Filled(),
+        "predictions.*": _of_a_token,
+        **PROVENANCE,
+        "provenance.steps": _none_or_one_a_token,
+        "provenance.steps.*": Named(),
+        "provenance.steps.*.*": Facts(),
+        "provenance.measured": _none_or_one_a_token,
+        "provenance.measured.*": _of_every_reference,
+        "provenance.measured.*.*": Facts(),
+    }
+
+    positions: Positions
+    """Of the whole text, the prompt's first."""
+    words: tuple[Word, ...]
+    prompt_length: int
+    """How many positions are the prompt's."""
+    layer: int
+    relevance: Mapping[str, Array]
+    """Method → generated × source."""
+    predictions: tuple[Prediction, ...]
+    """One for each generated token: its probability, and the tokens that were likely beside it."""
+    text: str | None = None
+    """Prompt and continuation; None when the prompt came tokenised."""
+    signed: frozenset[str] = frozenset()
+    """Methods whose scores say for or against, as in `Explanation`."""
+    digits: Mapping[str, int] = field(default_factory=dict)
+    """Method → decimals to which its scores are exact, as in `Explanation`."""
+    local: frozenset[str] = frozenset()
+    """Methods whose scores are of one layer alone, as in `Explanation`."""
+    about_answer: frozenset[str] = frozenset()
+    """Methods that know the answer, as in `Explanation`."""
+    notes: tuple[str, ...] = ()
+    """Those of all steps."""
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    """As in `Explanation`; under `steps` and `measured` what methods and references tell of each row."""
+    references: Mapping[str, Array] = field(default_factory=dict, metadata=LATER)
+    """Reference → generated × source, measured on the model for each token that it wrote."""
+    first: str | None = field(default=None, metadata=LATER)
+    """The method or reference that views show first, as in `Explanation`."""
+    layers: tuple[int, ...] | None = field(default=None, metadata=LATER)
+    """The layers of `by_layer`; None where only one was asked for."""
+    by_layer: Mapping[str, Array] = field(default_factory=dict, metadata=LATER)
+    """Method → layer × generated × source, where every layer was asked for."""
+    spans: tuple[Span, ...] = field(default=(), metadata=LATER)
+    """Parts of the prompt that the caller named (`by_span`)."""
+    streams: Mapping[str, int] = field(default_factory=dict, metadata=LATER)
+    """Of an encoder–decoder how many positions its source and its output have; else empty."""
+    contrasts: tuple[Prediction, ...] = field(default=(), metadata=LATER)
+    """Each token against its runner-up, where that was asked for."""
+    against: Mapping[str, Array] = field(default_factory=dict, metadata=LATER)
+    """What knows the answer → generated × source, for each token against its runner-up."""
+    image: Image | None = field(default=None, repr=False, compare=False)
+    """The picture beside the text, whose patches stand first. It stays in memory and is not saved."""
+    image_size: tuple[int, int] | None = field(default=None, metadata=LATER)
+    """Its width and height, in which the boxes of patches are counted; None where there is none."""
+    sound: Sound | None = field(default=None, repr=False, compare=False, metadata=LATER)
+    """The sound that was written down. It stays in memory and is not saved, as in `Explanation`."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "positions", Positions(self.positions))
+        check(self)
+        shape = (len(self.positions) - self.prompt_length, len(self.positions) - 1)
+        for name, scores in (*self.relevance.items(), *self.references.items(), *self.against.items()):
+            if scores.shape != shape:
+                raise AttentionError(f"{name} must be {shape[0]} generated × {shape[1]} source finite numbers")
+        for scores in self._arrays():
+            scores.setflags(write=False)
+
+    def _arrays(self) -> Iterator[Array]:
+        for kept in (self.relevance, self.references, self.by_layer, self.against):
+            yield from kept.values()
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        return tuple(self.relevance)
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        return tuple(one.token for one in self.positions)
+
+    @property
+    def generated(self) -> tuple[str, ...]:
+        """The new tokens, as the tokenizer writes each by itself."""
+        return tuple(one.label for one in self.predictions)
+
+    @property
+    def probabilities(self) -> Array:
+        """What the model gave each new token when its turn came."""
+        return np.array([one.probability for one in self.predictions], dtype=np.float64)
+
+    @property
+    def front(self) -> tuple[str, int]:
+        """What is not the model's own: the prompt or the source, and how many positions it has."""
+        return next(iter(self.streams.items()), ("prompt", self.prompt_length))
+
+    def from_front(self, method: str | None = None) -> Array:
+        """For each new token how much is from the prompt, and not from what was written before, from 0 to 1.
+
+        Where scores have a sign, it is of all that speaks for or against; NaN where there is nothing.
+        """
+        sizes = np.abs(self[method or self.shown_first])
+        whole = sizes.sum(1)
+        shares: Array = np.divide(
+            sizes[:, : self.front[1]].sum(1), whole, out=np.full(len(sizes), np.nan), where=whole > 0
+        )
+        return shares
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All methods and references, the one that is shown first in front."""
+        every = (*self.methods, *self.references)
+        return (self.shown_first, *(name for name in every if name != self.shown_first))
+
+    def alternatives(self, step: int) -> list[tuple[str, float | None]]:
+        """The tokens that were likely beside the one that was written, best first, each with its probability.
+
+        That is None where the written one is not among the best that are kept, or was ruled out: it is computed from
+        the ratio to that one.
+        """
+        one = self.predictions[step]
+        own = one.labels.index(one.label) if one.label in one.labels else None
+        found: list[tuple[str, float | None]] = []
+        for place, (label, logit) in enumerate(zip(one.labels, one.logits, strict=True)):
+            known = own is not None and bool(one.probability)
+            share = one.probability * exp(min(logit - one.logits[own], _MOST)) if known else None  # type: ignore[operator,index]
+            if place != own:
+                found.append((label, share if share is None else min(share, 1.0)))
+        return found
+
+    @property
+    def default_method(self) -> str:
+        return "rollout" if "rollout" in self.relevance else self.methods[0]
+
+    @property
+    def shown_first(self) -> str:
+        """The method or reference that is meant where none is named."""
+        known = self.first is not None and self.first in {**self.relevance, **self.references}
+        return str(self.first) if known else self.default_method
+
+    @property
+    def parts(self) -> tuple[tuple[str, int, int], ...]:
+        """Of a chat, whose words the prompt's positions are: (role, first position, one past the last)."""
+        told = self.provenance.get("input", {}).get("parts", ())
+        return tuple((str(role), int(start), int(end)) for role, start, end in told)
+
+    @property
+    def verdict(self) -> str:
+        """In one sentence: what was explained and from where, how it compares with measurements, what to beware of."""
+        explained = "1 token" if len(self) == 1 else f"{len(self)} tokens, each"
+        return f"{explained} from the one before it, by {self._row(0).what}: {line(self.remarks(), keywords=True)}"
+
+    def remarks(self, method: str | None = None) -> tuple[Said, ...]:
+        """All that is to be said of how far to trust the rows of a method, and of how many of them."""
+        name = method or self.shown_first
+        each = over_steps([remarks(self._row(number, name)) for number in range(len(self))])
+        return tuple(sorted((*each, *self.stripe(name)), key=lambda one: -one.weight))
+
+    def stripe(self, method: str | None = None) -> tuple[Said, ...]:
+        """A remark where the rows of all tokens are nearly the same over the prompt, as those of rollout often are."""
+        name = method or self.shown_first
+        return stripe(name, self[name][:, : self.prompt_length], about_answer=name in self.about_answer)
+
+    def _row(self, number: int, method: str | None = None) -> Row:
+        return self.step(number).row(method or self.shown_first)
+
+    def by_span(self, method: str | None = None) -> dict[str, Array]:
+        """Name → a number for each generated token: what it drew from that part of the prompt (`spans=`)."""
+        if not self.spans:
+            raise InputError("no spans were named: explain_generation(…, spans={'doc 1': (0, 812), …}), or 'sentences'")
+        rows = self[method or self.shown_first]
+        return {one.name: rows[:, list(one.positions)].sum(1) for one in self.spans}
+
+    def __len__(self) -> int:
+        return len(self.predictions)
+
+    def __getitem__(self, method: str) -> Array:
+        every = {**self.relevance, **self.references}
+        if not isinstance(method, str) or method not in every:
+            raise ChoiceError(unknown("method", method, every) + " (of those that were asked for)")
+        return every[method]
+
+    def step(self, number: int) -> Explanation:
+        """One generated token, counted from 0, as an explanation by itself: with words, `top`, and views."""
+        if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
+            raise ChoiceError(f"step must be a whole number, found {number!r}")
+        if not -len(self) <= number < len(self):
+            raise ChoiceError(f"step {number} asked, {len(self)} tokens were generated (0 to {len(self) - 1})")
+        number %= len(self)
+        seen = self.prompt_length + number
+        text = self._text_before(seen)
+        positions, words = group_words(self.positions[:seen], None if text is None else [text])
+        return Explanation(
+            positions=positions,
+            words=words,
+            position=seen - 1,
+            layers=self.layers or (self.layer,),
+            relevance={
+                name: (self.by_layer[name][:, number] if self.layers else scores[number : number + 1])[:, :seen].copy()
+                for name, scores in self.relevance.items()
+            },
+            references={name: scores[number, :seen].copy() for name, scores in self.references.items()},
+            first=self.first,
+            spans=self.spans,
+            text=text,
+            prediction=self.predictions[number],
+            causal=not self.streams,
+            streams=self._streams_before(seen),
+            signed=self.signed,
+            digits=self.digits,
+            local=self.local,
+            about_answer=self.about_answer,
+            notes=self.notes,
+            provenance=self._provenance(number),
+            image=self.image,
+            image_size=self.image_size,
+            sound=self.sound,
+        )
+
+    def _streams_before(self, seen: int) -> dict[str, int]:
+        """The streams as they were when so many positions had been read."""
+        lengths = dict(self.streams)
+        return {**lengths, list(lengths)[-1]: seen - sum(list(lengths.values())[:-1])} if lengths else {}
+
+    def _provenance(self, number: int) -> dict[str, Any]:
+        """What made a step: what a method tells of its row, as the account of what it adds up to, is its own."""
+        shared = {name: value for name, value in self.provenance.items() if name not in ("steps", "measured")}
+        told, measured = self.provenance.get("steps"), self.provenance.get("measured")
+        if told:
+            shared["methods"] = told[number]
+        if measured:
+            shared["references"] = {
+                name: {**own, **measured[number][name]} for name, own in shared["references"].items()
+            }
+        return shared
+
+    def _text_before(self, end: int) -> str | None:
+        """The text as far as it was written before a position. A character whose last bytes were still to come could
+        become any, and stands there as broken.
+        """
+        if self.text is None:
+            return None
+        written = max((one.end for one in self.positions[:end] if one.end is not None), default=0)
+        coming = next((one.start for one in self.positions[end:] if one.start is not None), written)
+        if self.text[coming:written].isascii():
+            return self.text[:written]
+        return self.text[:coming] + BROKEN * (written - coming)
+
+    def plot(self, method: str | None = None, *, ax: Axes | None = None) -> Axes:
+        """The matrix as a heat map: a row for each generated token, a column for each token before it."""
+        drawn: Axes = self._view.plot(self, method, ax=ax)
+        return drawn
+
+    def plot_overlays(
+        self, method: str | None = None, layer: int | None = None, *, image: Any = None, **options: Any
+    ) -> Figure:
+        """Of a text that was written about a picture: one small overlay for each written word, in one figure.
+
+        `image` is the picture where the result has none, because it was loaded from a file; further `options` are those
+        of `attnx.generation.view`.
+        """
+        drawn: Figure = self._view.more["plot_overlays"](self, method, layer, image=image, **options)
+        return drawn
+
+    def _saved(self) -> dict[str, Any]:
+        return super()._saved() | {"verdict": self.verdict, "remarks": self.remarks()}
+
+    @classmethod
+    def _fields_of(cls, data: Mapping[str, Any]) -> dict[str, Any]:
+        told = {name: value for name, value in data.items() if name not in ("verdict", "remarks")}
+        return super()._fields_of(told) | (method_facts(data["relevance"]) if data.get("format") == 1 else {})
+
+    def __repr__(self) -> str:
+        return (
+            f"GenerationExplanation({self.prompt_length} tokens of prompt, {len(self)} generated, layer {self.layer}, "
+            f"{', '.join(self.names)})"
+        )

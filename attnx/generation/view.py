@@ -1,0 +1,368 @@
+"""Text that was written: each of its tokens, and what it drew from in the prompt and in what was written before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnx.adapters.positions import Word
+from attnx.errors import ChoiceError, InputError
+from attnx.generation.result import GenerationExplanation
+from attnx.results.explanation import Explanation
+from attnx.results.warnings import line
+from attnx.targets.prediction import visible
+from attnx.views.escaping import printable
+from attnx.views.heatmap import VERBATIM, given_or_new, verbatim
+from attnx.views.image import extent, highest_score, lit, picture_of, sheet, small
+from attnx.views.page.content import ROW_BYTES, PlainTable, Shown, packed, picture, sounding, spread
+from attnx.views.table import TextBlock, places, written
+from attnx.views.terminal import colour_map
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_CELL = 0.32
+"""Inches for one token."""
+
+_BEST = 4
+"""Words that are named for each token."""
+
+
+def plain(generation: GenerationExplanation, method: str | None = None) -> str:
+    """One line for each generated token: its probability, and the words before it that mattered most."""
+    from rich.cells import cell_len, set_cell_size
+
+    name = method or generation.shown_first
+    labels = [_quoted(label) for label in generation.generated]
+    width = max(map(cell_len, labels))
+    lines = [_headline(generation, name), _judgement(generation, name)]
+    shares = generation.from_front(name)
+    for step, label in enumerate(labels):
+        probability, share = generation.probabilities[step], _share(shares[step])
+        lines.append(
+            f"{set_cell_size(label, width)}  p {probability:.3f}  {share:>5}  {_best(generation, step, name)}"
+            + (f"  (predicted: {other})" if (other := _predicted(generation, step)) else "")
+        )
+    lines += (
+        [" · ".join([f"{printable(one)} {score}" for one, score in _spans(generation, name)])]
+        if generation.spans
+        else []
+    )
+    return "\n".join([*lines, *(f"note: {printable(one)}" for one in generation.notes)])
+
+
+def blocks(generation: GenerationExplanation) -> list[TextBlock]:
+    """The same as a table."""
+    name = generation.shown_first
+    lines = [["token", "p", f"from the {generation.front[0]}", "drawn most from"]]
+    shares = generation.from_front(name)
+    predicted = [_predicted(generation, step) for step in range(len(generation))]
+    for step, label in enumerate(generation.generated):
+        probability = f"{generation.probabilities[step]:.3f}"
+        lines.append([_quoted(label), probability, _share(shares[step]), _best(generation, step, name)])
+    if any(predicted):
+        lines = [[*line, other] for line, other in zip(lines, ["predicted", *predicted], strict=True)]
+    found = [TextBlock(_headline(generation, name), (_judgement(generation, name),), lines, generation.notes)]
+    if generation.spans:
+        sums = [["part of the prompt", "all tokens"], *([part, score] for part, score in _spans(generation, name))]
+        found.append(TextBlock(f"parts of the prompt, by {name}", (), sums, ()))
+    return found
+
+
+def rows(generation: GenerationExplanation) -> list[dict[str, Any]]:
+    """A row for each method, generated token, and token before it."""
+    return [
+        {
+            "method": method,
+            "step": step,
+            "generated": generation.generated[step],
+            "probability": generation.predictions[step].probability,
+            "position": source,
+            "token": generation.positions[source].token,
+            "prompt": source < generation.prompt_length,
+            "score": float(scores[step, source]),
+        }
+        for method in generation.names
+        for scores in (generation[method],)
+        for step in range(len(generation))
+        for source in range(generation.prompt_length + step)
+    ]
+
+
+def heat_map(generation: GenerationExplanation, method: str | None = None, *, ax: Axes | None = None) -> Axes:
+    """Rows from the first generated token down; the line is where the prompt ends."""
+    name = method or generation.shown_first
+    scores = np.ma.masked_array(generation[name])
+    for step in range(len(generation)):
+        scores[step, generation.prompt_length + step :] = np.ma.masked
+    rows, columns = scores.shape
+    axes = given_or_new(ax, 2.2 + _CELL * columns, 1.6 + _CELL * rows)
+    most, signed = max(float(abs(scores).max()), 1e-9), name in generation.signed
+    image = axes.imshow(scores, aspect="auto", cmap=colour_map(signed=signed), vmin=-most if signed else 0, vmax=most)
+    sources = [_source(generation, place) for place in range(scores.shape[1])]
+    axes.set_xticks(range(len(sources)), sources, rotation=90, fontsize=8)
+    axes.set_yticks(range(len(generation)), [_quoted(label) for label in generation.generated], fontsize=8)
+    axes.axvline(generation.prompt_length - 0.5, color="0.3", linewidth=1)
+    axes.tick_params(length=0)
+    said = fill(_judgement(generation, name), 15 * round(2.2 + _CELL * columns))
+    axes.set_xlabel(f"prompt │ earlier output\n{said}", fontsize=9, **VERBATIM)
+    axes.set_ylabel("generated", fontsize=9)
+    if axes.figure is not None:
+        axes.figure.colorbar(image, ax=axes, fraction=0.03, pad=0.02)
+    return axes
+
+
+def _headline(generation: GenerationExplanation, method: str) -> str:
+    count = len(generation)
+    where = ", measured on the model" if method in generation.references else f" at layer {generation.layer}"
+    told = f"p is the token's probability, % what is from the {generation.front[0]}"
+    return f"generated tokens: {count} · {method}{where} · {told}"
+
+
+def _judgement(generation: GenerationExplanation, method: str) -> str:
+    return printable(f"{method}: {line(generation.remarks(method))}")
+
+
+def _best(generation: GenerationExplanation, step: int, method: str) -> str:
+    words = generation.step(step).top(_BEST, method)
+    decimals = places([word.score for word in words], generation.digits.get(method))
+    return ", ".join(f"{printable(word.text)} {written(word.score, decimals)}" for word in words)
+
+
+def _predicted(generation: GenerationExplanation, step: int) -> str:
+    """What the model predicts with its probability, where another token was written; else nothing."""
+    one = generation.predictions[step]
+    if one.predicted == one.label:
+        return ""
+    return _quoted(one.predicted) + ("" if one.certainty is None else f" {one.certainty:.3f}")
+
+
+def _spans(generation: GenerationExplanation, method: str) -> list[tuple[str, str]]:
+    """What all tokens together drew from each part that was named."""
+    sums = {name: float(scores.sum()) for name, scores in generation.by_span(method).items()}
+    decimals = places(list(sums.values()), generation.digits.get(method))
+    return [(name, written(score, decimals)) for name, score in sums.items()]
+
+
+def _source(generation: GenerationExplanation, place: int) -> str:
+    """The token as it stands in the text; the tokenizer's name for it where that is not known."""
+    one = generation.positions[place]
+    if one.start is None or one.end is None or generation.text is None:
+        return printable(one.token)
+    return printable(visible(generation.text[one.start : one.end]))
+
+
+def _share(share: float) -> str:
+    return "–" if np.isnan(share) else f"{share:.0%}"
+
+
+def _quoted(label: str) -> str:
+    return f"'{printable(label)}'"
+
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_MOST = 36
+"""Words of one sheet: more are not told apart at the size that is left for each."""
+
+
+@verbatim
+def plot_overlays(
+    generation: GenerationExplanation,
+    method: str | None = None,
+    layer: int | None = None,
+    *,
+    words: Sequence[int] | None = None,
+    image: Any = None,
+    colours: str = "viridis",
+    smooth: bool = True,
+) -> Figure:
+    """One small overlay a word, in the order of the text, each on its own scale from 0 to its highest score.
+
+    A word of several tokens shows the mean of their rows. Of a longer text the first 36 words are drawn, or those that
+    `words` names by their numbers, counted from 0.
+    """
+    if generation.image_size is None:
+        raise InputError("this text was not written about a picture: there is nothing to lay it over; plot() draws it")
+    name = method or generation.shown_first
+    written = written_words(generation)
+    kept = _chosen(words, len(written))
+    each = [of_word(generation, written[number], name, layer) for number in kept]
+    picture = small(picture_of(each[0][0], image))
+    signed = name in generation.signed
+    highest = [highest_score(step, scores) for step, scores in each]
+    pictures = [
+        lit(step, scores, picture, colours, most, smooth=smooth, signed=signed)
+        for (step, scores), most in zip(each, highest, strict=True)
+    ]
+    captions = [
+        f"{printable(written[number].text)}\n{_from_picture(*one):.0%} from the picture\n{extent(most, signed=signed)}"
+        for number, most, one in zip(kept, highest, each, strict=True)
+    ]
+    figure = sheet(pictures, captions, colours, None, signed=[signed], columns=min(len(kept), 4))
+    at = generation.layer if layer is None else layer
+    figure.suptitle(name if name in generation.references else f"{name} at layer {at}", fontsize=10, **VERBATIM)
+    cut = f" (words {kept[0]} to {kept[-1]} of {len(written)})" if words is None and len(kept) < len(written) else ""
+    said = printable(f"{name}{cut}: {line(generation.remarks(name))}")
+    width = figure.get_size_inches()[0]
+    figure.supxlabel(fill(said, round(14 * width)), fontsize=8, color="#55585f", **VERBATIM)
+    return figure
+
+
+def written_words(generation: GenerationExplanation) -> list[Word]:
+    """The words that the model wrote, or went on with; special tokens, as that of the end, are none."""
+    return [one for one in generation.words if max(one.positions) >= generation.prompt_length]
+
+
+def _chosen(words: Sequence[int] | None, count: int) -> list[int]:
+    if not count:
+        raise InputError("nothing was written but special tokens: there is no word to draw")
+    if words is None:
+        return list(range(min(count, _MOST)))
+    wrong = [one for one in words if not 0 <= one < count]
+    if wrong or not words:
+        raise ChoiceError(f"words {list(words)} asked, {count} were written: give numbers from 0 to {count - 1}")
+    return list(words)
+
+
+def of_word(generation: GenerationExplanation, word: Word, method: str, layer: int | None) -> tuple[Explanation, Array]:
+    """The step of its last token, and the mean of the rows of all its tokens over what that has read."""
+    tokens = [place - generation.prompt_length for place in word.positions if place >= generation.prompt_length]
+    steps = [generation.step(number) for number in tokens]
+    measured = method in generation.references
+    rows = np.zeros((len(steps), len(steps[-1].positions)))
+    for row, step in zip(rows, steps, strict=True):
+        scores = step.scores(method, None if measured else layer)
+        row[: len(scores)] = scores
+    return steps[-1], rows.mean(0)
+
+
+def _from_picture(step: Explanation, scores: Array) -> float:
+    """How much of a row is on the patches, and on the image tokens that read them."""
+    sizes = np.abs(scores)
+    seen = [one.box is not None for one in step.positions]
+    whole = float(sizes.sum())
+    return float(sizes[seen].sum()) / whole if whole > 0 else 0.0
+
+
+_TITLE = 80
+_BYTES_A_NUMBER = 4 * 4 / 3
+_ALTERNATIVES = 5
+"""Runners-up that are shown of each token."""
+
+
+def generation_section(shown: Shown) -> dict[str, Any] | None:
+    """The texts with their tokens, and for each name layer × generated × source in single precision."""
+    written = [one for one in shown.results if isinstance(one, GenerationExplanation)]
+    return {"texts": [_text(one, len(written), player=shown.player) for one in written]} if written else None
+
+
+def generation_plain(page: dict[str, Any]) -> list[PlainTable]:
+    """The tables of the terminal."""
+    tables = [table for text in page["generation"]["texts"] for table in text["tables"]]
+    return [PlainTable(one["heading"], one["rows"], one["lead"], one["foot"]) for one in tables]
+
+
+def _text(written: GenerationExplanation, texts: int, *, player: bool = False) -> dict[str, Any]:
+    kept, layers = _layers(written, texts)
+    left_out = len(written.layers or ()) - len(kept)
+    notes = [f"{len(kept)} of {len(kept) + left_out} layers are in this page"] if left_out > 0 else []
+    return {
+        "title": _title(written),
+        "picture": picture(written, texts) or sounding(written.step(0), player=player),
+        "prompt": written.prompt_length,
+        "front": dict(zip(("name", "length"), written.front, strict=True)),
+        "tokens": _tokens(written),
+        "spans": [[one.name, list(one.positions)] for one in written.spans],
+        "split": [name for name in written.names if written.step(0).split_by_residual(name)],
+        "parts": [list(one) for one in written.parts],
+        "answers": [_answer(written, step) for step in range(len(written))],
+        "names": list(written.names),
+        "measured": list(written.references),
+        "signed": sorted(written.signed),
+        "digits": dict(written.digits),
+        "layers": layers,
+        "scores": {name: packed(_scores(written, name, kept), "<f4") for name in written.names},
+        "against": {name: packed(scores, "<f4") for name, scores in written.against.items()},
+        "rivals": [one.against for one in written.contrasts],
+        "remarks": _remarks(written),
+        "stripes": {name: [one.sentence for one in written.stripe(name)] for name in written.names},
+        "notes": [*written.notes, *notes],
+        "tables": [
+            {
+                "heading": one.heading,
+                "rows": [list(line) for line in one.lines],
+                "lead": list(one.lead),
+                "foot": list(one.foot),
+            }
+            for one in blocks(written)
+        ],
+    }
+
+
+def _layers(written: GenerationExplanation, texts: int) -> tuple[list[int], list[int]]:
+    """Which of the layers there is room for, by their place and by their number."""
+    if written.layers is None:
+        return [], [written.layer]
+    room = ROW_BYTES / texts / (len(written.methods) * written[written.methods[0]].size * _BYTES_A_NUMBER)
+    kept = spread(len(written.layers), min(len(written.layers), max(int(room), 2)))
+    return kept, [written.layers[place] for place in kept]
+
+
+def _scores(written: GenerationExplanation, name: str, kept: list[int]) -> Array:
+    """layer × generated × source; a reference has no layers, and stands as one."""
+    if kept and name in written.by_layer:
+        return written.by_layer[name][kept]
+    return written[name][None]
+
+
+def _title(written: GenerationExplanation) -> str:
+    whole = " ".join((written.text or " ".join(written.tokens)).split())
+    return whole if len(whole) <= _TITLE else whole[: _TITLE - 1] + "…"
+
+
+def _tokens(written: GenerationExplanation) -> list[dict[str, Any]]:
+    """Each token as it stands in the text, with the white space before it; of sound, what is padding behind it."""
+    heard = written.front[1] if any(one.time is not None for one in written.positions) else 0
+    found: list[dict[str, Any]] = []
+    end = 0
+    for one in written.positions:
+        if written.text is None or one.start is None or one.end is None or one.special:
+            gap, end = _before_special(written.text, end, one.token)
+            found.append({"text": one.token, "gap": gap if found else "", "special": one.special})
+            if one.special and one.index < heard:
+                found[-1]["padding"] = True
+            continue
+        piece = written.text[max(end, one.start) : one.end]
+        inked = piece.lstrip()
+        space = piece[: len(piece) - len(inked)] if inked else ""
+        # A token that is white space alone, or some bytes of a character that another shows, is named.
+        named = {"text": inked or piece or one.token, "special": not (inked or piece)}
+        found.append({"gap": written.text[end : one.start] + space, **named})
+        end = max(end, one.end)
+    return found
+
+
+def _before_special(text: str | None, end: int, token: str) -> tuple[str, int]:
+    """What stands before a special token, and where it ends: a template writes it into the text, others do not."""
+    if text is None:
+        return " ", end
+    start = text.find(token, end)
+    return (text[end:start], start + len(token)) if start >= 0 and not text[end:start].strip() else (" ", end)
+
+
+def _remarks(written: GenerationExplanation) -> dict[str, list[str]]:
+    """Name → what is to be said of each token's row."""
+    steps = [written.step(number) for number in range(len(written))]
+    return {name: [line(step.remarks(name)) for step in steps] for name in written.names}
+
+
+def _answer(written: GenerationExplanation, step: int) -> dict[str, Any]:
+    one = written.predictions[step]
+    others = [[label, share] for label, share in written.alternatives(step)][:_ALTERNATIVES]
+    told = ("label", "probability", "predicted", "certainty")
+    return {**{name: getattr(one, name) for name in told}, "others": others}

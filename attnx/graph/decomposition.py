@@ -1,0 +1,241 @@
+"""`alti`: how much nearer each part brings what goes on (Ferrando et al. 2022).
+
+    c[i,j] = max(0, ‖y_i‖₁ − ‖y_i − p_i(j)‖₁),  each row scaled to 1
+
+y_i is what goes on of query i, p_i(j) the part of it that is from key j, the residual among them. A part that points
+elsewhere than the whole counts for nothing, however large it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from attnx._signals import cached_property
+from attnx.attention.layers import NUMBERS_AT_ONCE, Block, FrozenNorm, Level, per_query_head, rows_to_one
+from attnx.errors import AttentionError
+from attnx.graph.edge_weights import Weighting
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """The parts of all queries of a level, not yet mixed by attention."""
+
+    values: Tensor
+    """head × key × width, in single precision or better."""
+    carried: Tensor
+    """output × head × width."""
+    row: Tensor
+    """A number above 0 for each query."""
+    own: Tensor
+    """query × output."""
+    constant: Tensor
+    """query × output."""
+
+    @classmethod
+    def of(cls, level: Level, *norms: str) -> Parts:
+        """The parts behind these norms ("norm", "last") of the block, as far as it has them; made once for a level."""
+        made = _made.setdefault(level, {})
+        if norms not in made:
+            made[norms] = cls._of(level, norms)
+        return made[norms]
+
+    @classmethod
+    def _of(cls, level: Level, norms: tuple[str, ...]) -> Parts:
+        brought = level.brought
+        values = values_of(level)
+        carried = _brought(level, "projections").to(values)
+        states, bias = _brought(level, "states").to(values), brought["bias"].to(values)
+        row, own, constant = torch.ones_like(states[:, 0]), states, bias.expand_as(states)
+        for name in ("branch", *norms):
+            norm = FrozenNorm.of(brought, name)
+            if norm is not None:
+                scale = norm.scale.to(values)
+                row, carried, constant = row * scale, norm.unscaled(carried.T).T, norm(constant)
+                own = own if name == "branch" else norm.unscaled(own) * scale[:, None]
+        return cls(values, carried.reshape(len(carried), len(values), -1), row, own, constant)
+
+    @cached_property
+    def gram(self) -> Tensor:
+        """key × head × head, in float64: the products of what two heads carry from a key, of which norms are made."""
+        carried, values = self.carried.double(), self.values.double()
+        heads, _, width = values.shape
+        products = carried.flatten(1).T @ carried.flatten(1)
+        of_head = [values[head] @ products[head * width : (head + 1) * width] for head in range(heads)]
+        sized = [torch.einsum("jgw,gjw->jg", one.view(-1, heads, width), values) for one in of_head]
+        return torch.stack(sized, dim=1)
+
+    @cached_property
+    def with_own(self) -> Tensor:
+        """position × head, in float64: the products of what a head carries from a position with what it keeps."""
+        pulled = torch.einsum("io,ohw->hiw", self.own.double(), self.carried.double())
+        return (pulled * self.values.double()).sum(-1).T
+
+    def norms(self, weights: Tensor, first_key: int) -> Tensor:
+        """query × key: ‖Σ_h A[h,i,j] · carried_h v_h(j)‖ for head × query × key of attention, without `row`."""
+        by_key = weights.double().permute(2, 1, 0)
+        gram = self.gram[first_key : first_key + len(by_key)]
+        return ((by_key @ gram) * by_key).sum(-1).clamp(min=0).T.sqrt()
+
+    def outputs(self, weights: Tensor, start: int, keys: slice) -> Tensor:
+        """query × output: y of the queries from `start` on, all whose keys are in `keys`."""
+        queries = slice(start, start + weights.shape[1])
+        mixed = weights.to(self.values) @ self.values[:, keys]
+        summed = torch.einsum("hiw,ohw->io", mixed, self.carried)
+        return summed * self.row[queries, None] + self.own[queries] + self.constant[queries]
+
+    def vectors(self, weights: Tensor, start: int, keys: slice) -> Iterator[tuple[slice, slice, Tensor]]:
+        """p / row in blocks: some queries, some keys (both counted from 0 in `weights`), and key × query × output.
+
+        Never more than a block of them is in memory, and what heads carry is made once for a key.
+        """
+        heads, queries, count = weights.shape
+        width = self.own.shape[-1]
+        own = self.own[start : start + queries] / self.row[start : start + queries, None]
+        at_once = max(1, NUMBERS_AT_ONCE // (heads * width))
+        for first in range(0, count, at_once):
+            some = slice(first, min(first + at_once, count))
+            here = self.values[:, keys][:, some]
+            carried = torch.einsum("hjw,ohw->jho", here, self.carried)
+            by_key = weights[..., some].to(self.values).permute(2, 1, 0).contiguous()
+            size = max(1, NUMBERS_AT_ONCE // (len(by_key) * width))
+            for begin in range(0, queries, size):
+                block = slice(begin, min(begin + size, queries))
+                found = by_key[:, block] @ carried
+                places = torch.arange(begin, block.stop, device=found.device) + start - keys.start - first
+                inside = (places >= 0) & (places < len(found))
+                found[places[inside], inside.nonzero()[:, 0]] += own[block][inside]
+                yield block, some, found
+
+
+def values_of(level: Level) -> Tensor:
+    """head × key × width of a level, in single precision or better, repeated for heads that share them."""
+    values = _brought(level, "values")
+    wide = values.to(torch.promote_types(values.dtype, torch.float32))
+    return per_query_head(wide[None], level.heads)[0]
+
+
+def rows_or_own(weights: Tensor, start: int, first_key: int) -> Tensor:
+    """Rows of … × query × key scaled to sum to 1, in float64; one of zeros keeps all where it is."""
+    weights = weights.double()
+    sums = weights.sum(-1, keepdim=True)
+    queries, keys = (torch.arange(size, device=weights.device) for size in weights.shape[-2:])
+    own = (queries[:, None] + start == keys + first_key).to(weights)
+    return torch.where(sums > 0, weights / torch.where(sums > 0, sums, 1), own)
+
+
+def _brought(level: Level, name: str) -> Tensor:
+    if name not in level.brought:
+        raise AttentionError(
+            f"these edges need {name} of each layer, which attention alone does not have: capture with "
+            "extras=('blocks',), or ask attnx.explain for the method"
+        )
+    return level.brought[name]
+
+
+_made: WeakKeyDictionary[Level, dict[tuple[str, ...], Parts]] = WeakKeyDictionary()
+
+
+def norms_of_heads(level: Level, start: int, stop: int) -> Block:
+    """head × query × key."""
+    block = level.rows(start, stop)
+    sizes = Parts.of(level).gram.diagonal(dim1=1, dim2=2).clamp(min=0).sqrt().T[:, None, block.keys]
+    return Block(block.first_key, rows_to_one(block.weights.double() * sizes))
+
+
+def norms(level: Level, start: int, stop: int) -> Block:
+    """1 × query × key: all heads together."""
+    block = level.rows(start, stop)
+    return Block(block.first_key, rows_to_one(Parts.of(level).norms(block.weights, block.first_key))[None])
+
+
+NORM = Weighting(
+    "norm",
+    norms_of_heads,
+    together=norms,
+    needs=frozenset({"blocks"}),
+    paper="Kobayashi et al. 2020",
+    costs="one run, and pairs of heads for each edge",
+)
+
+
+def norms_with_residual(level: Level, start: int, stop: int) -> Block:
+    """1 × query × key, each row summing to 1."""
+    block = level.rows(start, stop)
+    found = _norms(Parts.of(level, "norm"), block, start)
+    return Block(block.first_key, rows_or_own(found, start, block.first_key)[None])
+
+
+def norms_of_encoder(level: Level, start: int, stop: int) -> Block:
+    """1 × query × key, as they are."""
+    if "norm.gain" not in level.brought:
+        return norms_with_residual(level, start, stop)
+    block = level.rows(start, stop)
+    return Block(block.first_key, _norms(Parts.of(level, "norm", "last"), block, start)[None])
+
+
+def _norms(parts: Parts, block: Block, start: int) -> Tensor:
+    """query × key: ‖p_i(j)‖."""
+    rows = slice(start, start + block.weights.shape[1])
+    found = parts.row[rows, None].double() * parts.norms(block.weights, block.first_key)
+    queries = torch.arange(rows.start, rows.stop, device=found.device)
+    places = queries - block.first_key
+    inside = (places >= 0) & (places < found.shape[1])
+    queries, places, here = queries[inside], places[inside], inside.nonzero()[:, 0]
+    # ‖T + x‖² = ‖T‖² + 2 T·x + ‖x‖² where a query hands to itself.
+    own = parts.own[queries].double().square().sum(-1)
+    given = block.weights[:, here, places].double().T
+    both = 2 * parts.row[queries].double() * (given * parts.with_own[queries]).sum(-1)
+    found[here, places] = (found[here, places].square() + both + own).clamp(min=0).sqrt()
+    return found
+
+
+NORM_RESIDUAL = Weighting(
+    "norm_residual",
+    norms_with_residual,
+    needs=frozenset({"blocks"}),
+    residual="inside",
+    per_head=False,
+    paper="Kobayashi et al. 2021",
+    costs="one run, and pairs of heads for each edge",
+)
+GLOBENC = Weighting(
+    "globenc",
+    norms_of_encoder,
+    needs=frozenset({"blocks"}),
+    residual="inside",
+    per_head=False,
+    in_streams=False,
+    paper="Modarressi et al. 2022",
+    costs="one run, and pairs of heads for each edge",
+)
+
+
+def contributions(level: Level, start: int, stop: int) -> Block:
+    """1 × query × key."""
+    block = level.rows(start, stop)
+    parts = Parts.of(level, "norm")
+    whole = parts.outputs(block.weights, start, block.keys) / parts.row[start:stop, None]
+    sign, twice = whole.sign(), 2 * whole.abs()
+    found = block.weights.new_zeros(block.weights.shape[1:], dtype=torch.float64)
+    for queries, keys, vectors in parts.vectors(block.weights, start, block.keys):
+        # |y| − |y − p| is t where t = p · sign(y) is at most |y|, else 2|y| − t: no difference of two large sums.
+        along = vectors.mul_(sign[queries])
+        nearer = torch.minimum(along, twice[queries] - along).sum(-1)
+        found[queries, keys] = nearer.T.double().clamp(min=0)
+    return Block(block.first_key, rows_or_own(found, start, block.first_key)[None])
+
+
+ALTI = Weighting(
+    "alti",
+    contributions,
+    needs=frozenset({"blocks"}),
+    residual="inside",
+    per_head=False,
+    paper="Ferrando et al. 2022",
+    costs="one run, and a vector for each edge",
+)

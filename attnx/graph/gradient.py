@@ -1,0 +1,145 @@
+"""`effective`: attention without what the values cannot see (Brunner et al. 2020).
+
+A head's output is A V. Any part of a row of A that V maps to 0 changes nothing. Without it the row is the one of least
+norm that gives the same output:
+
+    E = A U Uᵀ,   V = U S Wᵀ over the keys that the query can see
+
+Where a query sees no more keys than a value is wide, E = A as a rule. E may be below 0, and its rows do not sum to 1.
+An edge weighs |E|, each row scaled to 1; of all heads together their mean.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from attnx.attention.layers import Block, Level, all_keys, rows_to_one
+from attnx.errors import AttentionError
+from attnx.graph.decomposition import values_of
+from attnx.graph.edge_weights import Weighting
+
+
+def gains(level: Level, start: int, stop: int) -> Block:
+    """head × query × key, in float64: A ∘ ∂s/∂A, below 0 where attention speaks against the answer."""
+    if "gradient" not in level.brought:
+        raise AttentionError(
+            "these edges need the gradient of an answer, which attention alone does not have: ask attnx.explain for "
+            "the method, with a model that has a head"
+        )
+    block = level.rows(start, stop)
+    gradient = level.brought["gradient"][:, start:stop].double()
+    gain = gradient @ values_of(level)[:, block.keys].double().transpose(1, 2)
+    return Block(block.first_key, block.weights.double() * gain)
+
+
+def positive_gains(level: Level, start: int, stop: int) -> Block:
+    """head × query × key."""
+    block = gains(level, start, stop)
+    return Block(block.first_key, block.weights.clamp(min=0))
+
+
+def shares_of_heads(level: Level, start: int, stop: int) -> Block:
+    """head × query × key, rows of 1."""
+    block = positive_gains(level, start, stop)
+    return Block(block.first_key, rows_to_one(block.weights))
+
+
+def shares(level: Level, start: int, stop: int) -> Block:
+    """1 × query × key, rows of 1: heads that the answer does not hang on weigh less."""
+    block = positive_gains(level, start, stop)
+    return Block(block.first_key, rows_to_one(torch.mean(block.weights, 0, keepdim=True)))
+
+
+def _there_and_back(positions: int) -> float:
+    return 2.0
+
+
+GRADIENT = Weighting(
+    "gradient",
+    positive_gains,
+    needs=frozenset({"values"}),
+    residual="added",
+    about_answer=True,
+    paper="Chefer et al. 2021",
+    costs="one run, and a way back through it for each answer",
+    forwards=_there_and_back,
+)
+GRADIENT_SIGNED = Weighting(
+    "gradient_signed",
+    gains,
+    needs=frozenset({"values"}),
+    residual="added",
+    signed=True,
+    about_answer=True,
+    in_streams=False,
+    paper="Chefer et al. 2021, with signs",
+    costs="one run, and a way back through it for each answer",
+    forwards=_there_and_back,
+)
+GRADIENT_SHARE = Weighting(
+    "gradient_share",
+    shares_of_heads,
+    together=shares,
+    needs=frozenset({"values"}),
+    about_answer=True,
+    paper="Chefer et al. 2021",
+    costs="one run, and a way back through it for each answer",
+    forwards=_there_and_back,
+)
+
+
+def effective_attention(level: Level, start: int, stop: int) -> Block:
+    """head × query × key, in float64: signed, and E V = A V."""
+    block = level.rows(start, stop)
+    weights, values = all_keys(block, level.mask.length).double(), values_of(level).double()
+    tolerance = torch.finfo(level.brought["values"].dtype).eps * max(values.shape[1:])
+    visible = level.mask.visible(start, stop)
+    sets, row_of = torch.unique(visible, dim=0, return_inverse=True)
+    found = weights.clone()
+    for number, seen in enumerate(sets):
+        rows, keys = (row_of == number).nonzero()[:, 0], seen.nonzero()[:, 0]
+        if len(keys):
+            found[:, rows[:, None], keys] = _seen(weights[:, rows][..., keys], values[:, keys], tolerance)
+    return Block(0, found)
+
+
+def effective_heads(level: Level, start: int, stop: int) -> Block:
+    """head × query × key."""
+    block = effective_attention(level, start, stop)
+    return Block(block.first_key, rows_to_one(block.weights.abs()))
+
+
+def effective(level: Level, start: int, stop: int) -> Block:
+    """1 × query × key."""
+    block = effective_attention(level, start, stop)
+    return Block(block.first_key, rows_to_one(block.weights.abs().mean(0, keepdim=True)))
+
+
+def _seen(weights: Tensor, values: Tensor, tolerance: float) -> Tensor:
+    """head × query × key of A as the values see it, over keys that all these queries see."""
+    across = values.transpose(1, 2)
+    few = values.shape[1] <= values.shape[2]
+    # Unless values are nearly dependent, the factor of their products says all: of few keys that nothing is unseen.
+    factor, failed = torch.linalg.cholesky_ex(values @ across if few else across @ values)
+    pivots = factor.diagonal(dim1=1, dim2=2)
+    # A pivot is the root of a difference of sums, so rounding alone leaves as much as this of a dependent value's.
+    rounding = 2 * (torch.finfo(values.dtype).eps * sum(values.shape[1:])) ** 0.5
+    if not bool(failed.any()) and bool((pivots.amin(1) > pivots.amax(1) * max(tolerance, rounding)).all()):
+        if few:
+            return weights
+        outputs = weights @ values
+        return (values @ torch.cholesky_solve(outputs.transpose(1, 2), factor)).transpose(1, 2)
+    basis, sizes, _ = torch.linalg.svd(values, full_matrices=False)
+    kept: Tensor = basis * (sizes > sizes[:, :1] * tolerance)[:, None]
+    return weights @ kept @ kept.transpose(1, 2)
+
+
+EFFECTIVE = Weighting(
+    "effective",
+    effective_heads,
+    together=effective,
+    needs=frozenset({"values"}),
+    paper="Brunner et al. 2020",
+    costs="one run, and values of every head taken apart; of decoders for each query",
+)

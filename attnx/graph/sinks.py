@@ -1,0 +1,114 @@
+"""Patches that take far more attention than their share: the sinks of a vision tower.
+
+A trained tower may use a few patches, often of an even background, as places to keep what belongs to no patch (Darcet
+et al. 2024, "Vision transformers need registers"). All others look there, and rollout lights them up for any answer.
+
+The rule is of attention alone. At a level a patch is a sink where the other patches give it at least ten times what it
+would get if each spread its attention evenly over all that it sees; the mean over heads and over these patches. Tokens
+of the model's own, [CLS] and registers, neither count nor are counted. A thing that every patch looks at for its own
+sake takes as much: the rule cannot tell it from a sink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from attnx.attention.layers import DECODER, SELF, VISION, Level
+from attnx.attention.tensor import AttentionTensor, as_attention
+from attnx.errors import ChoiceError
+from attnx.graph.edge_weights import Asked, Head
+from attnx.graph.graph import Graph
+
+
+def sink_share(attention: Any, *, layer: int | str | None = None, head: Head | None = None) -> Any:
+    """The share of attention that goes to the first position, per layer: the mean over heads and over the later queries
+    that see it.
+
+    With `head="each"` it is layer × head. Spread evenly over n positions it would be the mean of 1/2, 1/3, … 1/n. Of an
+    encoder–decoder the first position is that of the output, and levels that read the source alone give it nothing.
+
+    >>> sink_share(np.array([[[[1.0, 0, 0], [0.9, 0.1, 0], [0.7, 0.2, 0.1]]]]))
+    array([0.8])
+    """
+    tensor = as_attention(attention)
+    if not tensor.whole:
+        raise ChoiceError("the share of a sink needs attention held whole: attnx.capture(model, …)")
+    graph = Graph.of(tensor, head=head, residual=0.0)
+    number = None if layer is None else tensor.number(layer)
+    asked = Asked.of(graph.depth, graph.length, layer=number, position=0)
+    found = asked.shaped(torch.stack([_share(tensor, graph, one) for one in asked.layers])[..., None, None], graph.head)
+    return found[..., 0].numpy() if isinstance(attention, np.ndarray) else found[..., 0]
+
+
+def _share(attention: AttentionTensor, graph: Graph, number: int) -> Tensor:
+    """One number, or one a head, of a level."""
+    level, sink = attention.levels[number - 1], graph.first
+    if level.kind and level.kind not in (SELF, DECODER):
+        return torch.zeros(graph.heads, dtype=torch.float64)
+    own = level.own
+    seen = level.mask.visible(own.start, own.stop)[:, sink].clone()
+    seen[sink - own.start] = False
+    if not bool(seen.any()):
+        raise ChoiceError(f"no later position sees position {sink}, so there is no sink; give a longer input")
+    block = level.rows(own.start, own.stop)
+    given = block.weights[:, seen, sink - block.first_key].double().mean(-1)
+    if isinstance(graph.head, int):
+        given = given[graph.head : graph.head + 1]
+    if graph.head != "each":
+        return given.mean(0, keepdim=True)
+    return F.pad(given, (0, graph.heads - len(given)))  # an encoder may have more heads than its decoder
+
+
+TIMES = 10.0
+"""So many times its even share a sink takes."""
+_FEWEST = 4
+"""Of fewer patches none stands out."""
+
+
+@dataclass(frozen=True)
+class PatchSink:
+    """A patch that is a sink, at the level where it takes the most."""
+
+    position: int
+    layer: int
+    share: float
+    """Of the attention of the other patches."""
+    times: float
+    """Its share by the even one."""
+
+
+def patch_sinks(attention: AttentionTensor, patches: Sequence[int]) -> list[dict[int, PatchSink]]:
+    """Level by level, from the input up, the sinks among the positions of patches."""
+    if len(patches) < _FEWEST:
+        return [{} for _ in attention.levels]
+    return [_of_level(level, number, patches) for number, level in enumerate(attention.levels, start=1)]
+
+
+def _of_level(level: Level, number: int, patches: Sequence[int]) -> dict[int, PatchSink]:
+    if not level.whole or level.fixed or level.kind not in ("", VISION):
+        return {}
+    shares, times = _taken(level, torch.tensor(patches, device=level.mask.device))
+    found = (times >= TIMES).nonzero()[:, 0].tolist()
+    return {
+        patches[place]: PatchSink(patches[place], number, float(shares[place]), float(times[place])) for place in found
+    }
+
+
+def _taken(level: Level, patches: Tensor) -> tuple[Tensor, Tensor]:
+    """Of each patch what the others that see it give it, the mean of them; and that by the even share of each."""
+    start, stop = level.own.start, level.own.stop
+    block = level.rows(start, stop)
+    queries, keys = patches - start, patches - block.first_key
+    weights = block.weights.mean(0).double()[queries][:, keys]
+    visible = level.mask.visible(start, stop)[queries]
+    others = visible[:, patches] & ~torch.eye(len(patches), dtype=torch.bool, device=patches.device)
+    seen = visible.sum(-1, keepdim=True).double()
+    count = others.sum(0).clamp(min=1)
+    return (weights * others).sum(0) / count, (weights * seen * others).sum(0) / count

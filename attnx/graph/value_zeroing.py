@@ -1,0 +1,105 @@
+"""`value_zeroing`: how far a block's output turns when one key's value is 0 (Mohebbi et al. 2023).
+
+    c[i,j] = 1 − cos(y_i, y_i without v(j)),  each row scaled to 1
+
+y_i is what leaves the block at query i, MLP and norms included; of the last block it is before the final norm. No value
+is zeroed and nothing attends again: attention does not hang on values, so the state behind it is the one that was,
+less what key j handed over. Only the rest of the block is run on it, some vectors at a time. Of one head its own value
+alone is 0. The residual is never taken out, and none is added.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from attnx.attention.layers import NUMBERS_AT_ONCE, Behind, Block, Level
+from attnx.errors import AttentionError
+from attnx.graph.decomposition import Parts, rows_or_own, values_of
+from attnx.graph.edge_weights import Weighting
+
+_INNER = 4
+"""An MLP is so many times as wide as the stream, as a rule: what one vector costs meanwhile."""
+
+_OPERATIONS_A_SECOND = 50e9
+"""More than one core does in single precision, as a rule: what is refused would have taken longer still."""
+
+
+def turns(level: Level, start: int, stop: int) -> Block:
+    """1 × query × key: all heads' values of the key are 0."""
+    block = level.rows(start, stop)
+    found = _turns(level, block.weights, start, block.keys)
+    return Block(block.first_key, rows_or_own(found, start, block.first_key)[None])
+
+
+def turns_of_heads(level: Level, start: int, stop: int) -> Block:
+    """head × query × key: of each head its own."""
+    block = level.rows(start, stop)
+    found = torch.zeros_like(block.weights, dtype=torch.float64)
+    for head in range(len(found)):
+        alone = torch.zeros_like(block.weights)
+        alone[head] = block.weights[head]
+        found[head] = _turns(level, alone, start, block.keys)
+    return Block(block.first_key, rows_or_own(found, start, block.first_key))
+
+
+def _turns(level: Level, weights: Tensor, start: int, keys: slice) -> Tensor:
+    """query × key of 1 − cos, in float64: exactly 0 where nothing is handed over."""
+    rest = _rest(level)
+    handing = _handing(level)
+    queries = torch.arange(start, start + weights.shape[1], device=weights.device)
+    untouched = _directions(rest, handing.own.new_zeros(len(queries), handing.own.shape[1]), queries)
+    found = weights.new_zeros(weights.shape[1:], dtype=torch.float64)
+    for some, columns, taken in handing.vectors(weights, start, keys):
+        handed = taken.any(-1)
+        column, row = handed.nonzero(as_tuple=True)
+        row = row + some.start
+        turned = _directions(rest, taken[handed], queries[row])
+        # Of unit vectors half their squared distance is 1 − cos, without a difference of two numbers near 1.
+        found[row, column + columns.start] = (turned - untouched[row]).square().sum(-1) / 2
+    return found
+
+
+def _directions(rest: Behind, taken: Tensor, queries: Tensor) -> Tensor:
+    """vector × width, in float64: what leaves the block, as unit vectors."""
+    size = max(1, NUMBERS_AT_ONCE // (_INNER * taken.shape[-1]))
+    parts = (slice(begin, begin + size) for begin in range(0, len(taken), size))
+    left = [rest(taken[some], queries[some]).double() for some in parts]
+    return torch.nn.functional.normalize(torch.cat(left), dim=-1) if left else taken.double()
+
+
+def _seconds(width: int) -> float:
+    """Of one edge: a vector goes once through an MLP, in and out, a product and a sum for each weight."""
+    return 4.0 * _INNER * width**2 / _OPERATIONS_A_SECOND
+
+
+def _handing(level: Level) -> Parts:
+    """What keys hand to queries, alone: as it leaves the output projection, without norms and residual."""
+    values = values_of(level)
+    projection = level.brought["projections"].to(values)
+    nothing = torch.zeros_like(level.brought["states"]).to(values)
+    carried = projection.reshape(len(projection), len(values), -1)
+    return Parts(values, carried, torch.ones_like(nothing[:, 0]), nothing, nothing)
+
+
+def _rest(level: Level) -> Behind:
+    if level.rest is None:
+        raise AttentionError(
+            "these edges need the rest of each block, which attention alone does not have: capture with "
+            "extras=('rest',), or ask attnx.explain for the method"
+        )
+    return level.rest
+
+
+VALUE_ZEROING = Weighting(
+    "value_zeroing",
+    turns_of_heads,
+    together=turns,
+    needs=frozenset({"rest"}),
+    residual="inside",
+    in_streams=False,
+    paper="Mohebbi et al. 2023",
+    costs="one run, and the rest of each block for each edge: a run for each position, without attention",
+    forwards=lambda positions: positions + 1.0,
+    seconds=_seconds,
+)

@@ -1,0 +1,340 @@
+"""From the records of a batch to the attention of each input, or an error that says why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from attnx.adapters.image_text import PICTURE, TEXT
+from attnx.adapters.image_tokens import Projection
+from attnx.attention.layers import DECODER, VISION, Behind, Held, Level, all_keys
+from attnx.attention.masks import Mask
+from attnx.attention.sequences import Fixed, Parted, Placed, placed_mask
+from attnx.attention.tensor import AttentionTensor
+from attnx.errors import CaptureError, InputError
+from attnx.hooks.block_tail import Rest
+from attnx.hooks.record import Claim, Joined, Record, Recorder, check_sampling, settle
+from attnx.hooks.stacks import Chain, Pictured, Seen
+from attnx.hooks.verification import rows_checked
+
+_LOST = 1e-4
+"""Of a row: more weight on padding is no rounding."""
+
+
+def assemble(
+    recorder: Recorder,
+    model_name: str,
+    *,
+    padding: Tensor | None,
+    output_padding: Tensor | None = None,
+    within: str = "",
+    projection: Callable[[], Projection | None] = lambda: None,
+) -> list[AttentionTensor]:
+    """One for each input of the batch, with its padding positions cut out.
+
+    `padding` is batch × n, true where a position is real; of an encoder–decoder it is the source's, and
+    `output_padding` that of what the decoder reads. `within` keeps only modules whose name begins so. `projection`
+    measures how a picture enters the text, where that is asked.
+    """
+    check_sampling(recorder.sampling, model_name, within)
+    found = Seen(recorder.records, recorder.batch, model_name, projection).stack(within)
+    records = found if isinstance(found, list) else found.records
+    _check_numbers(records)
+    if isinstance(found, Pictured):
+        _check_one_stack(recorder)
+        return [_joined_by_projector(found, recorder)]
+    if isinstance(found, Chain) and not found.alone:
+        _check_one_stack(recorder)
+        sources = _real_positions(padding, recorder.batch, found.source)
+        written = None if output_padding is None else output_padding.repeat(1, found.copies)
+        outputs = _real_positions(written, recorder.batch, found.output)
+        return [_chained(found, index, sources[index], outputs[index], recorder) for index in range(recorder.batch)]
+    own = output_padding if isinstance(found, Chain) and found.alone == "self" else padding
+    real = _real_positions(own, recorder.batch, records[0].shape[-1])
+    _check_padding_of_all(records, real)
+    # One for each block, whatever the number of inputs: what is found of it is found once.
+    rests = [_rest(record, recorder) for record in records] if "rest" in recorder.extras else []
+    return [_one(records, index, real[index], recorder, rests) for index in range(recorder.batch)]
+
+
+def _check_one_stack(recorder: Recorder) -> None:
+    if "rest" in recorder.extras:
+        raise CaptureError(
+            "what a block does behind one of several attention calls is not known, as in an encoder–decoder: "
+            "value_zeroing is defined for one stack; use alti, rollout, or references=('value_path',)"
+        )
+
+
+def _real_positions(padding: Tensor | None, batch: int, length: int) -> Tensor:
+    """batch × n, true where a position is no padding: all, unless the attention mask says otherwise."""
+    if padding is not None and padding.shape == (batch, length):
+        if not bool(padding.any(-1).all()):
+            raise InputError("the attention mask hides every position of an input; give 1 for those that are read")
+        return padding
+    if padding is not None and not bool(padding.all()):
+        raise CaptureError(
+            f"the attention mask is {tuple(padding.shape)} but attention is over {length} positions, so padding "
+            "cannot be cut out; give one input at a time, without padding"
+        )
+    return torch.ones(batch, length, dtype=torch.bool)
+
+
+def _one(
+    records: Sequence[Record], index: int, real: Tensor, recorder: Recorder, rests: Sequence[Rest]
+) -> AttentionTensor:
+    kept = None if bool(real.all()) else real.nonzero()[:, 0]
+    masks: dict[Any, Mask] = {}
+    levels = [_level(record, index, masks, _brought(record, index, kept, kept, recorder)) for record in records]
+    if rests:
+        levels = [_with_rest(level, rest.of_input(index, kept)) for level, rest in zip(levels, rests, strict=True)]
+    if kept is not None:
+        _check_padding([(number, one) for number, one in enumerate(levels, start=1) if not one.whole], real)
+        levels = _without_padding(levels, kept)
+    held = any(isinstance(level, Held) for level in levels)
+    stacked = _stacked(levels, records, recorder)
+    return AttentionTensor(tuple(levels), recorder.head if held else None, stacked)
+
+
+def _chained(found: Chain, index: int, source: Tensor, output: Tensor, recorder: Recorder) -> AttentionTensor:
+    """The attention of one input over the positions of both streams."""
+    lengths = int(source.sum()), int(output.sum())
+    streams = {"source": slice(0, lengths[0]), "output": slice(lengths[0], sum(lengths))}
+    real = {"source": source, "output": output}
+    masks: dict[Any, Mask] = {}
+    levels: list[Level] = []
+    for call in found.calls:
+        own, over = "source" if call.kind == "encoder" else "output", "output" if call.kind == "self" else "source"
+        level = _cropped(call.record, index, real[own], real[over], masks, recorder)
+        name = (id(level.mask), call.kind)
+        if name not in masks:
+            masks[name] = placed_mask(level.mask, streams[own], streams[over], sum(lengths))
+        levels.append(Placed(level, streams[own], streams[over], masks[name], call.kind))
+    head = recorder.head if any(level.whole for level in levels) else None
+    return AttentionTensor(tuple(levels), head, streams=streams, copies=found.copies)
+
+
+def _joined_by_projector(found: Pictured, recorder: Recorder) -> AttentionTensor:
+    """The attention of one picture, or several, and one text, over the positions of both."""
+    length, whole = len(found.projection.reads), len(found.projection.reads) + found.projection.patches
+    streams = {TEXT: slice(0, length), PICTURE: slice(length, whole)}
+    masks: dict[Any, Mask] = {}
+
+    def placed(level: Level, stream: str, kind: str) -> Placed:
+        name = (id(level.mask), kind)
+        if name not in masks:
+            masks[name] = placed_mask(level.mask, streams[stream], streams[stream], whole)
+        return Placed(level, streams[stream], streams[stream], masks[name], kind)
+
+    levels: list[Level] = []
+    for layer in found.tower:
+        parts = [
+            _level(record, index, masks, _brought(record, index, None, None, recorder))
+            for record in layer
+            for index in range(record.shape[0])
+        ]
+        levels.append(placed(Parted.of(parts), PICTURE, VISION))
+    reads = {place: [length + patch for patch in read] for place, read in enumerate(found.projection.reads) if read}
+    levels.append(Fixed.of(reads, whole, levels[0].mask.device))
+    for record in found.decoder:
+        level = _level(record, 0, masks, _brought(record, 0, None, None, recorder))
+        levels.append(placed(level, TEXT, DECODER))
+    head = recorder.head if any(level.whole for level in levels) else None
+    return AttentionTensor(tuple(levels), head, streams=streams)
+
+
+def _cropped(
+    record: Record, index: int, looking: Tensor, read: Tensor, masks: dict[Any, Mask], recorder: Recorder
+) -> Level:
+    """A level of one or two streams without the padding of either."""
+    if bool(looking.all()) and bool(read.all()):
+        return _level(record, index, masks, _brought(record, index, None, None, recorder))
+    queries, keys = (real.nonzero()[:, 0] for real in (looking, read))
+    level = _level(record, index, masks, _brought(record, index, queries, keys, recorder))
+    _check_padding([(1, level)], read, looking)
+    name = ("cropped", id(level.mask))
+    if name not in masks:
+        masks[name] = level.mask.cropped(keys, queries)
+    return level.cropped(keys, masks[name], queries)
+
+
+def _level(record: Record, index: int, masks: dict[Any, Mask], brought: dict[str, Tensor]) -> Level:
+    if record.weights is None:
+        return replace(record.computed[index], brought=brought)
+    weights, seen = record.weights[index], record.visible
+    own = None if seen is None else seen[min(index, len(seen) - 1)]
+    queries, keys = weights.shape[-2:]
+    name = (id(seen), queries, keys)
+    if name not in masks:
+        masks[name] = Mask(keys, weights.device, own, queries=None if queries == keys else queries)
+    return Held(weights, masks[name], record.module, brought)
+
+
+def _brought(
+    record: Record, index: int, queries: Tensor | None, keys: Tensor | None, recorder: Recorder
+) -> dict[str, Tensor]:
+    """What else was asked for of a call, at the positions that are no padding; None is all of them."""
+    found = {}
+    if recorder.extras:
+        _check_written(record, recorder)
+    if record.values is not None:
+        values = record.values[index]
+        found["values"] = values if keys is None else values[:, keys.to(values.device)]
+    if "projections" in recorder.extras:
+        found["projections"] = _projection(record)
+    if "blocks" in recorder.extras:
+        found |= _joined(record).brought(index, queries)
+    if "gates" in recorder.extras:
+        found["gates"] = _gates(record, index, queries)
+    if recorder.gradients and record.weights is not None:
+        found["differentiable"] = record.weights
+    if record.outputs is not None:
+        found["outputs"] = record.outputs
+    return found
+
+
+def _rest(record: Record, recorder: Recorder) -> Rest:
+    """What the block around a call does behind it."""
+    _check_written(record, recorder)
+    _projection(record)
+    joined = _joined(record)
+    if record.block is None or record.block.left is None:
+        raise CaptureError(
+            f"{record.module} is one of several attention calls of its block, so what follows it alone is not known; "
+            "use methods of attention itself (rollout, flow), or references=('value_path',)"
+        )
+    return Rest(recorder.model, record.module, joined, record.block)
+
+
+def _with_rest(level: Level, rest: Behind) -> Level:
+    known: Level = replace(cast(Any, level), rest=rest)  # every way to keep a level is a dataclass
+    return known
+
+
+def _stacked(levels: list[Level], records: Sequence[Record], recorder: Recorder) -> Tensor | None:
+    """layer × head × query × key, of which the levels become views; None where some level is not held.
+
+    A record whose numbers are copied lets go of its own, so that they are held once.
+    """
+    held = [level.weights.shape for level in levels if isinstance(level, Held)]
+    if len(held) < len(levels):
+        return None
+    first = records[0].weights
+    if recorder.gradients or first is None:
+        return torch.stack([level.weights for level in levels if isinstance(level, Held)])
+    stacked = first.new_empty(len(held), *held[0])
+    for number, record in enumerate(records):
+        level = levels[number]
+        if isinstance(level, Held):
+            stacked[number] = level.weights
+            levels[number] = replace(level, weights=stacked[number])
+        if recorder.batch == 1:
+            record.weights = stacked[number][None]
+    return stacked
+
+
+def _without_padding(levels: Sequence[Level], kept: Tensor) -> list[Level]:
+    """Every level cropped; levels that share a mask share the cropped one."""
+    masks = {id(level.mask): level.mask for level in levels}
+    cropped = {name: mask.cropped(kept) for name, mask in masks.items()}
+    return [level.cropped(kept, cropped[id(level.mask)]) for level in levels]
+
+
+def _check_written(record: Record, recorder: Recorder) -> None:
+    """That values and projection, summed over heads and keys, are what the block wrote."""
+    if record.unlike:
+        raise CaptureError(
+            f"values and projections of {record.module} are not what it writes: {record.unlike}. Use methods of "
+            "attention itself (raw, rollout, flow), or references=('value_path',); capture weights without extras"
+        )
+    by_hand = "ask for the gate, too: extras=('values', 'projections', 'gates')"
+    instead = "use methods of attention itself (rollout, flow)" if "blocks" in recorder.extras else by_hand
+    if record.gate is not None and "gates" not in recorder.extras:
+        raise CaptureError(
+            f"{record.module} multiplies what it mixed by a gate of each position before it is projected, so values "
+            f"and projections alone are not what it writes; {instead}"
+        )
+
+
+def _gates(record: Record, index: int, kept: Tensor | None) -> Tensor:
+    if record.gate is None:
+        return torch.ones(1, 1, 1)
+    gate = record.gate[index]
+    return gate if kept is None else gate[:, kept.to(gate.device)]
+
+
+def _projection(record: Record) -> Tensor:
+    if record.projection is None:
+        raise CaptureError(
+            f"no output projection was seen behind the attention of {record.module}: it is no linear map that attnx "
+            "knows, it is quantised, or attention went through transformers' interface (flash and flex kernels), which "
+            "does not show it; load with attn_implementation='sdpa', or use rollout"
+        )
+    return record.projection
+
+
+def _joined(record: Record) -> Joined:
+    if isinstance(record.joined, Joined):
+        return record.joined
+    raise record.joined or CaptureError(
+        f"no block was seen around the attention of {record.module}, so what it adds to the residual stream is not "
+        "known; use methods of attention itself (rollout, flow)"
+    )
+
+
+def _check_numbers(records: Sequence[Record]) -> None:
+    def infinite(layer: int, record: Record) -> CaptureError:
+        return CaptureError(
+            f"attention in layer {layer} ({record.module}) is not finite: the model's weights or its input have "
+            "NaN or infinity. Check the checkpoint; half precision may need float32: model.float()"
+        )
+
+    claims = []
+    for layer, record in enumerate(records, start=1):
+        claims += [Claim(total.isfinite(), partial(infinite, layer, record)) for total in record.totals()]
+    settle(claims)
+
+
+def _check_padding_of_all(records: Sequence[Record], real: Tensor) -> None:
+    """A row that gives weight to padding has other numbers in a batch than alone: asked of all that is held."""
+    if bool(real.all()):
+        return
+    claims = []
+    for number, record in enumerate(records, start=1):
+        if record.weights is not None:
+            weights = record.weights.detach()
+            rows, padding = real[:, None, :, None].to(weights.device), (~real)[:, None, :, None].to(weights)
+            lost = ((weights @ padding) * rows).amax()
+            claims.append(Claim(lost <= _LOST, partial(_padding_is_read, number, record.module, lost)))
+    settle(claims)
+
+
+def _check_padding(levels: Sequence[tuple[int, Level]], real: Tensor, looking: Tensor | None = None) -> None:
+    """The same for the levels of one input, each with its number.
+
+    Of a level that is held all rows are asked, of one that is computed some. `looking` are the queries, where they are
+    of another stream.
+    """
+    asked: list[int] = (real if looking is None else looking).nonzero()[:, 0].tolist()
+    some = [asked[place] for place in rows_checked(len(asked))]
+    claims = []
+    for number, level in levels:
+        length = level.mask.length
+        if level.whole:
+            rows = level.rows(level.own.start, level.own.stop).weights[:, asked]
+        else:
+            rows = torch.cat([all_keys(level.rows(row, row + 1), length) for row in some], dim=1)
+        lost = rows[..., ~real.to(rows.device)].detach().sum(-1).amax()
+        claims.append(Claim(lost <= _LOST, partial(_padding_is_read, number, level.module, lost)))
+    settle(claims)
+
+
+def _padding_is_read(number: int, module: str, lost: Tensor) -> CaptureError:
+    return CaptureError(
+        f"layer {number} ({module}) attends to padding ({float(lost):.2g} of a row), so a padded batch gives "
+        "other numbers than one input at a time; use batch_size=1"
+    )

@@ -1,0 +1,370 @@
+"""What a model says of many inputs, in batches, with nothing watched."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from functools import partial
+from inspect import Parameter, signature
+from time import monotonic
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from attnx.adapters.adapter import Adapter, Prepared
+from attnx.adapters.model_config import base_model, takes_logits_to_keep
+from attnx.errors import InputError, duration
+from attnx.hooks.capture import answer_of
+from attnx.hooks.forward import undisturbed
+from attnx.hooks.patching import Entry
+from attnx.targets.score import first_answer
+
+_DENSE = ("pixel_values", "input_features", "input_values")
+"""Inputs that are numbers with a gradient, and are embedded by no table."""
+
+
+def with_entry(adapter: Adapter, model: nn.Module, inputs: dict[str, Any]) -> tuple[dict[str, Any], Entry]:
+    """The inputs, dense ones as leaves of the graph, and where the way ends; of an encoder–decoder in both streams.
+
+    Of a picture with a text it ends at pixels and at tokens.
+    """
+    dense = next((name for name in _DENSE if name in inputs), None)
+    if dense is not None:
+        inputs = {**inputs, dense: inputs[dense].detach().clone().requires_grad_()}
+    source: nn.Module | Tensor = adapter.embedding_module(model) if dense is None else inputs[dense]
+    if dense is not None and "input_ids" in inputs:
+        return inputs, (source, adapter.embedding_module(model))
+    if adapter.output_embeddings is None:
+        return inputs, source
+    return inputs, (source, adapter.output_embeddings(model))
+
+
+MOMENT = 2.0
+"""Seconds after which somebody wants to know how far it is."""
+LONG = 10.0
+"""Seconds ahead that are worth a line."""
+_BETWEEN_LINES = 60.0
+"""Seconds between two lines, for work that has many parts."""
+_last_line = -_BETWEEN_LINES
+
+
+class LateBar:
+    """Counts, and from the first count after a moment on shows it; tqdm takes a lock, and quick work takes none."""
+
+    def __init__(self, label: str, total: int | None, unit: str) -> None:
+        self._how = {"desc": label, "total": total, "unit": unit}
+        self._begun, self._count = monotonic(), 0
+        self._shown: Any = None
+
+    def update(self, count: int) -> None:
+        """So many more are done."""
+        self._count += count
+        if self._shown is not None:
+            self._shown.update(count)
+        elif monotonic() - self._begun > MOMENT:
+            from tqdm import tqdm
+
+            self._shown = tqdm(initial=self._count, leave=False, file=sys.stderr, **self._how)
+
+    @property
+    def seen(self) -> bool:
+        """Whether there is a bar yet."""
+        return self._shown is not None
+
+    def set_postfix_str(self, text: str, refresh: bool = True) -> None:
+        """What is shown behind it."""
+        if self._shown is not None:
+            self._shown.set_postfix_str(text, refresh)
+
+    def __enter__(self) -> LateBar:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._shown is not None:
+            self._shown.close()
+
+
+class LateLine:
+    """Counts, and says once how long the rest will take, where standard error is a file or a notebook."""
+
+    seen = False
+
+    def __init__(self, label: str, total: int | None, unit: str) -> None:
+        self._label, self._total, self._unit = label, total, unit
+        self._begun, self._count = monotonic(), 0
+
+    def update(self, count: int) -> None:
+        """So many more are done."""
+        global _last_line
+        self._count += count
+        now = monotonic()
+        taken = now - self._begun
+        if self._total is None or taken < MOMENT or now - _last_line < _BETWEEN_LINES:
+            return
+        left = taken / self._count * (self._total - self._count)
+        if left > LONG:
+            _last_line = now
+            announce(
+                f"attnx: {self._label}: {self._count} of {self._total}{self._unit} took {duration(taken)}, the others "
+                f"take about {duration(left)}"
+            )
+
+    def set_postfix_str(self, text: str, refresh: bool = True) -> None:
+        """A line has nothing behind it."""
+
+    def __enter__(self) -> LateLine:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """What was said stays."""
+
+
+def announce(text: str) -> None:
+    """A line on standard error before long work, where it is in nobody's way."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def watched() -> bool:
+    """Whether somebody looks at standard error."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+R = TypeVar("R")
+
+POSITIONS_AT_ONCE = 2_048
+"""Positions in one batch, padding included: on a CPU more is slower, for it no longer fits into the caches."""
+
+_ENOUGH, _PADDING = 512, 1 / 8
+"""A batch of so many positions is closed before more than an eighth of it is padding, which costs as much as text."""
+
+_ON_AN_ACCELERATOR = 8 * POSITIONS_AT_ONCE
+
+_LOGITS_AT_ONCE = 2**26
+"""256 MB: a batch of a language model has a logit for each word of its vocabulary at each position."""
+
+_TOLERANCE = 1e-5
+"""Of the largest number: rounding in float32 differs less between batch shapes. A false alarm costs only time."""
+
+_verdicts: weakref.WeakKeyDictionary[nn.Module, dict[str, bool]] = weakref.WeakKeyDictionary()
+
+
+def in_batches(
+    model: nn.Module,
+    prepared: Sequence[Prepared],
+    run: Callable[[Sequence[Prepared]], R],
+    *,
+    first: Callable[[Sequence[Prepared]], Sequence[Tensor]],
+    pad_id: int | None,
+    entry: str = "input_ids",
+    size: int | None = None,
+    at_most: int = POSITIONS_AT_ONCE,
+    together: bool = True,
+    lengths: Sequence[int] | None = None,
+    shapes: Sequence[tuple[int, ...]] | None = None,
+) -> Iterator[tuple[list[int], R]]:
+    """The numbers of the inputs that ran together, and what `run` gave for them, from short inputs to long ones.
+
+    A batch has at most `size` inputs and `at_most` positions, padding included, and at least one input. Inputs of
+    different length share one only if they may go `together`, and the model does not read padding: `first` gives what
+    it says of the first of some inputs, which the others must not change. Images share one when their shapes are equal.
+    Where inputs are made as they are read, `lengths` and `shapes` are told.
+    """
+    lengths = [len(one.positions) for one in prepared] if lengths is None else lengths
+    shapes = [one.shape for one in prepared] if shapes is None else shapes
+    # What has a shape shares a batch with its like alone, so that nothing is padded.
+    together = (
+        together and size != 1 and (all(shapes) or _takes_padding(model, prepared, lengths, pad_id, first, entry))
+    )
+    for rows in grouped(lengths, shapes, together=together, size=size, at_most=at_most):
+        yield rows, run([prepared[row] for row in rows])
+
+
+def grouped(
+    lengths: Sequence[int],
+    shapes: Sequence[tuple[int, ...]],
+    *,
+    together: bool = True,
+    size: int | None = None,
+    at_most: int = POSITIONS_AT_ONCE,
+) -> Iterator[list[int]]:
+    """The numbers of inputs that run together, from short ones to long ones."""
+    order = sorted(range(len(lengths)), key=lambda index: (lengths[index], shapes[index]))
+    batch: list[int] = []
+    for index in order:
+        # The newcomer is the longest so far, so the whole batch is padded to its length.
+        padded, read = lengths[index] * (len(batch) + 1), sum(lengths[one] for one in (*batch, index))
+        wasteful = read >= _ENOUGH and padded - read > _PADDING * padded
+        full = batch and (len(batch) == size or padded > at_most or wasteful)
+        alien = batch and (shapes[index] != shapes[batch[0]] or (not together and lengths[index] != lengths[batch[0]]))
+        if full or alien:
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch
+
+
+def _takes_padding(
+    model: nn.Module,
+    prepared: Sequence[Prepared],
+    lengths: Sequence[int],
+    pad_id: int | None,
+    first: Callable[[Sequence[Prepared]], Sequence[Tensor]],
+    entry: str,
+) -> bool:
+    """Whether an input gives the same padded as alone; tried once for each model and entry into it.
+
+    Some models read padding all the same: XLNet answers from its last position, ConvBERT convolves over it, and
+    classifiers on decoders look for the padding token, which they do not find in embeddings.
+    """
+    if not lengths or min(lengths) == max(lengths):
+        return True
+    if pad_id is None:
+        return False
+    verdicts = _verdicts.setdefault(model, {})
+    if entry not in verdicts:
+        short, long = (prepared[lengths.index(end)] for end in (min(lengths), max(lengths)))
+        alone = first([short])
+        try:
+            verdicts[entry] = _same(alone, first([short, long]))
+        except Exception:
+            verdicts[entry] = False
+    return verdicts[entry]
+
+
+def forget_padding(model: nn.Module) -> None:
+    """Try anew what padding does to this model: what follows then depends on its own inputs, and on none before."""
+    _verdicts.pop(model, None)
+
+
+def _same(alone: Sequence[Tensor], padded: Sequence[Tensor]) -> bool:
+    return all(
+        one.shape == other.shape and torch.allclose(one.float(), other.float(), atol=slack(other), rtol=0)
+        for one, other in zip(alone, padded, strict=True)
+    )
+
+
+def slack(tensor: Tensor) -> float:
+    """How far numbers like these may differ by rounding alone."""
+    precise = tensor.dtype in (torch.float32, torch.float64)
+    return (_TOLERANCE if precise else 2e-2) * (1 + float(tensor.abs().amax()))
+
+
+def positions_at_once(model: nn.Module, *, all_answers: bool = False) -> int:
+    """The size of a batch. Where every position gets logits over a vocabulary, they take the most memory.
+
+    Models that can be told where to answer answer nowhere else, unless `all_answers` are wanted.
+    """
+    device, _ = _place(model)
+    most = POSITIONS_AT_ONCE if device is None or device.type == "cpu" else _ON_AN_ACCELERATOR
+    embeddings = getattr(model, "get_output_embeddings", lambda: None)()  # a wrapper may have none
+    vocabulary = getattr(embeddings, "weight", None)
+    if vocabulary is None or (takes_logits_to_keep(model) and not all_answers):
+        return most
+    return max(1, min(most, _LOGITS_AT_ONCE // len(vocabulary)))
+
+
+def collate(model: nn.Module, prepared: Sequence[Prepared], pad_id: int | None) -> dict[str, Any]:
+    """The model's keyword arguments for a batch, on its device; floating inputs in its precision."""
+    accepted = _accepted(model)
+    device, dtype = _place(model)
+    batch = {}
+    for name in prepared[0].inputs:
+        if accepted is None or name in accepted:
+            fill = (pad_id or 0) if name == "input_ids" else 0
+            rows = [one.inputs[name] for one in prepared]
+            stacked = torch.cat(rows) if name in prepared[0].joined else _stacked(name, rows, fill)
+            batch[name] = stacked.to(device, dtype if stacked.is_floating_point() else stacked.dtype)
+    return {**batch, **prepared[0].options}
+
+
+def _stacked(name: str, rows: list[Tensor], fill: int) -> Tensor:
+    if rows[0].ndim == 1 or name.endswith("inputs_embeds"):
+        return pad_sequence(rows, batch_first=True, padding_value=fill)
+    return torch.stack(rows)
+
+
+def padding_id(model: nn.Module, processor: Any) -> int | None:
+    """The id that pads a batch. Without one a batch is one input: some heads find the last token by looking for it."""
+    for owner in (getattr(model, "config", None), processor):
+        token_id = getattr(owner, "pad_token_id", None)
+        if isinstance(token_id, int) and token_id >= 0:
+            return token_id
+    return None
+
+
+def _place(model: nn.Module) -> tuple[torch.device | None, torch.dtype]:
+    """Where the inputs go, None to leave them: weights that are offloaded have no device until they are used."""
+    first = next(model.parameters(), None)
+    if first is None:
+        raise InputError(
+            f"{type(model).__name__} has no weights, so there is nothing to explain; give the model itself"
+        )
+    device = getattr(model, "device", first.device)
+    return None if device.type == "meta" else device, first.dtype
+
+
+def _accepted(model: nn.Module) -> set[str] | None:
+    """Names that the model's forward takes, under a wrapper also its own; None when it takes any."""
+    parameters = signature(model.forward).parameters.values()
+    named = {one.name for one in parameters if one.kind not in (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)}
+    if not any(one.kind is Parameter.VAR_KEYWORD for one in parameters):
+        return named
+    inner = base_model(model)
+    if inner is not model:
+        return named | (_accepted(inner) or set())
+    return named if named & {"input_ids", "pixel_values", "input_features", "input_values"} else None
+
+
+def bar(label: str, total: int | None, shown: bool, unit: str = " texts", *, line: bool = False) -> Any:
+    """A bar that comes when work takes long and is gone when it is done.
+
+    Where standard error is no terminal there is none, and with `line` a line that says how long the rest will take.
+    """
+    if not shown:
+        return _NoBar()
+    return LateBar(label, total, unit) if watched() else LateLine(label, total, unit) if line else _NoBar()
+
+
+class _NoBar(nullcontext["_NoBar"]):
+    seen = False
+
+    def __enter__(self) -> _NoBar:
+        return self
+
+    def update(self, count: int) -> None:
+        """Nothing is shown."""
+
+    def set_postfix_str(self, text: str, refresh: bool = True) -> None:
+        """Nor is this."""
+
+
+T = TypeVar("T")
+
+
+def each_answer(
+    model: nn.Module, processor: Any, prepared: Sequence[Prepared], read: Callable[[int, Any, int], T]
+) -> list[T]:
+    """For each input what `read` makes of (its number, the output of its batch, its place there), in order."""
+    pad_id = padding_id(model, processor)
+    found: dict[int, T] = {}
+    with undisturbed(model):
+        for rows, output in in_batches(
+            model,
+            prepared,
+            lambda several: answer_of(model, collate(model, several, pad_id)),
+            first=partial(first_answers, model, pad_id),
+            pad_id=pad_id,
+            at_most=positions_at_once(model, all_answers=True),
+        ):
+            found |= {row: read(row, output, place) for place, row in enumerate(rows)}
+    return [found[row] for row in range(len(prepared))]
+
+
+def first_answers(model: nn.Module, pad_id: int | None, prepared: Sequence[Prepared]) -> list[Any]:
+    """What the model says of the first of some inputs, padded to the longest of them."""
+    return first_answer(model, collate(model, prepared, pad_id), len(prepared[0].positions))

@@ -1,1 +1,0 @@
-"""What the caller gave, made ready for the model: tensors, and what each of their positions is."""

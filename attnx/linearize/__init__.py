@@ -1,0 +1,1 @@
+"""The backward pass through the linearized model."""

@@ -1,0 +1,108 @@
+"""The sections of the page from the top down, by the names of their folders in `views/page/sections`.
+
+Loaded when a page is first written.
+"""
+
+from __future__ import annotations
+
+from attnx.benchmarks.result import Truth
+from attnx.benchmarks.view import truth_plain
+from attnx.benchmarks.view import truth_section as truth_data
+from attnx.counterfactuals.side_by_side import SideBySide
+from attnx.counterfactuals.view import side_by_side_plain
+from attnx.counterfactuals.view import side_by_side_section as side_by_side_data
+from attnx.evaluation.head_atlas import HeadAtlas
+from attnx.evaluation.view import (
+    atlas_plain,
+    faithfulness_plain,
+    summary_plain,
+)
+from attnx.evaluation.view import (
+    atlas_section as atlas_data,
+)
+from attnx.evaluation.view import (
+    faithfulness_section as faithfulness_data,
+)
+from attnx.evaluation.view import (
+    summary_section as summary_data,
+)
+from attnx.generation.result import GenerationExplanation
+from attnx.generation.view import generation_plain
+from attnx.generation.view import generation_section as generation_data
+from attnx.results.evaluation_table import Comparison, Faithfulness
+from attnx.results.explanation import Explanation
+from attnx.similarity.result import Similarity
+from attnx.views.page.explanation import (
+    agreement_plain,
+    details_plain,
+    graph_plain,
+    head_view_plain,
+    heads_plain,
+    layers_plain,
+    spans_plain,
+    tables_plain,
+    text_plain,
+    trust_plain,
+)
+from attnx.views.page.explanation import (
+    agreement_section as agreement_data,
+)
+from attnx.views.page.explanation import (
+    details_section as details_data,
+)
+from attnx.views.page.explanation import (
+    graph_section as graph_data,
+)
+from attnx.views.page.explanation import (
+    head_view_section as head_view_data,
+)
+from attnx.views.page.explanation import (
+    heads_section as heads_data,
+)
+from attnx.views.page.explanation import (
+    layers_section as layers_data,
+)
+from attnx.views.page.explanation import (
+    spans_section as spans_data,
+)
+from attnx.views.page.explanation import (
+    tables_section as tables_data,
+)
+from attnx.views.page.explanation import (
+    text_section as text_data,
+)
+from attnx.views.page.explanation import (
+    trust_section as trust_data,
+)
+from attnx.views.page.page import SECTIONS, Section
+from attnx.word_alignment.result import Alignment
+from attnx.word_alignment.view import alignment_plain
+from attnx.word_alignment.view import alignment_section as alignment_data
+
+for _name, _section in {
+    "tables": Section(tables_data, tables_plain),
+    "side_by_side": Section(side_by_side_data, side_by_side_plain, (SideBySide,)),
+    "alignment": Section(
+        alignment_data,
+        alignment_plain,
+        (
+            Alignment,
+            Similarity,
+        ),
+    ),
+    "summary": Section(summary_data, summary_plain, (Comparison,)),
+    "atlas": Section(atlas_data, atlas_plain, (HeadAtlas,)),
+    "faithfulness": Section(faithfulness_data, faithfulness_plain, (Faithfulness,)),
+    "truth": Section(truth_data, truth_plain, (Truth,)),
+    "generation": Section(generation_data, generation_plain, (GenerationExplanation,)),
+    "text": Section(text_data, text_plain, (Explanation,)),
+    "trust": Section(trust_data, trust_plain),
+    "spans": Section(spans_data, spans_plain),
+    "layers": Section(layers_data, layers_plain),
+    "graph": Section(graph_data, graph_plain),
+    "heads": Section(heads_data, heads_plain),
+    "head_view": Section(head_view_data, head_view_plain),
+    "agreement": Section(agreement_data, agreement_plain),
+    "details": Section(details_data, details_plain),
+}.items():
+    SECTIONS.add(_name, _section)

@@ -1,0 +1,1 @@
+"""Tables and figures of Abnar and Zuidema (2020)."""

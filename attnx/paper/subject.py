@@ -1,0 +1,228 @@
+"""Tables 1 and 2, and the subject check, over many trainings: each model's table, side by side.
+
+Rows beyond the paper's are the methods that are about the answer, which it did not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any, ClassVar
+
+import numpy as np
+from torch import nn
+
+from attnx.adapters.adapter import Prepared
+from attnx.adapters.families import adapter_for
+from attnx.attribution.ablation import PAPER, blankout
+from attnx.attribution.base import cases
+from attnx.attribution.gradients import gradient
+from attnx.demo_models.verb_number import Beginning
+from attnx.errors import InputError
+from attnx.graph.edge_weights import check_layer
+from attnx.methods.base import PAPER_METHODS
+from attnx.paper.sentences import Sentences
+from attnx.paper.table import Shares, SubjectTable, SubjectTrainings, Table, Trainings, check_alike
+from attnx.paper.tables import answer_aware, relevance_rows, tabulated
+from attnx.results.base import provenance
+from attnx.results.evaluation_table import FACTS, Cells, Gathered, facts, with_left_out
+from attnx.results.statistics import Summary
+from attnx.runs.explain_dataset import Measurement
+from attnx.runs.question import Tick
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+
+def subject(
+    model: nn.Module,
+    tokenizer: Any,
+    sentences: Sentences,
+    *,
+    layer: int | None = None,
+    methods: Sequence[str] = PAPER_METHODS,
+    seed: int = 0,
+    progress: bool = False,
+    output: str | PathLike[str] | None = None,
+    **options: Any,
+) -> SubjectTable:
+    """Where relevance lies at one layer, by default the last. Every sentence must have a known subject.
+
+    With a folder as `output` the work is kept there, as in `table1`.
+    """
+    unknown = [one.text for one in sentences.beginnings if one.subject is None]
+    if unknown:
+        raise InputError(
+            f"{len(unknown)} of {len(sentences)} sentences of {sentences.source} come without the subject's position; "
+            "give a file with the columns label, subject, beginning"
+        )
+    asking = Sharing(layer, tuple(methods), sentences.source, seed)
+    things = list(map(KnownSubject, sentences.beginnings, sentences.prepared))
+    table: SubjectTable = tabulated(asking, model, tokenizer, things, output, options, progress=progress)
+    return table
+
+
+@dataclass(frozen=True, eq=False)
+class KnownSubject:
+    """A sentence of which it is known where its subject stands."""
+
+    beginning: Beginning
+    prepared: Prepared
+
+    @property
+    def digest(self) -> str:
+        return f"{self.prepared.digest} {self.beginning}"
+
+
+@dataclass(frozen=True)
+class Sharing(Measurement[KnownSubject]):
+    """The measurement: the shares of each measure in a sentence."""
+
+    name: ClassVar[str] = "subject"
+    layer: int | None
+    methods: tuple[str, ...]
+    source: str
+    """For the table, as is the seed."""
+    seed: int
+
+    def settings(self) -> dict[str, Any]:
+        return {"layer": self.layer, "methods": list(self.methods)}
+
+    def cells(
+        self, model: Any, processor: Any, things: Sequence[KnownSubject], tick: Tick, progress: bool
+    ) -> Sequence[Cells]:
+        prepared = [one.prepared for one in things]
+        rows = relevance_rows(model, processor, prepared, "CLS", methods=self.methods, progress=progress)
+        layers = len(next(iter(rows[0].relevance.values())))
+        layer = layers if self.layer is None else check_layer(self.layer, layers)
+        measures: dict[str, Sequence[Array]] = {
+            name: [row.ranked(name)[layer - 1] for row in rows] for name in self.methods
+        }
+        asked = cases(model, processor, prepared)
+        measures["blank-out"] = [one.scores for one in blankout(model, processor, asked, progress=progress, **PAPER)]
+        measures["gradient norm"] = [one.scores for one in gradient(model, processor, asked, progress=progress)]
+        measures["even spread"] = [np.ones(len(one.positions)) for one in prepared]
+        told = facts(
+            provenance=provenance(model, adapter_for(model).name, layer=layer), layer=layer, measures=tuple(measures)
+        )
+        return [
+            {
+                **{name: np.array(shares_of(scores[number], places)) for name, scores in measures.items()},
+                "right": int(rows[number].predicted == one.beginning.label),
+                "attractors known": int(one.beginning.attractors is not None),
+                FACTS: told,
+            }
+            for number, (one, places) in enumerate((each, Places.of(each.beginning, each.prepared)) for each in things)
+        ]
+
+    def result(self, cells: Iterable[Cells], left_out: Mapping[str, int]) -> SubjectTable:
+        found = Gathered.of(cells)
+        shares = {name: found.array(name) for name in found.first["measures"]}
+        right = np.array(found.columns["right"], dtype=bool)
+        record = found.provenance
+        return SubjectTable(
+            layer=found.first["layer"],
+            source=with_left_out(self.source, left_out),
+            shares=tuple(
+                _summaries(shares, "right", right, self.seed) + _summaries(shares, "wrong", ~right, self.seed)
+            ),
+            attractors_known=all(found.columns["attractors known"]),
+            provenance={**record, "settings": {**record["settings"], "seed": self.seed}},
+        )
+
+
+@dataclass(frozen=True)
+class Places:
+    """Positions of one sentence: those of the subject, of the attractors, and of all words."""
+
+    subject: frozenset[int]
+    attractors: frozenset[int]
+    words: tuple[int, ...]
+
+    @classmethod
+    def of(cls, beginning: Beginning, prepared: Prepared) -> Places:
+        """From word indices to positions: by where a word stands in the text, for a word may have several pieces."""
+        starts: list[tuple[int, int]] = []
+        end = 0
+        for word in beginning.words:
+            start = beginning.text.index(word, end)
+            end = start + len(word)
+            starts.append((start, end))
+
+        def pieces(word: int) -> frozenset[int]:
+            start, end = starts[word]
+            return frozenset(
+                one.index for one in prepared.positions if one.start is not None and start <= one.start < end
+            )
+
+        attractors = frozenset().union(*map(pieces, beginning.attractors or ()))
+        return cls(pieces(beginning.subject or 0), attractors, tuple(prepared.positions.content))
+
+
+def shares_of(scores: Array, places: Places) -> tuple[float, float, float, float]:
+    """(subject, attractors, other words, subject is first) of one sentence; first is divided among those that tie.
+
+    NaN where the scores are all zero, for nothing has no shares.
+    """
+    total = sum(scores[position] for position in places.words)
+    if total <= 0:
+        return (np.nan,) * 4
+    on_subject = sum(scores[position] for position in places.subject) / total
+    on_attractors = sum(scores[position] for position in places.attractors) / total
+    best = max(scores[position] for position in places.words)
+    first = [position for position in places.words if scores[position] == best]
+    return (
+        on_subject,
+        on_attractors,
+        1 - on_subject - on_attractors,
+        len(places.subject.intersection(first)) / len(first),
+    )
+
+
+def _summaries(shares: Mapping[str, Array], predictions: str, chosen: Array, seed: int) -> list[Shares]:
+    if not chosen.any():
+        return []
+    return [
+        Shares(name, predictions, *(Summary.of(column, seed=seed) for column in values[chosen].T))
+        for name, values in shares.items()
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A model of the table, and the sentences that it is measured on."""
+
+    name: str
+    recipe: str
+    model: nn.Module
+    tokenizer: Any
+    sentences: Sentences
+
+
+def over_trainings(measure: Callable[..., Table], models: Iterable[Trained], **options: Any) -> Trainings:
+    """The table that `measure` (`table1`, `table2`) makes of each model, with its options. One model is held at a time
+    where they come one by one."""
+    return Trainings(*_measured(measure, models, options))
+
+
+def subject_over_trainings(models: Iterable[Trained], **options: Any) -> SubjectTrainings:
+    """The subject check of each model."""
+    return SubjectTrainings(*_measured(subject, models, options))
+
+
+def _measured(
+    measure: Callable[..., Any], models: Iterable[Trained], options: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, str], bool]:
+    methods = (*PAPER_METHODS, *answer_aware())
+    tables: dict[str, Any] = {}
+    recipes: dict[str, str] = {}
+    met: set[tuple[str, ...]] = set()
+    for one in models:
+        if one.name in tables:
+            raise InputError(f"two models are called {one.name}; rename the folder of one")
+        own = options if options.get("output") is None else {**options, "output": f"{options['output']}/{one.name}"}
+        tables[one.name] = measure(one.model, one.tokenizer, one.sentences, methods=methods, **own)
+        check_alike(tables)
+        recipes[one.name] = one.recipe
+        met.add(tuple(beginning.text for beginning in one.sentences.beginnings))
+    return tables, recipes, len(met) == 1

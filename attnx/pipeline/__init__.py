@@ -1,0 +1,1 @@
+"""From a call of `explain` to its explanations."""

@@ -1,0 +1,522 @@
+"""The product in one line: `explain(model, tokenizer, text)`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypedDict, Unpack, overload
+
+from torch import nn
+
+from attnx.adapters.adapter import Prepared
+from attnx.adapters.families import adapter_for
+from attnx.adapters.pooling import MEAN, check_mean
+from attnx.adapters.prepare import prepare_all, with_first_token
+from attnx.adapters.spans import AskedSpans, with_spans_of_each
+from attnx.adapters.towers import named_tower
+from attnx.arguments import checked
+from attnx.attribution import base as registry
+from attnx.attribution.base import AskedReferences
+from attnx.errors import ArgumentError, InputError
+from attnx.graph.edge_weights import Head
+from attnx.hooks.batching import bar
+from attnx.hooks.forward import unwrapped
+from attnx.methods.base import PAPER_METHODS, Method, asked_methods
+from attnx.methods.receptive_field import Normalization
+from attnx.pipeline.estimate import foresee
+from attnx.pipeline.loading import model_and_processor, takes_pipelines
+from attnx.pipeline.options import (
+    DEFAULT_REFERENCES,
+    ENTITIES,
+    EVERY,
+    Settings,
+    check_no_reference,
+    check_position_name,
+    mean_row,
+)
+from attnx.pipeline.pipeline import Request, explain_prepared
+from attnx.pipeline.requests import (
+    of_entities,
+    of_every_letter,
+    of_every_token,
+    of_output,
+    with_choices,
+    writes_by_frame,
+)
+from attnx.registry import unknown
+from attnx.results.base import NOT_KEPT
+from attnx.results.evaluation_table import Recommendation
+from attnx.results.explanation import Explanation, Explanations
+
+
+def settings_of(explanation: Explanation, *, references: bool = True) -> dict[str, Any]:
+    """The arguments of `explain` that made it, as they were used; without `references` the caller brings those.
+
+    The target is the caller's to choose, and so is a position: only that it was the mean of all is told.
+    """
+    return {
+        "methods": list(explanation.methods),
+        "references": _references(explanation) if references else None,
+        "layer": explanation.layers[0] if len(explanation.layers) == 1 else None,
+        "maps": explanation.maps is not None,
+        "truncate": "cut" in explanation.provenance.get("input", {}),
+        **settings_on_record(explanation.provenance, explanation.methods),
+    }
+
+
+def settings_on_record(provenance: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """What a record tells of how these of its methods were computed, whatever the text, as `explain` takes it."""
+    used, read = (provenance.get(part, {}) for part in ("settings", "input"))
+    methods = asked_methods(names)
+    return {
+        "head": used.get("head"),
+        "residual": _residual(used.get("residual", {}), methods),
+        "normalize": _normalize(used.get("normalize", "auto"), methods),
+        "drop_sink": used.get("drop_sink", False),
+        "discard": used.get("discard", 0.0) if any(method.discards for method in methods) else 0.0,
+        "within": used.get("within", ""),
+        "position": MEAN if read.get("averaged", False) else None,
+        "first_token": read.get("first_token"),
+    }
+
+
+def _normalize(used: Any, methods: Sequence[Method]) -> Any:
+    """One for all; where some methods take none, that of the others."""
+    if not isinstance(used, dict):
+        return used
+    return next((used[one.name] for one in methods if used.get(one.name) is not None), None)
+
+
+def _residual(used: Mapping[str, Any], methods: Sequence[Method]) -> float | None:
+    """What the caller chose for all methods; None where each has its own."""
+    shares = [(used.get(one.name), one.residual) for one in methods]
+    chosen = {share for share, own in shares if isinstance(share, float) and share != own}
+    return chosen.pop() if len(chosen) == 1 else None
+
+
+def _references(explanation: Explanation) -> dict[str, dict[str, Any]]:
+    """With those options that the reference takes; what it found stands beside them in the record."""
+    if not explanation.references:
+        return {}
+    from attnx.attribution.base import REFERENCES  # Captum's road is loaded only for those who take it
+
+    found = {}
+    for name in explanation.references:
+        takes = REFERENCES[name].options
+        record = explanation.provenance.get("references", {}).get(name, {})
+        found[name] = {option: value for option, value in record.items() if option in takes}
+        for option, value in found[name].items():
+            if isinstance(value, Mapping):
+                raise InputError(
+                    f"{name} was measured with {option}={value.get(NOT_KEPT)}, which no record keeps: give it again, "
+                    f"references={{{name!r}: {{{option!r}: …}}}}"
+                )
+    return found
+
+
+@dataclass(frozen=True)
+class Recommended:
+    """What a recommendation asks of `explain`."""
+
+    options: Mapping[str, Any]
+    """Arguments of `explain` that the caller left open: methods, references, and the settings of the measurement."""
+    first: str
+    record: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, recommendation: Recommendation, config: Any, chosen: Mapping[str, Any]) -> Recommended:
+        """An error where nothing holds; a method must be there, also where only references hold.
+
+        What the caller has `chosen` wins, and a note says where it was measured otherwise.
+        """
+        holds, best = recommendation.holds, recommendation.best
+        if best is None:
+            raise InputError(f"the recommendation names nothing to explain with: {recommendation.sentence()}")
+        methods = tuple(name for name in holds if name not in recommendation.references)
+        notes: tuple[str, ...] = ()
+        if not methods:
+            ranked = [name for name in recommendation.explainers if name not in recommendation.references]
+            methods = (*ranked, *PAPER_METHODS)[:1]
+            notes = (f"{methods[0]} is there because no method held where the recommendation was made",)
+        measured = {
+            "layer": recommendation.layer,
+            **settings_on_record(recommendation.provenance, methods),
+        }
+        own = {name: chosen[name] for name in measured if not _left_open(name, chosen)}
+        options = {name: value for name, value in measured.items() if name not in own}
+        if recommendation.layer == getattr(config, "num_hidden_layers", None):
+            options.pop("layer", None)  # the last is what an explanation of all layers shows
+        if chosen.get("references") is None:
+            options["references"] = {
+                name: recommendation.references[name] for name in holds if name in recommendation.references
+            }
+        notes += _otherwise(own, measured)
+        return cls({"methods": methods, **options}, best, recommendation.on_record(), notes)
+
+    def followed(self, explanation: Explanation) -> Explanation:
+        """The same explanation, the best in front."""
+        return replace(
+            explanation,
+            first=self.first,
+            notes=(*explanation.notes, *self.notes),
+            provenance={**explanation.provenance, "recommendation": dict(self.record)},
+        )
+
+
+def _left_open(name: str, chosen: Mapping[str, Any]) -> bool:
+    default = getattr(Settings, name, None)
+    return bool(chosen.get(name, default) == default)
+
+
+def _otherwise(own: Mapping[str, Any], measured: Mapping[str, Any]) -> tuple[str, ...]:
+    """A note for what the caller chose otherwise than it was measured."""
+    other = {name: value for name, value in own.items() if value != measured[name]}
+    if not other:
+        return ()
+    here, there = (", ".join(f"{name}={values[name]!r}" for name in other) for values in (own, measured))
+    return (f"the recommendation was measured with {there}; here it is {here}",)
+
+
+class Options(TypedDict, total=False):
+    """The keyword arguments of `explain`, for type checkers."""
+
+    methods: Sequence[str] | str | Recommendation | None
+    position: int | Literal["mean", "entities", "every"] | list[int | None] | None
+    layer: int | str | None
+    head: Head | None
+    target: Any
+    references: AskedReferences | None
+    residual: float | None
+    normalize: Normalization
+    drop_sink: bool
+    discard: float
+    first_token: str | int | None
+    spans: AskedSpans | Sequence[AskedSpans] | None
+    target_text: Any
+    truncate: bool
+    maps: bool
+    interpolate: bool
+    within: str
+    batch_size: int | None
+    progress: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Choices:
+    """The options of `explain`, read for a model: what is asked of every input alike."""
+
+    model: nn.Module
+    settings: Settings
+    references: Mapping[str, Mapping[str, Any]]
+    chosen: bool
+    """Whether the caller chose the references; what nobody asked for may be left out with a note."""
+    reading: Mapping[str, bool]
+    """How inputs are prepared."""
+    position: Any = None
+    entities: bool = False
+    """Whether each entity that the model finds is explained, and no one position."""
+    target: Any = None
+    first_token: str | int | None = None
+    spans: Any = None
+    """Parts of the text that are scored as one, or of a list of texts those of each."""
+    target_text: Any = None
+    """What an encoder–decoder writes, or of a list of texts what it writes for each."""
+    every: bool = False
+    """Whether each token that it writes is explained, and no one of them."""
+    batch_size: int | None = None
+    recommended: Recommended | None = None
+    progress: bool = False
+
+    @classmethod
+    def of(cls, model: nn.Module, **options: Unpack[Options]) -> Choices:
+        """Checked, before any input is looked at."""
+        chosen: dict[str, Any] = dict(options)
+        for name in chosen:
+            if name not in Options.__annotations__:
+                raise ArgumentError(unknown("argument of explain", name, Options.__annotations__))
+        methods, recommended = chosen.pop("methods", None), None
+        if isinstance(methods, Recommendation):
+            recommended = Recommended.of(methods, unwrapped(model).config, chosen)
+            chosen |= recommended.options
+            methods = chosen.pop("methods")
+        check_no_reference(methods)
+        model = unwrapped(model)
+        tower = named_tower(model, chosen.get("within", ""))
+        if tower is not None:
+            model, chosen["within"] = tower, ""
+        reading = {name: chosen.pop(name, False) for name in ("truncate", "interpolate")}
+        target_text = chosen.pop("target_text", None)
+        position, target = chosen.pop("position", None), chosen.pop("target", None)
+        first_token, spans = chosen.pop("first_token", None), chosen.pop("spans", None)
+        references, batch_size = chosen.pop("references", None), chosen.pop("batch_size", None)
+        progress = chosen.pop("progress", False)
+        settings = Settings.of(methods, **chosen)
+        nobody_chose = references is None and settings.methods is None
+        asked = asked_references(DEFAULT_REFERENCES if nobody_chose else references)
+        entities = isinstance(position, str) and position == ENTITIES
+        every = isinstance(position, str) and position == EVERY
+        if every:
+            position = None
+        if isinstance(position, str):
+            settings = settings if entities else _averaged(model, position, settings)
+            position = None
+        return cls(
+            model,
+            settings,
+            asked,
+            not nobody_chose,
+            reading,
+            position,
+            entities,
+            target,
+            first_token,
+            spans,
+            target_text,
+            every,
+            batch_size,
+            recommended,
+            progress,
+        )
+
+    def requests(self, tokenizer: Any, text: Any) -> tuple[list[Request], bool]:
+        """What is asked of a text or of several, and whether it is one and no list."""
+        adapter = adapter_for(self.model, self.settings.within)
+        prepared, single = prepare_all(
+            adapter, self.model, tokenizer, text, target_text=self.target_text, **self.reading
+        )
+        if self.first_token is not None:
+            prepared = [_begun(self.model, tokenizer, one, self.first_token) for one in prepared]
+        if self.spans is not None:
+            prepared = with_spans_of_each(prepared, self.spans, single=single)
+        asked = _requests(prepared, self.position, self.target, single=single)
+        requests = with_choices(self.model, tokenizer, asked)
+        if self.entities:
+            requests, single = of_entities(self.model, tokenizer, requests), False
+        if self.every and writes_by_frame(self.model):
+            requests, single = of_every_letter(self.model, tokenizer, requests), False
+        elif self.every:
+            requests, single = of_every_token(requests, self.model, single=single), False
+        return [of_output(one) for one in requests], single
+
+    def call(self, tokenizer: Any, requests: Sequence[Request], *, single: bool = False) -> Call:
+        """The call of these requests."""
+        return Call(
+            self.model,
+            tokenizer,
+            requests,
+            self.settings,
+            self.references,
+            self.chosen,
+            single,
+            self.batch_size,
+            self.recommended,
+            told=True,
+            progress=self.progress,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """Requests with the settings that they share; what `explain`, comparisons and probes run."""
+
+    model: nn.Module
+    tokenizer: Any
+    requests: Sequence[Request]
+    settings: Settings
+    references: Mapping[str, Mapping[str, Any]]
+    chosen: bool = True
+    """As in `Choices`."""
+    single: bool = True
+    """Whether the caller gave one input and not a list."""
+    batch_size: int | None = None
+    recommended: Recommended | None = None
+    told: bool = False
+    """Whether a caller of `explain` chose the target, and is told where nothing depends on it."""
+    progress: bool = False
+
+    @classmethod
+    def of(cls, model: nn.Module, tokenizer: Any, text: Any, **options: Unpack[Options]) -> Call:
+        """The call with the options of `explain`."""
+        choices = Choices.of(model, **options)
+        requests, single = choices.requests(tokenizer, text)
+        return choices.call(tokenizer, requests, single=single)
+
+    def explanations(self, progress: bool = False) -> Iterator[tuple[int, Explanation]]:
+        """The number of each request and its explanation, as batches finish; `progress` shows what is measured."""
+        found = explain_prepared(
+            self.model,
+            self.tokenizer,
+            self.requests,
+            self.settings,
+            references=self.references,
+            chosen=self.chosen,
+            batch_size=self.batch_size,
+            progress=progress,
+        )
+        followed = found if self.recommended is None else ((n, self.recommended.followed(one)) for n, one in found)
+        return ((number, self._with_note(number, one)) for number, one in followed)
+
+    def _with_note(self, number: int, explanation: Explanation) -> Explanation:
+        """What a user should know who gave a target that nothing asked for depends on."""
+        methods = self.settings.methods
+        knows = self.references or methods is None or any(method.about_answer for method in methods)
+        if not self.told or self.requests[number].target is None or knows:
+            return explanation
+        note = (
+            f"{', '.join(explanation.methods)} gives the same scores for every target; gradient_rollout, alti_logit "
+            "and value_path depend on it"
+        )
+        return replace(explanation, notes=(*explanation.notes, note))
+
+    def in_order(self, label: str = "", progress: bool = False) -> list[Explanation]:
+        """All explanations, in the order of the inputs."""
+        found, progress = {}, progress or self.progress
+        foresight = foresee(label, self.model, self.requests, self.settings, self.references) if progress else None
+        several = len(self.requests) > 1
+        with bar(label or "explaining", len(self.requests), progress and several) as shown:
+            for number, explanation in self.explanations(progress and not several):
+                found[number] = explanation
+                shown.update(1)
+                if foresight is not None:
+                    foresight.through(number)
+        return [found[number] for number in range(len(self.requests))]
+
+
+def _averaged(model: nn.Module, position: str, settings: Settings) -> Settings:
+    """The settings under which the rows of all positions are averaged."""
+    check_position_name(position)
+    check_mean(model)
+    return replace(settings, over_rows=mean_row)
+
+
+def _begun(model: nn.Module, tokenizer: Any, prepared: Prepared, first_token: str | int) -> Prepared:
+    """The input with a token in front, and so all that it is chosen from."""
+    choices = tuple(with_first_token(model, tokenizer, one, first_token) for one in prepared.choices)
+    return replace(with_first_token(model, tokenizer, prepared, first_token), choices=choices)
+
+
+def _requests(prepared: Sequence[Prepared], position: Any, target: Any, *, single: bool) -> list[Request]:
+    """A request for each input; of a list of inputs position and target may be lists, one for each."""
+    positions, targets = (
+        value if isinstance(value, list) and not single else [value] * len(prepared) for value in (position, target)
+    )
+    for name, several in (("position", positions), ("target", targets)):
+        if len(several) != len(prepared):
+            raise InputError(f"{len(several)} {name}s for {len(prepared)} inputs: give one for each, or one for all")
+    return [Request(*one) for one in zip(prepared, positions, targets, strict=True)]
+
+
+def asked_references(references: AskedReferences | None) -> dict[str, dict[str, Any]]:
+    """Name → options of what the caller asked for; none where that is nothing."""
+    if references is None or (isinstance(references, Sized) and len(references) == 0):
+        return {}
+    return registry.asked_references(references)
+
+
+@overload
+def explain(model: nn.Module, tokenizer: Any, text: list[Any], **options: Unpack[Options]) -> Explanations: ...
+
+
+@overload
+def explain(
+    model: nn.Module, tokenizer: Any, text: str | tuple[str, str], **options: Unpack[Options]
+) -> Explanation: ...
+
+
+@overload
+def explain(model: Any, tokenizer: Any = None, text: Any = None, **options: Unpack[Options]) -> Any: ...
+
+
+@takes_pipelines("text")
+@checked
+def explain(
+    model: Any,
+    tokenizer: Any = None,
+    text: Any = None,
+    *,
+    methods: Sequence[str] | str | Recommendation | None = None,
+    position: int | Literal["mean", "entities", "every"] | list[int | None] | None = None,
+    layer: int | str | None = None,
+    head: Head | None = None,
+    target: Any = None,
+    references: AskedReferences | None = None,
+    residual: float | None = None,
+    normalize: Normalization = "auto",
+    drop_sink: bool = False,
+    discard: float = 0.0,
+    first_token: str | int | None = None,
+    spans: AskedSpans | Sequence[AskedSpans] | None = None,
+    target_text: Any = None,
+    truncate: bool = False,
+    maps: bool = False,
+    interpolate: bool = False,
+    within: str = "",
+    batch_size: int | None = None,
+    progress: bool = True,
+) -> Explanation | Explanations:
+    """What `model` looked at in `text`, as an `Explanation`; for a list of texts, a list of them.
+
+    `text` is a text, a pair of texts, (text, [choice, …]), an image, or what the tokenizer made of them; `tokenizer` is
+    an image processor for an image. Instead of both, `model` may be a pipeline of transformers, or the directory or hub
+    id of a saved model: `explain(pipeline, text)`. `methods` are raw, rollout and flow; of a text so long that flow
+    would take minutes it is left out, unless you name it. What `recommend` gave may stand there, too: what holds is
+    computed, the best first. `position` is the position whose view is explained: by default CLS, the mask of a masked
+    language model, or the last token of a decoder; "mean" explains the mean of all, "entities" gives a list: each that
+    a token classifier finds. `layer` (from 1) keeps one layer; `head` is a number from 0, "each", or how heads are
+    merged ("mean", "max", "min"). `target` is the class or token to explain: by default the prediction.
+    `references` measures on the model itself what each position does for the target (see `attnx.references`); with a
+    pair as target, what it does for the first against the second. For a list of texts `position` and `target` may be
+    lists, too.
+
+    In a decoder early positions are seen by every later one. `normalize="prefix"` takes that out of rollout and flow;
+    it is on for causal models ("auto"), `"receptive_field"` and `"column"` are other ways, and None leaves it out.
+    `drop_sink` takes out what goes to the first token. `first_token` puts a neutral one in front of the text, "begin"
+    for the tokenizer's begin token: another input, which notes and provenance say. `spans` names parts of the text as
+    further units: name → (first character, one past the last) or the part itself, a list of parts, "sentences" or
+    "lines". `discard` drops that share of each layer's lowest weights before they are rolled out; `interpolate` lets a
+    vision model read images of another size than it was built for. `maps` keeps the rows of all positions, not only of
+    the explained one. `within` picks one stack of a model that has several, by the beginning of its modules' names.
+    `batch_size` is the most inputs of a list that run together, by default as many as make 2,048 positions;
+    `progress` shows how far it is where that takes more than a moment. The model and the tokenizer are left exactly as
+    they were.
+
+    Of an encoder–decoder `text` is the source and `target_text` what is written of the output so far: the next token is
+    explained over both, and `e.shares` says how much is from each. Without it that is the first token that the model
+    writes; `position` is another one of the output, and "every" gives a list, one for each. `layer` may be a name
+    there: "cross 2" (see `docs/encoder-decoders.md`).
+
+    >>> model, tokenizer = attnx.load_demo()
+    >>> e = explain(model, tokenizer, "the keys to the cabinet")
+    >>> print(e.prediction)
+    plural (0.998)
+    >>> e.top(1)[0].text
+    'keys'
+    """
+    model, tokenizer = model_and_processor(model, tokenizer)
+    call = Call.of(
+        model,
+        tokenizer,
+        text,
+        methods=methods,
+        position=position,
+        layer=layer,
+        head=head,
+        target=target,
+        references=references,
+        residual=residual,
+        normalize=normalize,
+        drop_sink=drop_sink,
+        discard=discard,
+        first_token=first_token,
+        spans=spans,
+        target_text=target_text,
+        truncate=truncate,
+        maps=maps,
+        interpolate=interpolate,
+        within=within,
+        batch_size=batch_size,
+        progress=progress,
+    )
+    explanations = call.in_order()
+    return explanations[0] if call.single else Explanations(explanations)

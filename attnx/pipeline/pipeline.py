@@ -1,0 +1,841 @@
+"""The seam: prepared inputs, each with what is asked of it, become explanations as batches finish.
+
+`explain` prepares and calls it; comparisons, probes, tables and generation bring requests of their own. It alone knows
+which position is explained when nobody says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from attnx.adapters.adapter import Adapter, Prepared
+from attnx.adapters.encoder_decoder import followed_kind
+from attnx.adapters.families import adapter_for
+from attnx.adapters.pooling import answer_facts, averages_sound
+from attnx.adapters.towers import other_side
+from attnx.attention.layers import MERGERS, Level
+from attnx.attention.tensor import AttentionTensor
+from attnx.errors import CaptureError, ChoiceError, InputError, in_a_line, out_of_memory, whole_number
+from attnx.graph.edge_weights import Asked, Head, check_position
+from attnx.graph.graph import Graph
+from attnx.graph.sinks import PatchSink, patch_sinks, sink_share
+from attnx.hooks.batching import POSITIONS_AT_ONCE, collate, in_batches, padding_id, positions_at_once, with_entry
+from attnx.hooks.capture import Captured, capture_batch
+from attnx.hooks.forward import unwrapped
+from attnx.hooks.patching import Entry, GradientCheck, no_gradient, switched
+from attnx.linearize.readout import readouts
+from attnx.linearize.run import can_be_gone_back, check_can_be_frozen
+from attnx.methods.base import Method, MethodAnswer, apply
+from attnx.pipeline.options import MEASURED_UP_TO, Plan, Settings, mean_row, plan
+from attnx.results.base import NOT_KEPT, provenance
+from attnx.results.explanation import Explanation
+from attnx.targets.base import Target
+from attnx.targets.prediction import Prediction
+from attnx.targets.score import answer_notes, as_rows, check_score, kind_of, predict, score, score_of
+
+if TYPE_CHECKING:
+    from attnx.attribution.base import Scored
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+T = TypeVar("T")
+
+
+class Relevance:
+    """The methods on the attention of one input, by the settings of a call."""
+
+    def __init__(
+        self, attention: AttentionTensor, methods: Sequence[Method], settings: Settings, spare: int | None
+    ) -> None:
+        """`spare` is the position whose weights are not discarded: CLS, where the input begins with it."""
+        self.attention, self.methods, self.settings, self.spare = attention, methods, settings, spare
+        self._graphs: dict[tuple[str, float, float, bool], Graph] = {}
+
+    def of_positions(self, positions: Sequence[int]) -> dict[str, MethodAnswer]:
+        """layer × head × position × input by method; with `over_rows` one row of all, the same for each position."""
+        merge = self.settings.over_rows
+        if merge is None:
+            return self._answers(list(positions))
+        found = self._answers(None)
+        return {
+            name: MethodAnswer(
+                merge(one.relevance)[:, :, None].expand(-1, -1, len(positions), -1),
+                {
+                    kind: values.mean(1, keepdims=True).repeat(len(positions), axis=1)
+                    for kind, values in one.diagnostics.items()
+                },
+                one.facts,
+            )
+            for name, one in found.items()
+        }
+
+    def maps(self) -> dict[str, Any]:
+        """layers × (heads ×) query × input of each method that has rows of all positions, in single precision."""
+        whole = self._answers(None, [method for method in self.methods if method.reading == "row"])
+        return {name: scores(one.relevance, self.settings).astype("float32") for name, one in whole.items()}
+
+    def patch_sinks(self, patches: Sequence[int]) -> list[dict[int, PatchSink]]:
+        """Of each layer that is read, the patches that take far more attention than their share."""
+        if not self.attention.whole:
+            return []
+        found = patch_sinks(self.attention, patches)
+        layers = Asked.of(len(found), self.attention.length, layer=self.settings.layer_of(self.attention)).layers
+        return [found[layer - 1] for layer in layers]
+
+    def sink(self, of_patches: Sequence[Mapping[int, PatchSink]] = ()) -> tuple[float, ...] | None:
+        """Per layer, the share of attention that goes to the first token of what a model writes, or of an image to the
+        patches that are sinks; None where there is none, and of a long input."""
+        if any(of_patches) and not self.attention.streams:
+            return tuple(sum(one.share for one in layer.values()) for layer in of_patches)
+        if not self.attention.whole or not (self.attention.causal or self.attention.streams):
+            return None
+        try:
+            share = sink_share(self.attention, layer=self.settings.layer_of(self.attention))
+        except ChoiceError:  # a window so narrow that nobody else sees it
+            return None
+        return tuple(share.reshape(-1).tolist())
+
+    def _answers(self, positions: list[int] | None, methods: Sequence[Method] | None = None) -> dict[str, MethodAnswer]:
+        layer = self.settings.layer_of(self.attention)
+        attention, normalize = self.attention, self.settings.normalization
+        if attention.copies > 1:
+            every = range(attention.tokens) if positions is None else positions
+            positions = [attention.answering(one) for one in every]
+        asked = Asked.of(attention.layers, attention.length, layer=layer, position=positions)
+        found = {
+            method.name: apply(method, self._graph(method), asked, normalize(attention, method))
+            for method in (self.methods if methods is None else methods)
+        }
+        # What a position keeps that holds no token is no token's.
+        return {name: replace(one, relevance=one.relevance[..., : attention.tokens]) for name, one in found.items()}
+
+    def _graph(self, method: Method) -> Graph:
+        """The graph of a method's weighting and shares, over weights that are checked and merged once."""
+        residual, discard = self.settings.residual_of(method), self.settings.discard if method.discards else 0.0
+        column = self.settings.normalization(self.attention, method) == "column"
+        key = (method.weighting, residual, discard, column)
+        if key not in self._graphs:
+            alike = (graph for other, graph in self._graphs.items() if (other[0], other[3]) == (key[0], column))
+            base = next(alike, None) or Graph.of(
+                self.attention,
+                weighting=method.weighting,
+                head=self.settings.head,
+                drop_sink=self.settings.drop_sink,
+                column=column,
+                spare=self.spare,
+            )
+            self._graphs[key] = base.mixed(residual, discard)
+        return self._graphs[key]
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """What methods say of one request, in the form of a result."""
+
+    relevance: Mapping[str, Array]
+    diagnostics: Mapping[str, Mapping[str, tuple[float, ...]]]
+    maps: Mapping[str, Array] | None
+    facts: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
+    """Method → what else it tells, for the provenance."""
+
+    @classmethod
+    def of(
+        cls, answers: Mapping[str, MethodAnswer], row: int, maps: Mapping[str, Array] | None, settings: Settings
+    ) -> Reading:
+        """Of one of the positions that were asked for together."""
+        relevance = {name: scores(one.relevance[:, :, row], settings) for name, one in answers.items()}
+        facts = {name: one.facts for name, one in answers.items() if one.facts}
+        return cls(relevance, diagnostics(answers, row), maps, facts)
+
+    def joined(self, other: Reading, methods: Sequence[Method]) -> Reading:
+        """Both, in the order of the methods."""
+        return Reading(
+            _in_order({**self.relevance, **other.relevance}, methods),
+            _in_order({**self.diagnostics, **other.diagnostics}, methods),
+            None if self.maps is None else _in_order({**self.maps, **(other.maps or {})}, methods),
+            _in_order({**self.facts, **other.facts}, methods),
+        )
+
+
+def _in_order(found: Mapping[str, T], methods: Sequence[Method]) -> dict[str, T]:
+    return {method.name: found[method.name] for method in methods if method.name in found}
+
+
+def scores(relevance: Tensor, settings: Settings) -> Array:
+    """layers × (heads ×) … of layer × head × …; the axis of heads is there when each was asked for."""
+    found: Array = (relevance if settings.head == "each" else relevance[:, 0]).detach().cpu().numpy()
+    return found
+
+
+def diagnostics(answers: Mapping[str, MethodAnswer], row: int) -> dict[str, dict[str, tuple[float, ...]]]:
+    """Method → name → a number for each layer, of one of the asked positions."""
+    return {
+        name: {kind: tuple(values[:, row].tolist()) for kind, values in answer.diagnostics.items()}
+        for name, answer in answers.items()
+        if answer.diagnostics
+    }
+
+
+def tower_patches(prepared: Prepared) -> list[int]:
+    """The patches as the tower counts them; image tokens, which have boxes as well, are words of a decoder."""
+    if prepared.image is None:
+        return []
+    begin = prepared.text_length if prepared.streams else 0
+    return [place for place in prepared.positions.content if place >= begin]
+
+
+def sink_facts(prepared: Prepared, layers: Sequence[Mapping[int, PatchSink]]) -> dict[str, Any]:
+    """The sinks among the patches, each where it takes the most, those that take the most first."""
+    best: dict[int, PatchSink] = {}
+    for found in layers:
+        best |= {place: one for place, one in found.items() if place not in best or one.times > best[place].times}
+    told = [
+        {"patch": prepared.positions[one.position].token, "layer": one.layer, "share": one.share, "times": one.times}
+        for one in sorted(best.values(), key=lambda one: -one.times)
+    ]
+    return {"sinks": told} if told else {}
+
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Why there is nothing, in a line."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Postponed(Refused):
+    """Memory was short, also for this one alone: it can be run later."""
+
+
+def attempt(
+    things: Sequence[T], run: Callable[[Sequence[T]], Sequence[R]], *, postpone: bool = False
+) -> list[R | Refused]:
+    """What `run` gives for each of the things, or why it gives nothing.
+
+    With `postpone`, what has not enough memory alone is `Postponed`; without, that error is raised.
+    """
+    if not things:
+        return []
+    try:
+        return list(run(things))
+    except Exception as error:
+        if len(things) == 1:
+            if not out_of_memory(error):
+                return [Refused(in_a_line(error))]
+            if not postpone:
+                raise
+            return [Postponed(in_a_line(error))]
+    half = len(things) // 2
+    return [*attempt(things[:half], run, postpone=postpone), *attempt(things[half:], run, postpone=postpone)]
+
+
+@dataclass(frozen=True, eq=False)
+class Unmeasured:
+    """An explanation that waits for its references."""
+
+    number: int
+    explanation: Explanation
+    prepared: Prepared
+
+
+@dataclass(frozen=True, eq=False)
+class Measuring:
+    """The references of one call."""
+
+    model: nn.Module
+    processor: Any
+    asked: Mapping[str, Mapping[str, Any]]
+    chosen: bool
+    """Whether the caller chose them."""
+    lead: bool
+    """Whether the first of them is shown first: so where the caller named no method."""
+    progress: bool = False
+
+    def explanations(self, several: Sequence[Unmeasured]) -> Iterator[tuple[int, Explanation]]:
+        """The number of each and its explanation with references, or with a note that there are none."""
+        found = self._measured(several) if self.chosen else self._if_possible(several)
+        yield from zip((one.number for one in several), found, strict=True)
+
+    def _measured(self, several: Sequence[Unmeasured]) -> list[Explanation]:
+        from attnx.attribution.base import (
+            Case,
+            measure_references,  # Captum's road is loaded only for those who take it
+        )
+
+        cases = [Case(one.prepared, self._target(one.explanation)) for one in several]
+        found = measure_references(self.model, self.processor, cases, self.asked, progress=self.progress)
+        return [
+            self._led(
+                _with_references(one.explanation, {name: scored[place] for name, scored in found.items()}, self.asked)
+            )
+            for place, one in enumerate(several)
+        ]
+
+    def _led(self, explanation: Explanation) -> Explanation:
+        return replace(explanation, first=next(iter(self.asked))) if self.lead else explanation
+
+    def _target(self, explanation: Explanation) -> Target:
+        return Target.of(self.model, explanation.prediction, explanation.position)
+
+    def _if_possible(self, several: Sequence[Unmeasured]) -> list[Explanation]:
+        reasons = [_why_not(one.explanation, self.asked) for one in several]
+        able = [one for one, reason in zip(several, reasons, strict=True) if not reason]
+        measured = iter(attempt(able, self._measured))
+        found = (Refused(reason) if reason else next(measured) for reason in reasons)
+        return [
+            _without(one.explanation, self.asked, result.reason) if isinstance(result, Refused) else result
+            for one, result in zip(several, found, strict=True)
+        ]
+
+
+def reference_record(options: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What is kept of a reference: options as they can be saved, of others what they were, and what it tells itself."""
+    saved = {
+        name: value if isinstance(value, (str, int, float, bool, type(None))) else {NOT_KEPT: repr(value)}
+        for name, value in options.items()
+    }
+    return {**saved, **facts}
+
+
+def left_out(asked: Iterable[str], reason: str) -> str:
+    """The note for references that nobody insisted on."""
+    return f"{', '.join(asked)} was left out: {reason}"
+
+
+def _with_references(
+    explanation: Explanation, scored: Mapping[str, Scored], asked: Mapping[str, Mapping[str, Any]]
+) -> Explanation:
+    """Options and facts go into the provenance."""
+    return replace(
+        explanation,
+        references={name: one.scores for name, one in scored.items()},
+        about_answer=explanation.about_answer | scored.keys(),
+        signed=explanation.signed | {name for name, one in scored.items() if one.signed},
+        notes=(*explanation.notes, *(note for one in scored.values() for note in one.notes)),
+        provenance={
+            **explanation.provenance,
+            "references": {name: reference_record(asked[name], one.facts) for name, one in scored.items()},
+        },
+    )
+
+
+def _without(explanation: Explanation, asked: Iterable[str], reason: str) -> Explanation:
+    return replace(explanation, notes=(*explanation.notes, left_out(asked, reason)))
+
+
+def _why_not(explanation: Explanation, asked: Iterable[str]) -> str:
+    """Why nothing about the answer is measured that nobody asked for; "" where it is."""
+    if explanation.prediction is None:
+        return (
+            "the model has no head that predicts, so nothing can tell what decided; raw attention, rollout and flow "
+            "tell what was mixed, and explain_similarity what makes two embeddings similar"
+        )
+    if len(explanation.positions) > MEASURED_UP_TO:
+        name = next(iter(asked))
+        return (
+            f"the input has more than {MEASURED_UP_TO} positions; it is measured where {name} is named as a reference"
+        )
+    return ""
+
+
+@dataclass(frozen=True, eq=False)
+class Observation:
+    """One input as the model took it."""
+
+    attention: AttentionTensor
+    output: Any
+    """What the model returned for the whole batch."""
+    row: int
+    """The input's place in the batch."""
+    answered: tuple[int, ...] | None = None
+    """Positions at which a language model answered; None for all."""
+    mixers: tuple[str, ...] = ()
+    """Modules that mix positions beside attention, in its own layers."""
+
+    def seat(self, position: int) -> int:
+        """Where among the answers of the output the one at `position` is."""
+        return position if self.answered is None else self.answered.index(position)
+
+
+def observe(
+    model: nn.Module,
+    adapter: Adapter,
+    processor: Any,
+    prepared: Sequence[Prepared],
+    plans: Sequence[Plan],
+    *,
+    head: Head | None = None,
+    batch_size: int | None,
+    answer_at: Callable[[int], Sequence[int]],
+) -> Iterator[tuple[int, Observation]]:
+    """The number of each input and its observation, batch by batch: not in the order of the inputs.
+
+    A long input is run by itself, for nothing is gained by padding others to it, and a language model is asked for its
+    answers only at the positions that `answer_at` names for the number of the input. Heads are merged as they arrive
+    unless single ones are asked for, or a weighting must see them. Where a weighting is about the answer, inputs run
+    one by one, and the output can be followed back (see `answer_gradient`).
+    """
+    pad_id = padding_id(model, processor)
+    weightings = [method.edges for one in plans for method in one.methods]
+    how: dict[str, Any] = {"extras": tuple(sorted({need for row in weightings for need in row.needs}))}
+    if all(row.merges_first for row in weightings):
+        how["head"] = "mean" if head is None else head if head in MERGERS else None
+    way_back = any(row.about_answer for row in weightings) and can_be_gone_back(model)
+    if way_back and any(one.joined for one in prepared):
+        raise ChoiceError(
+            "edges that know the answer are defined for one stack, and a picture with a text has two; use alti, or "
+            "references=('value_path',)"
+        )
+    numbers = {id(one): number for number, one in enumerate(prepared)}
+
+    def run(chosen: Sequence[Prepared], **options: Any) -> Captured:
+        places = sorted({place for one in chosen for place in answer_at(numbers[id(one)])})
+        # What is made in inference mode could not be kept for the way back.
+        with switched(gradients=True) if way_back else nullcontext():
+            inputs, entry = _inputs(model, adapter, chosen, pad_id, way_back=way_back)
+            part = "" if followed_kind(adapter) else adapter.within
+            return capture_batch(model, inputs, within=part, entry=entry, answer_at=places, **how, **options)
+
+    short = [index for index, one in enumerate(plans) if one.held]
+    for places, captured in in_batches(
+        model,
+        [prepared[index] for index in short],
+        run,
+        pad_id=pad_id,
+        first=lambda chosen: _of_the_first(run(chosen)),
+        size=1 if way_back or any(prepared[index].joined for index in short) else batch_size,
+        at_most=min(POSITIONS_AT_ONCE, positions_at_once(model)),
+    ):
+        for row, place in enumerate(places):
+            yield short[place], _observation(captured, row, adapter)
+    for index in (index for index, one in enumerate(plans) if not one.held):
+        yield index, _observation(run([prepared[index]], held=False, anew=True), 0, adapter)
+
+
+def _observation(captured: Captured, row: int, adapter: Adapter) -> Observation:
+    attention = captured.attention[row]
+    if kind := followed_kind(adapter):  # over the positions of both streams, without what other levels mix
+        attention = replace(attention, levels=tuple(one for one in attention.levels if one.kind == kind))
+    return Observation(attention, captured.output, row, captured.answered, captured.mixers)
+
+
+def _inputs(
+    model: nn.Module, adapter: Adapter, chosen: Sequence[Prepared], pad_id: int | None, *, way_back: bool
+) -> tuple[dict[str, Any], Entry | None]:
+    """The model's keyword arguments, and where a way back ends."""
+    inputs = collate(model, chosen, pad_id)
+    return with_entry(adapter, model, inputs) if way_back else (inputs, None)
+
+
+def _of_the_first(captured: Captured) -> list[Tensor]:
+    """What padding must not change: the first input's attention, and what a classifier says of it."""
+    logits = getattr(captured.output, "logits", None)
+    classes = [logits[0]] if isinstance(logits, Tensor) and logits.ndim == 2 else []
+    return [captured.attention[0].weights, *classes]
+
+
+def with_answer_gradient(model: nn.Module, seen: Observation, target: Target) -> AttentionTensor:
+    """The attention that was seen, each level of which brings `gradient`: that of the target's margin at every head.
+
+    The run must have been one with a way back; any number of targets may be asked for of it.
+    """
+    check_can_be_frozen(model)
+    levels = seen.attention.levels
+    with switched(gradients=True):
+        kind = check_score(None, model, "margin", target.kind)
+        reached = score_of(model, seen.output, seen.row, seen.seat(target.position), target, kind)
+        outputs = [level.brought["outputs"] for level in levels if "outputs" in level.brought]
+        followed = len(outputs) == len(levels) and all(one.requires_grad for one in outputs)
+        able = followed and reached.requires_grad
+        check = GradientCheck()
+        check.follow(reached)
+        found = torch.autograd.grad(reached, outputs, retain_graph=True, allow_unused=True) if able else ()
+    if check.operation is not None:
+        raise CaptureError(f"{no_gradient(model, check.operation)}; use rollout, or references=('blankout',)")
+    if all(one is None for one in found):
+        raise CaptureError(
+            f"{type(model).__name__} gives no gradient of its answer by its input: it is quantised, or embeds its "
+            "input in a way that is not seen; use rollout, or references=('blankout',)"
+        )
+    return replace(seen.attention, levels=tuple(map(_with_gradient, levels, found)))
+
+
+def _with_gradient(level: Level, found: Tensor | None) -> Level:
+    values = level.brought["values"]
+    shape = (level.heads, level.own.stop - level.own.start, values.shape[-1])
+    return level.bringing({"gradient": values.new_zeros(shape) if found is None else found.reshape(shape)})
+
+
+def readouts_of(
+    model: nn.Module,
+    processor: Any,
+    prepared: Prepared,
+    attention: AttentionTensor,
+    targets: Sequence[Target],
+    asking: str,
+) -> list[dict[str, Tensor]]:
+    """For each target `readout` and `read`, position × width, and the `score`, for all levels to bring.
+
+    They are the target's margin, what leaves the last block, and the margin's gradient there: one run for all targets.
+    Blocks must have been brought. `asking` names the methods that want it.
+    """
+    if attention.streams:
+        raise ChoiceError(
+            f"{asking} is defined for one stack, and {type(model).__name__} has two streams; use alti, or "
+            "references=('value_path',)"
+        )
+    if any("norm.gain" in level.brought for level in attention.levels):
+        raise ChoiceError(
+            f"{asking} reads the answer off a residual stream that goes on as it is, and {type(model).__name__} norms "
+            "it behind each block (post-LN); use references=('value_path',)"
+        )
+    with switched(gradients=True):
+        inputs = collate(model, [prepared], padding_id(model, processor))
+        answers = kind_of(targets)
+        kind = check_score(None, model, "margin", answers)
+        device = next(iter(inputs.values())).device
+        rows, of = as_rows(targets, device), torch.zeros(len(targets), dtype=torch.long, device=device)
+        block = _last_block(model, attention.modules)
+        found = readouts(model, lambda: score(model, inputs, rows, kind, of, answers=answers), block=block)
+    if found[0].states.shape != attention.levels[-1].brought["states"].shape:
+        raise CaptureError(
+            f"{type(model).__name__} goes on with {len(found[0].states)} positions of {attention.length}, so its "
+            f"answer is not read off the stream that was seen; {asking} cannot tell. Use references=('value_path',)"
+        )
+    return [
+        {"readout": one.gradient, "read": one.states, "score": torch.tensor(one.score, dtype=torch.float64)}
+        for one in found
+    ]
+
+
+def with_brought(attention: AttentionTensor, brought: Mapping[str, Tensor]) -> AttentionTensor:
+    """The same attention, each level of which brings these as well."""
+    return replace(attention, levels=tuple(level.bringing(brought) for level in attention.levels))
+
+
+def _last_block(model: nn.Module, attending: Sequence[str]) -> nn.Module:
+    """The element of a list of modules in which the last attention is, and no other: the outermost of them.
+
+    A block may have a list of its own, for attention and MLP (T5).
+    """
+    modules: dict[str, nn.Module] = dict(model.named_modules())
+    listed = {id(one) for each in modules.values() if isinstance(each, nn.ModuleList) for one in each}
+    path = attending[-1].split(".")
+    for end in range(1, len(path) + 1):
+        name = ".".join(path[:end])
+        inside = sum(one == name or one.startswith(f"{name}.") for one in attending)
+        if id(modules.get(name)) in listed and inside == 1:
+            return modules[name]
+    raise CaptureError(
+        f"no block was seen around the attention of {attending[-1] or type(model).__name__}, so where its answer is "
+        "read is not known; use references=('value_path',)"
+    )
+
+
+def by_kind(methods: Sequence[Method]) -> tuple[list[Method], list[Method]]:
+    """Those that know nothing of the answer, and those that do."""
+    about = [method for method in methods if method.about_answer]
+    return [method for method in methods if method not in about], about
+
+
+@dataclass(frozen=True, eq=False)
+class AnswerEdges:
+    """The methods about the answer of one input, which was seen with its values and a way back."""
+
+    model: nn.Module
+    processor: Any
+    methods: Sequence[Method]
+    settings: Settings
+    prepared: Prepared
+    seen: Observation
+    spare: int | None
+
+    def readings(self, places: Sequence[int], predictions: Sequence[Prediction | None]) -> Iterator[Reading]:
+        """What they say of the answer at each place: the prediction, or what was asked for. All share one run."""
+        if not self.methods or predictions[0] is None:  # a head that answers does so everywhere
+            yield from (Reading({}, {}, None) for _ in places)
+            return
+        targets = [Target.of(self.model, *pair) for pair in zip(predictions, places, strict=True)]
+        for target, attention in zip(targets, self._known(targets), strict=True):
+            relevance = Relevance(attention, self.methods, self.settings, self.spare)
+            maps = relevance.maps() if self.settings.maps else None
+            yield Reading.of(relevance.of_positions([target.position]), 0, maps, self.settings)
+
+    def _known(self, targets: Sequence[Target]) -> Iterator[AttentionTensor]:
+        """The attention with what the methods must know of each answer."""
+        reading = [method.name for method in self.methods if method.reading == "share"]
+        gone_back = any(method.edges.about_answer for method in self.methods)
+        read = (
+            readouts_of(self.model, self.processor, self.prepared, self.seen.attention, targets, ", ".join(reading))
+            if reading
+            else repeat({})
+        )
+        for target, brought in zip(targets, read, strict=False):
+            known = with_answer_gradient(self.model, self.seen, target) if gone_back else self.seen.attention
+            yield with_brought(known, brought)
+
+    def notes(self, prediction: Prediction | None, others: Sequence[Method]) -> tuple[str, ...]:
+        """That they were left out, where there is no answer; an error if no other method is left."""
+        if not self.methods or prediction is not None:
+            return ()
+        names = ", ".join(method.name for method in self.methods)
+        why = f"{type(self.model).__name__} has no head that predicts, and {names} explains an answer"
+        if not others:
+            raise ChoiceError(f"{why}; load the model with its head, or ask for rollout or alti")
+        return (f"{names} left out: {why}",)
+
+
+_MEASURED_AT_ONCE = 16
+"""Explanations whose references are measured together: enough of them to fill batches, and all of one input."""
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """What is asked of one input. Requests that share a `Prepared` share its run."""
+
+    prepared: Prepared
+    position: int | None = None
+    """The position whose view is explained; None leaves it to the family."""
+    target: Any = None
+    """The class or token that the prediction speaks of, or a pair; None for the best."""
+
+
+def explain_prepared(
+    model: nn.Module,
+    processor: Any,
+    requests: Sequence[Request],
+    settings: Settings,
+    *,
+    references: Mapping[str, Mapping[str, Any]] | None = None,
+    chosen: bool = True,
+    batch_size: int | None = None,
+    progress: bool = False,
+) -> Iterator[tuple[int, Explanation]]:
+    """The number of each request and its explanation, as batches finish: not in the order of the requests.
+
+    References that nobody has `chosen` are left out with a note where they cannot be measured; `progress` shows how far
+    they are.
+    """
+    if batch_size is not None and whole_number("batch_size", batch_size) < 1:
+        raise InputError(f"batch_size must be a whole number of at least 1, found {batch_size!r}")
+    run = _Run(unwrapped(model), processor, requests, settings, batch_size)
+    if not references:
+        yield from run.explanations()
+        return
+    measuring = Measuring(run.model, processor, references, chosen, settings.methods is None, progress)
+    waiting: list[Unmeasured] = []
+    for number, explanation in run.explanations():
+        if len(waiting) >= _MEASURED_AT_ONCE and requests[number].prepared is not waiting[-1].prepared:
+            yield from measuring.explanations(waiting)
+            waiting = []
+        waiting.append(Unmeasured(number, explanation, requests[number].prepared))
+    if waiting:
+        yield from measuring.explanations(waiting)
+
+
+class _Run:
+    """One call of the seam."""
+
+    def __init__(
+        self, model: nn.Module, processor: Any, requests: Sequence[Request], settings: Settings, batch_size: int | None
+    ) -> None:
+        if settings.over_rows is None and averages_sound(model) and all(one.position is None for one in requests):
+            settings = replace(settings, over_rows=mean_row)
+        self.model, self.processor, self.settings, self.batch_size = model, processor, settings, batch_size
+        self.adapter: Adapter = adapter_for(model, settings.within)
+        self.requests = requests
+        groups: dict[int, list[int]] = {}
+        for number, one in enumerate(requests):
+            groups.setdefault(id(one.prepared), []).append(number)
+        self.groups = list(groups.values())
+        """The requests of each input."""
+
+    def explanations(self) -> Iterator[tuple[int, Explanation]]:
+        inputs = [self.requests[group[0]].prepared for group in self.groups]
+        plans = [self._plan(one, len(group)) for one, group in zip(inputs, self.groups, strict=True)]
+        for index, seen in observe(
+            self.model,
+            self.adapter,
+            self.processor,
+            inputs,
+            plans,
+            head=self.settings.head,
+            batch_size=self.batch_size,
+            answer_at=lambda index: [place for one in self.groups[index] for place in self._possible(one)],
+        ):
+            yield from self._explained(self.groups[index], seen, plans[index])
+
+    def _plan(self, prepared: Prepared, requests: int) -> Plan:
+        length, settings = len(prepared.positions), self.settings
+        rows = length if settings.maps or settings.over_rows is not None else requests
+        return plan(
+            settings.methods, length, self.model.config, layer=settings.layer, head=settings.head, positions=rows
+        )
+
+    def _wanted(self, number: int) -> int:
+        """The asked position, or the adapter's choice, before anything was seen."""
+        request = self.requests[number]
+        if request.position is None:
+            try:
+                return self.adapter.explained(self.model, self.processor, request.prepared)
+            except ChoiceError:
+                if self.settings.averaged:  # no position answers by itself, and none was asked for
+                    return 0
+                raise
+        return check_position(request.position, len(request.prepared.positions))
+
+    def _possible(self, number: int) -> list[int]:
+        """Where the answer may be read: the first position may turn out to see itself alone."""
+        last = self.requests[number].prepared.text_length - 1
+        try:
+            wanted = self._wanted(number)
+        except ChoiceError:  # told when the model was seen: that its layout cannot be explained comes first
+            return [last]
+        return [wanted] if self.requests[number].position is not None else [wanted, last]
+
+    def _place(self, number: int, attention: AttentionTensor) -> int:
+        """The explained position. Where the first can see nothing but itself, a causal model answers from its last."""
+        wanted = self._wanted(number)
+        chosen = self.requests[number].position is not None
+        return attention.length - 1 if not chosen and wanted == 0 and attention.causal else wanted
+
+    def _answered(self, number: int, seen: Observation) -> tuple[int, Prediction | None]:
+        """The explained position, and the answer. One that stands in the text is explained where it starts."""
+        request, place = self.requests[number], self._place(number, seen.attention)
+        prediction = predict(
+            self.model, self.processor, seen.output, seen.row, seen.seat(place), request.target, request.prepared
+        )
+        if request.position is None and prediction is not None and prediction.span is not None:
+            return prediction.span[0], prediction
+        return place, prediction
+
+    def _explained(self, numbers: Sequence[int], seen: Observation, plan: Plan) -> Iterator[tuple[int, Explanation]]:
+        attention, prepared, settings = seen.attention, self.requests[numbers[0]].prepared, self.settings
+        _check_length(attention, prepared, self.adapter, self.model)
+        answered = [self._answered(number, seen) for number in numbers]
+        places = [place for place, _ in answered]
+        spare = 0 if prepared.positions[0].special else None
+        layers = Asked.of(attention.layers, attention.length, layer=settings.layer_of(attention)).layers
+        plain, about = by_kind(plan.methods)
+        edges = AnswerEdges(self.model, self.processor, about, settings, prepared, seen, spare)
+        relevance = Relevance(attention, plain, settings, spare)
+        unique = list(dict.fromkeys(places))
+        answers = relevance.of_positions(unique)
+        sinks = relevance.patch_sinks(tower_patches(prepared))
+        maps, sink = relevance.maps() if settings.maps else None, relevance.sink(sinks)
+        notes = (*prepared.notes, *plan.notes, *_unseen_layers(self.model, attention), *_unseen_mixers(seen))
+        notes += _one_tower(self.model) if plain and all(prediction is None for _, prediction in answered) else ()
+        notes += _left_out(self.adapter)
+        record = {
+            **provenance(self.model, self.adapter.name, **settings.on_record(attention, plan.methods)),
+            **_input_record(self.model, self.processor, prepared, settings, sinks),
+        }
+        known = edges.readings(places, [prediction for _, prediction in answered])
+        for number, (place, prediction), reading in zip(numbers, answered, known, strict=True):
+            row, target = unique.index(place), self.requests[number].target
+            own = Reading.of(answers, row, maps, settings).joined(reading, plan.methods)
+            yield (
+                number,
+                Explanation(
+                    positions=prepared.positions,
+                    words=prepared.words,
+                    position=place,
+                    layers=layers,
+                    relevance=own.relevance,
+                    text=prepared.text,
+                    image=prepared.image,
+                    image_size=None if prepared.image is None else prepared.image.size,
+                    sound=None if prepared.heard is None else prepared.heard.sound,
+                    prediction=prediction,
+                    causal=attention.causal,
+                    diagnostics=own.diagnostics,
+                    digits={method.name: method.digits for method in plan.methods if method.digits is not None},
+                    local=frozenset(method.name for method in plan.methods if method.local),
+                    signed=frozenset(method.name for method in plan.methods if method.signed),
+                    about_answer=frozenset(method.name for method in about),
+                    sink=sink,
+                    notes=(
+                        *notes,
+                        *answer_notes(self.model, self.processor, prediction, target),
+                        *edges.notes(prediction, plain),
+                    ),
+                    provenance={**record, "methods": own.facts} if own.facts else record,
+                    maps=own.maps,
+                    spans=prepared.spans,
+                    streams=dict(prepared.streams),
+                ),
+            )
+
+
+def _input_record(
+    model: nn.Module,
+    processor: Any,
+    prepared: Prepared,
+    settings: Settings,
+    sinks: Sequence[Mapping[int, PatchSink]],
+) -> dict[str, Any]:
+    """How the input was read, where there is anything to say of it."""
+    averaged = {"averaged": True} if settings.averaged else {}
+    found = {**prepared.facts, **answer_facts(model, processor, prepared), **averaged, **sink_facts(prepared, sinks)}
+    return {"input": found} if found else {}
+
+
+def _unseen_layers(model: nn.Module, attention: AttentionTensor) -> tuple[str, ...]:
+    """A remark when some layers mix positions in another way than by attention, as hybrid models do."""
+    layers = attention.layers if attention.streams else getattr(model.config, "num_hidden_layers", None)
+    if not isinstance(layers, int) or layers == attention.layers:
+        return ()
+    return (
+        f"attention was seen {attention.layers} times in {layers} layers: what other layers mix (state spaces, "
+        "convolutions) is not followed",
+    )
+
+
+def _one_tower(model: nn.Module) -> tuple[str, ...]:
+    """A remark on a tower that was taken out of CLIP or the like: what it is held against there is not here."""
+    other = other_side(model)
+    if other is None:
+        return ()
+    return (
+        f"this is one tower of a model of two: what was mixed does not know the {other}; "
+        "explain_similarity(model, processor, picture, text) of the whole tells what speaks for it",
+    )
+
+
+def _unseen_mixers(seen: Observation) -> tuple[str, ...]:
+    """The same for what mixes positions beside attention, in the layers that have it."""
+    if not seen.mixers:
+        return ()
+    return (
+        f"beside attention, {', '.join(seen.mixers)} mix positions in the same layers (convolutions, state spaces), "
+        "which is not followed",
+    )
+
+
+def _left_out(adapter: Adapter) -> tuple[str, ...]:
+    """The same for levels of other kinds, where the caller asked for one."""
+    if not (kind := followed_kind(adapter)):
+        return ()
+    return (
+        f"within={kind!r}: methods follow these levels alone, each over what the level before it wrote; what "
+        "others mix is left out. References are measured on the whole model",
+    )
+
+
+def _check_length(attention: AttentionTensor, prepared: Prepared, adapter: Adapter, model: nn.Module) -> None:
+    if attention.tokens != len(prepared.positions):
+        raise CaptureError(
+            f"{type(model).__name__} attends over {attention.length} positions, but the {adapter.name!r} adapter names "
+            f"{len(prepared.positions)}: the family needs an adapter of its own (see docs/adapters.md)"
+        )

@@ -1,0 +1,1 @@
+"""The pronoun probe on masked language models."""

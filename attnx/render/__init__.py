@@ -1,1 +1,0 @@
-"""Views of results. They read them and change nothing."""

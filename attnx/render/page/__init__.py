@@ -1,1 +1,0 @@
-"""Results as one HTML file that needs nothing else: no network, no server, no package."""

@@ -1,1 +1,0 @@
-"""Which inputs run together, and how."""

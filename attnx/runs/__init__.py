@@ -1,0 +1,1 @@
+"""Data sets: resumable runs in Parquet shards."""

@@ -1,0 +1,183 @@
+"""A similarity to look at: words or patches of both sides with their scores, and what each pair adds to the cosine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnx.errors import ChoiceError
+from attnx.registry import unknown
+from attnx.results.explanation import Explanation
+from attnx.similarity.result import REST, Similarity
+from attnx.views.audio import place_text
+from attnx.views.escaping import printable
+from attnx.views.heatmap import VERBATIM
+from attnx.views.image import plot_image
+from attnx.views.table import TextBlock, places
+from attnx.views.terminal import colour_map
+from attnx.views.text import reduction_note, strongest
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_CELL = 0.5
+"""Inches for one word."""
+_STRIP, _PICTURE = 0.9, 3.4
+"""Inches for a text, and for a picture."""
+_WORDS = 12
+"""So many words of a text, or patches of a picture, are in a grid at most: those that add the most."""
+
+BY = {
+    "value_path": "along the value path, as they enter the model",
+    "states": "by positions as they leave the model, where each holds a mixture of words",
+}
+
+
+def blocks(one: Similarity) -> list[TextBlock]:
+    """The cosine, the words or best patches of each side by each method and reference, and the grid."""
+    found = [TextBlock(f"Similarity: {one.headline}", tuple(one.notes))]
+    found += [_side(title, explanation) for title, explanation in zip(one.titles, one.explanations, strict=True)]
+    if one.grid is not None:
+        rows, columns, grid = shortened(one)
+        decimals = max(3, places(grid))
+        lines = [
+            ["", *columns],
+            *([name, *(f"{value:+.{decimals}f}" for value in row)] for name, row in zip(rows, grid, strict=True)),
+        ]
+        found.append(TextBlock(grid_heading(one), lines=lines, foot=(sums(one),)))
+    return found
+
+
+def _side(title: str, explanation: Explanation) -> TextBlock:
+    """All words of a text, or the patches of a picture that come first, with their boxes."""
+    names = explanation.names
+    scores = [explanation.by_word(name) for name in names]
+    decimals = [max(4, places([word.score for word in own])) for own in scores]
+    pictured = explanation.image_size is not None
+    kept = _first_patches(explanation) if pictured else range(len(explanation.words))
+    lines = [["patch", *(["left, top to right, bottom"] if pictured else []), *names] if pictured else ["word", *names]]
+    for index in kept:
+        word = explanation.words[index]
+        box = [place_text(explanation.positions[word.positions[0]])] if pictured else []
+        lines.append(
+            [word.text, *box, *(f"{own[index].score:+.{one}f}" for own, one in zip(scores, decimals, strict=True))]
+        )
+    left_out = reduction_note(len(kept), len(explanation.words), f"patches by {explanation.row_name()}")
+    accounted = (f"{name}: {account}" for name, account in accounts(explanation))
+    said = explanation.title or ("{} × {} pixels".format(*explanation.image_size) if explanation.image_size else "")
+    return TextBlock(f"{title}: {said}", lines=lines, foot=(*filter(None, [left_out]), *accounted, *explanation.notes))
+
+
+def _first_patches(explanation: Explanation) -> list[int]:
+    """The places of the patches that come first in what is shown first, the strongest in front."""
+    sizes = np.abs([word.score for word in explanation.by_word(explanation.row_name())])
+    order: list[int] = np.argsort(-sizes, kind="stable")[:_WORDS].tolist()
+    return order
+
+
+def accounts(explanation: Any) -> list[tuple[str, str]]:
+    """What a reference says of how its numbers add up."""
+    kept = explanation.provenance.get("references", {})
+    return [(name, str(kept[name]["account"])) for name in explanation.references if "account" in kept.get(name, {})]
+
+
+def grid_heading(one: Similarity) -> str:
+    return f"what each pair of {pair_noun(one)} adds to the cosine, {BY.get(one.grid_by, one.grid_by)}"
+
+
+def pair_noun(one: Similarity) -> str:
+    """What is paired: words, patches, or one of each."""
+    nouns = ["word" if explanation.image_size is None else "patch" for explanation in one.explanations]
+    return {"word": "words", "patch": "patches"}[nouns[0]] if nouns[0] == nouns[1] else " and ".join(nouns)
+
+
+def sums(one: Similarity) -> str:
+    """What adds up to the cosine, and what of it belongs to no pair of words."""
+    between = one.between_words or 0.0
+    return (
+        f"all pairs add up to the cosine {one.cosine:+.4f}: pairs of {pair_noun(one)} {between:+.4f}, {REST}, which is "
+        f"special tokens and biases, {one.cosine - between:+.4f}"
+    )
+
+
+def rows(one: Similarity) -> list[dict[str, Any]]:
+    """A row for each pair of words; without a grid one for each word and method."""
+    if one.grid is None:
+        return [
+            {"text": number, "method": name, "word": word.text, "score": word.score}
+            for number, explanation in enumerate(one.explanations, start=1)
+            for name in explanation.names
+            for word in explanation.by_word(name)
+        ]
+    grid, (first, second) = one.word_grid(), one.words
+    return [
+        {"word": word, "other": other, "score": float(grid[row, column])}
+        for row, word in enumerate((*first, REST))
+        for column, other in enumerate((*second, REST))
+    ]
+
+
+def shortened(one: Similarity) -> tuple[list[str], list[str], Any]:
+    """The names of rows and columns and the grid, of long texts those words that add the most; the rest stays last."""
+    grid, size = one.word_grid(), np.abs(one.word_grid()[:-1, :-1])
+    kept = [[*strongest(size.max(1 - axis), _WORDS), grid.shape[axis] - 1] for axis in (0, 1)]
+    names = [[(*words, REST)[place] for place in places] for words, places in zip(one.words, kept, strict=True)]
+    return names[0], names[1], grid[np.ix_(kept[0], kept[1])]
+
+
+def plot(one: Similarity, method: str | None = None, *, image: Any = None) -> Figure:
+    """Each text as a strip of colours, a picture under its scores, by what stands first; the grid beneath."""
+    from matplotlib import pyplot
+
+    name = one.explanations[0].row_name(method)
+    known = one.explanations[0].names
+    if name not in known:
+        raise ChoiceError(unknown("method", name, known))
+    grid = None if one.grid is None else shortened(one)
+    drawn = [own.image_size is not None and (own.image or image) is not None for own in one.explanations]
+    texts = [len(own.words) for own in one.explanations if own.image_size is None]
+    wide = max(_WORDS, min(2 * _WORDS, max(texts, default=0)))
+    heights = [_PICTURE if pictured else _STRIP for pictured in drawn]
+    heights += [] if grid is None else [_CELL * len(grid[0])]
+    figure = pyplot.figure(figsize=(2.6 + _CELL * 1.6 * wide, 1.4 + sum(heights)), layout="constrained")
+    axes = figure.subplots(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
+    for place, title, explanation, pictured in zip(axes[:2], one.titles, one.explanations, drawn, strict=True):
+        if pictured:
+            plot_image(explanation, name, ax=place, image=image)
+            place.set_title(f"{title}: {name}", fontsize=9, loc="left", **VERBATIM)
+        else:
+            _strip(place, explanation, name, title)
+    if grid is not None:
+        names, others, scores = grid
+        _colours(axes[2], scores, names, others, f"what each pair of {pair_noun(one)} adds")
+    figure.suptitle(one.headline, fontsize=10)
+    return figure
+
+
+def _strip(axes: Axes, explanation: Explanation, name: str, title: str) -> None:
+    """All words of a text, or the best patches of a picture that is not at hand."""
+    words = explanation.by_word(name)
+    if explanation.image_size is not None:
+        words = [words[index] for index in strongest([abs(word.score) for word in words], _WORDS)]
+    _colours(axes, np.array([[word.score for word in words]]), [""], [word.text for word in words], f"{title}: {name}")
+
+
+def _colours(axes: Axes, scores: Any, names: list[str], words: list[str], title: str) -> None:
+    """Numbers as colours with their digits inside, on a scale of their own."""
+    most = max(float(np.abs(scores).max(initial=0.0)), 1e-9)
+    signed = bool((scores < 0).any())
+    axes.imshow(scores, aspect="auto", cmap=colour_map(signed=signed), vmin=-most if signed else 0, vmax=most)
+    axes.set_xticks(range(len(words)), list(map(printable, words)), fontsize=9, rotation=30 if len(words) > 8 else 0)
+    axes.set_yticks(range(len(names)), list(map(printable, names)), fontsize=9)
+    for label in (*axes.get_xticklabels(), *axes.get_yticklabels()):
+        label.set(**VERBATIM)
+    decimals = max(2, places(scores) - 1)
+    for (row, column), value in np.ndenumerate(scores):
+        dark = abs(value) > 0.6 * most
+        axes.text(
+            column, row, f"{value:.{decimals}f}", ha="center", va="center", fontsize=8, color="1" if dark else "0.2"
+        )
+    axes.tick_params(length=0)
+    axes.set_title(title, fontsize=9, loc="left", **VERBATIM)

@@ -1,0 +1,1 @@
+"""What the model predicted, and the score of a target."""

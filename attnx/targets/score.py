@@ -1,0 +1,206 @@
+"""The answer to one input of a batch, read off the model's output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attnx.adapters.adapter import Prepared
+from attnx.adapters.model_config import called, takes_logits_to_keep
+from attnx.errors import CaptureError, ChoiceError, InputError
+from attnx.registry import Registry, unknown
+from attnx.targets.base import NOTHING, SCORES, AnswerKind, Score, Target, Told, behind_source
+from attnx.targets.heads import CHOICE, CLASS, LABEL, NEXT_SENTENCE, TAG, TOKEN, VALUE
+from attnx.targets.prediction import Prediction
+from attnx.targets.similarity import SIMILARITY
+from attnx.targets.span import SPAN
+
+ANSWERS: Registry[AnswerKind] = Registry("answer", row=AnswerKind)
+_BUILT_IN = (SPAN, CHOICE, NEXT_SENTENCE, TAG, TOKEN, VALUE, LABEL, CLASS, SIMILARITY)
+for _row in _BUILT_IN:
+    ANSWERS.add(_row.name, _row)
+
+
+def answer_kinds() -> tuple[AnswerKind, ...]:
+    """The rows by which a model may answer, in the order in which they are asked."""
+    own = {row.name for row in _BUILT_IN}
+    names = [*(name for name in ANSWERS if name not in own), *(name for name in ANSWERS if name in own)]
+    return tuple(ANSWERS[name] for name in names)
+
+
+def read(model: nn.Module, output: Any, kind: str = "") -> tuple[AnswerKind, Tensor] | None:
+    """The row that reads the output, or the one that is named, and its numbers; None where there is no head."""
+    for row in (ANSWERS[kind],) if kind else answer_kinds():
+        if kind or not row.by_target:
+            logits = row.logits(model, output)
+            if logits is not None:
+                return row, logits
+    return None
+
+
+def logits_of(model: nn.Module, output: Any) -> Tensor | None:
+    """The numbers of the model's head, the batch first: what must be the same where the answer must be."""
+    found = read(model, output)
+    return None if found is None else found[1]
+
+
+def numbers_of(model: nn.Module, output: Any) -> Tensor | None:
+    """The same, and without a head what an embedding is made of: all that may be explained of an output."""
+    found = read(model, output)
+    if found is not None:
+        return found[1]
+    others = (row.logits(model, output) for row in answer_kinds() if row.by_target)
+    return next((one for one in others if one is not None), None)
+
+
+def score(
+    model: nn.Module,
+    inputs: dict[str, Tensor],
+    targets: Tensor,
+    kind: Score,
+    rows: Tensor | None = None,
+    *,
+    answers: str = "",
+) -> Tensor:
+    """Run a batch and read one number for each target: its logit, margin, probability or log-odds.
+
+    `targets` is what `as_rows` made of them: one for each input, or as many as `rows` names the inputs of. `answers` is
+    the row of `ANSWERS` that they name (see `kind_of`). A target against another is the difference of the two. The
+    margin is the logit above the mean of all others, or above the one that it stands against.
+    """
+    row, logits = answered(model, inputs, targets, rows, answers=answers)
+    return row.score(model, logits, targets, kind)
+
+
+def answered(
+    model: nn.Module, inputs: dict[str, Tensor], targets: Tensor, rows: Tensor | None = None, *, answers: str = ""
+) -> tuple[AnswerKind, Tensor]:
+    """Run a batch: the row of `ANSWERS` that reads it, and for each target what it is read off."""
+    row, logits, seat = _seated(model, inputs, targets, answers)
+    of = torch.arange(len(logits), device=logits.device) if rows is None else rows
+    if seat is not None:
+        logits = logits[of, seat]
+    elif rows is not None:
+        logits = logits[of]
+    return row, logits
+
+
+def score_each(
+    model: nn.Module, inputs: dict[str, Tensor], targets: Tensor, kind: Score, *, answers: str = ""
+) -> tuple[Tensor, ...]:
+    """The scores of several targets of one input, each read off by itself: the way back from one is past no other."""
+    row, logits, seat = _seated(model, inputs, targets, answers)
+    seats = [0] * len(targets) if seat is None else seat.tolist()
+    own = logits if seat is None else logits.flatten(0, 1)
+    return tuple(
+        row.score(model, own[place][None], target, kind)
+        for place, target in zip(seats, torch.split(targets, 1), strict=True)
+    )
+
+
+def _seated(
+    model: nn.Module, inputs: dict[str, Tensor], targets: Tensor, answers: str
+) -> tuple[AnswerKind, Tensor, Tensor | None]:
+    """Run a batch: what reads it, what is read, and where in it each target is; None where that has no positions."""
+    position = targets[:, 1].long()
+    kept: Tensor = position.unique()  # type: ignore[no-untyped-call]
+    few = {"logits_to_keep": kept} if takes_logits_to_keep(model) else {}
+    output = called(model, {**inputs, **few})
+    row, logits = _answer(model, output, answers)
+    if not row.at_each:
+        return row, logits, None
+    return row, logits, torch.searchsorted(kept, position.contiguous()) if few else position - behind_source(output)
+
+
+def score_of(model: nn.Module, output: Any, row: int, seat: int, target: Target, kind: Score) -> Tensor:
+    """The same number of one input, read off the output of a run: `row` in its batch, `seat` among its answers."""
+    answers, logits = _answer(model, output, target.kind)
+    own = logits[row, seat - behind_source(output)] if answers.at_each else logits[row]
+    return answers.score(model, own[None], as_rows([target], own.device), kind)[0]
+
+
+def as_rows(targets: Sequence[Target], device: torch.device | None = None) -> Tensor:
+    """Targets as one tensor, so that they can travel with the batch: index, position, what stands against, and what
+    their row needs besides.
+    """
+    rows = [(one.index, one.position, NOTHING if one.against is None else one.against, *one.beside) for one in targets]
+    # All numbers are exact in double precision, which Apple's graphics chips do not have.
+    exact = torch.float32 if device is not None and device.type == "mps" else torch.float64
+    return torch.tensor(rows, dtype=exact, device=device)
+
+
+def kind_of(targets: Sequence[Target]) -> str:
+    """The row of `ANSWERS` that scores these targets, which must be one; "" for the one that reads the output."""
+    kinds = {one.kind for one in targets}
+    if len(kinds) > 1:
+        raise InputError(f"targets of different kinds ({', '.join(sorted(kinds))}) cannot be scored together")
+    return next(iter(kinds), "")
+
+
+def check_score(kind: str | None, model: nn.Module, default: Score, answers: str = "") -> Score:
+    """The kind of number asked for; by default a value without a probability is taken as it is."""
+    rows = (ANSWERS[answers],) if answers in ANSWERS else answer_kinds()
+    known = next((row for row in rows if row.known_by(model)), rows[0] if answers else None)
+    offered = SCORES if known is None else known.scores
+    if kind is None:
+        return default if default in offered else offered[0]
+    if kind not in (*SCORES, *offered):
+        raise ChoiceError(unknown("score", kind, offered))
+    if kind not in offered:
+        raise ChoiceError(f"{type(model).__name__} predicts a value, which has no {kind}; use its {offered[0]}")
+    return kind
+
+
+def first_answer(model: nn.Module, inputs: dict[str, Tensor], length: int) -> list[Tensor]:
+    """What the model says of the first input of a batch, which has so many positions: it must not hang on padding."""
+    logits = numbers_of(model, called(model, inputs))
+    return [] if logits is None else [logits[0] if logits.ndim == 2 else logits[0, :length]]
+
+
+def _answer(model: nn.Module, output: Any, answers: str) -> tuple[AnswerKind, Tensor]:
+    found = read(model, output, answers)
+    if found is None:
+        raise InputError(f"{type(model).__name__} predicts nothing; load it with a head")
+    return found
+
+
+def predict(
+    model: nn.Module,
+    processor: Any,
+    output: Any,
+    row: int,
+    position: int,
+    target: Any = None,
+    prepared: Prepared | None = None,
+) -> Prediction | None:
+    """Read the prediction for input `row` of a batch off the model's output; None when the model has no such head.
+
+    With a `target` the prediction speaks of that part of the answer instead of the best one; of a pair, of the first
+    against the second.
+    """
+    found = read(model, output, getattr(target, "kind", ""))
+    if found is None:
+        if target is not None:
+            raise ChoiceError(
+                f"target {target!r} asked, but {type(model).__name__} has no head that predicts; load one that has"
+            )
+        return None
+    kind, logits = found
+    own = (logits[row, position - behind_source(output)] if kind.at_each else logits[row]).detach().float()
+    if not bool(own.isfinite().all()):
+        raise CaptureError(
+            f"{type(model).__name__} predicts NaN or infinity: its weights are damaged, or half precision overflows; "
+            "check the checkpoint, or use model.float()"
+        )
+    return kind.prediction(Told(model, getattr(processor, "tokenizer", processor), own, target, prepared))
+
+
+def answer_notes(model: nn.Module, processor: Any, prediction: Prediction | None, target: Any) -> tuple[str, ...]:
+    """What the user should know of what is explained of the answer."""
+    if prediction is None or prediction.kind not in ANSWERS:
+        return ()
+    tokenizer = getattr(processor, "tokenizer", processor)
+    return ANSWERS[prediction.kind].notes(Told(model, tokenizer, torch.empty(0), target), prediction)

@@ -1,1 +1,0 @@
-"""Suites with a known answer: does a method put first what is known to decide?"""

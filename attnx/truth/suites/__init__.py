@@ -1,1 +1,0 @@
-"""The suites of attnx, a file each."""

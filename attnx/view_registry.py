@@ -1,0 +1,223 @@
+"""Kind of result → how it is looked at: the rows that fill the socket of the results.
+
+Light, for all rows are read at once: the files of a view are loaded when a result of its kind is first looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Any
+
+from attnx.results.base import VIEWS, View
+
+
+@cache
+def explanation() -> View:
+    from attnx.views.explanation import blocks, plot, plot_layers, rich, rows, text, to_bertviz, to_captum
+    from attnx.views.graph import plot_graph
+    from attnx.views.image import overlay
+
+    more = (plot_layers, plot_graph, overlay, to_bertviz, to_captum)
+    return _view(blocks, rows, plot, text=text, rich=rich, more=more)
+
+
+@cache
+def generation() -> View:
+    from attnx.generation.view import blocks, heat_map, plain, plot_overlays, rows
+
+    return _view(blocks, rows, heat_map, text=plain, more=(plot_overlays,))
+
+
+@cache
+def comparison() -> View:
+    from attnx.evaluation.view import comparison_blocks as blocks
+    from attnx.evaluation.view import comparison_rows as rows
+    from attnx.evaluation.view import plot_comparison as plot
+
+    return _view(blocks, rows, plot)
+
+
+@cache
+def faithfulness() -> View:
+    from attnx.evaluation.view import (
+        faithfulness_blocks as blocks,
+    )
+    from attnx.evaluation.view import (
+        faithfulness_rows as rows,
+    )
+    from attnx.evaluation.view import (
+        plot_faithfulness as plot,
+    )
+
+    return _view(blocks, rows, plot)
+
+
+@cache
+def recommendation() -> View:
+    from attnx.evaluation.view import (
+        plot_recommendation as plot,
+    )
+    from attnx.evaluation.view import (
+        recommendation_blocks as blocks,
+    )
+    from attnx.evaluation.view import (
+        recommendation_rows as rows,
+    )
+
+    return _view(blocks, rows, plot)
+
+
+@cache
+def truth() -> View:
+    from attnx.benchmarks.view import plot_truth as plot
+    from attnx.benchmarks.view import truth_blocks as blocks
+    from attnx.benchmarks.view import truth_rows as rows
+
+    return _view(blocks, rows, plot)
+
+
+@cache
+def atlas() -> View:
+    from attnx.evaluation.view import atlas_blocks as blocks
+    from attnx.evaluation.view import atlas_rows as rows
+    from attnx.evaluation.view import plot_atlas as plot
+
+    return _view(blocks, rows, plot)
+
+
+@cache
+def probe() -> View:
+    from attnx.pronouns.view import panels
+    from attnx.pronouns.view import pronouns_blocks as blocks
+    from attnx.pronouns.view import pronouns_rows as rows
+
+    return _view(blocks, rows, lambda one: panels([one]))
+
+
+@cache
+def pronoun_report() -> View:
+    from attnx.pronouns.view import curves
+    from attnx.pronouns.view import pronoun_report_blocks as blocks
+    from attnx.pronouns.view import pronoun_report_rows as rows
+
+    return _view(blocks, rows, curves)
+
+
+@cache
+def table() -> View:
+    from attnx.paper.view import plot_table, table_blocks, table_rows
+
+    return _view(table_blocks, table_rows, plot_table)
+
+
+@cache
+def subject_table() -> View:
+    from attnx.paper.view import plot_subject, subject_blocks, subject_rows
+
+    return _view(subject_blocks, subject_rows, plot_subject)
+
+
+@cache
+def trainings() -> View:
+    from attnx.paper.view import plot_trainings as plot
+    from attnx.paper.view import trainings_blocks as blocks
+    from attnx.paper.view import trainings_rows as rows
+
+    return _view(blocks, rows, plot)
+
+
+@cache
+def subject_trainings() -> View:
+    from attnx.paper.view import (
+        plot_subject_trainings as plot_subject,
+    )
+    from attnx.paper.view import (
+        subject_trainings_blocks as subject_blocks,
+    )
+    from attnx.paper.view import (
+        subject_trainings_rows as subject_rows,
+    )
+
+    return _view(subject_blocks, subject_rows, plot_subject)
+
+
+@cache
+def side_by_side() -> View:
+    from attnx.counterfactuals.view import blocks, plot, rich, rows, text
+
+    return _view(blocks, rows, plot, text=text, rich=rich)
+
+
+@cache
+def word_alignment() -> View:
+    from attnx.word_alignment.view import blocks, grid, rows
+
+    return _view(blocks, rows, grid)
+
+
+@cache
+def similarity() -> View:
+    from attnx.similarity.view import blocks, plot, rows
+
+    return _view(blocks, rows, plot)
+
+
+@cache
+def run_summary() -> View:
+    from attnx.runs.view import blocks, plot, rows, run_cell, run_page
+
+    return _view(blocks, rows, plot, more=(run_page, run_cell))
+
+
+def _view(
+    blocks: Callable[[Any], Iterable[Any]],
+    rows: Callable[[Any], list[dict[str, Any]]],
+    plot: Callable[..., Any],
+    *,
+    text: Callable[[Any], str] | None = None,
+    rich: Callable[[Any], Any] | None = None,
+    more: Iterable[Callable[..., Any]] = (),
+) -> View:
+    """A view of tables, which text and Markdown show alike unless the kind has better."""
+    from rich.text import Text
+
+    from attnx.views.heatmap import verbatim
+    from attnx.views.page.page import notebook_html, to_html
+    from attnx.views.table import as_csv, as_markdown, as_text
+
+    written = text or (lambda one: as_text(blocks(one)))
+    return View(
+        blocks=blocks,
+        text=written,
+        markdown=lambda one: as_markdown(blocks(one)),
+        rows=rows,
+        csv=lambda one: as_csv(rows(one)),
+        plot=verbatim(plot),
+        rich=rich or (lambda one: Text(written(one))),
+        html=to_html,
+        notebook=notebook_html,
+        more={one.__name__: one for one in more},
+    )
+
+
+for _kind, _load in {
+    "explanation": explanation,
+    "explained generation": generation,
+    "comparison": comparison,
+    "faithfulness table": faithfulness,
+    "recommendation": recommendation,
+    "truth": truth,
+    "atlas": atlas,
+    "probe": probe,
+    "pronoun report": pronoun_report,
+    "table": table,
+    "subject table": subject_table,
+    "trainings": trainings,
+    "subject over trainings": subject_trainings,
+    "side by side": side_by_side,
+    "similarity": similarity,
+    "word alignment": word_alignment,
+    "run summary": run_summary,
+}.items():
+    VIEWS.add(_kind, _load)

@@ -1,0 +1,282 @@
+"""The best parts of what is no text, as plain text: patches of an image, stretches of a sound."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.cells import cell_len, set_cell_size
+
+from attnx.adapters.adapter import Sound
+from attnx.adapters.positions import Position, Word
+from attnx.results.explanation import Explanation
+from attnx.views.escaping import printable
+from attnx.views.heatmap import VERBATIM, given_or_new, without_frame
+from attnx.views.table import places, written
+from attnx.views.terminal import AGAINST, FOR, colour_map
+from attnx.views.text import AGAINST_BAR, BAR, FOR_BAR, answered, judgement, notes, row_name, streams_line
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_WINDOW, _HOP = 0.025, 0.01
+"""Seconds that are heard together, and from one column to the next."""
+_RANGE = 60.0
+"""Decibels from the loudest to black."""
+
+
+def spectrum(sound: Sound, rows: int = 96) -> Array:
+    """row × column from 0 to 1, the lowest pitch first."""
+    window, hop = max(8, round(_WINDOW * sound.rate)), max(1, round(_HOP * sound.rate))
+    samples = np.pad(sound.samples.astype(np.float64), (window // 2, window))
+    starts = np.arange(0, max(1, len(sound.samples)), hop)
+    frames = np.stack([samples[start : start + window] for start in starts]) * np.hanning(window)
+    power = np.abs(np.fft.rfft(frames, n=max(window, 4 * rows))) ** 2
+    frequencies = np.linspace(0, sound.rate / 2, power.shape[1])
+    edges = np.searchsorted(_mel(frequencies), np.linspace(0, _mel(sound.rate / 2), rows + 1))
+    bands = [power[:, low : max(high, low + 1)].mean(1) for low, high in pairwise(edges)]
+    loudness = 10 * np.log10(np.stack(bands) + 1e-12)
+    shades: Array = np.clip(1 + (loudness - loudness.max()) / _RANGE, 0, 1)
+    return shades
+
+
+def _mel(hertz: Any) -> Any:
+    return 1127 * np.log1p(np.asarray(hertz) / 700)
+
+
+_WIDTH, _STRIP = 8.0, 0.8
+"""Inches of a figure, and of one strip in it."""
+_GRAY = "#8b8e96"
+
+
+def plot_sound(
+    explanation: Explanation,
+    method: str | None = None,
+    layer: int | None = None,
+    *,
+    head: int | None = None,
+    ax: Axes | None = None,
+) -> Axes | Figure:
+    """One row over the sound in some axes; where neither is named, a strip for every method and reference."""
+    if method is None and ax is None:
+        return time_strips(explanation, layer=layer, head=head)
+    name = explanation.row_name(method, layer, head)
+    axes = given_or_new(ax, _WIDTH, 2.4)
+    _draw_sound(axes, explanation)
+    _shade(axes, explanation, explanation.scores(name, layer, head))
+    title = answered(explanation) + row_name(explanation, name, layer, head)
+    axes.set_title(title, fontsize=9, loc="left", **VERBATIM)
+    axes.set_xlabel("seconds", fontsize=8)
+    return axes
+
+
+def time_strips(
+    explanation: Explanation,
+    methods: Sequence[str] | None = None,
+    layer: int | None = None,
+    *,
+    head: int | None = None,
+) -> Figure:
+    """The sound, and below it a strip for each name, on its own scale; blue speaks against the answer."""
+    from matplotlib.figure import Figure
+
+    names = list(explanation.names) if methods is None else list(methods)
+    figure = Figure(figsize=(_WIDTH, 1.6 + (_STRIP + 0.3) * len(names)), layout="constrained")
+    top, *strips = figure.subplots(len(names) + 1, 1, sharex=True, height_ratios=[1.4, *[1] * len(names)])
+    _draw_sound(top, explanation)
+    top.set_title(str(explanation.prediction or "sound"), fontsize=9, loc="left", **VERBATIM)
+    for axes, name in zip(strips, names, strict=True):
+        scores = explanation.scores(name, layer, head)
+        _draw_row(axes, explanation, scores)
+        most = np.abs(sums(explanation, scores)).max(initial=0.0)
+        what = row_name(explanation, name, layer, head)
+        axes.set_title(f"{what} · largest {most:.2g}", fontsize=8, loc="left", **VERBATIM)
+    (strips[-1] if strips else top).set_xlabel("seconds", fontsize=8)
+    figure.supxlabel(fill(judgement(explanation, explanation.row_name(), None), 110), fontsize=8, color="#55585f",
+                     **VERBATIM)  # fmt: skip
+    return figure
+
+
+def plot_sound_layers(explanation: Explanation, method: str | None = None, *, head: int | None = None) -> Figure:
+    """One method at every layer over time, the last on top, on one scale."""
+    from matplotlib.figure import Figure
+
+    name = method or explanation.default_method
+    explanation[name]  # a reference has no layers
+    rows = np.stack([sums(explanation, explanation.scores(name, layer, head)) for layer in explanation.layers])
+    figure = Figure(figsize=(_WIDTH, 1.8 + 0.3 * len(rows)), layout="constrained")
+    top, below = figure.subplots(2, 1, sharex=True, height_ratios=[1, 0.3 * len(rows)])
+    _draw_sound(top, explanation)
+    signed = name in explanation.signed
+    most = np.abs(rows).max(initial=0.0) or 1.0
+    edges = times(explanation)
+    mesh = below.pcolormesh([edges[0][0], *[end for _, end in edges]], np.arange(len(rows) + 1) + 0.5, rows,
+                            cmap=colour_map(signed=signed), vmin=-most if signed else 0, vmax=most)  # fmt: skip
+    below.set_yticks(range(1, len(rows) + 1), [str(layer) for layer in explanation.layers], fontsize=8)
+    below.set_ylabel("layer", fontsize=8)
+    below.set_xlabel("seconds", fontsize=8)
+    top.set_title(f"{name}, layer by layer", fontsize=9, loc="left", **VERBATIM)
+    figure.colorbar(mesh, ax=below, fraction=0.03, pad=0.02)
+    return figure
+
+
+def times(explanation: Explanation) -> list[tuple[float, float]]:
+    """When each stretch begins and ends, in seconds."""
+    found = (explanation.positions.when(one.positions) for one in explanation.stretches)
+    return [one for one in found if one is not None]
+
+
+def written_words(explanation: Explanation) -> list[Word]:
+    """What was written of a sound: its words that are neither stretches nor pauses."""
+    stretches = {(one.text, one.positions) for one in explanation.stretches}
+    others = [one for one in explanation.words if (one.text, one.positions) not in stretches]
+    return [one for one in others if not (one.is_punctuation and explanation.positions.when(one.positions))]
+
+
+def sums(explanation: Explanation, scores: Array) -> Array:
+    """The score of each stretch, all its bands together."""
+    return np.array([float(scores[list(one.positions)].sum()) for one in explanation.stretches])
+
+
+def _draw_sound(axes: Axes, explanation: Explanation) -> None:
+    """The wave; of a model that hears bands the spectrum, its channels as high as the model has them."""
+    sound = explanation.sound
+    end = explanation.seconds or 1.0
+    if sound is not None and banded(explanation):
+        axes.imshow(spectrum(sound), aspect="auto", origin="lower", cmap="gray_r", extent=(0, sound.seconds, 0, 1))
+    elif sound is not None:
+        low, high = envelope(sound, 1_000)
+        axes.fill_between(np.linspace(0, sound.seconds, len(low)), low, high, color=_GRAY, linewidth=0)
+    axes.set_xlim(0, end)
+    axes.set_yticks([])
+    axes.tick_params(labelsize=8)
+    without_frame(axes)
+    _draw_words(axes, explanation)
+
+
+def _draw_words(axes: Axes, explanation: Explanation) -> None:
+    """What was written frame by frame, at the bottom of the sound, each word over its own time."""
+    below = axes.get_xaxis_transform()
+    for word in written_words(explanation):
+        when = explanation.positions.when(word.positions)
+        if when is None:
+            continue
+        for edge in when:
+            axes.axvline(edge, color=_GRAY, linewidth=0.6, linestyle=":")
+        axes.text(sum(when) / 2, 0.02, printable(word.text), transform=below, ha="center", va="bottom", fontsize=8,
+                  **VERBATIM)  # fmt: skip
+
+
+def _shade(axes: Axes, explanation: Explanation, scores: Array) -> None:
+    """Each position's own box in the colour of its side, the denser the more."""
+    places = [one for one in explanation.positions if one.time is not None]
+    own = np.array([scores[one.index] for one in places])
+    most = np.abs(own).max(initial=0.0)
+    channels = max((one.band[1] for one in places if one.band is not None), default=1)
+    for one, score in zip(places, own, strict=True):
+        if most > 0 and one.time is not None:
+            low, high = (0, 1) if one.band is None else (one.band[0] / channels, one.band[1] / channels)
+            axes.axvspan(*one.time, low, high, color=FOR if score >= 0 else AGAINST, alpha=0.75 * abs(score) / most,
+                         linewidth=0)  # fmt: skip
+
+
+def _draw_row(axes: Axes, explanation: Explanation, scores: Array) -> None:
+    own, edges = sums(explanation, scores), times(explanation)
+    starts, widths = [start for start, _ in edges], [end - start for start, end in edges]
+    axes.bar(starts, own, widths, align="edge", color=[FOR if one >= 0 else AGAINST for one in own], linewidth=0)
+    axes.axhline(0, color=_GRAY, linewidth=0.6)
+    axes.set_yticks([])
+    axes.tick_params(labelsize=8)
+    without_frame(axes)
+
+
+def banded(explanation: Explanation) -> bool:
+    return any(one.band is not None for one in explanation.positions)
+
+
+def envelope(sound: Sound, columns: int) -> tuple[Array, Array]:
+    """The lowest and the highest sample of each of so many parts of the sound."""
+    parts = np.array_split(sound.samples, min(columns, len(sound.samples)))
+    return np.array([one.min() for one in parts]), np.array([one.max() for one in parts])
+
+
+_TIMED = 18
+"""Letters of a time from and to."""
+
+
+def patch_table(explanation: Explanation, method: str | None = None, layer: int | None = None, count: int = 10) -> str:
+    """A headline, and the best patches with their place in the image, their score and a bar."""
+    name = explanation.row_name(method, layer)
+    scores = explanation.scores(name, layer)
+    patches = explanation.positions.named
+    best = sorted(patches, key=lambda one: -abs(round(float(scores[one.index]), 9)))[:count]
+    lines = _headline(explanation, name, layer)
+    lines += [streams_line(explanation, name, layer)] if explanation.streams else []
+    what = "patches" if explanation.text is None else "patches and tokens"
+    lines.append(f"best {len(best)} of {len(patches)} {what}; r0c0 is at the top left, places are in pixels")
+    named = [f"{printable(one.token):<8}{place_text(one):<26}" for one in best]
+    lines += _bars(explanation, name, named, [float(scores[one.index]) for one in best])
+    return "\n".join([*lines, *notes(explanation)])
+
+
+def stretch_table(
+    explanation: Explanation, method: str | None = None, layer: int | None = None, count: int = 10
+) -> str:
+    """A headline, and the best stretches with when they begin and end, their score and a bar; then what was written."""
+    name = explanation.row_name(method, layer)
+    scores = explanation.scores(name, layer)
+    stretches, written_down = explanation.stretches, written_words(explanation)
+    sums = {one.positions: float(scores[list(one.positions)].sum()) for one in (*stretches, *written_down)}
+    best = sorted(stretches, key=lambda one: -abs(round(sums[one.positions], 9)))[:count]
+    lines = _headline(explanation, name, layer)
+    lines.append(f"best {len(best)} of {len(stretches)} stretches of time, in seconds")
+    shown = [*sorted(best, key=lambda one: one.index), *written_down]
+    named = [
+        *(_time(explanation, one) for one in shown[: len(best)]),
+        *(_time(explanation, one, f" {printable(one.text)}") or printable(one.text) for one in written_down),
+    ]
+    widest = max(_TIMED, *map(cell_len, named))
+    named = [set_cell_size(one, widest) for one in named]
+    lines += _bars(explanation, name, named, [sums[one.positions] for one in shown])
+    return "\n".join([*lines, *notes(explanation)])
+
+
+def _time(explanation: Explanation, word: Word, behind: str = "") -> str:
+    """From and to, with a name behind it; empty for what has no time."""
+    when = explanation.positions.when(word.positions)
+    return "" if when is None else f"{when[0]:7.3f} to {when[1]:7.3f}{behind}"
+
+
+def _headline(explanation: Explanation, name: str, layer: int | None) -> list[str]:
+    at = "" if name in explanation.references else f" at layer {explanation.layers[-1] if layer is None else layer}"
+    averaged = explanation.provenance.get("input", {}).get("averaged", False)
+    token = printable(explanation.positions[explanation.position].token)
+    whose = explanation.explained if averaged else f"explained position {explanation.position} {token}"
+    return [f"{answered(explanation)}{name}{at} · {whose}", judgement(explanation, name, layer)]
+
+
+def _bars(explanation: Explanation, name: str, named: Sequence[str], scores: Sequence[float]) -> list[str]:
+    """A line each; the longest bar is that of the largest score, of another kind where it speaks against."""
+    most = max(map(abs, scores), default=0.0)
+    decimals = places(scores, explanation.digits.get(name))
+    bars = [
+        (FOR_BAR if score >= 0 else AGAINST_BAR) * round(BAR * abs(score) / most) if most > 0 else ""
+        for score in scores
+    ]
+    return [
+        f"{what}{written(score, decimals):>8}  {bar}".rstrip()
+        for what, score, bar in zip(named, scores, bars, strict=True)
+    ]
+
+
+def place_text(position: Position) -> str:
+    """The box of a patch in the picture; of what has none, where it is."""
+    if position.box is None:
+        return "not in the image" if position.start is None else "in the text"
+    return "{:.0f}, {:.0f} to {:.0f}, {:.0f}".format(*position.box)

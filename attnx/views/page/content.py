@@ -1,0 +1,439 @@
+"""A sound in a page: its wave or spectrum as a picture, with the box of each stretch of time, and its player."""
+
+from __future__ import annotations
+
+import wave
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
+
+import numpy as np
+
+from attnx.adapters.adapter import Sound
+from attnx.adapters.positions import Position
+from attnx.attention.layers import level_name
+from attnx.errors import InputError
+from attnx.results.base import Result
+from attnx.results.explanation import Explanation, OfExplanations, compared_over, extent_of
+from attnx.results.warnings import rank_correlation
+from attnx.views.audio import banded, envelope, spectrum, written_words
+
+if TYPE_CHECKING:
+    from attnx.generation.result import GenerationExplanation
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+ROW_BYTES = 1_400_000
+"""For the rows of all results in a page; with the maps it stays below 3 MB."""
+MAP_BYTES = 1_200_000
+FEWEST_EDGES = 4
+"""A map with fewer weights in each row would mislead; then there is none."""
+_BYTES_A_WEIGHT, _BYTES_WITH_PLACE = 4 * 4 / 3, 6 * 4 / 3
+"""Base64 makes four bytes of three."""
+
+
+def kept_layers(layers: int, bytes_a_layer: float, results: int) -> list[int]:
+    """Indices of the layers to show, evenly spread, the last always among them."""
+    room = int(ROW_BYTES / results / bytes_a_layer)
+    return spread(layers, min(layers, max(room, 2)))
+
+
+def kept_edges(rows: int, length: int, room: float) -> int:
+    """How many weights of each row there is room for in so many bytes: all, the strongest few, or none."""
+    if rows * length * _BYTES_A_WEIGHT <= room:
+        return length
+    count = int(room / rows / _BYTES_WITH_PLACE)
+    return count if count >= FEWEST_EDGES else 0
+
+
+def kept_layers_and_edges(layers: int, rows: int, length: int, room: float) -> tuple[list[int], int]:
+    """The same where layers may go as well: the few weights of a row that do not mislead, in as many as fit."""
+    edges = kept_edges(layers * rows, length, room)
+    if edges:
+        return list(range(layers)), edges
+    fewest = min(FEWEST_EDGES, length)
+    return spread(layers, int(room / (rows * fewest * _BYTES_WITH_PLACE))), fewest
+
+
+def spread(layers: int, count: int) -> list[int]:
+    """So many indices of layers, evenly from the last to the first."""
+    return sorted({round(index) for index in np.linspace(layers - 1, 0, count)})
+
+
+def strongest(scores: Array, count: int) -> dict[str, str | None]:
+    """The `count` largest in size of each row of layer × query × input, as base64 of float32 and of their places."""
+    if count == scores.shape[-1]:
+        return {"values": packed(scores, "<f4"), "places": None}
+    places = _places(scores, count)
+    return {"values": packed(np.take_along_axis(scores, places, -1), "<f4"), "places": packed(places, "<u2")}
+
+
+def share_of_strongest(scores: Array, count: int) -> float:
+    """What they hold of the whole, by size."""
+    sizes = np.abs(scores)
+    return float(np.take_along_axis(sizes, _places(scores, count), -1).sum() / max(sizes.sum(), 1e-12))
+
+
+def _places(scores: Array, count: int) -> Array:
+    """Where the largest in size stand, in the order of the input."""
+    beyond = scores.shape[-1] - count
+    return np.sort(np.argpartition(np.abs(scores), beyond, axis=-1)[..., beyond:], axis=-1)
+
+
+def number(value: Any) -> float | None:
+    """For JSON, which has no NaN."""
+    return None if value is None or np.isnan(value) else round(float(value), 4)
+
+
+def packed(numbers: Array, kind: str) -> str:
+    return b64encode(np.ascontiguousarray(numbers, dtype=kind).tobytes()).decode()
+
+
+_TITLE = 80
+_BYTES_A_NUMBER, _BYTES_A_PACKED = 12, 5.4
+
+
+def content(explanations: Sequence[Explanation]) -> list[dict[str, Any]]:
+    """What the scripts of the page read of each result."""
+    return [_result(one, len(explanations)) for one in explanations]
+
+
+def _result(explanation: Explanation, results: int) -> dict[str, Any]:
+    heads = max(scores.shape[1] if scores.ndim == 3 else 0 for scores in explanation.relevance.values())
+    length, count = len(explanation.positions), len(explanation.layers)
+    numbers = length * len(explanation.methods)
+    kept = kept_layers(count, numbers * (_BYTES_A_NUMBER + heads * _BYTES_A_PACKED), results)
+    layers = [explanation.layers[index] for index in kept]
+    notes = list(explanation.notes)
+    if len(kept) < count:
+        notes.append(f"{len(kept)} of {count} layers are in this page: {', '.join(map(str, layers))}")
+    maps = _maps(explanation, kept, results, notes)
+    if explanation.image_size is not None and explanation.image is None:
+        notes.append("the picture is not in this page: files do not keep it; explain it again to see it")
+    if explanation.seconds is not None and explanation.sound is None:
+        notes.append("the sound is not in this page: files do not keep it; explain it again to see its wave")
+    return {
+        "title": _title(explanation),
+        "verdict": explanation._verdict(keywords=False),
+        "explained": explanation.explained,
+        "position": explanation.position,
+        "positions": _positions(explanation),
+        "words": _words(explanation),
+        "layers": layers,
+        "levels": _levels(explanation, layers),
+        "first": explanation.row_name(),
+        "method": explanation.default_method,
+        "relevance": {
+            name: [_rounded(explanation.scores(name, layer)) for layer in layers] for name in explanation.methods
+        },
+        "heads": None if not heads else _heads(explanation, kept, heads),
+        "maps": maps,
+        "prediction": _prediction(explanation),
+        "references": {name: [float(one) for one in scores] for name, scores in explanation.references.items()},
+        "causal": explanation.causal,
+        "signed": sorted(explanation.signed),
+        "digits": dict(explanation.digits),
+        "local": sorted(explanation.local),
+        "notes": notes,
+    }
+
+
+def _levels(explanation: Explanation, layers: Sequence[int]) -> list[str] | None:
+    """What the layers of an encoder–decoder are called; None where they have numbers alone."""
+    kinds = explanation.provenance.get("settings", {}).get("levels", ())
+    return [level_name(kinds, layer) for layer in layers] if explanation.streams and kinds else None
+
+
+def _title(explanation: Explanation) -> str:
+    if explanation.image_size is not None and explanation.text is None:
+        return "image of {} × {} pixels".format(*explanation.image_size)
+    if explanation.seconds is not None:
+        written = " ".join(one.text for one in written_words(explanation))
+        return f"sound of {explanation.seconds:.2f} s{f': {written}' if written else ''}"
+    whole = " ".join((explanation.title or " ".join(one.text for one in explanation.words)).split())
+    return whole if len(whole) <= _TITLE else whole[: _TITLE - 1] + "…"
+
+
+def _positions(explanation: Explanation) -> list[dict[str, Any]]:
+    return [
+        {"token": one.token, "label": _label(one, explanation.texts), "special": one.special, "word": one.word}
+        | ({} if one.time is None else {"timed": True})
+        for one in explanation.positions
+    ]
+
+
+def _label(position: Position, texts: Sequence[str]) -> str:
+    """The slice of the text, which may be all white space; the tokenizer's name where there is none."""
+    piece = position.piece(texts)
+    return piece.strip() or piece or position.token
+
+
+def _words(explanation: Explanation) -> list[dict[str, Any]]:
+    """Each word with what stands between it and the word before, so that the text reads as it was written."""
+    words: list[dict[str, Any]] = []
+    stretches = {(one.text, one.positions) for one in explanation.stretches}
+    segment, end = 0, 0
+    for word in explanation.words:
+        gap = " " if words else ""
+        if word.segment != segment:
+            segment, end, gap = word.segment, 0, "\n\n"
+        span = extent_of(explanation, word)
+        if span is not None:
+            gap = gap if gap == "\n\n" else explanation.texts[word.segment][end : span.start]
+            end = max(end, span.end)
+        mark = {"punctuation": True} if word.is_punctuation else {}
+        mark |= {"timed": True} if (word.text, word.positions) in stretches else {}
+        words.append({"text": word.text, "gap": gap, "positions": list(word.positions), **mark})
+    return words
+
+
+def _heads(explanation: Explanation, kept: list[int], heads: int) -> dict[str, Any]:
+    each = {name: scores[kept] for name, scores in explanation.relevance.items() if scores.ndim == 3}
+    return {"count": heads, "relevance": {name: packed(scores, "<f4") for name, scores in each.items()}}
+
+
+def _maps(explanation: Explanation, kept: list[int], results: int, notes: list[str]) -> dict[str, Any] | None:
+    if not explanation.maps:
+        return None
+    # Where every head was kept, a row that is clicked on is their mean.
+    maps = {name: (one.mean(1) if one.ndim == 4 else one)[kept] for name, one in explanation.maps.items()}
+    length = len(explanation.positions)
+    edges = kept_edges(len(maps) * len(kept) * length, length, MAP_BYTES / results)
+    if edges == 0:
+        notes.append("the page has no room for the rows of all positions; give a page to fewer results")
+        return None
+    if edges < length:
+        share = np.mean([share_of_strongest(scores, edges) for scores in maps.values()])
+        notes.append(
+            f"of each row but the explained one the {edges} strongest of {length} weights are in this page: "
+            f"{share:.0%} of the whole"
+        )
+    return {"edges": edges, "relevance": {name: strongest(scores, edges) for name, scores in maps.items()}}
+
+
+def _prediction(explanation: Explanation) -> dict[str, Any] | None:
+    answer = explanation.prediction
+    if answer is None:
+        return None
+    told = ("kind", "noun", "predicted", "certainty", "label", "probability", "against")
+    return {name: getattr(answer, name) for name in told}
+
+
+def _rounded(scores: Array) -> list[float]:
+    """To the 1e-9 to which flow is exact and at which ties are told."""
+    return [float(one) for one in np.round(scores, 9) + 0.0]
+
+
+R = TypeVar("R", bound=Result)
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """The results of one page, as its sections read them."""
+
+    results: tuple[Result, ...]
+    explanations: tuple[Explanation, ...]
+    """Those among the results."""
+    contents: list[dict[str, Any]]
+    """What all sections know of each explanation."""
+    rest: tuple[Result, ...] = ()
+    """Those that no section is made for."""
+    content_only: bool = False
+    """Whether punctuation is left out at first."""
+    player: bool = False
+    """Whether sound can be heard."""
+
+    @classmethod
+    def of(
+        cls, results: Any, kinds: tuple[type[Result], ...] = (), content_only: bool = False, player: bool = False
+    ) -> Shown:
+        """`kinds` are those that sections are made for."""
+        several: Sequence[Any] = results if isinstance(results, (list, tuple)) else [results]
+        if not several or not all(isinstance(one, Result) for one in several):
+            found = ", ".join(dict.fromkeys(type(one).__name__ for one in several)) or "none"
+            raise InputError(
+                "a page shows explanations, a comparison, a head atlas, faithfulness, or any other results of attnx; "
+                f"found {found}"
+            )
+        named = [pair for one in several for pair in _explanations(one)]
+        explanations = tuple(explanation for _, explanation in named)
+        contents = content(explanations)
+        for own, (title, _) in zip(contents, named, strict=True):
+            own["title"] = f"{title}: {own['title']}" if title else own["title"]
+        rest = tuple(one for one in several if not isinstance(one, kinds))
+        return cls(tuple(several), explanations, contents, rest, content_only, player)
+
+    def only(self, kind: type[R]) -> R | None:
+        """The one result of a kind; several would need a place each."""
+        found = [one for one in self.results if isinstance(one, kind)]
+        if len(found) > 1:
+            raise InputError(f"a page shows explanations, and one {kind.kind}; found {len(found)}: give each its page")
+        return found[0] if found else None
+
+
+def _explanations(result: Result) -> list[tuple[str, Explanation]]:
+    """Those of a result, each with what it is called there; "" where its text tells."""
+    if isinstance(result, OfExplanations):
+        numbered = [f"text {number}" for number in range(1, len(result.explanations) + 1)]
+        return list(zip(getattr(result, "titles", numbered), result.explanations, strict=True))
+    return [("", result)] if isinstance(result, Explanation) else []
+
+
+def correlation(explanation: Explanation, name: str, other: str, layer: int) -> float:
+    """Spearman's of two methods at a layer, or of one with a reference; NaN where undefined."""
+    digits = explanation.digits
+    found = rank_correlation(
+        explanation.scores(name, layer),
+        explanation.scores(other, layer),
+        compared_over(explanation, name, other),
+        digits.get(name),
+        digits.get(other),
+        both_signed={name, other} <= explanation.signed,
+    )
+    return float(found)
+
+
+LEVELS = 10
+
+
+@dataclass(frozen=True)
+class PlainTable:
+    """Rows of cells with what is said around them."""
+
+    template: ClassVar[str] = "templates/table.html.jinja"
+
+    heading: str
+    rows: Sequence[Sequence[str]] = ()
+    lead: Sequence[str] = ()
+    foot: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class PlainWord:
+    """A word, and the space before it."""
+
+    text: str
+    gap: str
+    level: int
+    """From 0 to 10, as a share of the strongest word."""
+    score: str
+    against: bool = False
+
+
+@dataclass(frozen=True)
+class PlainWords:
+    """The answer, and the words of the text."""
+
+    template: ClassVar[str] = "templates/words.html.jinja"
+
+    label: str
+    probability: str
+    target: str
+    """What is explained, where it is not the prediction alone; else empty."""
+    headline: str
+    verdict: str
+    words: tuple[PlainWord, ...]
+    notes: tuple[str, ...]
+
+
+Plain: TypeAlias = PlainTable | PlainWords
+
+
+def cell(value: float | None) -> str:
+    """A number in a table.
+
+    >>> cell(0.256)
+    '0.26'
+    """
+    return "–" if value is None else f"{value:.2f}"
+
+
+LONGEST_SIDE = 640
+"""Pixels, of a page with one picture; several share the room."""
+SHORTEST_SIDE = 192
+
+
+def picture(explanation: Explanation | GenerationExplanation, results: int) -> dict[str, Any] | None:
+    """The picture as a data URL, its size, and the boxes of all positions in it; None for a text, or without one."""
+    if explanation.image_size is None or explanation.image is None:
+        return None
+    side = max(SHORTEST_SIDE, round(LONGEST_SIDE / results**0.5))
+    shown = explanation.image.convert("RGB")
+    shown.thumbnail((side, side))
+    written = BytesIO()
+    shown.save(written, "JPEG", quality=80, optimize=True)
+    return {
+        "url": f"data:image/jpeg;base64,{b64encode(written.getvalue()).decode()}",
+        "size": list(explanation.image_size),
+        "beside": explanation.text is not None,
+        "boxes": [None if one.box is None else list(one.box) for one in explanation.positions],
+    }
+
+
+_WIDTH, _HEIGHT = 960, 180
+"""Pixels."""
+_PAPER, _INK = 255, 96
+
+
+def sounding(explanation: Explanation, *, player: bool) -> dict[str, Any] | None:
+    """As a picture's entry; None for what is no sound. The player, with the sound in the page, is for who asks."""
+    seconds = explanation.seconds
+    if seconds is None:
+        return None
+    channels = max((one.band[1] for one in explanation.positions if one.band is not None), default=1)
+    boxes = [
+        None if one.time is None else _box(one.time, one.band or (0, 1), seconds, channels if one.band else 1)
+        for one in explanation.positions
+    ]
+    found: dict[str, Any] = {"url": _picture(explanation), "size": [_WIDTH, _HEIGHT], "boxes": boxes, "sound": True}
+    if player and explanation.sound is not None:
+        found["player"] = _player(explanation.sound)
+    return found
+
+
+def _box(time: tuple[float, float], band: tuple[int, int], seconds: float, channels: int) -> list[float]:
+    """Left, top, right and bottom; low pitches are at the bottom."""
+    left, right = (_WIDTH * one / seconds for one in time)
+    return [left, _HEIGHT * (1 - band[1] / channels), right, _HEIGHT * (1 - band[0] / channels)]
+
+
+def _picture(explanation: Explanation) -> str:
+    """The wave in gray, of a model that hears bands the spectrum; an empty sheet where the sound is not at hand."""
+    from PIL import Image
+
+    sheet = np.full((_HEIGHT, _WIDTH), _PAPER, dtype=np.uint8)
+    sound = explanation.sound
+    if sound is not None and banded(explanation):
+        dark = np.round(_PAPER - (_PAPER - _INK) * spectrum(sound)[::-1]).astype(np.uint8)
+        picture = Image.fromarray(np.ascontiguousarray(dark)).resize((_WIDTH, _HEIGHT))
+    else:
+        if sound is not None:
+            _draw_wave(sheet, sound)
+        picture = Image.fromarray(sheet)
+    written = BytesIO()
+    picture.save(written, "PNG", optimize=True)
+    return f"data:image/png;base64,{b64encode(written.getvalue()).decode()}"
+
+
+def _draw_wave(sheet: Any, sound: Sound) -> None:
+    low, high = envelope(sound, _WIDTH)
+    most = max(float(np.abs([low, high]).max()), 1e-9)
+    for column in range(_WIDTH):
+        at = min(column * len(low) // _WIDTH, len(low) - 1)
+        top, bottom = (round((_HEIGHT - 1) * (1 - one / most) / 2) for one in (high[at], low[at]))
+        sheet[top : bottom + 1, column] = _INK
+
+
+def _player(sound: Sound) -> str:
+    """The sound as a data address."""
+    most = max(float(np.abs(sound.samples).max()), 1e-9)
+    whole = np.round(32_767 * sound.samples / max(most, 1.0)).astype("<i2")
+    written = BytesIO()
+    with wave.open(written, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(sound.rate)
+        file.writeframes(whole.tobytes())
+    return f"data:audio/wav;base64,{b64encode(written.getvalue()).decode()}"

@@ -1,0 +1,320 @@
+"""Results that are tables throughout: those that no other section shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from attnx.results.base import VIEWS, Array
+from attnx.results.explanation import Explanation
+from attnx.results.warnings import SHARES, line, weightiest
+from attnx.views.page.content import (
+    LEVELS,
+    Plain,
+    PlainTable,
+    PlainWord,
+    PlainWords,
+    Shown,
+    correlation,
+    kept_layers_and_edges,
+    number,
+    picture,
+    share_of_strongest,
+    sounding,
+    strongest,
+)
+from attnx.views.table import places, written
+from attnx.views.text import accounts, blanked_name
+
+PLAIN_RESULTS = 50
+"""So many are shown where no script runs."""
+
+
+def text_section(shown: Shown) -> dict[str, Any] | None:
+    """The pictures, and the streams; what else is shown here, all sections know."""
+    if not shown.explanations:
+        return None
+    each = [
+        {
+            "picture": picture(one, len(shown.explanations)) or sounding(one, player=shown.player),
+            **_streams(one, content["layers"]),
+        }
+        for one, content in zip(shown.explanations, shown.contents, strict=True)
+    ]
+    return {"results": each, "view": "content" if shown.content_only else "words"}
+
+
+def _streams(explanation: Explanation, layers: list[int]) -> dict[str, Any]:
+    """The source of an encoder–decoder, and where the residual alone sets how much is from it."""
+    if "output" not in explanation.streams:
+        return {"front": None, "split": {}}
+    name, length = next(iter(explanation.streams.items()))
+    chains = [method for method in explanation.methods if method not in explanation.local]
+    split = {method: [explanation.split_by_residual(method, layer) for layer in layers] for method in chains}
+    return {"front": {"name": name, "length": length}, "split": split}
+
+
+def text_plain(page: dict[str, Any]) -> list[PlainWords]:
+    """What is shown first, of a method its last layer, for each of the first results."""
+    results = page["results"]
+    shown = [plain_words(one) for one in results[:PLAIN_RESULTS]]
+    if len(results) > PLAIN_RESULTS:
+        more = f"{len(results) - PLAIN_RESULTS} more results are shown where scripts may run."
+        shown[-1] = replace(shown[-1], notes=(*shown[-1].notes, more))
+    return shown
+
+
+def plain_words(result: dict[str, Any]) -> PlainWords:
+    """One result without scripts."""
+    first = result["first"]
+    measured = first in result["references"]
+    scores = result["references"][first] if measured else result["relevance"][first][-1]
+    sums = [sum(scores[place] for place in word["positions"]) for word in result["words"]]
+    most = max([0.0, *map(abs, sums)])
+    words = tuple(
+        PlainWord(
+            word["text"],
+            word["gap"],
+            round(LEVELS * abs(score) / most) if most > 0 else 0,
+            f"{score:.6f}",
+            against=first in result["signed"] and score < 0,
+        )
+        for word, score in zip(result["words"], sums, strict=True)
+    )
+    answer = result["prediction"] or {"predicted": "", "certainty": None}
+    last = result["layers"][-1]
+    explained = f"explained position {result['position']} {result['explained']}"
+    return PlainWords(
+        label=answer["predicted"],
+        probability=_percent(answer["certainty"]),
+        target=_target(answer),
+        headline=f"{first}{', measured on the model' if measured else f' at layer {last}'}, " + explained,
+        verdict=result["verdict"],
+        words=words,
+        notes=tuple(result["notes"]),
+    )
+
+
+def _target(answer: dict[str, Any]) -> str:
+    """What is explained, where the prediction alone is not."""
+    label, against = answer.get("label", answer["predicted"]), answer.get("against")
+    chosen = f"{label} {_percent(answer['probability'])}".strip() if label != answer["predicted"] else label
+    if against is None:
+        return chosen if label != answer["predicted"] else ""
+    return f"{chosen} against {against}"
+
+
+def _percent(probability: float | None) -> str:
+    return "" if probability is None else f"{probability:.1%}"
+
+
+def trust_section(shown: Shown) -> dict[str, Any] | None:
+    """Of each result what was measured on it, layer by layer; agreement with references is in its own section."""
+    if not shown.explanations:
+        return None
+    pairs = zip(shown.explanations, shown.contents, strict=True)
+    return {"results": [_facts(one, content["layers"]) for one, content in pairs]}
+
+
+def trust_plain(page: dict[str, Any]) -> list[Plain]:
+    """It speaks of the method and the layer that are chosen."""
+    return []
+
+
+def _facts(explanation: Explanation, layers: list[int]) -> dict[str, Any]:
+    kept = [explanation.layers.index(layer) for layer in layers]
+    return {
+        "said": {name: [_said(explanation, name, layer) for layer in layers] for name in explanation.methods}
+        | {name: [_said(explanation, name, None)] for name in explanation.references},
+        "between": _between_methods(explanation, layers),
+        "diagnostics": {
+            method: {name: [numbers[one] for one in kept] for name, numbers in found.items()}
+            for method, found in explanation.diagnostics.items()
+        },
+        "accounts": dict(accounts(explanation, explanation.names)),
+        "named": {name: blanked_name(explanation.provenance, name) for name in explanation.references},
+        "sink": None if explanation.sink is None else [explanation.sink[one] for one in kept],
+        "sinkName": _sink_name(explanation),
+    }
+
+
+def _sink_name(explanation: Explanation) -> str:
+    """What the share of attention in `sink` goes to."""
+    if explanation.image_size is not None and not explanation.streams:
+        return "patches that may be sinks"
+    return "the start of the output" if explanation.streams else "the first token"
+
+
+def _said(explanation: Explanation, name: str, layer: int | None) -> dict[str, Any]:
+    """The verdict on a row, how much care it asks for, and what else is to be said."""
+    every = explanation.remarks(name, layer)
+    chief = weightiest(every)
+    levels = [one.level for one in chief]
+    return {
+        "verdict": line(every),
+        "level": "care" if "care" in levels else levels[0],
+        "rest": [one.sentence for one in every if one not in chief and one.weight >= SHARES],
+    }
+
+
+def _between_methods(explanation: Explanation, layers: list[int]) -> list[dict[str, Any]]:
+    """Spearman's correlation of each two methods at each layer, special tokens left out; None where undefined."""
+    return [
+        {"between": [one, other], "layers": [number(correlation(explanation, one, other, layer)) for layer in layers]}
+        for one, other in combinations(explanation.methods, 2)
+    ]
+
+
+def spans_section(shown: Shown) -> dict[str, Any] | None:
+    """The parts of each text, by their positions; not on a page of texts without any."""
+    named = [[[part.name, list(part.positions)] for part in one.spans] for one in shown.explanations]
+    return {"results": [{"parts": parts} for parts in named]} if any(named) else None
+
+
+def spans_plain(page: dict[str, Any]) -> list[PlainTable]:
+    """A table for each text: what is shown first, of a method its last layer, summed over each part."""
+    several = zip(page["results"], page["spans"]["results"], strict=True)
+    return [_table(result, own["parts"]) for result, own in several if own["parts"]]
+
+
+def _table(result: dict[str, Any], parts: list[tuple[str, list[int]]]) -> PlainTable:
+    first = result["first"]
+    scores = result["references"].get(first) or result["relevance"][first][-1]
+    sums = [sum(scores[place] for place in positions) for _, positions in parts]
+    decimals = places(sums, result["digits"].get(first))
+    rows = [[name, written(score, decimals)] for (name, _), score in zip(parts, sums, strict=True)]
+    return PlainTable("Parts of the text", [["part", first], *rows])
+
+
+def layers_section(shown: Shown) -> dict[str, Any] | None:
+    """What it draws, all sections know."""
+    return {} if shown.explanations else None
+
+
+def layers_plain(page: dict[str, Any]) -> list[Plain]:
+    """A canvas needs its script."""
+    return []
+
+
+def graph_section(shown: Shown) -> dict[str, Any] | None:
+    """What it draws, all sections know."""
+    return {} if shown.explanations else None
+
+
+def graph_plain(page: dict[str, Any]) -> list[Plain]:
+    """A canvas needs its script."""
+    return []
+
+
+def heads_section(shown: Shown) -> dict[str, Any] | None:
+    """The rows of each head are known to all sections, for each can show one head."""
+    return {} if any(one["heads"] for one in shown.contents) else None
+
+
+def heads_plain(page: dict[str, Any]) -> list[Plain]:
+    """Where no head can be chosen, their mean is shown."""
+    return []
+
+
+HEAD_BYTES = 1_500_000
+"""For the rows of all heads of all results in a page."""
+
+
+def head_view_section(shown: Shown) -> dict[str, Any] | None:
+    """For each result the rows of each head, as many as there is room for."""
+    every = [_heads(one, HEAD_BYTES / len(shown.explanations)) for one in shown.explanations]
+    return {"results": every} if any(one is not None for one in every) else None
+
+
+def head_view_plain(page: dict[str, Any]) -> list[Plain]:
+    """Lines need their script."""
+    return []
+
+
+def _heads(explanation: Explanation, room: float) -> dict[str, Any] | None:
+    """Layer × head × query × key of each method; `layers` are indices into those of the explanation."""
+    maps = {name: one for name, one in (explanation.maps or {}).items() if one.ndim == 4}
+    if not maps:
+        return None
+    count, heads, length, _ = next(iter(maps.values())).shape
+    layers, edges = kept_layers_and_edges(count, len(maps) * heads * length, length, room)
+    if not layers:
+        return {"left_out": "the page has no room for the rows of each head; give it a shorter text, or fewer results"}
+    chosen = {name: np.asarray(one)[layers] for name, one in maps.items()}
+    return {
+        "layers": layers,
+        "heads": heads,
+        "edges": edges,
+        "left_out": _left_out(chosen, layers, count, edges, length),
+        "relevance": {name: strongest(one, edges) for name, one in chosen.items()},
+    }
+
+
+def _left_out(maps: dict[str, Array], layers: list[int], count: int, edges: int, length: int) -> str:
+    told = []
+    if len(layers) < count:
+        told.append(f"{len(layers)} of {count} layers are in this page")
+    if edges < length:
+        shares = [share_of_strongest(one, edges) for one in maps.values()]
+        told.append(f"of each row its {edges} strongest of {length} weights, {np.mean(shares):.0%} of the whole")
+    return "; ".join(told)
+
+
+def agreement_section(shown: Shown) -> dict[str, Any] | None:
+    """Of each result: reference → method → Spearman's correlation at each layer, with signs where both have one."""
+    if not any(one.references for one in shown.explanations):
+        return None
+    pairs = zip(shown.explanations, shown.contents, strict=True)
+    return {"results": [_with_references(one, content["layers"]) for one, content in pairs]}
+
+
+def agreement_plain(page: dict[str, Any]) -> list[Plain]:
+    """The words stand for themselves there."""
+    return []
+
+
+def _with_references(explanation: Explanation, layers: list[int]) -> dict[str, Any]:
+    return {
+        name: {
+            method: [number(correlation(explanation, method, name, layer)) for layer in layers]
+            for method in explanation.methods
+        }
+        for name in explanation.references
+    }
+
+
+def details_section(shown: Shown) -> dict[str, Any] | None:
+    """The provenance of each result, a line for each fact; notes are known to all sections."""
+    if not shown.explanations:
+        return None
+    return {"results": [{"provenance": _flat(one.provenance)} for one in shown.explanations]}
+
+
+def details_plain(page: dict[str, Any]) -> list[Plain]:
+    """Notes stand beneath the words."""
+    return []
+
+
+def _flat(provenance: Mapping[str, Any], prefix: str = "") -> list[list[str]]:
+    rows: list[list[str]] = []
+    for name, value in provenance.items():
+        if isinstance(value, Mapping):
+            rows += _flat(value, f"{prefix}{name} ")
+        elif value is not None:
+            rows.append([f"{prefix}{name}", str(value)])
+    return rows
+
+
+def tables_section(shown: Shown) -> dict[str, Any] | None:
+    """Headings, lines of cells, and what is said around them."""
+    blocks = [block for one in shown.rest for block in VIEWS[one.kind]().blocks(one)]
+    return {"blocks": [asdict(one) for one in blocks]} if blocks else None
+
+
+def tables_plain(page: dict[str, Any]) -> list[PlainTable]:
+    found = page["tables"]
+    return [PlainTable(one["heading"], one["lines"], one["lead"], one["foot"]) for one in found["blocks"]]

@@ -1,0 +1,200 @@
+"""A result in a notebook's cell: the page in a sandboxed frame, and beneath it the words for where frames are dropped.
+
+The frame has an origin of its own and no network, so that neither the page nor a text in it can reach the notebook.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Callable, Sequence
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple, overload
+
+from attnx.arguments import PAGES, file_of, replacing
+from attnx.errors import AttnxError
+from attnx.registry import Registry
+from attnx.results.base import Result
+from attnx.results.explanation import Explanation
+from attnx.views.escaping import harmless
+from attnx.views.page.content import Plain, Shown, content
+from attnx.views.page.explanation import plain_words
+from attnx.views.terminal import BEHIND_AGAINST, BEHIND_FOR
+
+
+class Section(NamedTuple):
+    """A folder of `sections/` with a script, a style and a template; here is what they are filled with."""
+
+    data: Callable[[Shown], dict[str, Any] | None]
+    """What its script draws; None if it has nothing to show."""
+    plain: Callable[[dict[str, Any]], Sequence[Plain]]
+    """The same as plain text, for a reader without scripts."""
+    kinds: tuple[type[Result], ...] = ()
+    """The kinds of result that it is made for."""
+
+
+SECTIONS: Registry[Section] = Registry("section")
+"""Name → section, from the top of the page down; those that have nothing to show are not in the page."""
+SHARED = ("numbers", "state", "elements", "colours", "agreement_table", "head_grid", "share_bar")
+"""Scripts that sections use, in the order in which they need each other; `start` comes after all sections."""
+
+
+@overload
+def to_html(
+    results: Any, path: None = None, *, title: str | None = None, content_only: bool = False, player: bool = False
+) -> str: ...
+
+
+@overload
+def to_html(
+    results: Any,
+    path: str | PathLike[str],
+    *,
+    title: str | None = None,
+    content_only: bool = False,
+    player: bool = False,
+) -> None: ...
+
+
+def to_html(
+    results: Any,
+    path: str | PathLike[str] | None = None,
+    *,
+    title: str | None = None,
+    content_only: bool = False,
+    player: bool = False,
+) -> str | None:
+    """One page for an explanation, for several with a picker, or for whatever else attnx returns.
+
+    With `content_only` it opens without punctuation, whose share it still says. With `player` sound that was explained
+    is in the page and can be heard; without, only its picture is.
+
+    >>> model, tokenizer = attnx.load_demo()
+    >>> e = explain(model, tokenizer, "the keys to the cabinet", methods="rollout")
+    >>> to_html(e).lower().startswith("<!doctype html>")
+    True
+    """
+    place = None if path is None else file_of(path, PAGES, "to_html")
+    shown = Shown.of(results, tuple(kind for name in SECTIONS for kind in SECTIONS[name].kinds), content_only, player)
+    sections = {name: data for name in SECTIONS if (data := SECTIONS[name].data(shown)) is not None}
+    page = harmless({"results": shown.contents, **sections})
+    names = tuple(sections)
+    title = None if title is None else harmless(title)
+    written: str = template("templates/page").render(
+        title=title or _title(page),
+        named=title,
+        sections=[f"sections/{name}/section.html.jinja" for name in names],
+        plain=[text for name in names for text in SECTIONS[name].plain(page)],
+        policy=policy(names, player=player),
+        style=style(names),
+        scripts=scripts(names),
+        data=as_json(page),
+    )
+    if place is None:
+        return written
+    try:
+        with replacing(place) as beside:
+            Path(beside).write_text(written, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise AttnxError(f"cannot write {place}: {error.strerror or error}") from error
+    return None
+
+
+def _title(page: dict[str, Any]) -> str:
+    """That of the one result or text that the page is of."""
+    named = [*page["results"], *page.get("generation", {}).get("texts", ())]
+    return str(named[0]["title"]) if len(named) == 1 else "Results"
+
+
+def as_json(value: Any) -> Any:
+    """JSON for a `<script>` that is not run: without `<`, `>` and `&` there is no `</script` and no `<!--` in it."""
+    from markupsafe import Markup
+
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+
+
+@cache
+def policy(names: tuple[str, ...], *, player: bool = False) -> str:
+    """Nothing is loaded, and nothing runs but what stands in the package, told by its hash."""
+    heard = "media-src data:; " if player else ""
+    scripts_ = " ".join(_hash(one) for one in scripts(names))
+    return (
+        f"default-src 'none'; script-src {scripts_}; style-src {_hash(style(names))}; img-src data:; {heard}"
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+@cache
+def style(names: tuple[str, ...]) -> Any:
+    """That of the page, and of the sections that are in it."""
+    from markupsafe import Markup
+
+    own = [f"sections/{name}/section.css" for name in names]
+    return Markup("\n").join(_file(name) for name in ("shared/page.css", *own) if _place(name).is_file())
+
+
+@cache
+def scripts(names: tuple[str, ...]) -> tuple[Any, ...]:
+    """What sections share, then each section's, its `section.js` last, and then the start."""
+    return (
+        *(_file(f"shared/{name}.js") for name in SHARED),
+        *(_file(f"sections/{name}/{script}") for name in names for script in _scripts_of(name)),
+        _file("shared/start.js"),
+    )
+
+
+@cache
+def template(name: str) -> Any:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("attnx.views.page", ""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(f"{name}.html.jinja")
+
+
+def _scripts_of(section: str) -> list[str]:
+    found = [one.name for one in _place(f"sections/{section}").iterdir() if one.name.endswith(".js")]
+    return sorted(found, key=lambda name: (name == "section.js", name))
+
+
+def _file(name: str) -> Any:
+    from markupsafe import Markup
+
+    return Markup(_place(name).read_text(encoding="utf-8"))
+
+
+def _place(name: str) -> Traversable:
+    return files("attnx.views.page").joinpath(name)
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+
+
+HEIGHT = 680
+
+
+def notebook_html(shown: Result | list[Explanation]) -> str:
+    """HTML for `_repr_html_` of whatever a page shows, needing nothing outside itself."""
+    if isinstance(shown, Explanation):
+        return framed(to_html(shown), result=plain_words(*harmless(content([shown]))))
+    several = shown if isinstance(shown, list) else [shown]
+    return framed(to_html(shown), "\n\n".join(one.to_text() for one in several))
+
+
+def framed(page: str | None, text: str = "", result: Any = None) -> str:
+    """A page in its frame, and the words beneath."""
+    beneath = {"result": result, "text": harmless(text), "behind": BEHIND_FOR, "against": BEHIND_AGAINST}
+    cell: str = template("templates/notebook").render(page=page, height=HEIGHT, **beneath)
+    return cell

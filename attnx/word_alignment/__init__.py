@@ -1,0 +1,1 @@
+"""Words of the target and the source words that they are aligned to."""
