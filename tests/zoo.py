@@ -246,11 +246,11 @@ def roberta_masked_lm() -> Any:
     torch.manual_seed(0)
     size = len(roberta_tokenizer())
     config = hf.RobertaConfig(vocab_size=size, pad_token_id=1, max_position_embeddings=66, type_vocab_size=1, **WIDTH)
-    return _sharpened(hf.RobertaForMaskedLM(config))
+    return _sharpened(hf.RobertaForMaskedLM(config), fresh=True)
 
 
 @cache
-def causal_lm(*, fresh: bool = False) -> Any:
+def causal_lm(*, fresh: bool = True) -> Any:
     """A tiny GPT-2 that writes, for the byte-level tokenizer."""
     torch.manual_seed(0)
     size = len(bytelevel_tokenizer())
