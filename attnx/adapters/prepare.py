@@ -1,4 +1,4 @@
-"""A neutral token in front of a decoder's text.
+"""Prepare whatever a user hands to `explain`: text, chat, image, audio, token ids, or a prepared input.
 
 A decoder's first token collects attention that has nowhere else to go. Where that token is a word of the text, the word
 seems to matter. With a neutral token in front it is that one: another input, which is said so.

@@ -1,4 +1,4 @@
-"""Multiple choice: a text with several that may follow it, each an input of its own."""
+"""From text to model inputs: tokens with their offsets, pairs, and multiple choice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Levels by name, where a model has several streams: "encoder 2", "self 1", "cross 3", counted from the input up."""
+"""The attention of one layer: materialized, or computed by rows from queries and keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a path into Captum begins: the input with nothing at its content positions."""
+"""Captum's attribution methods on the embeddings of one input, and their baselines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`attnx truth`: which methods find what is known to decide."""
+"""Commands that evaluate methods: `attnx compare`, `recommend`, `atlas`, `truth`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A text that is the name of a file: it is explained as it stands, with a note that says how to have what is in it."""
+"""Options and checks that commands share, and what they print."""
 
 from __future__ import annotations
 

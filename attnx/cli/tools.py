@@ -1,4 +1,4 @@
-"""`attnx doctor`: what matters for a report, what is wrong on this machine, and what to do."""
+"""`attnx doctor` and `attnx demo`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The trained encoder–decoder that ships with attnx: a stock T5, its tokenizer, and weights in half precision."""
+"""The encoder–decoder that rewrites dates: the checkpoint that ships, and a generator of its inputs."""
 
 from __future__ import annotations
 

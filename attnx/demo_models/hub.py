@@ -1,4 +1,4 @@
-"""Tokenizers of whole words, for the models that attnx trains itself."""
+"""The models that ship, by name, and the tokenizers of whole words that some of them use."""
 
 from __future__ import annotations
 

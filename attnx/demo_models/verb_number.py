@@ -1,4 +1,4 @@
-"""Saves and loads a trained model: config, tokenizer and half-precision safetensors; no pickle, no network."""
+"""The verb-number model of the paper: architecture, configuration, and the checkpoint that ships."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A comparison: agreement over all texts, and of each one."""
+"""Tables, plots and page sections of comparisons, faithfulness, recommendations and the head atlas."""
 
 from __future__ import annotations
 

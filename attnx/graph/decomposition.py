@@ -1,4 +1,4 @@
-"""`alti`: how much nearer each part brings what goes on (Ferrando et al. 2022).
+"""Edge weights by decomposition of the block's output: norms (Kobayashi et al. 2020), GlobEnc, ALTI.
 
     c[i,j] = max(0, ‖y_i‖₁ − ‖y_i − p_i(j)‖₁),  each row scaled to 1
 

@@ -1,4 +1,4 @@
-"""`effective`: attention without what the values cannot see (Brunner et al. 2020).
+"""Edge weights `gradient` (Chefer et al. 2021) and `effective` (Brunner et al. 2020).
 
 A head's output is A V. Any part of a row of A that V maps to 0 changes nothing. Without it the row is the one of least
 norm that gives the same output:

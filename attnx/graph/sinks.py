@@ -1,4 +1,4 @@
-"""Patches that take far more attention than their share: the sinks of a vision tower.
+"""Attention sinks: the first token of a decoder, and patches that take far more than their share.
 
 A trained tower may use a few patches, often of an even background, as places to keep what belongs to no patch (Darcet
 et al. 2024, "Vision transformers need registers"). All others look there, and rollout lights them up for any answer.

@@ -1,4 +1,4 @@
-"""The seam: prepared inputs, each with what is asked of it, become explanations as batches finish.
+"""The pipeline: prepared inputs and what is requested of each become explanations as batches finish.
 
 `explain` prepares and calls it; comparisons, probes, tables and generation bring requests of their own. It alone knows
 which position is explained when nobody says.

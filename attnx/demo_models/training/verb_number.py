@@ -1,4 +1,4 @@
-"""Ways to train the model of the paper, by name: what differs between them is what a table may depend on.
+"""Training of the verb-number model: recipes, teachers, evaluation, model card.
 
 `plain`, `paper` and `authors` are a ladder: each is the one before it and one thing more. All of them, and all seeds,
 hold out the same lines, so that their models are compared on the same sentences.
