@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from attnx.adapters.adapter import Adapter
     from attnx.adapters.families import list_adapters, register_adapter
     from attnx.attention.tensor import AttentionTensor
-    from attnx.benchmarks.benchmark import measure_truth
-    from attnx.benchmarks.result import Truth
-    from attnx.counterfactuals.counterfactual import edit
+    from attnx.benchmarks.benchmark import benchmark
+    from attnx.benchmarks.result import BenchmarkTable
+    from attnx.counterfactuals.counterfactual import counterfactual
     from attnx.counterfactuals.side_by_side import SideBySide, side_by_side
     from attnx.evaluation.compare import compare
     from attnx.evaluation.faithfulness import faithfulness
@@ -51,7 +51,7 @@ _ON_DEMAND = {
     "HeadAtlas": "attnx.evaluation.head_atlas",
     "Recommendation": "attnx.results.evaluation_table",
     "Run": "attnx.runs.run",
-    "Truth": "attnx.benchmarks.result",
+    "BenchmarkTable": "attnx.benchmarks.result",
     "SideBySide": "attnx.counterfactuals.side_by_side",
     "Similarity": "attnx.similarity.result",
     "list_adapters": "attnx.adapters.families",
@@ -59,7 +59,7 @@ _ON_DEMAND = {
     "alignment": "attnx.word_alignment.align",
     "capture": "attnx.hooks.capture",
     "compare": "attnx.evaluation.compare",
-    "edit": "attnx.counterfactuals.counterfactual",
+    "counterfactual": "attnx.counterfactuals.counterfactual",
     "explain": "attnx.pipeline.explain",
     "explain_dataset": "attnx.runs.explain_dataset",
     "explain_generation": "attnx.generation.explain",
@@ -67,7 +67,7 @@ _ON_DEMAND = {
     "faithfulness": "attnx.evaluation.faithfulness",
     "flow": "attnx.methods.flow.flow",
     "head_atlas": "attnx.evaluation.head_atlas",
-    "measure_truth": "attnx.benchmarks.benchmark",
+    "benchmark": "attnx.benchmarks.benchmark",
     "raw": "attnx.methods.rollout",
     "recommend": "attnx.evaluation.recommend",
     "register_adapter": "attnx.adapters.families",
@@ -111,6 +111,7 @@ __all__ = [
     "Alignment",
     "AttentionTensor",
     "AttnxError",
+    "BenchmarkTable",
     "Comparison",
     "Explanation",
     "Faithfulness",
@@ -120,12 +121,12 @@ __all__ = [
     "Run",
     "SideBySide",
     "Similarity",
-    "Truth",
     "align",
     "alignment",
+    "benchmark",
     "capture",
     "compare",
-    "edit",
+    "counterfactual",
     "explain",
     "explain_dataset",
     "explain_generation",
@@ -135,7 +136,6 @@ __all__ = [
     "head_atlas",
     "list_adapters",
     "load_demo",
-    "measure_truth",
     "raw",
     "recommend",
     "register_adapter",

@@ -5,7 +5,7 @@ Loaded when a page is first written.
 
 from __future__ import annotations
 
-from attnx.benchmarks.result import Truth
+from attnx.benchmarks.result import BenchmarkTable
 from attnx.benchmarks.view import truth_plain
 from attnx.benchmarks.view import truth_section as truth_data
 from attnx.counterfactuals.side_by_side import SideBySide
@@ -93,7 +93,7 @@ for _name, _section in {
     "summary": Section(summary_data, summary_plain, (Comparison,)),
     "atlas": Section(atlas_data, atlas_plain, (HeadAtlas,)),
     "faithfulness": Section(faithfulness_data, faithfulness_plain, (Faithfulness,)),
-    "truth": Section(truth_data, truth_plain, (Truth,)),
+    "truth": Section(truth_data, truth_plain, (BenchmarkTable,)),
     "generation": Section(generation_data, generation_plain, (GenerationExplanation,)),
     "text": Section(text_data, text_plain, (Explanation,)),
     "trust": Section(trust_data, trust_plain),

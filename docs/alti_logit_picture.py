@@ -25,12 +25,12 @@ def main() -> None:
     model, processor = load_demo()
     planted = generate(1, seed=1)[0]
     e = attnx.explain(
-        model, processor, planted.image, methods=["alti", "alti_logit"], references=["value_path"], normalize=None
+        model, processor, planted.image, methods=["alti", "alti_logit"], references=["lrp"], normalize=None
     )
     figure, axes = plt.subplots(1, 4, figsize=(11.4, 3.1), layout="constrained")
     axes[0].imshow(planted.image)
     axes[0].set_title(f"says {e.prediction}", fontsize=9)
-    for axis, name in zip(axes[1:], ("alti", "alti_logit", "value_path"), strict=True):
+    for axis, name in zip(axes[1:], ("alti", "alti_logit", "lrp"), strict=True):
         patches = np.array([e.scores(name)[one.index] for one in e.positions if one.box is not None])
         grid = patches.reshape(GRID, GRID)
         most, signed = float(abs(grid).max()), name in e.signed

@@ -20,7 +20,7 @@ model, tokenizer = attnx.load_demo()
 e = attnx.explain(model, tokenizer, "the key to the cabinets near the door")
 with TemporaryDirectory() as folder, sync_playwright() as playwright:
     path = Path(folder) / "both.html"
-    attnx.edit(model, tokenizer, e, {"key": "keys", "near": "and"}).to_html(path)
+    attnx.counterfactual(model, tokenizer, e, {"key": "keys", "near": "and"}).to_html(path)
     browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--disable-gpu"])
     page = browser.new_page(viewport={"width": 1000, "height": 900}, device_scale_factor=1.5)
     page.goto(path.as_uri())

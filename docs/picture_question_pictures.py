@@ -17,14 +17,14 @@ def main() -> None:
     asked = generate(1, seed=6, enlarged=6)[0]
     given = {"image": asked.image, "text": f"<image> {asked.question} it is"}
     e = attnx.explain(
-        model, processor, given, methods=("raw", "rollout", "flow"), references=("value_path", "whole_path", "blankout")
+        model, processor, given, methods=("raw", "rollout", "flow"), references=("lrp", "attn_lrp", "blankout")
     )
     figure = image_panels(e, smooth=False)
     figure.suptitle(f"{asked.question} it is …", fontsize=10)
     figure.savefig(IMAGES / "picture-question.png", dpi=75, pil_kwargs={"optimize": True})
     prompt = {"image": asked.image, "text": f"<image> {asked.question}"}
-    g = attnx.explain_generation(model, processor, prompt, methods="rollout", references="value_path")
-    sheet = g.plot_overlays("value_path", smooth=False)
+    g = attnx.explain_generation(model, processor, prompt, methods="rollout", references="lrp")
+    sheet = g.plot_overlays("lrp", smooth=False)
     sheet.savefig(IMAGES / "written-overlays.png", dpi=75, pil_kwargs={"optimize": True})
 
 

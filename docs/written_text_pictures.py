@@ -12,9 +12,9 @@ from pathlib import Path
 from shutil import which
 from tempfile import TemporaryDirectory
 
-from first_token import smollm
 from PIL import Image
 from playwright.sync_api import sync_playwright
+from prepend_token import smollm
 
 import attnx
 
@@ -36,11 +36,11 @@ def main() -> None:
         CHAT,
         max_new_tokens=14,
         methods=("raw", "rollout"),
-        references=("value_path", "gradient"),
+        references=("lrp", "gradient"),
         contrast=True,
         layer="each",
     )
-    for name in ("value_path", "rollout"):
+    for name in ("lrp", "rollout"):
         print(f"{name}: ' Oslo' from", [(one.text, round(one.score, 2)) for one in written.step(4).top(4, name)])
         print(*(one.sentence for one in written.stripe(name)))
     with TemporaryDirectory() as folder, sync_playwright() as playwright:
@@ -48,7 +48,7 @@ def main() -> None:
         written.to_html(page)
         browser = playwright.chromium.launch(executable_path=which("chromium"), args=["--no-sandbox", "--disable-gpu"])
         for name, by, width, scheme in (
-            ("generation-page", "value_path", 1100, "light"),
+            ("generation-page", "lrp", 1100, "light"),
             ("generation-narrow", "rollout", 400, "dark"),
         ):
             tab = browser.new_page(viewport={"width": width, "height": 700}, color_scheme=scheme)

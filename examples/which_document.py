@@ -12,10 +12,8 @@ model, tokenizer = load_demo()
 documents = {"note 1": "k3 v7 k1 v2", "note 2": "k8 v5 k4 v11", "note 3": "k12 v3 k7 v9"}
 prompt = " ".join([*documents.values(), "k4"])
 
-e = attnx.explain(
-    model, tokenizer, prompt, spans=documents, references={"value_path": {}, "blankout": {"unit": "span"}}
-)
-for name in ("value_path", "blankout"):
+e = attnx.explain(model, tokenizer, prompt, spans=documents, references={"lrp": {}, "blankout": {"unit": "span"}})
+for name in ("lrp", "blankout"):
     print(name, {one.text: round(one.score, 2) for one in e.by_span(name)})
 best = max(e.by_span("blankout"), key=lambda one: one.score)
 print(f"the model says {e.prediction}, from {best.text}")

@@ -117,7 +117,7 @@ def test_classes_and_tokens_of_trained_models_are_those_of_a_direct_computation(
     folder = assets / "models" / folder
     model = getattr(hf, head).from_pretrained(folder, dtype=torch.float32).eval()
     tokenizer = hf.AutoTokenizer.from_pretrained(folder)
-    asked = {"input_x_gradient": {"score": "logit"}, "value_path": {}}
+    asked = {"input_x_gradient": {"score": "logit"}, "lrp": {}}
     e = attnx.explain(model, tokenizer, text, target=target, methods="rollout", references=asked)
     embedded, logits = answered_directly(model, tokenizer, text, place)
     rival = 0 if e.prediction.against is None else logits[tokenizer.convert_tokens_to_ids("his")]
@@ -127,6 +127,6 @@ def test_classes_and_tokens_of_trained_models_are_those_of_a_direct_computation(
     np.testing.assert_allclose(
         e.references["input_x_gradient"], expected, atol=1e-5 * np.abs(expected).max(), rtol=1e-4
     )
-    facts = e.provenance["references"]["value_path"]
-    assert e.references["value_path"].sum() + facts["biases"] == pytest.approx(facts["value"], abs=1e-3)
-    assert e.top(1, "value_path")[0].text == decided
+    facts = e.provenance["references"]["lrp"]
+    assert e.references["lrp"].sum() + facts["biases"] == pytest.approx(facts["value"], abs=1e-3)
+    assert e.top(1, "lrp")[0].text == decided

@@ -177,7 +177,7 @@ class Prepared:
     notes: tuple[str, ...] = ()
     """What the user should know of how the input was read: a cut, unknown words."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """The same as data, for `provenance["input"]`: `cut`, `unknown`, `first_token`."""
+    """The same as data, for `provenance["input"]`: `cut`, `unknown`, `prepend_token`."""
     boxes: tuple[Box | None, ...] | None = None
     """Of an image, the pixels of `pixel_values` that each position reads; None for CLS and the like."""
     options: Mapping[str, Any] = field(default_factory=dict)

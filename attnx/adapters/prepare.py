@@ -150,21 +150,21 @@ def with_first_token(model: nn.Module, tokenizer: Any, prepared: Prepared, asked
     """The same input behind one more position, a special one. What begins with a special token is left as it is."""
     if not is_decoder(model.config) or "input_ids" not in prepared.inputs:
         raise ChoiceError(
-            f"first_token={quoted(asked)} asked, but {type(model).__name__} is no decoder, whose first token collects "
+            f"prepend_token={quoted(asked)} asked, but {type(model).__name__} is no decoder, whose first token collects "
             "attention; leave it out"
         )
     number = _number(model, tokenizer, asked)
     token = str(tokenizer.convert_ids_to_tokens(number))
     begins = prepared.positions[0]
     if begins.special or int(prepared.inputs["input_ids"][0]) == number:
-        note = f"the text begins with {begins.token} as it is: first_token was left out"
+        note = f"the text begins with {begins.token} as it is: prepend_token was left out"
         return replace(prepared, notes=(*prepared.notes, note))
     limit = max_positions(model)
     if limit is not None and len(prepared.positions) >= limit:
-        raise InputError(f"the text fills all {limit} positions of the model: first_token has no room; shorten it")
+        raise InputError(f"the text fills all {limit} positions of the model: prepend_token has no room; shorten it")
     odd = [name for name in prepared.inputs if name not in ("input_ids", *_FILLED)]
     if odd:
-        raise InputError(f"a tokenised input with {odd[0]!r} cannot get a first_token; put the token in yourself")
+        raise InputError(f"a tokenised input with {odd[0]!r} cannot get a prepend_token; put the token in yourself")
     fill = {**_FILLED, "input_ids": number}
     return replace(
         prepared,
@@ -176,7 +176,7 @@ def with_first_token(model: nn.Module, tokenizer: Any, prepared: Prepared, asked
         ),
         words=tuple(replace(word, positions=tuple(one + 1 for one in word.positions)) for word in prepared.words),
         notes=(*prepared.notes, f"{token} was put in front of the text: the model read another input than the text"),
-        facts={**prepared.facts, "first_token": token, **_moved(prepared.facts)},
+        facts={**prepared.facts, "prepend_token": token, **_moved(prepared.facts)},
     )
 
 
@@ -191,15 +191,15 @@ def _number(model: nn.Module, tokenizer: Any, asked: str | int) -> int:
         found = next((one for one in _begins(model, tokenizer) if isinstance(one, int)), None)
         if found is None:
             raise ChoiceError(
-                f"first_token={BEGIN!r} asked, but {type(tokenizer).__name__} has no begin token; name a token"
+                f"prepend_token={BEGIN!r} asked, but {type(tokenizer).__name__} has no begin token; name a token"
             )
         return found
     if not isinstance(asked, str):
         if isinstance(asked, bool) or not isinstance(asked, int):
-            raise ChoiceError(f"first_token is a token, its id, or {BEGIN!r}, found {quoted(asked)}")
+            raise ChoiceError(f"prepend_token is a token, its id, or {BEGIN!r}, found {quoted(asked)}")
         number, size = asked, vocabulary_size(model)
         if number < 0 or (size is not None and number >= size):
-            raise ChoiceError(f"first_token {number} is no token id of this vocabulary of {size}")
+            raise ChoiceError(f"prepend_token {number} is no token id of this vocabulary of {size}")
         return number
     known = tokenizer.get_vocab()
     if asked in known:
@@ -207,7 +207,7 @@ def _number(model: nn.Module, tokenizer: Any, asked: str | int) -> int:
     pieces = _pieces(tokenizer, asked)
     if len(pieces) != 1 or pieces[0] == getattr(tokenizer, "unk_token_id", None):
         raise ChoiceError(
-            f"first_token {quoted(asked)} is no token of the vocabulary, but {len(pieces)} of them; give one token, "
+            f"prepend_token {quoted(asked)} is no token of the vocabulary, but {len(pieces)} of them; give one token, "
             f"its id, or {BEGIN!r} for the tokenizer's begin token"
         )
     return int(pieces[0])

@@ -28,8 +28,8 @@ _BUILT_IN = {
     "gradient_shap": "attnx.attribution.gradients:GRADIENT_SHAP",
     "occlusion": "attnx.attribution.ablation:OCCLUSION",
     "feature_ablation": "attnx.attribution.ablation:FEATURE_ABLATION",
-    "value_path": "attnx.attribution.lrp:VALUE_PATH_REFERENCE",
-    "whole_path": "attnx.attribution.lrp:WHOLE_PATH_REFERENCE",
+    "lrp": "attnx.attribution.lrp:LRP_METHOD",
+    "attn_lrp": "attnx.attribution.lrp:ATTN_LRP_METHOD",
 }
 REFERENCES: Registry[Reference] = Registry(
     "reference",

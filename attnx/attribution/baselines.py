@@ -320,9 +320,7 @@ def _of_both(model: nn.Module, adapter: Adapter, processor: Any, prepared: Prepa
     def apply(prepared: Prepared, places: Sequence[int]) -> Prepared:
         words = [one for one in places if one < prepared.text_length]
         if words and blank_id is None:
-            raise InputError(
-                "the tokenizer has no token for nothing; name patches alone, or references=('value_path',)"
-            )
+            raise InputError("the tokenizer has no token for nothing; name patches alone, or references=('lrp',)")
         found = prepared if blank_id is None or not words else replaced(prepared, words, blank_id)
         patches = [one for one in places if one >= prepared.text_length]
         return painted(found, patches, FILLS[fill], processor) if patches else found

@@ -202,7 +202,7 @@ class _Entry:
         if source.shape[-1] != output.shape[-1]:
             raise InputError(
                 f"{type(self.model).__name__} embeds its source in {source.shape[-1]} and its output in "
-                f"{output.shape[-1]} numbers, so their gradients are not held together; use references=('value_path',)"
+                f"{output.shape[-1]} numbers, so their gradients are not held together; use references=('lrp',)"
             )
         return torch.cat([source, output], dim=1)
 
@@ -225,7 +225,7 @@ def _entry(model: nn.Module, adapter: Adapter, processor: Any, example: Prepared
     if example.joined:
         raise InputError(
             "Captum attributes one input at a time, and here a picture and a text are two; use "
-            "references=('value_path', 'whole_path', 'blankout')"
+            "references=('lrp', 'attn_lrp', 'blankout')"
         )
     if "pixel_values" in example.inputs:
         return _Entry(model, "pixel_values", pad_id, None)

@@ -24,7 +24,7 @@ from attnx.errors import CaptureError, ChoiceError
 from attnx.hooks.batching import bar, collate, first_answers, in_batches, padding_id, positions_at_once, with_entry
 from attnx.hooks.forward import undisturbed, unwrapped
 from attnx.hooks.patching import switched
-from attnx.linearize.mode import VALUE_PATH, WHOLE_PATH, Path
+from attnx.linearize.mode import ATTN_LRP, LRP, Path
 from attnx.linearize.run import FrozenRun, check_can_be_frozen, frozen_run, frozen_runs
 from attnx.linearize.sink import sink_shares
 from attnx.targets.base import Score
@@ -34,7 +34,7 @@ POSITIONS_AT_ONCE = 1_024
 """Less than a plain batch has: what the way back needs is kept of every layer."""
 
 
-def value_path(
+def lrp(
     model: nn.Module,
     processor: Any,
     cases: Sequence[Case],
@@ -51,7 +51,7 @@ def value_path(
     written: all that later positions take from it is the sink's. `value` = positions + `sink` + `biases`.
     """
     found: dict[int, Scored] = {}
-    how = _How(VALUE_PATH, score, slice(0, 1) if sink is not False else None, label="value path", progress=progress)
+    how = _How(LRP, score, slice(0, 1) if sink is not False else None, label="value path", progress=progress)
 
     def read(rows: list[int], run: FrozenRun, entry: nn.Module | None) -> None:
         every = [_parts(run, place, cases[row]) for place, row in enumerate(rows)]
@@ -80,7 +80,7 @@ def value_path(
     return [found[row] for row in range(len(cases))]
 
 
-def whole_path(
+def attn_lrp(
     model: nn.Module, processor: Any, cases: Sequence[Case], *, score: Score | None = None, progress: bool = False
 ) -> list[Scored]:
     """What each position adds to the target's margin where attention responds to it as well; signed.
@@ -88,7 +88,7 @@ def whole_path(
     Positions do not add up to the score: by how much they miss it is the `gap`.
     """
     found: dict[int, Scored] = {}
-    how = _How(WHOLE_PATH, score, label="whole path", progress=progress)
+    how = _How(ATTN_LRP, score, label="whole path", progress=progress)
 
     def read(rows: list[int], run: FrozenRun, _: nn.Module | None) -> None:
         for place, row in enumerate(rows):
@@ -114,7 +114,7 @@ def value_path_levels(
     The first row is the input with its place; biases above a level make up what its row lacks of the score.
     """
     found: dict[int, Array] = {}
-    how = _How(VALUE_PATH, score, levels=True, label="value path by level", progress=progress)
+    how = _How(LRP, score, levels=True, label="value path by level", progress=progress)
 
     def read(rows: list[int], run: FrozenRun, _: nn.Module | None) -> None:
         for place, row in enumerate(rows):
@@ -246,9 +246,9 @@ def _account(facts: dict[str, float | str], positions: float, *, alone: bool) ->
     return f"{whole} = positions {positions:+.4g}{sink}, biases {facts['biases']:+.4g}"
 
 
-VALUE_PATH_REFERENCE = Reference(
-    VALUE_PATH.name,
-    value_path,
+LRP_METHOD = Reference(
+    LRP.name,
+    lrp,
     title="value path",
     paper="the model frozen but for what values carry",
     costs="two runs and one back",
@@ -257,9 +257,9 @@ VALUE_PATH_REFERENCE = Reference(
     needs=(ANSWER, SLOPES),
     options=("score", "sink"),
 )
-WHOLE_PATH_REFERENCE = Reference(
-    WHOLE_PATH.name,
-    whole_path,
+ATTN_LRP_METHOD = Reference(
+    ATTN_LRP.name,
+    attn_lrp,
     title="whole path",
     paper="the same with attention that responds",
     costs="two runs and one back",

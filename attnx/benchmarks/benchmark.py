@@ -16,7 +16,7 @@ from attnx.adapters.model_config import has_head
 from attnx.arguments import checked
 from attnx.attribution.base import REFERENCES, Case, Scored, asked_references, measure_references
 from attnx.attribution.base import cases as predicted
-from attnx.benchmarks.result import Truth
+from attnx.benchmarks.result import BenchmarkTable
 from attnx.errors import ArgumentError, ChoiceError, InputError, whole_number
 from attnx.hooks.batching import bar
 from attnx.hooks.forward import unwrapped
@@ -161,7 +161,7 @@ _ARGUMENTS = ("suites", "data", "methods", "references", "rows", "normalize", "s
 
 
 @checked
-def measure_truth(
+def benchmark(
     model: nn.Module | None = None,
     tokenizer: Any = None,
     *,
@@ -175,8 +175,8 @@ def measure_truth(
     progress: bool = True,
     output: str | PathLike[str] | None = None,
     **options: Any,
-) -> Truth:
-    """Hold methods and references against answers that are known, as a `Truth`.
+) -> BenchmarkTable:
+    """Hold methods and references against answers that are known, as a `BenchmarkTable`.
 
     Without a model the embedded suites are run, each on the model that ships with attnx. With a `model` and its
     tokenizer those are run that fit it and the `data`: a cue file for a decoder, texts for whatever answers, and for a
@@ -189,8 +189,8 @@ def measure_truth(
     for each suite, and the same call goes on where a stopped one was; `options` are then those of `explain_dataset`:
     `shard_rows`, `engine`, `workers`, `num_gpus`.
 
-    >>> t = measure_truth(suites="recall", rows=5, methods="rollout", references="value_path", progress=False)
-    >>> float(t.cell("value_path", "recall").mean)
+    >>> t = benchmark(suites="recall", rows=5, methods="rollout", references="lrp", progress=False)
+    >>> float(t.cell("lrp", "recall").mean)
     1.0
     """
     if (model is None) != (tokenizer is None):
@@ -201,7 +201,7 @@ def measure_truth(
         raise InputError(f"a seed is a whole number from 0, found {seed}")
     keeping, strange = Keeping.taken(output, options)
     if strange:
-        raise ArgumentError(unknown("argument of measure_truth", next(iter(strange)), _ARGUMENTS))
+        raise ArgumentError(unknown("argument of benchmark", next(iter(strange)), _ARGUMENTS))
     explainers = _explainers(methods, references, normalize)
     model = None if model is None else unwrapped(model)
     chosen = _chosen(suites, model, data)
@@ -284,8 +284,8 @@ def _asked(suite: Suite, model: nn.Module | None, tokenizer: Any) -> tuple[Any, 
     return suite.embedded()
 
 
-def _truth(suites: dict[str, Suite], found: dict[str, SuiteResult], seed: int) -> Truth:
-    return Truth(
+def _truth(suites: dict[str, Suite], found: dict[str, SuiteResult], seed: int) -> BenchmarkTable:
+    return BenchmarkTable(
         values={name: dict(one.values) for name, one in found.items()},
         orders={name: dict(one.orders) for name, one in found.items()},
         metrics={name: tuple(metric.name for metric in suite.metrics) for name, suite in suites.items()},

@@ -31,11 +31,11 @@ def _a_row_for_each_input(suites: Mapping[str, Mapping[str, Array]], result: Any
 
 
 @dataclass(frozen=True, eq=False)
-class Truth(TableResult):
-    """Which explainers find what is known to decide. `t.cell("value_path", "recall")` is a mean and its interval.
+class BenchmarkTable(TableResult):
+    """Which explainers find what is known to decide. `t.cell("lrp", "recall")` is a mean and its interval.
 
-    >>> t = measure_truth(suites="recall", rows=12, methods=[], references="value_path", progress=False)
-    >>> t.verdict("value_path", "recall")
+    >>> t = benchmark(suites="recall", rows=12, methods=[], references="lrp", progress=False)
+    >>> t.verdict("lrp", "recall")
     'better than chance'
     """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from attnx.benchmarks.result import CHANCE, Truth
+from attnx.benchmarks.result import CHANCE, BenchmarkTable
 from attnx.results.evaluation_table import MARKS
 from attnx.results.statistics import Summary
 from attnx.views.heatmap import LOOKS
@@ -16,11 +16,11 @@ _ROW, _PANEL = 0.24, 3.0
 """Inches for an explainer and for a suite."""
 
 
-def truth_blocks(truth: Truth) -> list[TextBlock]:
+def truth_blocks(truth: BenchmarkTable) -> list[TextBlock]:
     return [TextBlock(truth.heading(), lead=truth.legend(), lines=list(lines(truth)), foot=truth.foot())]
 
 
-def truth_rows(truth: Truth) -> list[dict[str, Any]]:
+def truth_rows(truth: BenchmarkTable) -> list[dict[str, Any]]:
     """A row for each suite, explainer (or fixed order), and metric."""
     return [
         {"suite": suite, "explainer": name, "metric": metric, **vars(truth.cell(name, suite, metric))}
@@ -30,7 +30,7 @@ def truth_rows(truth: Truth) -> list[dict[str, Any]]:
     ]
 
 
-def lines(truth: Truth) -> Iterator[list[str]]:
+def lines(truth: BenchmarkTable) -> Iterator[list[str]]:
     """The head, then chance and the fixed orders, then all explainers, the best first."""
     means = truth.mean(CHANCE) is not None
     yield ["", *(head for suite in truth.suites for head in _head(truth, suite)), *(["mean"] if means else [])]
@@ -40,7 +40,7 @@ def lines(truth: Truth) -> Iterator[list[str]]:
         yield [name, *cells, *([_interval(truth.mean(name))] if means else [])]
 
 
-def plot_truth(truth: Truth, axes: Any = None) -> Any:
+def plot_truth(truth: BenchmarkTable, axes: Any = None) -> Any:
     names = [*reversed(truth.explainers)]
     if axes is None:
         from matplotlib import pyplot
@@ -71,14 +71,14 @@ def plot_truth(truth: Truth, axes: Any = None) -> Any:
     return axes
 
 
-def _head(truth: Truth, suite: str) -> list[str]:
+def _head(truth: BenchmarkTable, suite: str) -> list[str]:
     """The suite over its first metric, and the names of the others."""
     first, *others = truth.metrics[suite]
     arrow = " ↓" if first in truth.less_is_better else ""
     return [f"{suite}{arrow}", *(f"{name}{' ↓' if name in truth.less_is_better else ''}" for name in others)]
 
 
-def _cells(truth: Truth, name: str, suite: str) -> list[str]:
+def _cells(truth: BenchmarkTable, name: str, suite: str) -> list[str]:
     first, *others = truth.metrics[suite]
     if name in truth.orders[suite]:
         return [decimals(truth.cell(name, suite, metric).mean) for metric in (first, *others)]
@@ -94,7 +94,7 @@ def _interval(cell: Summary | None) -> str:
 
 def truth_section(shown: Shown) -> dict[str, Any] | None:
     """A cell for each metric of each suite: mean, 95 % interval and the mark of the verdict; fixed orders on top."""
-    truth = shown.only(Truth)
+    truth = shown.only(BenchmarkTable)
     if truth is None:
         return None
     orders = tuple(dict.fromkeys(name for suite in truth.suites for name in truth.orders[suite]))
@@ -118,7 +118,7 @@ def truth_plain(page: dict[str, Any]) -> list[PlainTable]:
     return [PlainTable(found["heading"], found["lines"], found["legend"], found["foot"])]
 
 
-def _cell(truth: Truth, name: str, suite: str, metric: str) -> dict[str, Any]:
+def _cell(truth: BenchmarkTable, name: str, suite: str, metric: str) -> dict[str, Any]:
     if name not in (*truth.values[suite], *truth.orders[suite]):
         return {"mean": None, "why": truth.refused.get(suite, {}).get(name, "not measured")}
     found = truth.cell(name, suite, metric)

@@ -38,7 +38,7 @@ from attnx.cli.options import (
 from attnx.errors import InputError
 
 if TYPE_CHECKING:
-    from attnx.benchmarks.result import Truth
+    from attnx.benchmarks.result import BenchmarkTable
 
 
 def compare_command(
@@ -221,14 +221,14 @@ def truth_command(
     say([f"wrote {path}" for path in (output, html) if path is not None])
 
 
-def _measured(name: str | None, **options: Any) -> Truth:
+def _measured(name: str | None, **options: Any) -> BenchmarkTable:
     import torch
 
-    from attnx.benchmarks.benchmark import measure_truth
+    from attnx.benchmarks.benchmark import benchmark
     from attnx.pipeline.loading import hush, load
 
     hush()
     if name is None:
         torch.set_num_threads(1)  # the embedded models are tiny: a second thread costs them more than it brings
     model, tokenizer = (None, None) if name is None else load(name)
-    return measure_truth(model, tokenizer, **options)
+    return benchmark(model, tokenizer, **options)

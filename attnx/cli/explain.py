@@ -58,7 +58,7 @@ class Counterpart:
 
     def beside(self, model: Any, tokenizer: Any, explanation: Any, text: Any, options: dict[str, Any]) -> Any:
         """The explanation with its counterpart, word by word."""
-        from attnx.counterfactuals.counterfactual import edit
+        from attnx.counterfactuals.counterfactual import counterfactual
         from attnx.counterfactuals.side_by_side import side_by_side
         from attnx.pipeline.explain import explain
         from attnx.pipeline.loading import load
@@ -70,7 +70,7 @@ class Counterpart:
         # A number is a word's place, unless it is a word of the text itself.
         changes = {int(word) if word.isdecimal() and word not in words else word: new for word, new in self.changes}
         chosen = {"truncate": options["truncate"]} | ({"target": options["target"]} if options["target"] else {})
-        return edit(model, tokenizer, explanation, changes, **chosen)
+        return counterfactual(model, tokenizer, explanation, changes, **chosen)
 
 
 def show_both(both: Any, as_json: bool, output: Path | None) -> None:
@@ -186,7 +186,7 @@ def explain_command(
     drop_sink: Annotated[
         bool, typer.Option("--drop-sink", help="Leave out what goes to a decoder's first token.")
     ] = False,
-    first_token: Annotated[
+    prepend_token: Annotated[
         str | None,
         typer.Option("--first-token", help="A neutral token in front of a decoder's text; begin: the tokenizer's own."),
     ] = None,
@@ -245,7 +245,7 @@ def explain_command(
         "target": target,
         "target_text": target_text,
         "drop_sink": drop_sink,
-        "first_token": number_or_word(first_token),
+        "prepend_token": number_or_word(prepend_token),
         "spans": spans,
         "truncate": truncate,
         "references": reference or None,

@@ -55,7 +55,7 @@ def generate_command(
     ] = None,
     normalize: Annotated[str, typer.Option("--normalize", help="auto, receptive_field, column or none.")] = "auto",
     drop_sink: Annotated[bool, typer.Option("--drop-sink", help="Leave out what goes to the first token.")] = False,
-    first_token: Annotated[
+    prepend_token: Annotated[
         str | None,
         typer.Option("--first-token", help="A neutral token in front of the prompt; begin: the tokenizer's own."),
     ] = None,
@@ -95,7 +95,7 @@ def generate_command(
         layer=cast("Any", asked_layer),
         normalize=fair,
         drop_sink=drop_sink,
-        first_token=number_or_word(first_token),
+        prepend_token=number_or_word(prepend_token),
         spans=spans,
         truncate=truncate,
         progress=True,

@@ -50,7 +50,7 @@ def pronouns_command(
     ] = None,
     method: Annotated[list[str] | None, typer.Option("--method", help="What to compute; may be repeated.")] = None,
     reference: Annotated[
-        list[str] | None, typer.Option("--reference", help="What to measure on the model; by default value_path.")
+        list[str] | None, typer.Option("--reference", help="What to measure on the model; by default lrp.")
     ] = None,
     written: Annotated[
         bool, typer.Option("--written", help="Write every pronoun in the mask's place, and follow what it draws from.")

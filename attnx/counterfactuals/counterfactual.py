@@ -27,14 +27,14 @@ TITLES = ("before", "after")
 
 @takes_pipelines("explanation", "changes")
 @checked
-def edit(
+def counterfactual(
     model: Any,
     tokenizer: Any = None,
     explanation: Explanation | None = None,
     changes: Mapping[int | str, str] | None = None,
     **options: Unpack[Options],
 ) -> SideBySide:
-    """What becomes of an explanation when words of its text are replaced: `edit(model, tokenizer, e, {3: "dull"})`.
+    """What becomes of an explanation when words of its text are replaced: `counterfactual(model, tokenizer, e, {3: "dull"})`.
 
     A word is told by its index in `e.words`, or as it stands in the text, if it stands there once; several words in a
     row are one key. What replaces it may be any text, and "" takes it away. The changed text is explained with the
@@ -44,7 +44,7 @@ def edit(
 
     >>> model, tokenizer = attnx.load_demo()
     >>> e = explain(model, tokenizer, "the key to the cabinets")
-    >>> both = edit(model, tokenizer, e, {"key": "keys"})
+    >>> both = counterfactual(model, tokenizer, e, {"key": "keys"})
     >>> [one.prediction.label for one in both.explanations]
     ['singular', 'singular']
     """
@@ -139,7 +139,7 @@ def _prepared(model: nn.Module, tokenizer: Any, text: Any, given: Mapping[str, A
     """The text as it is read with these settings."""
     how = {name: given[name] for name in ("truncate", "target_text") if name in given}
     prepared = adapter_for(model, given["within"]).prepare(model, tokenizer, text, **how)
-    first = given["first_token"]
+    first = given["prepend_token"]
     return prepared if first is None else with_first_token(model, tokenizer, prepared, first)
 
 

@@ -42,7 +42,7 @@ class SideBySide(OfExplanations):
 
     >>> model, tokenizer = attnx.load_demo()
     >>> e = explain(model, tokenizer, "the key to the cabinets")
-    >>> edit(model, tokenizer, e, {"key": "keys"}).titles
+    >>> counterfactual(model, tokenizer, e, {"key": "keys"}).titles
     ('before', 'after')
     """
 

@@ -98,9 +98,9 @@ def compare(
     and `num_gpus`; a row that cannot be measured is left out, and the notes say why.
 
     >>> model, tokenizer = attnx.load_demo()
-    >>> few = {"methods": "rollout", "references": "value_path", "progress": False}
+    >>> few = {"methods": "rollout", "references": "lrp", "progress": False}
     >>> c = compare(model, tokenizer, ["the keys to the cabinet"], **few)
-    >>> c.cell("value_path", "rollout").count
+    >>> c.cell("lrp", "rollout").count
     1
     """
     MEASURES[measure]

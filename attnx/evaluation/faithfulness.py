@@ -292,10 +292,10 @@ def faithfulness(
     there, and the same call goes on, as in `compare`.
 
     >>> model, tokenizer = attnx.load_demo()
-    >>> few = {"methods": "rollout", "references": "value_path", "progress": False}
+    >>> few = {"methods": "rollout", "references": "lrp", "progress": False}
     >>> f = faithfulness(model, tokenizer, ["the keys to the cabinet"], **few)
     >>> f.explainers
-    ('rollout', 'value_path')
+    ('rollout', 'lrp')
     """
     given = given_model(model, tokenizer)
     kind = check_score(score, unwrapped(given.model), "probability")

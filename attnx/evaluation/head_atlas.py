@@ -46,7 +46,7 @@ class HeadAtlas(TableResult):
     """Layer × head, by what the heads carry and by their agreement with references. `atlas.best(5)` names the top.
 
     >>> model, tokenizer = attnx.load_demo()
-    >>> atlas = head_atlas(model, tokenizer, ["the keys to the cabinet"], references="value_path", progress=False)
+    >>> atlas = head_atlas(model, tokenizer, ["the keys to the cabinet"], references="lrp", progress=False)
     >>> HeadAtlas.from_json(atlas.to_json()) == atlas
     True
     """
@@ -208,7 +208,7 @@ def head_atlas(
     folder as `output` the work is kept there, and the same call goes on, as in `compare`.
 
     >>> model, tokenizer = attnx.load_demo()
-    >>> atlas = head_atlas(model, tokenizer, ["the keys to the cabinet"], references="value_path", progress=False)
+    >>> atlas = head_atlas(model, tokenizer, ["the keys to the cabinet"], references="lrp", progress=False)
     >>> len(atlas.best(3))
     3
     """

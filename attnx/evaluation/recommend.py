@@ -149,9 +149,9 @@ def recommend(
 
     >>> model, tokenizer = attnx.load_demo()
     >>> texts = ["the keys to the cabinet", "the boy near the girls", "the girls", "a letter", "the dogs", "the key"]
-    >>> r = recommend(model, tokenizer, texts, methods="rollout", references="value_path", random=2, progress=False)
+    >>> r = recommend(model, tokenizer, texts, methods="rollout", references="lrp", random=2, progress=False)
     >>> sorted(r.explainers)
-    ['rollout', 'value_path']
+    ['rollout', 'lrp']
     """
     given = given_model(model, tokenizer)
     kind = check_score(score, unwrapped(given.model), "probability")

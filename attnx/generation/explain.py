@@ -204,7 +204,7 @@ def explain_generation(
     residual: float | None = None,
     normalize: Normalization = "auto",
     drop_sink: bool = False,
-    first_token: str | int | None = None,
+    prepend_token: str | int | None = None,
     spans: AskedSpans | None = None,
     truncate: bool = False,
     progress: bool = True,
@@ -217,7 +217,7 @@ def explain_generation(
     The finished text is then read once: the row of a token is the view of the position before it, which predicted it.
     `methods` and `references` are those of `explain`, value path first where you choose none; all tokens share one run,
     and what knows the answer goes back through it once for each. With `contrast` it does so once more, for each token
-    against its runner-up. `layer` is the last unless you choose, or "each"; `first_token` puts a neutral token in
+    against its runner-up. `layer` is the last unless you choose, or "each"; `prepend_token` puts a neutral token in
     front, and `spans` names parts of the prompt, as in `explain`. `progress` shows how far it is where that takes more
     than a moment. Of an encoder–decoder the prompt is the source, rows are over it and what was written before, and a
     layer has a name ("cross 2"); `truncate` cuts a source that is too long.
@@ -256,7 +256,7 @@ def explain_generation(
         asked_references(DEFAULT_REFERENCES if nobody_chose else references),
         chosen=not nobody_chose,
         contrast=contrast,
-        first_token=first_token,
+        prepend_token=prepend_token,
         spans=spans,
         truncate=truncate,
         progress=progress,
@@ -280,7 +280,7 @@ class _Call:
     references: Mapping[str, Mapping[str, Any]]
     chosen: bool
     contrast: bool
-    first_token: str | int | None
+    prepend_token: str | int | None
     spans: AskedSpans | None
     truncate: bool
     progress: bool
@@ -310,7 +310,7 @@ class _Call:
         return Written(prepared, length)
 
     def _begun(self, prepared: Prepared) -> Prepared:
-        first = self.first_token
+        first = self.prepend_token
         return prepared if first is None else with_first_token(self.model, self.tokenizer, prepared, first)
 
     def explained(self, written: Written, generation: Mapping[str, Any]) -> GenerationExplanation:

@@ -68,7 +68,7 @@ def _of_a_token(prediction: Prediction, result: Any) -> str | None:
 
 @dataclass(frozen=True, eq=False)
 class GenerationExplanation(Result):
-    """What each token that a model wrote drew from. `g["rollout"]` and `g["value_path"]` are generated × source.
+    """What each token that a model wrote drew from. `g["rollout"]` and `g["lrp"]` are generated × source.
 
     A row is a generated token. The columns are all positions but the last, for which nothing was left to predict; a
     row is 0 from its own token on.

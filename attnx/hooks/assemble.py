@@ -66,7 +66,7 @@ def _check_one_stack(recorder: Recorder) -> None:
     if "rest" in recorder.extras:
         raise CaptureError(
             "what a block does behind one of several attention calls is not known, as in an encoder–decoder: "
-            "value_zeroing is defined for one stack; use alti, rollout, or references=('value_path',)"
+            "value_zeroing is defined for one stack; use alti, rollout, or references=('lrp',)"
         )
 
 
@@ -205,7 +205,7 @@ def _rest(record: Record, recorder: Recorder) -> Rest:
     if record.block is None or record.block.left is None:
         raise CaptureError(
             f"{record.module} is one of several attention calls of its block, so what follows it alone is not known; "
-            "use methods of attention itself (rollout, flow), or references=('value_path',)"
+            "use methods of attention itself (rollout, flow), or references=('lrp',)"
         )
     return Rest(recorder.model, record.module, joined, record.block)
 
@@ -249,7 +249,7 @@ def _check_written(record: Record, recorder: Recorder) -> None:
     if record.unlike:
         raise CaptureError(
             f"values and projections of {record.module} are not what it writes: {record.unlike}. Use methods of "
-            "attention itself (raw, rollout, flow), or references=('value_path',); capture weights without extras"
+            "attention itself (raw, rollout, flow), or references=('lrp',); capture weights without extras"
         )
     by_hand = "ask for the gate, too: extras=('values', 'projections', 'gates')"
     instead = "use methods of attention itself (rollout, flow)" if "blocks" in recorder.extras else by_hand

@@ -104,7 +104,7 @@ class Rest:
             return None, None
         raise CaptureError(
             f"the rest of the block around {self.name} cannot be run by itself: it reads more than the sum behind "
-            "attention, or mixes positions. value_zeroing needs that; use alti, or references=('value_path',)"
+            "attention, or mixes positions. value_zeroing needs that; use alti, or references=('lrp',)"
         )
 
     def _run(self, mode: TorchFunctionMode) -> Tensor:

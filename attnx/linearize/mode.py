@@ -121,8 +121,8 @@ class Path:
         return self.frozen and self.scores == 0
 
 
-VALUE_PATH = Path("value_path", values=1.0, scores=0.0)
-WHOLE_PATH = Path("whole_path", values=0.5, scores=0.5)
+LRP = Path("lrp", values=1.0, scores=0.0)
+ATTN_LRP = Path("attn_lrp", values=0.5, scores=0.5)
 
 
 Function: TypeAlias = Callable[..., Any]

@@ -19,14 +19,14 @@ from torch import Tensor, nn
 from attnx.errors import CaptureError
 from attnx.hooks.forward import undisturbed
 from attnx.hooks.patching import Hooked, looking_on
-from attnx.linearize.mode import VALUE_PATH
+from attnx.linearize.mode import LRP
 from attnx.linearize.rules import freezing
 from attnx.linearize.run import Scores, check_can_be_frozen
 
 _SLACK = {torch.float64: 1e-5, torch.float32: 1e-3}
 """As for a frozen run: many models compute their norms in single precision, whatever their weights are."""
 
-_INSTEAD = "use references=('value_path',)"
+_INSTEAD = "use references=('lrp',)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,7 @@ class Readout:
 def readouts(model: nn.Module, scores: Scores, *, block: nn.Module) -> list[Readout]:
     """Run `scores` on one input; each answer is read off what `block` gives when it is last called."""
     check_can_be_frozen(model)
-    mode = freezing(model, VALUE_PATH, torch.empty(0))
+    mode = freezing(model, LRP, torch.empty(0))
     left: list[Tensor] = []
 
     def leave(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> Any:

@@ -1,7 +1,7 @@
 """The frozen run: once forward as the model is, once back through the frozen model (see `mode`), and its checks.
 
 The frozen model is affine in the embeddings. So embedding times gradient, summed over the width, is what a position
-adds to the score, and with the biases positions add up to it. `value_path`, `whole_path` and all that needs gradients
+adds to the score, and with the biases positions add up to it. `lrp`, `attn_lrp` and all that needs gradients
 at the ends of attention share this run.
 """
 

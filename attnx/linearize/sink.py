@@ -21,7 +21,7 @@ from attnx.adapters.model_config import vocabulary_size
 from attnx.errors import CaptureError
 from attnx.hooks.forward import undisturbed
 from attnx.hooks.patching import looking_on
-from attnx.linearize.mode import VALUE_PATH, Kernel
+from attnx.linearize.mode import LRP, Kernel
 from attnx.linearize.rules import freezing
 
 TOKENS = 256
@@ -46,7 +46,7 @@ def sink_shares(model: nn.Module, embedding: nn.Module, kernels: Sequence[Kernel
     if len(neutral) != len(kernels):
         raise CaptureError(
             f"{type(model).__name__} attends {len(kernels)} times on this input and {len(neutral)} times on one token, "
-            "so what its first position is cannot be told apart; use value_path with sink=False"
+            "so what its first position is cannot be told apart; use lrp with sink=False"
         )
     shares = torch.zeros(batch, dtype=torch.float64)
     for kernel, mean in zip(kernels, neutral, strict=True):
@@ -72,13 +72,13 @@ def neutral_values(model: nn.Module, embedding: nn.Module) -> tuple[Tensor, ...]
 def _mean_values(model: nn.Module, embedding: nn.Module) -> tuple[Tensor, ...]:
     size = vocabulary_size(model)
     if size is None:
-        raise CaptureError(f"{type(model).__name__} tells no size of its vocabulary; use value_path with sink=False")
+        raise CaptureError(f"{type(model).__name__} tells no size of its vocabulary; use lrp with sink=False")
     drawn = torch.randint(size, (TOKENS, 1), generator=torch.Generator().manual_seed(_SEED))
     options: dict[str, Any] = {"use_cache": False} if "use_cache" in signature(model.forward).parameters else {}
     sums: list[Tensor] = []
     with undisturbed(model):
         for tokens in torch.split(drawn, _AT_ONCE):
-            mode = freezing(model, VALUE_PATH, embedding, ends=slice(0, 1))
+            mode = freezing(model, LRP, embedding, ends=slice(0, 1))
             with looking_on(mode):
                 model(input_ids=on_device_of(embedding, tokens), **options)
             mode.forget()

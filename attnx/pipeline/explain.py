@@ -76,7 +76,7 @@ def settings_on_record(provenance: Mapping[str, Any], names: Sequence[str]) -> d
         "discard": used.get("discard", 0.0) if any(method.discards for method in methods) else 0.0,
         "within": used.get("within", ""),
         "position": MEAN if read.get("averaged", False) else None,
-        "first_token": read.get("first_token"),
+        "prepend_token": read.get("prepend_token"),
     }
 
 
@@ -191,7 +191,7 @@ class Options(TypedDict, total=False):
     normalize: Normalization
     drop_sink: bool
     discard: float
-    first_token: str | int | None
+    prepend_token: str | int | None
     spans: AskedSpans | Sequence[AskedSpans] | None
     target_text: Any
     truncate: bool
@@ -217,7 +217,7 @@ class Choices:
     entities: bool = False
     """Whether each entity that the model finds is explained, and no one position."""
     target: Any = None
-    first_token: str | int | None = None
+    prepend_token: str | int | None = None
     spans: Any = None
     """Parts of the text that are scored as one, or of a list of texts those of each."""
     target_text: Any = None
@@ -248,7 +248,7 @@ class Choices:
         reading = {name: chosen.pop(name, False) for name in ("truncate", "interpolate")}
         target_text = chosen.pop("target_text", None)
         position, target = chosen.pop("position", None), chosen.pop("target", None)
-        first_token, spans = chosen.pop("first_token", None), chosen.pop("spans", None)
+        prepend_token, spans = chosen.pop("prepend_token", None), chosen.pop("spans", None)
         references, batch_size = chosen.pop("references", None), chosen.pop("batch_size", None)
         progress = chosen.pop("progress", False)
         settings = Settings.of(methods, **chosen)
@@ -270,7 +270,7 @@ class Choices:
             position,
             entities,
             target,
-            first_token,
+            prepend_token,
             spans,
             target_text,
             every,
@@ -285,8 +285,8 @@ class Choices:
         prepared, single = prepare_all(
             adapter, self.model, tokenizer, text, target_text=self.target_text, **self.reading
         )
-        if self.first_token is not None:
-            prepared = [_begun(self.model, tokenizer, one, self.first_token) for one in prepared]
+        if self.prepend_token is not None:
+            prepared = [_begun(self.model, tokenizer, one, self.prepend_token) for one in prepared]
         if self.spans is not None:
             prepared = with_spans_of_each(prepared, self.spans, single=single)
         asked = _requests(prepared, self.position, self.target, single=single)
@@ -365,7 +365,7 @@ class Call:
             return explanation
         note = (
             f"{', '.join(explanation.methods)} gives the same scores for every target; gradient_rollout, alti_logit "
-            "and value_path depend on it"
+            "and lrp depend on it"
         )
         return replace(explanation, notes=(*explanation.notes, note))
 
@@ -390,10 +390,10 @@ def _averaged(model: nn.Module, position: str, settings: Settings) -> Settings:
     return replace(settings, over_rows=mean_row)
 
 
-def _begun(model: nn.Module, tokenizer: Any, prepared: Prepared, first_token: str | int) -> Prepared:
+def _begun(model: nn.Module, tokenizer: Any, prepared: Prepared, prepend_token: str | int) -> Prepared:
     """The input with a token in front, and so all that it is chosen from."""
-    choices = tuple(with_first_token(model, tokenizer, one, first_token) for one in prepared.choices)
-    return replace(with_first_token(model, tokenizer, prepared, first_token), choices=choices)
+    choices = tuple(with_first_token(model, tokenizer, one, prepend_token) for one in prepared.choices)
+    return replace(with_first_token(model, tokenizer, prepared, prepend_token), choices=choices)
 
 
 def _requests(prepared: Sequence[Prepared], position: Any, target: Any, *, single: bool) -> list[Request]:
@@ -445,7 +445,7 @@ def explain(
     normalize: Normalization = "auto",
     drop_sink: bool = False,
     discard: float = 0.0,
-    first_token: str | int | None = None,
+    prepend_token: str | int | None = None,
     spans: AskedSpans | Sequence[AskedSpans] | None = None,
     target_text: Any = None,
     truncate: bool = False,
@@ -471,7 +471,7 @@ def explain(
 
     In a decoder early positions are seen by every later one. `normalize="prefix"` takes that out of rollout and flow;
     it is on for causal models ("auto"), `"receptive_field"` and `"column"` are other ways, and None leaves it out.
-    `drop_sink` takes out what goes to the first token. `first_token` puts a neutral one in front of the text, "begin"
+    `drop_sink` takes out what goes to the first token. `prepend_token` puts a neutral one in front of the text, "begin"
     for the tokenizer's begin token: another input, which notes and provenance say. `spans` names parts of the text as
     further units: name → (first character, one past the last) or the part itself, a list of parts, "sentences" or
     "lines". `discard` drops that share of each layer's lowest weights before they are rolled out; `interpolate` lets a
@@ -508,7 +508,7 @@ def explain(
         normalize=normalize,
         drop_sink=drop_sink,
         discard=discard,
-        first_token=first_token,
+        prepend_token=prepend_token,
         spans=spans,
         target_text=target_text,
         truncate=truncate,

@@ -139,7 +139,7 @@ def _levels(config: Any) -> int:
     return whole + 2 * (decoder if isinstance(decoder, int) else whole)
 
 
-DEFAULT_REFERENCES = ("value_path",)
+DEFAULT_REFERENCES = ("lrp",)
 """What is measured on a model with a head where nobody chose, the one that is shown first in front: by the tables of
 docs/truth.md the best that costs at most four forwards."""
 

@@ -395,7 +395,7 @@ def observe(
     if way_back and any(one.joined for one in prepared):
         raise ChoiceError(
             "edges that know the answer are defined for one stack, and a picture with a text has two; use alti, or "
-            "references=('value_path',)"
+            "references=('lrp',)"
         )
     numbers = {id(one): number for number, one in enumerate(prepared)}
 
@@ -493,12 +493,12 @@ def readouts_of(
     if attention.streams:
         raise ChoiceError(
             f"{asking} is defined for one stack, and {type(model).__name__} has two streams; use alti, or "
-            "references=('value_path',)"
+            "references=('lrp',)"
         )
     if any("norm.gain" in level.brought for level in attention.levels):
         raise ChoiceError(
             f"{asking} reads the answer off a residual stream that goes on as it is, and {type(model).__name__} norms "
-            "it behind each block (post-LN); use references=('value_path',)"
+            "it behind each block (post-LN); use references=('lrp',)"
         )
     with switched(gradients=True):
         inputs = collate(model, [prepared], padding_id(model, processor))
@@ -511,7 +511,7 @@ def readouts_of(
     if found[0].states.shape != attention.levels[-1].brought["states"].shape:
         raise CaptureError(
             f"{type(model).__name__} goes on with {len(found[0].states)} positions of {attention.length}, so its "
-            f"answer is not read off the stream that was seen; {asking} cannot tell. Use references=('value_path',)"
+            f"answer is not read off the stream that was seen; {asking} cannot tell. Use references=('lrp',)"
         )
     return [
         {"readout": one.gradient, "read": one.states, "score": torch.tensor(one.score, dtype=torch.float64)}
@@ -539,7 +539,7 @@ def _last_block(model: nn.Module, attending: Sequence[str]) -> nn.Module:
             return modules[name]
     raise CaptureError(
         f"no block was seen around the attention of {attending[-1] or type(model).__name__}, so where its answer is "
-        "read is not known; use references=('value_path',)"
+        "read is not known; use references=('lrp',)"
     )
 
 

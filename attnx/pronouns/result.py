@@ -37,7 +37,7 @@ class Candidate:
 class Probe(Result):
     """`probe.relevance["flow"]` is layers × candidates: what the mask draws from each, summed over its positions.
 
-    `probe.references["value_path"]` has one number for each candidate, which knows the answer: what it adds to the
+    `probe.references["lrp"]` has one number for each candidate, which knows the answer: what it adds to the
     likelier pronoun, held against the next likely one.
     """
 

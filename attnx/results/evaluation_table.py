@@ -136,7 +136,7 @@ class Comparison(TableResult):
     """How far methods agree with references. `c.cell("blankout", "rollout")` is the summary at the last layer.
 
     >>> model, tokenizer = attnx.load_demo()
-    >>> few = {"methods": "rollout", "references": "value_path", "progress": False}
+    >>> few = {"methods": "rollout", "references": "lrp", "progress": False}
     >>> c = compare(model, tokenizer, ["the keys to the cabinet"], **few)
     >>> Comparison.from_json(c.to_json()) == c
     True
@@ -301,7 +301,7 @@ class Faithfulness(TableResult):
     """How faithful explainers are. `f.verdict("rollout", "comprehensiveness")` says whether it beats chance.
 
     >>> model, tokenizer = attnx.load_demo()
-    >>> few = {"methods": "rollout", "references": "value_path", "progress": False}
+    >>> few = {"methods": "rollout", "references": "lrp", "progress": False}
     >>> f = faithfulness(model, tokenizer, ["the keys to the cabinet"], **few)
     >>> Faithfulness.from_json(f.to_json()) == f
     True
@@ -427,7 +427,7 @@ class Recommendation(TableResult):
 
     >>> model, tokenizer = attnx.load_demo()
     >>> texts = ["the keys to the cabinet", "the boy near the girls", "the girls", "a letter", "the dogs", "the key"]
-    >>> r = recommend(model, tokenizer, texts, methods="rollout", references="value_path", random=2, progress=False)
+    >>> r = recommend(model, tokenizer, texts, methods="rollout", references="lrp", random=2, progress=False)
     >>> Recommendation.from_json(r.to_json()) == r
     True
     """

@@ -120,7 +120,7 @@ class Drawn(Result):
         return self._view.more["to_captum"](self, method, layer, true_class=true_class)
 
 
-OFFERED = ("blankout", "value_path")
+OFFERED = ("blankout", "lrp")
 """The measurements that a verdict offers where there is none, or but one: the first that is not there."""
 
 

@@ -765,7 +765,7 @@ PROVENANCE: Rules = {
     "provenance.input.sinks": SinksTold(),
     "provenance.input.cut": OfType(tuple[int, int], "a list of two whole numbers"),
     "provenance.input.unknown": OfType(tuple[str, ...], "a list of texts"),
-    "provenance.input.first_token": OfType(str, "a text"),
+    "provenance.input.prepend_token": OfType(str, "a text"),
     "provenance.input.parts": OfType(tuple[tuple[str, int, int], ...], "a list of [role, first position, end]"),
 }
 """As far as anything is read of it."""

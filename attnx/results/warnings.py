@@ -392,7 +392,7 @@ REMARKS: tuple[Remark, ...] = (
         90,
         lambda row: row.causal and not row.positions[0].special and len(row.content) > 2 and row.first_share > HALF,
         _first_word,
-        advises=lambda row: Advice('first_token="begin"', "--first-token begin", "puts a neutral token in front"),
+        advises=lambda row: Advice('prepend_token="begin"', "--first-token begin", "puts a neutral token in front"),
     ),
     Remark(
         "biases",
@@ -447,8 +447,8 @@ REMARKS: tuple[Remark, ...] = (
     Remark(
         "first token",
         65,
-        lambda row: "first_token" in row.input,
-        lambda row: f"{legible(row.input['first_token'])} was put in front: another input than the text alone",
+        lambda row: "prepend_token" in row.input,
+        lambda row: f"{legible(row.input['prepend_token'])} was put in front: another input than the text alone",
         _open,
         of_input=True,
     ),
@@ -527,7 +527,7 @@ def stripe(name: str, rows: Array, *, about_answer: bool) -> tuple[Said, ...]:
     advice = (
         Advice("contrast=True", "--contrast", "sets each token against its runner-up")
         if about_answer
-        else Advice('references="value_path"', "--reference value_path", "asks what decided")
+        else Advice('references="lrp"', "--reference lrp", "asks what decided")
     )
     return (
         Said(

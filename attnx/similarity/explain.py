@@ -183,15 +183,15 @@ def _notes(own: Side, other: Side, one: Explanation, *, match: bool) -> tuple[st
     untold = (
         (f"{names} of the {own.tower} tower alone and would be the same for any other {other.tower}",) if blind else ()
     )
-    counted = match and "value_path" in one.references
+    counted = match and "lrp" in one.references
     return (*untold, *((f"what the {other.tower} adds by itself is counted with the biases",) if counted else ()))
 
 
-Grid = Literal["value_path", "states"]
-GRIDS: tuple[Grid, ...] = ("value_path", "states")
+Grid = Literal["lrp", "states"]
+GRIDS: tuple[Grid, ...] = ("lrp", "states")
 
 METHODS = ("rollout", "gradient_rollout")
-REFERENCES = ("value_path", "blankout")
+REFERENCES = ("lrp", "blankout")
 
 _AT_MOST = 100_000
 """Positions that are gone back through for a grid that nobody insisted on: width × positions of the shorter input."""
@@ -219,14 +219,14 @@ def explain_similarity(
     `explain_similarity(sentence_transformer, a, b)`. `pooling` makes one embedding of all positions: "mean", "cls" (the
     first) or "last"; by default as sentence-transformers keeps it, in its modules or beside the checkpoint. Two towers
     do that themselves. `methods` and `references` are those of `explain`, for the cosine as target. `grid` is what each
-    pair of words adds to the cosine: by "value_path", words as they enter the model; by "states", positions as they
+    pair of words adds to the cosine: by "lrp", words as they enter the model; by "states", positions as they
     leave it; False leaves it out. By default it is the first, and the second where that would take long or the model
     cannot be followed. `score` says which number is explained: "cosine", or "match" of a head that reads both sides
     together, which comes first where there is one. Further `options` are those of `explain`.
 
     >>> from attnx.demo_models.recall import load_demo
     >>> decoder, tokenizer = load_demo()
-    >>> few = {"methods": "rollout", "references": "value_path"}
+    >>> few = {"methods": "rollout", "references": "lrp"}
     >>> s = explain_similarity(decoder.model, tokenizer, "k3 v7", "k3 v2", pooling="mean", **few)
     >>> round(s.cosine, 2)
     1.0
@@ -270,14 +270,14 @@ def _grid(sides: tuple[Side, Side], asked: str | bool | None, score: str) -> tup
     if asked == "states" and sides[0].pooling == OWN:
         raise ChoiceError(
             f"{type(sides[0].model).__name__} makes its embedding of positions in a way of its own, which is no sum of "
-            "them; grid='value_path' takes it apart as it entered"
+            "them; grid='lrp' takes it apart as it entered"
         )
     why = _too_long(sides) if asked in (None, True) else ""
     if asked != "states" and not why:
         try:
-            return _along_paths(sides), "value_path", ()
+            return _along_paths(sides), "lrp", ()
         except AttnxError as error:
-            if asked == "value_path":
+            if asked == "lrp":
                 raise
             why = str(error)
     if sides[0].pooling == OWN:
@@ -294,7 +294,7 @@ def _too_long(sides: tuple[Side, Side]) -> str:
     positions = width * min(len(one.prepared.positions) for one in sides)
     if positions <= _AT_MOST:
         return ""
-    return f"that takes {width:,} ways back through the shorter input; it is computed where value_path is named for it"
+    return f"that takes {width:,} ways back through the shorter input; it is computed where lrp is named for it"
 
 
 def _shares(side: Side) -> Tensor:
@@ -321,8 +321,8 @@ def _along_paths(sides: tuple[Side, Side]) -> Any:
 def _paths(side: Side, directions: Any) -> Any:
     """direction × width → (positions + 1) × direction: what each position brings to each of them, and biases last."""
     from attnx.attribution.base import Case
-    from attnx.attribution.lrp import value_path  # Captum's road is loaded only for those who take it
+    from attnx.attribution.lrp import lrp  # Captum's road is loaded only for those who take it
 
     cases = [Case(replace(side.prepared), side.towards(one).target(0)) for one in directions.tolist()]
-    scored = value_path(side.model, side.call.tokenizer, cases, sink=False)
+    scored = lrp(side.model, side.call.tokenizer, cases, sink=False)
     return np.stack([np.append(one.scores, float(one.facts["biases"])) for one in scored]).T

@@ -48,7 +48,7 @@ class Similarity(OfExplanations):
 
     >>> from attnx.demo_models.recall import load_demo
     >>> decoder, tokenizer = load_demo()
-    >>> few = {"methods": "rollout", "references": "value_path"}
+    >>> few = {"methods": "rollout", "references": "lrp"}
     >>> s = explain_similarity(decoder.model, tokenizer, "k3 v7", "k3 v2", pooling="mean", **few)
     >>> s.word_grid().shape  # the words of each text, and the rest
     (3, 3)
@@ -66,7 +66,7 @@ class Similarity(OfExplanations):
     """What each pair of positions adds to the cosine; the last row and column are what biases add. Its sum is the
     cosine."""
     grid_by: str = ""
-    """What the grid is made of: "value_path", words as they entered, or "states", positions as they left."""
+    """What the grid is made of: "lrp", words as they entered, or "states", positions as they left."""
     notes: tuple[str, ...] = ()
     provenance: Mapping[str, Any] = field(default_factory=dict)
     score: str = field(default=COSINE, metadata=LATER)

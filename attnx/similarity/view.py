@@ -30,7 +30,7 @@ _WORDS = 12
 """So many words of a text, or patches of a picture, are in a grid at most: those that add the most."""
 
 BY = {
-    "value_path": "along the value path, as they enter the model",
+    "lrp": "along the value path, as they enter the model",
     "states": "by positions as they leave the model, where each holds a mixture of words",
 }
 

@@ -89,11 +89,11 @@ def test_blank_out_is_the_fall_of_the_targets_logit_by_direct_runs(head, family)
 
 @pytest.mark.parametrize(("head", "family"), CASES)
 def test_value_path_adds_up_to_the_targets_score(head, family):
-    e = explained(head, family, references={"value_path": {"score": "logit"}})
-    facts = e.provenance["references"]["value_path"]
+    e = explained(head, family, references={"lrp": {"score": "logit"}})
+    facts = e.provenance["references"]["lrp"]
     with torch.no_grad():
         assert facts["value"] == pytest.approx(float(direct(head, family, e)), abs=1e-6)
-    assert e.references["value_path"].sum() + facts["biases"] == pytest.approx(facts["value"], abs=1e-9)
+    assert e.references["lrp"].sum() + facts["biases"] == pytest.approx(facts["value"], abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_faithfulness_is_measured_for_every_kind_that_has_a_probability(head):
         TOKENIZER,
         [HEADS[head].given] * 2,
         methods="rollout",
-        references="value_path",
+        references="lrp",
         random=2,
         progress=False,
         **dict(HEADS[head].options),
@@ -296,6 +296,6 @@ def test_an_explanation_of_every_kind_is_saved_and_shown(head, tmp_path):
 
 def test_an_edited_context_is_explained_for_the_same_words():
     e = explained("span", "bert", target="dull book")
-    both = attnx.edit(heads.model("span", "bert"), TOKENIZER, e, {"Sara": "the author"})
+    both = attnx.counterfactual(heads.model("span", "bert"), TOKENIZER, e, {"Sara": "the author"})
     assert both.explanations[1].prediction.label == "dull book"
     assert both.explanations[1].position == e.position + 1

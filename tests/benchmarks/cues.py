@@ -41,7 +41,7 @@ FILES = {
     "regular_plural_subject_verb_agreement_1_carried": "sv",
 }
 OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
-    "value_path, sink inside": ("value_path", {"sink": False}),
+    "lrp, sink inside": ("lrp", {"sink": False}),
     "blankout, logit, signed": ("blankout", {"score": "logit", "signed": True}),
     "alti, not normalised": ("alti", {"normalize": None}),
     "norm_rollout, not normalised": ("norm_rollout", {"normalize": None}),

@@ -20,7 +20,7 @@ import torch
 
 import attnx
 from tests.benchmarks.capture import NoTokenizer, resident
-from tests.benchmarks.value_path import bert, llama, plain, report, seconds
+from tests.benchmarks.lrp import bert, llama, plain, report, seconds
 
 LENGTHS = (16, 128, 512)
 MODELS = {"Llama": partial(llama, max(LENGTHS)), "BERT, two classes": bert}

@@ -41,7 +41,7 @@ def main() -> None:
     torch.set_num_threads(chosen.threads)
     hush()
     sys.path.insert(0, str(Path(__file__).parents[2] / "docs"))
-    from first_token import TEXTS, smollm
+    from prepend_token import TEXTS, smollm
 
     model, tokenizer = smollm()
     ids = tokenizer(" ".join(TEXTS), return_tensors="pt")["input_ids"][:, :PROMPT]
@@ -59,7 +59,7 @@ def main() -> None:
 
     writing, whole = timed(lambda: model.generate(ids, do_sample=False, **exact))
     print(f"writing {tokens} tokens after {ids.shape[1]}: {writing:.2f} s, {chosen.threads} thread(s)")
-    both: dict[str, Any] = {"methods": "rollout", "references": "value_path"}
+    both: dict[str, Any] = {"methods": "rollout", "references": "lrp"}
     for name, asked in (("rollout", {"methods": "rollout"}), ("value path and rollout", both)):
         seconds, _ = timed(lambda asked=asked: explain(model, tokenizer, ids, exact, asked))
         own = seconds - writing  # it writes, too

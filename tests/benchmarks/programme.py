@@ -43,7 +43,7 @@ PROGRAMME = (
     Benchmark("batches", "`explain` of many texts beside a plain batched forward", ("--texts", "100", "--rounds", "1")),
     Benchmark("capture", "Watching a model beside an eager forward", ("--length", "256", "--rounds", "3")),
     Benchmark("default", "`explain` where nobody chooses", ("--length", "128", "--rounds", "1")),
-    Benchmark("value_path", "The value path beside a plain run"),
+    Benchmark("lrp", "The value path beside a plain run"),
     Benchmark("weightings", "Methods on other edges than attention", ("--rounds", "1")),
     Benchmark("decoders", "The receptive field and single heads"),
     Benchmark("encoder_decoders", "Encoder–decoders beside an eager forward"),

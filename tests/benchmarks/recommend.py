@@ -20,7 +20,7 @@ import attnx
 from attnx.pipeline.loading import load
 
 METHODS = ("gradient_rollout",)
-REFERENCES = ("integrated_gradients", "blankout", "value_path", "whole_path")
+REFERENCES = ("integrated_gradients", "blankout", "lrp", "attn_lrp")
 
 
 def main() -> None:

@@ -35,7 +35,7 @@ SENTENCES = (
 )
 LETTERS, PAUSE, NEW = 5, 0.15, 24
 METHODS = ("raw", "rollout", "alti")
-REFERENCES = ("value_path", "whole_path", "gradient", "input_x_gradient", "blankout")
+REFERENCES = ("lrp", "attn_lrp", "gradient", "input_x_gradient", "blankout")
 CHANCE, LONGEST = "chance", "(longest)"
 
 

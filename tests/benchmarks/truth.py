@@ -33,7 +33,7 @@ from attnx.pipeline.loading import load
 from tests.benchmarks import cues
 from tests.benchmarks.ranking import fixed_orders, interval, is_first, reciprocal_rank, table
 
-PATHS = ("value_path", "whole_path")
+PATHS = ("lrp", "attn_lrp")
 MANY = [name for name in METHODS.names() if name != "flow"]
 """What is asked of decoders and classifiers where nobody chooses: flow takes longer than all others together."""
 WOMEN = ("mary", "sara", "anna", "emma", "linda", "julia")
@@ -103,9 +103,9 @@ def names(asked: Any) -> None:
             texts.append(f"{sentence} about [MASK] book .")
             wanted.append(("her", "his") if name in WOMEN else ("his", "her"))
             decisive.append(name)
-    methods = possible(model, tokenizer, texts[0], asked.methods or ["whole_path", "gradient", *METHODS.names()])
-    found = _explained(model, tokenizer, texts, wanted, ["value_path", *methods])
-    right = [e.provenance["references"]["value_path"]["value"] > 0 for e in found]
+    methods = possible(model, tokenizer, texts[0], asked.methods or ["attn_lrp", "gradient", *METHODS.names()])
+    found = _explained(model, tokenizer, texts, wanted, ["lrp", *methods])
+    right = [e.provenance["references"]["lrp"]["value"] > 0 for e in found]
     places = [[word.text for word in e.words].index(name) for e, name in zip(found, decisive, strict=True)]
     print(f"{len(texts)} sentences, {sum(right)} of which the model gets right")
     _print_ranks([[word.text for word in e.words] for e in found], places, _by_name(found))

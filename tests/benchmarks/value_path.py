@@ -1,8 +1,8 @@
 """What the value path costs beside a plain run, and what memory it takes on a long text.
 
-    python -m tests.benchmarks.value_path                  # 128 tokens, 12 layers of 768
-    python -m tests.benchmarks.value_path --long           # 1,024 to 32,768 tokens, each in a process of its own
-    python -m tests.benchmarks.value_path --length 32768   # one length: seconds, of the processor, GB
+    python -m tests.benchmarks.lrp                  # 128 tokens, 12 layers of 768
+    python -m tests.benchmarks.lrp --long           # 1,024 to 32,768 tokens, each in a process of its own
+    python -m tests.benchmarks.lrp --length 32768   # one length: seconds, of the processor, GB
 
 The longest text takes an hour of the processor. `--long --keep FILE` writes each length down as it is measured, and
 measures only those that are missing.
@@ -58,7 +58,7 @@ def short_text() -> None:
         ids = torch.randint(5, 30_000, (1, 128), generator=torch.Generator().manual_seed(0))
         asked, target = case(ids[0]), {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
         runs: dict[str, Callable[[], Any]] = {"a plain run": lambda model=model, target=target: plain(model, target)}
-        for reference in ("value_path", "whole_path", "gradient"):
+        for reference in ("lrp", "attn_lrp", "gradient"):
             runs[reference] = lambda reference=reference, model=model, asked=asked: REFERENCES[reference](
                 model, None, [asked]
             )
@@ -70,7 +70,7 @@ def long_texts(keep: Path | None) -> None:
     known = {} if keep is None or not keep.exists() else json.loads(keep.read_text())
     for length in LENGTHS:
         if str(length) not in known:
-            command = [sys.executable, "-m", "tests.benchmarks.value_path", "--length", str(length)]
+            command = [sys.executable, "-m", "tests.benchmarks.lrp", "--length", str(length)]
             told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
             known[str(length)] = [float(number) for number in told.split()]
             if keep is not None:
@@ -89,9 +89,9 @@ def memory(length: int) -> tuple[float, float, float]:
     """Seconds by the clock and of the processor, GB."""
     model = llama(length)
     ids = torch.randint(5, 50_000, (length,), generator=torch.Generator().manual_seed(0))
-    REFERENCES["value_path"](model, None, [case(ids[:16])])  # what is loaded once is not counted
+    REFERENCES["lrp"](model, None, [case(ids[:16])])  # what is loaded once is not counted
     before, start, working = peak(), perf_counter(), process_time()
-    REFERENCES["value_path"](model, None, [case(ids)])
+    REFERENCES["lrp"](model, None, [case(ids)])
     return perf_counter() - start, process_time() - working, peak() - before
 
 

@@ -18,7 +18,7 @@ from attnx.errors import AttnxError
 from attnx.methods.base import METHODS
 from attnx.pipeline.options import Settings
 from attnx.pipeline.pipeline import Request, explain_prepared
-from tests.benchmarks.value_path import bert, case, llama, plain, report, seconds
+from tests.benchmarks.lrp import bert, case, llama, plain, report, seconds
 
 LENGTH = 128
 

@@ -6,7 +6,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from attnx.linearize import autograd as carried
 from attnx.linearize import matmul as onednn
-from attnx.linearize.mode import VALUE_PATH
+from attnx.linearize.mode import LRP
 from attnx.linearize.run import frozen_run
 from tests import zoo
 
@@ -79,7 +79,7 @@ def test_under_autocast_the_frozen_model_answers_as_the_model_does():
     with torch.autocast("cpu", torch.bfloat16):
         with torch.no_grad():
             own = score()
-        found = frozen_run(model, score, VALUE_PATH, entry=entry)
+        found = frozen_run(model, score, LRP, entry=entry)
     assert torch.equal(found.scores, own)
     with torch.no_grad():
         assert not torch.equal(found.scores, score())

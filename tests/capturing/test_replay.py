@@ -7,7 +7,7 @@ from torch import nn
 from attnx.adapters.families import adapter_for
 from attnx.attribution.base import REFERENCES, Case
 from attnx.linearize import checkpointing as replay
-from attnx.linearize.mode import VALUE_PATH, WHOLE_PATH
+from attnx.linearize.mode import ATTN_LRP, LRP
 from attnx.linearize.run import frozen_run
 from attnx.targets.base import Target
 from tests import zoo
@@ -33,7 +33,7 @@ def both_ways(name, path, dtype=torch.float64):
 
 @pytest.mark.parametrize("name", zoo.FAMILIES)
 def test_it_is_the_same_run(name):
-    kept, again = both_ways(name, VALUE_PATH)
+    kept, again = both_ways(name, LRP)
     assert (kept.again, again.again, again.notes) == (0, 3, ())
     assert again.constants == pytest.approx(kept.constants, rel=1e-12, abs=1e-12)
     assert [one.module for one in again.levels] == [one.module for one in kept.levels]
@@ -45,7 +45,7 @@ def test_it_is_the_same_run(name):
             torch.testing.assert_close(getattr(other, end), getattr(one, end), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("path", [WHOLE_PATH, GRADIENT], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [ATTN_LRP, GRADIENT], ids=lambda path: path.name)
 @pytest.mark.parametrize("name", ["bert", "llama", "t5", "bloom", "vit"])
 def test_other_paths_are_the_same(name, path):
     kept, again = both_ways(name, path)
@@ -55,7 +55,7 @@ def test_other_paths_are_the_same(name, path):
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "gemma3", "opt", "vit"])
 def test_in_single_precision_too(name):
-    kept, again = both_ways(name, VALUE_PATH, torch.float32)
+    kept, again = both_ways(name, LRP, torch.float32)
     torch.testing.assert_close(again.entry.relevance, kept.entry.relevance, rtol=1e-6, atol=1e-6)
 
 
@@ -76,7 +76,7 @@ def test_what_is_kept_does_not_grow_with_what_a_block_computes():
             return tensor
 
         with torch.autograd.graph.saved_tensors_hooks(noted, stopped):
-            frozen_run(model, scores, VALUE_PATH, entry=entry, again=again)
+            frozen_run(model, scores, LRP, entry=entry, again=again)
     assert sizes[True] < sizes[False] / 10
 
 
@@ -84,9 +84,9 @@ def test_it_is_chosen_where_much_would_be_kept(monkeypatch):
     model = made("llama")
     model.config.use_cache = False
     scores, entry = asked(model, "llama")
-    assert frozen_run(model, scores, VALUE_PATH, entry=entry).again == 0
+    assert frozen_run(model, scores, LRP, entry=entry).again == 0
     monkeypatch.setattr(replay, "KEPT_AT_MOST", 1_000)
-    assert frozen_run(model, scores, VALUE_PATH, entry=entry).again == 3
+    assert frozen_run(model, scores, LRP, entry=entry).again == 3
 
 
 @pytest.mark.parametrize(
@@ -98,10 +98,10 @@ def test_the_value_path_of_a_long_text_is_so_made_and_the_model_as_it_was(maker,
     model = maker()
     prepared = adapter_for(model).prepare(model, tokenizer(), "the key to the")
     case = Case(prepared, Target(1, len(prepared.positions) - 1))
-    (kept,) = REFERENCES["value_path"](model, tokenizer(), [case])
+    (kept,) = REFERENCES["lrp"](model, tokenizer(), [case])
     before = state(model)
     monkeypatch.setattr(replay, "KEPT_AT_MOST", 1_000)
-    (again,) = REFERENCES["value_path"](model, tokenizer(), [case])
+    (again,) = REFERENCES["lrp"](model, tokenizer(), [case])
     assert again.notes == ()
     assert again.scores == pytest.approx(kept.scores, rel=1e-5, abs=1e-7)
     assert again.facts["value"] == pytest.approx(kept.facts["value"])
@@ -154,7 +154,7 @@ class Remembering(nn.Linear):
 
 
 def run(model, **how):
-    return frozen_run(model, lambda: model(torch.tensor([[1, 5, 2]])), VALUE_PATH, entry=model.words, **how)
+    return frozen_run(model, lambda: model(torch.tensor([[1, 5, 2]])), LRP, entry=model.words, **how)
 
 
 def test_a_block_that_changes_its_input_is_kept_and_a_note_says_so():
@@ -173,7 +173,7 @@ def test_a_block_that_gives_something_else_the_second_time_is_kept():
 def test_a_block_that_is_given_a_cache_is_kept():
     model = made("llama")
     scores, entry = asked(model, "llama")
-    found = frozen_run(model, scores, VALUE_PATH, entry=entry, again=True)
+    found = frozen_run(model, scores, LRP, entry=entry, again=True)
     assert found.notes[0].startswith("LlamaDecoderLayer is given a DynamicCache, which it may change")
 
 
@@ -182,7 +182,7 @@ def test_blocks_within_blocks_are_kept_where_each_is_a_level(name):
     model = made(name)
     model.config.use_cache = False
     scores, entry = asked(model, name)
-    found = frozen_run(model, scores, VALUE_PATH, entry=entry, levels=True, again=True)
+    found = frozen_run(model, scores, LRP, entry=entry, levels=True, again=True)
     assert "has blocks of its own, which are levels, too" in found.notes[0]
     assert len(found.levels) == 3
 
@@ -210,7 +210,7 @@ class Turned(Stack):
         return states.sum((-1, -2))
 
 
-@pytest.mark.parametrize("path", [VALUE_PATH, WHOLE_PATH], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [LRP, ATTN_LRP], ids=lambda path: path.name)
 def test_what_is_a_constant_of_the_input_is_one_in_a_block_that_is_run_again(path):
     model, ids = Turned(), torch.tensor([[1, 5, 2]])
     found = frozen_run(model, lambda: model(ids), path, entry=model.words, again=True)
@@ -243,7 +243,7 @@ def test_a_block_that_is_a_constant_unlike_others_of_its_class_is_kept():
         states = model.blocks[0](states) * 2
         return (states * model.blocks[1](states)).sum((-1, -2))
 
-    kept, again = (frozen_run(model, scores, WHOLE_PATH, entry=model.words, again=again) for again in (False, True))
+    kept, again = (frozen_run(model, scores, ATTN_LRP, entry=model.words, again=again) for again in (False, True))
     assert again.notes[0].startswith("Sometimes returns a constant where others of its class do not")
     torch.testing.assert_close(again.entry.relevance, kept.entry.relevance)
 

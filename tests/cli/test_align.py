@@ -50,7 +50,7 @@ def test_without_a_target_the_model_writes_it(align, tmp_path):
     code, out, _ = align("--written", "written.txt", target=None)
     assert (code, out) == (0, GOLD)
     assert (tmp_path / "written.txt").read_text() == TARGETS
-    code, out, _ = align("--method", "value_path", target=None)
+    code, out, _ = align("--method", "lrp", target=None)
     assert (code, out) == (0, GOLD)
 
 
@@ -67,7 +67,7 @@ def test_without_a_target_the_model_writes_it(align, tmp_path):
         (("--gold", "gold.txt"), {"target": None}, "give the targets"),
         ((), {"target": None, "model": "recall"}, "no encoder–decoder"),
         (("--max-new-tokens", "0"), {"target": None}, "at least 1"),
-        (("--method", "value_path", "--layer", "cross 1"), {}, "leave layer out"),
+        (("--method", "lrp", "--layer", "cross 1"), {}, "leave layer out"),
     ],
 )
 def test_mistakes_are_one_line(align, arguments, given, says):

@@ -174,7 +174,7 @@ def test_the_page_opens_as_it_was_asked_for(option, view, saved, monkeypatch, ca
 
 def test_the_verdict_is_the_second_line_and_content_leaves_punctuation_out(saved, monkeypatch, capsys):
     lines = printed(capsys, monkeypatch, "the key, dull", "--model", saved, "--content-only").splitlines()
-    assert lines[1].startswith("value_path: measured by value_path alone")
+    assert lines[1].startswith("lrp: measured by lrp alone")
     assert [line.split()[0] for line in lines[2:5]] == ["the", "key", "dull"]
 
 
@@ -221,9 +221,9 @@ def test_the_page_and_the_terminal_show_one_explanation(saved, monkeypatch, caps
     page = path.read_text(encoding="utf-8")
     (e,) = runs
     assert page == e.to_html()
-    assert "value_path: measured by value_path alone; " in out
-    assert '"verdict":"measured by value_path alone; ' in page
-    assert err == "attnx: --reference value_path --reference blankout adds a measurement on the model\n"
+    assert "lrp: measured by lrp alone; " in out
+    assert '"verdict":"measured by lrp alone; ' in page
+    assert err == "attnx: --reference lrp --reference blankout adds a measurement on the model\n"
     assert "references=" not in page + out
     assert "--reference" not in page
 
@@ -235,8 +235,8 @@ def test_a_page_has_the_rows_of_all_words(saved, monkeypatch, capsys, tmp_path):
         main()
     assert stopped.value.code == 0
     (result,) = json.loads(path.read_text().split('id="data">')[1].split("</script>")[0])["results"]
-    assert list(result["references"]) == ["value_path"]
-    assert result["first"] == "value_path"
+    assert list(result["references"]) == ["lrp"]
+    assert result["first"] == "lrp"
     assert result["maps"]["edges"] == len(result["positions"])
 
 

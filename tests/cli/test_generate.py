@@ -52,7 +52,7 @@ def test_mistakes_are_one_line(saved, monkeypatch, capsys):
 def test_without_a_model_the_embedded_decoder_recalls_a_value(monkeypatch, capsys):
     assert run(monkeypatch, "k3 v7 k1 v2 k8 v5 k3") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("generated tokens: 1 · value_path")
+    assert lines[0].startswith("generated tokens: 1 · lrp")
     assert lines[-1].startswith("'v7'")
     assert lines[-1].split("  ")[-1].startswith("v7 ")
 

@@ -52,7 +52,7 @@ def test_a_sentence_is_answered_in_the_terminal(attnx):
     assert out.startswith(SENTENCE)
     assert "speaks for Sara" in out
     assert out.count("consistent") == 10
-    assert "value_path" in out
+    assert "lrp" in out
 
 
 def test_a_sentence_as_json_and_as_a_picture(attnx, tmp_path):

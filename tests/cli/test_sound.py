@@ -35,7 +35,7 @@ def explain(monkeypatch, capsys):
 @pytest.mark.slow
 def test_stretches_are_told_drawn_and_written_to_a_page(explain, saved, tmp_path):
     picture, page = tmp_path / "a.png", tmp_path / "a.html"
-    asked = ("--reference", "value_path", "--output", picture, "--html", page)
+    asked = ("--reference", "lrp", "--output", picture, "--html", page)
     code, told, _ = explain("--sound", saved / "a.wav", "--model", saved, *asked)
     assert code == 0
     assert "best 10 of 12 stretches of time" in told

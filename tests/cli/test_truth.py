@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from attnx import Truth
+from attnx import BenchmarkTable
 from attnx.attribution.base import REFERENCES
 from attnx.cli.main import main
 from attnx.demo_models.recall import demo_directory
@@ -39,12 +39,12 @@ def test_without_arguments_all_methods_and_references_stand_in_one_table(truth):
 
 
 def test_one_suite_with_few_methods_in_each_format(truth, tmp_path):
-    shared = ("--suite", "recall", "--rows", 6, "--method", "rollout", "--reference", "value_path")
+    shared = ("--suite", "recall", "--rows", 6, "--method", "rollout", "--reference", "lrp")
     for suffix in (".json", ".md", ".csv", ".txt", ".html"):
         code, _, err = truth(*shared, "--output", f"found{suffix}")
         assert (code, err) == (0, f"attnx: wrote found{suffix}\n")
-    read = Truth.from_json((tmp_path / "found.json").read_text())
-    assert set(read.explainers) == {"value_path", "rollout"}
+    read = BenchmarkTable.from_json((tmp_path / "found.json").read_text())
+    assert set(read.explainers) == {"lrp", "rollout"}
     assert (tmp_path / "found.txt").read_text() == read.to_text() + "\n"
     assert (tmp_path / "found.md").read_text() == read.to_markdown() + "\n"
 
@@ -53,7 +53,7 @@ def test_json_markdown_and_a_page(truth, tmp_path):
     shared = ("--suite", "recall", "--rows", 2, "--method", "raw")
     code, out, _ = truth(*shared, "--json")
     assert code == 0
-    assert Truth.from_json(out).rows("recall") == json.loads(out)["wrong"]["recall"] + 2
+    assert BenchmarkTable.from_json(out).rows("recall") == json.loads(out)["wrong"]["recall"] + 2
     _, out, _ = truth(*shared, "--markdown")
     assert "| raw |" in out
     _, _, err = truth(*shared, "--html", "page.html")
@@ -64,7 +64,7 @@ def test_json_markdown_and_a_page(truth, tmp_path):
 def test_a_cue_file_with_a_model_of_ones_own(truth, tmp_path):
     (tmp_path / "cues.tsv").write_text("prefix\tgood\tbad\tcue\nk1 v1 k2 v2 k1\tv1\tv2\tv1\n")
     with demo_directory() as directory:
-        code, out, _ = truth("--model", directory, "--data", "cues.tsv", "--reference", "value_path")
+        code, out, _ = truth("--model", directory, "--data", "cues.tsv", "--reference", "lrp")
     assert code == 0
     assert "cues: the word that decides how a text goes on; 1 input," in out
 

@@ -75,12 +75,12 @@ def test_what_the_model_writes_is_aligned_as_if_it_had_been_given(generated, exp
 def test_what_was_measured_aligns_a_generation_and_leads_where_it_is_shown_first():
     g = attnx.explain_generation(MODEL, TOKENIZER, TEXT)
     found = attnx.alignment(g)
-    assert (found.method, found.layer, found.pairs()[1]) == ("value_path", "", ("march", "03"))
-    assert found.headline.startswith("value_path, the source word")
+    assert (found.method, found.layer, found.pairs()[1]) == ("lrp", "", ("march", "03"))
+    assert found.headline.startswith("lrp, the source word")
     assert found.scores[0].min() >= 0  # what speaks against a word is not where it is from
     assert attnx.Alignment.from_json(found.to_json()) == found
     with pytest.raises(AttnxError, match="leave layer out"):
-        attnx.alignment(g, method="value_path", layer="cross 1")
+        attnx.alignment(g, method="lrp", layer="cross 1")
 
 
 @pytest.mark.slow
@@ -89,7 +89,7 @@ def test_without_targets_the_model_writes_them():
     found = attnx.align(MODEL, TOKENIZER, texts, progress=False)
     assert [" ".join(one.target) for one in found.sentences] == [one.written for one in DATES]
     assert found.against(GOLD).error_rate == 0.0
-    assert aligned(method="value_path").error_rate == 0.0
+    assert aligned(method="lrp").error_rate == 0.0
 
 
 def test_a_source_of_several_lines_and_a_word_that_is_cut_off():

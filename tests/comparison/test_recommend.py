@@ -168,7 +168,7 @@ def test_by_default_all_are_asked_and_what_the_model_cannot_have_is_left_out(mon
         one = attnx.recommend(zoo.model(), zoo.tokenizer(), list(zoo.TEXTS[:2]), random=1)
     finally:
         REFERENCES.remove("refusing")
-    assert {"raw", "rollout", "flow", "gradient", "value_path"} <= set(one.explainers)
+    assert {"raw", "rollout", "flow", "gradient", "lrp"} <= set(one.explainers)
     assert "blankout" not in one.explainers
     assert one.left_out["blankout"].startswith("it takes more than 3 forwards for ")
     assert one.left_out["value_zeroing"].startswith("it takes more than 3 forwards for ")

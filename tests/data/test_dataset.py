@@ -52,7 +52,7 @@ def test_rows_are_the_explanations_of_their_shard(tmp_path):
         (zoo.classifier, zoo.wordpiece_tokenizer, {}),
         (zoo.classifier, zoo.wordpiece_tokenizer, {"target": "NEGATIVE", "layer": "all"}),
         (zoo.masked_lm, zoo.wordpiece_tokenizer, {"methods": "flow"}),
-        (zoo.causal_lm, zoo.bytelevel_tokenizer, {"layer": "all", "first_token": "begin"}),
+        (zoo.causal_lm, zoo.bytelevel_tokenizer, {"layer": "all", "prepend_token": "begin"}),
         (zoo.causal_lm, zoo.bytelevel_tokenizer, {"spans": "sentences", "methods": "rollout"}),
     ],
 )
@@ -91,7 +91,7 @@ def _pictured():
 @pytest.mark.parametrize("made", [_of_two_streams, _heard, _heard_with_its_rate, _pictured])
 def test_nothing_is_lost_of_streams_sounds_and_pictures_with_a_text(tmp_path, made):
     model, reads, data, more = made()
-    options = {"methods": ("raw", "rollout"), "references": "value_path", "layer": 2, **more}
+    options = {"methods": ("raw", "rollout"), "references": "lrp", "layer": 2, **more}
     run = attnx.explain_dataset(model, reads, data, output=tmp_path / "run", progress=False, **options)
     assert list(run) == attnx.explain(model, reads, data, **options)
     again = attnx.explain_dataset(model, reads, made()[2], output=tmp_path / "run", progress=False, **options)

@@ -26,7 +26,7 @@ TEXTS = [
     *("the key to the cabinets", "keys near it", "the author that the old teachers like near a river"),
     *("some boxes in it", "the teachers like a river", "the old key", "a river near the boxes in the river"),
 ]
-FEW = {"methods": ("raw", "rollout"), "references": ("gradient", "value_path")}
+FEW = {"methods": ("raw", "rollout"), "references": ("gradient", "lrp")}
 NAMES = ("author", "Sara"), ("his", "her"), {"his": "author", "her": "Sara"}
 MASKED = [
     Sentence(text, *NAMES, answer)
@@ -53,7 +53,7 @@ QUESTIONS = {
     "atlas": lambda **kept: attnx.head_atlas(*ours(), TEXTS, references="gradient", progress=False, **kept),
     "faithfulness": lambda **kept: attnx.faithfulness(*ours(), TEXTS, **FEW, progress=False, **kept),
     "recommendation": lambda **kept: attnx.recommend(*ours(), TEXTS, **FEW, random=2, progress=False, **kept),
-    "truth": lambda **kept: attnx.measure_truth(suites="subject", rows=7, **FEW, progress=False, **kept),
+    "truth": lambda **kept: attnx.benchmark(suites="subject", rows=7, **FEW, progress=False, **kept),
     "pronouns": lambda **kept: probe_pronouns(
         zoo.masked_lm(), zoo.wordpiece_tokenizer(), MASKED, methods="rollout", batch_size=2, **kept
     ),

@@ -27,7 +27,7 @@ def test_the_answer_is_the_page_that_to_html_writes(models):
     page = page_in(answer(Form("verb-number", "the keys to the cabinet"), models))
     assert page.startswith("<!doctype html>") or page.startswith("<!DOCTYPE html>")
     assert "plural" in page
-    assert "value_path" in page
+    assert "lrp" in page
 
 
 def test_methods_references_and_target_are_those_that_were_chosen(models):

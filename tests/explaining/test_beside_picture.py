@@ -19,7 +19,7 @@ def written():
     model, processor = load_demo()
     asked = generate(1, seed=3, enlarged=4)[0]
     given = {"image": asked.image, "text": f"<image> {asked.question}"}
-    return asked, attnx.explain_generation(model, processor, given, methods="rollout", references="value_path")
+    return asked, attnx.explain_generation(model, processor, given, methods="rollout", references="lrp")
 
 
 def test_the_model_writes_an_answer(written):
@@ -33,7 +33,7 @@ def test_each_step_lies_over_the_picture(written):
     asked, g = written
     assert g.image_size == asked.image.size
     for number in range(3):
-        assert g.step(number).overlay("value_path", bar=False).size == asked.image.size
+        assert g.step(number).overlay("lrp", bar=False).size == asked.image.size
 
 
 def test_rows_of_rollout_sum_to_one_and_end_before_their_own_token(written):
@@ -54,9 +54,9 @@ def test_a_row_is_what_explain_says_of_the_text_so_far(written):
     asked, g = written
     model, processor = load_demo()
     given = {"image": asked.image, "text": f"<image> {asked.question} it is"}
-    e = attnx.explain(model, processor, given, methods="rollout", references="value_path")
+    e = attnx.explain(model, processor, given, methods="rollout", references="lrp")
     count = e.streams["picture"]
-    for name, own in (("rollout", e["rollout"][-1]), ("value_path", e.references["value_path"])):
+    for name, own in (("rollout", e["rollout"][-1]), ("lrp", e.references["lrp"])):
         expected = np.concatenate([own[-count:], own[:-count]])
         np.testing.assert_allclose(g[name][2, : len(expected)], expected, atol=1e-5)
 
@@ -90,11 +90,11 @@ def test_the_page_has_the_picture_and_its_boxes(written):
 
 def test_a_sheet_has_an_overlay_for_each_written_word(written):
     asked, g = written
-    figure = g.plot_overlays("value_path", smooth=False)
+    figure = g.plot_overlays("lrp", smooth=False)
     panels = [axes for axes in figure.axes if axes.images and axes.get_title()]
     assert [axes.get_title().splitlines()[0] for axes in panels] == ["it", "is", g.generated[2]]
     # The warmest place of the colour's panel is the patch that supports the word most.
-    row = g["value_path"][2]
+    row = g["lrp"][2]
     best = max((position for position in g.positions[:-1] if position.box is not None), key=lambda it: row[it.index])
     assert row[best.index] > 0
     shades = np.asarray(panels[2].images[0].get_array()).astype(float)

@@ -74,15 +74,15 @@ def test_the_language_is_heard_where_none_is_named(whisper):
 def test_a_written_token_is_explained_as_explain_explains_it(whisper):
     """By teacher forcing: the same ids as a target give the same rows."""
     g = attnx.explain_generation(
-        *whisper, sound(), max_new_tokens=4, language="en", methods="rollout", references="value_path"
+        *whisper, sound(), max_new_tokens=4, language="en", methods="rollout", references="lrp"
     )
     source, ids = g.streams["source"], whisper[1].tokenizer.convert_tokens_to_ids
     written = [ids(one.token) for one in g.positions[source:]]
     step = len(g) - 1
     e = attnx.explain(
-        *whisper, sound(), target_text=written[:-1], target=written[-1], methods="rollout", references="value_path"
+        *whisper, sound(), target_text=written[:-1], target=written[-1], methods="rollout", references="lrp"
     )
-    for name in ("rollout", "value_path"):
+    for name in ("rollout", "lrp"):
         np.testing.assert_allclose(g[name][step][: source + len(written) - 1], e.scores(name), atol=1e-5)
     assert [one.time for one in g.positions[:source]] == [one.time for one in e.positions[:source]]
 
@@ -123,11 +123,11 @@ def test_a_step_lies_over_the_sound_that_was_heard_and_a_file_has_none_of_it(whi
 def test_the_real_model_writes_what_was_said_and_hears_each_word_when_it_was_spoken():
     model, processor = whisper_tiny.load()
     spoken = whisper_tiny.speak(["yesterday", "Elizabeth", "visited", "the", "university"])
-    g = attnx.explain_generation(model, processor, spoken.sound, methods="raw", references="value_path")
+    g = attnx.explain_generation(model, processor, spoken.sound, methods="raw", references="lrp")
     assert "university" in g.text
     step = next(number for number, one in enumerate(g.generated) if one.strip() == "university")
     e = g.step(step)
-    own = np.array([float(e.scores("value_path")[list(one.positions)].sum()) for one in e.stretches])
+    own = np.array([float(e.scores("lrp")[list(one.positions)].sum()) for one in e.stretches])
     start, end = e.positions[e.stretches[int(own.argmax())].positions[0]].time
     said = spoken.times[spoken.words.index("university")]
     assert start < said[1] + 0.1

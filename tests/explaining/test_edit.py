@@ -19,12 +19,12 @@ def explained(text=TEXT, **options):
 
 
 def after(changes, text=TEXT, **options):
-    return attnx.edit(MODEL, TOKENIZER, explained(text, methods="raw", **options), changes).explanations[1]
+    return attnx.counterfactual(MODEL, TOKENIZER, explained(text, methods="raw", **options), changes).explanations[1]
 
 
 def test_it_is_the_explanation_of_the_changed_text_for_the_same_target():
     before = explained(references=["gradient"])
-    both = attnx.edit(MODEL, TOKENIZER, before, {3: "gorgeous"})
+    both = attnx.counterfactual(MODEL, TOKENIZER, before, {3: "gorgeous"})
     expected = explained(
         "the movie is gorgeous, and the book is dull.", references=["gradient"], target=before.prediction.index
     )
@@ -41,7 +41,7 @@ def test_a_pair_stays_a_pair_and_is_told():
     before = attnx.explain(model, tokenizer, "the key to the", references="gradient", target=(11, 17))
     assert (before.prediction.index, before.prediction.against_index) == (11, 17)
     assert before.prediction.against == tokenizer.decode([17])
-    both = attnx.edit(model, tokenizer, before, {"key": "book"})
+    both = attnx.counterfactual(model, tokenizer, before, {"key": "book"})
     changed = attnx.explain(model, tokenizer, "the book to the", references="gradient", target=(11, 17))
     np.testing.assert_allclose(both.explanations[1].references["gradient"], changed.references["gradient"], atol=1e-6)
     told = f"{tokenizer.decode([11]).strip()} against {tokenizer.decode([17]).strip()}"
@@ -76,7 +76,7 @@ def test_words_are_replaced_where_they_stand(changes, text):
 
 
 def test_as_many_words_are_changed_one_by_one():
-    both = attnx.edit(MODEL, TOKENIZER, explained(methods="raw"), {"the book is": "the film was"})
+    both = attnx.counterfactual(MODEL, TOKENIZER, explained(methods="raw"), {"the book is": "the film was"})
     assert both.explanations[1].text == "the movie is witty, and the film was dull."
     assert [both.words(row) for row in (6, 7, 8)] == [("the", "the"), ("book", "film"), ("is", "was")]
 
@@ -84,7 +84,7 @@ def test_as_many_words_are_changed_one_by_one():
 def test_line_breaks_stay_side_by_side():
     model, tokenizer = zoo.causal_lm(), zoo.bytelevel_tokenizer()
     before = attnx.explain(model, tokenizer, "the key\n\nto the", methods="raw")
-    both = attnx.edit(model, tokenizer, before, {"key": "book"})
+    both = attnx.counterfactual(model, tokenizer, before, {"key": "book"})
     assert [row for row in range(len(both.rows)) if not all(both.rows[row])] == []
     assert "⏎" in both.to_text()
 
@@ -96,7 +96,7 @@ def test_of_a_pair_the_meant_text_is_changed():
 def test_what_shows_first_stays_first():
     before = explained()
     assert before.first is not None
-    assert attnx.edit(MODEL, TOKENIZER, before, {3: "bad"}).explanations[1].first == before.first
+    assert attnx.counterfactual(MODEL, TOKENIZER, before, {3: "bad"}).explanations[1].first == before.first
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_a_chosen_position_moves_with_the_text(position, expected):
 def test_a_decoder_is_explained_from_its_new_last_token():
     model, tokenizer = zoo.causal_lm(), zoo.bytelevel_tokenizer()
     before = attnx.explain(model, tokenizer, "the key to the", methods="raw")
-    both = attnx.edit(model, tokenizer, before, {"key": "cabinets"})
+    both = attnx.counterfactual(model, tokenizer, before, {"key": "cabinets"})
     changed = both.explanations[1]
     assert changed.position == len(changed.positions) - 1
     assert changed.provenance["settings"] == before.provenance["settings"]
@@ -138,7 +138,7 @@ def test_a_decoder_is_explained_from_its_new_last_token():
 
 def test_the_mean_of_all_positions_stays_the_mean():
     before = explained(methods="rollout", position="mean")
-    changed = attnx.edit(MODEL, TOKENIZER, before, {3: "bad"}).explanations[1]
+    changed = attnx.counterfactual(MODEL, TOKENIZER, before, {3: "bad"}).explanations[1]
     expected = explained("the movie is bad, and the book is dull.", methods="rollout", position="mean")
     np.testing.assert_allclose(changed["rollout"], expected["rollout"], atol=1e-6)
     assert changed.explained == before.explained == "the mean of all positions"
@@ -147,17 +147,17 @@ def test_the_mean_of_all_positions_stays_the_mean():
 @pytest.mark.parametrize("position", [None, 2])
 def test_a_first_token_stays_in_front(position):
     model, tokenizer = zoo.causal_lm(), zoo.bytelevel_tokenizer()
-    before = attnx.explain(model, tokenizer, "the key to the", methods="raw", first_token="begin", position=position)
-    changed = attnx.edit(model, tokenizer, before, {3: "a"}).explanations[1]
-    assert changed.tokens[0] == before.tokens[0] == before.provenance["input"]["first_token"]
+    before = attnx.explain(model, tokenizer, "the key to the", methods="raw", prepend_token="begin", position=position)
+    changed = attnx.counterfactual(model, tokenizer, before, {3: "a"}).explanations[1]
+    assert changed.tokens[0] == before.tokens[0] == before.provenance["input"]["prepend_token"]
     assert changed.position == (len(changed.positions) - 1 if position is None else position)
 
 
 def test_a_position_that_is_said_is_taken_where_the_explained_word_was_changed():
     before = explained(methods="raw", position=4)
     with pytest.raises(ChoiceError, match="stands in or between the changed words"):
-        attnx.edit(MODEL, TOKENIZER, before, {3: "dull"})
-    assert attnx.edit(MODEL, TOKENIZER, before, {3: "dull"}, position=5).explanations[1].position == 5
+        attnx.counterfactual(MODEL, TOKENIZER, before, {3: "dull"})
+    assert attnx.counterfactual(MODEL, TOKENIZER, before, {3: "dull"}, position=5).explanations[1].position == 5
 
 
 def test_what_no_record_keeps_is_asked_for_again():
@@ -166,8 +166,8 @@ def test_what_no_record_keeps_is_asked_for_again():
     with pytest.raises(
         InputError, match=r"gradient was measured with embed=<bound method .*: give it again, references="
     ):
-        attnx.edit(MODEL, TOKENIZER, before, {3: "dull"})
-    changed = attnx.edit(MODEL, TOKENIZER, before, {3: "dull"}, references=chosen).explanations[1]
+        attnx.counterfactual(MODEL, TOKENIZER, before, {3: "dull"})
+    changed = attnx.counterfactual(MODEL, TOKENIZER, before, {3: "dull"}, references=chosen).explanations[1]
     assert changed.references.keys() == {"gradient"}
 
 
@@ -175,7 +175,7 @@ def test_a_text_that_was_cut_is_cut_again():
     long = " ".join(["the movie is witty"] * 40)
     before = explained(long, methods="raw", truncate=True)
     assert "cut" in before.provenance["input"]
-    changed = attnx.edit(MODEL, TOKENIZER, before, {3: "dull"}).explanations[1]
+    changed = attnx.counterfactual(MODEL, TOKENIZER, before, {3: "dull"}).explanations[1]
     assert "cut" in changed.provenance["input"]
     assert changed.words[3].text == "dull"
 
@@ -191,48 +191,48 @@ class TestTwoStreams:
     SOURCE, WRITTEN = "on friday the third of march 1998", "1998 03"
 
     def before(self, **options):
-        given = {"target_text": self.WRITTEN, "methods": "rollout", "references": "value_path", **options}
+        given = {"target_text": self.WRITTEN, "methods": "rollout", "references": "lrp", **options}
         return attnx.explain(*load_dates(), self.SOURCE, **given)
 
     def test_the_source_is_changed_and_the_same_token_is_explained(self):
-        both = attnx.edit(*load_dates(), self.before(), {"third": "twenty fourth"})
+        both = attnx.counterfactual(*load_dates(), self.before(), {"third": "twenty fourth"})
         changed = both.explanations[1]
         source = self.SOURCE.replace("third", "twenty fourth")
-        options = {"methods": "rollout", "references": "value_path", "target": "03"}
+        options = {"methods": "rollout", "references": "lrp", "target": "03"}
         expected = attnx.explain(*load_dates(), source, target_text=self.WRITTEN, **options)
         assert (changed.text, changed.prediction.label) == ((source, self.WRITTEN), "03")
-        np.testing.assert_allclose(changed.scores("value_path"), expected.scores("value_path"), atol=1e-4)
+        np.testing.assert_allclose(changed.scores("lrp"), expected.scores("lrp"), atol=1e-4)
         assert changed.prediction.probability < 0.01 < 0.99 < both.explanations[0].prediction.probability
         assert both.words(3) == ("third", "twenty fourth")
 
     def test_what_was_written_is_changed_by_the_number_of_its_word(self):
         before = self.before()
-        changed = attnx.edit(*load_dates(), before, {7: "2001"}).explanations[1]
+        changed = attnx.counterfactual(*load_dates(), before, {7: "2001"}).explanations[1]
         assert changed.text == (self.SOURCE, "2001 03")
         with pytest.raises(ChoiceError, match="'1998' stands 2 times in the text, as word 6, 7"):
-            attnx.edit(*load_dates(), before, {"1998": "2001"})
-        shorter = attnx.edit(*load_dates(), before, {8: "", 7: ""}).explanations[1]
+            attnx.counterfactual(*load_dates(), before, {"1998": "2001"})
+        shorter = attnx.counterfactual(*load_dates(), before, {8: "", 7: ""}).explanations[1]
         assert (shorter.text, shorter.explained) == ((self.SOURCE, ""), "<bos>")
 
     @pytest.mark.parametrize(("position", "explained"), [(8, "<bos>"), (9, "1998")])
     def test_the_explained_position_moves_with_its_token(self, position, explained):
         before = self.before(target_text="1998 03 03", position=position)
-        after = attnx.edit(*load_dates(), before, {"march": "the march"}).explanations[1]
+        after = attnx.counterfactual(*load_dates(), before, {"march": "the march"}).explanations[1]
         assert (after.position, after.explained) == (position + 1, explained)
         assert after.prediction.label == before.prediction.label
 
     def test_source_and_output_are_told_apart(self):
-        both = attnx.edit(*load_dates(), self.before(), {"march": "may"})
+        both = attnx.counterfactual(*load_dates(), self.before(), {"march": "may"})
         assert second_text(both) == 7
         lines = both.to_text().splitlines()
         assert lines[lines.index("———") - 1].startswith("1998")
         assert lines[lines.index("———") + 1].startswith("1998")
-        assert second_text(attnx.edit(MODEL, TOKENIZER, explained(methods="raw"), {3: "dull"})) is None
+        assert second_text(attnx.counterfactual(MODEL, TOKENIZER, explained(methods="raw"), {3: "dull"})) is None
 
     def test_token_ids_of_an_output_have_no_words(self):
         ids = [2, 9]
         with pytest.raises(InputError, match="target_text of token ids"):
-            attnx.edit(*load_dates(), self.before(target_text=ids), {"third": "fourth"})
+            attnx.counterfactual(*load_dates(), self.before(target_text=ids), {"third": "fourth"})
 
 
 WRONG = [
@@ -249,13 +249,15 @@ WRONG = [
 @pytest.mark.parametrize(("changes", "error", "told"), WRONG)
 def test_what_cannot_be_changed_is_told(changes, error, told):
     with pytest.raises(error, match=told):
-        attnx.edit(MODEL, TOKENIZER, explained(methods="raw"), changes)
+        attnx.counterfactual(MODEL, TOKENIZER, explained(methods="raw"), changes)
 
 
 def test_another_tokenizer_and_token_ids_are_refused():
     with pytest.raises(InputError, match="read the text otherwise"):
-        attnx.edit(zoo.causal_lm(), zoo.bytelevel_tokenizer(), explained(methods="raw"), {3: "x"})
+        attnx.counterfactual(zoo.causal_lm(), zoo.bytelevel_tokenizer(), explained(methods="raw"), {3: "x"})
     with pytest.raises(InputError, match="token ids"):
-        attnx.edit(MODEL, TOKENIZER, explained(dict(TOKENIZER(TEXT, return_tensors="pt")), methods="raw"), {3: "x"})
+        attnx.counterfactual(
+            MODEL, TOKENIZER, explained(dict(TOKENIZER(TEXT, return_tensors="pt")), methods="raw"), {3: "x"}
+        )
     with pytest.raises(AttnxError, match="'layr' is not known"):
-        attnx.edit(MODEL, TOKENIZER, explained(methods="raw"), {3: "x"}, layr=3)
+        attnx.counterfactual(MODEL, TOKENIZER, explained(methods="raw"), {3: "x"}, layr=3)

@@ -395,14 +395,12 @@ def test_the_settings_are_on_record():
 
 
 def test_a_reference_that_is_asked_for_as_a_method_is_told_apart():
-    with pytest.raises(ChoiceError, match=r"value_path is a reference.*references='value_path'"):
-        attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key", methods=["rollout", "value_path"])
+    with pytest.raises(ChoiceError, match=r"lrp is a reference.*references='lrp'"):
+        attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key", methods=["rollout", "lrp"])
 
 
 def test_where_no_method_was_named_the_first_reference_leads():
-    both = attnx.explain(
-        zoo.classifier(), zoo.wordpiece_tokenizer(), "the key to it", references=("value_path", "blankout")
-    )
-    assert both.first == both.row_name() == "value_path"
-    named = {"methods": "rollout", "references": "value_path"}
+    both = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key to it", references=("lrp", "blankout"))
+    assert both.first == both.row_name() == "lrp"
+    named = {"methods": "rollout", "references": "lrp"}
     assert attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key to it", **named).row_name() == "rollout"

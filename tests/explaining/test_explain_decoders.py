@@ -125,7 +125,7 @@ def test_a_classifier_that_pools_behind_its_logits_is_not_told_which_to_keep():
     tokenizer = zoo.wordpiece_tokenizer()
     sizes = {"vocab_size": len(tokenizer), "num_labels": 3, "max_position_embeddings": 64, "pad_token_id": 0}
     model = hf.BioGptForSequenceClassification(hf.BioGptConfig(**sizes, **zoo.WIDTH)).eval()
-    e = attnx.explain(model, tokenizer, "the key to the cabinets", references=("value_path", "blankout"))
+    e = attnx.explain(model, tokenizer, "the key to the cabinets", references=("lrp", "blankout"))
     with torch.no_grad():
         inputs = tokenizer("the key to the cabinets", return_tensors="pt")
         logits = model(inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits[0]

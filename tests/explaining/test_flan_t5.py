@@ -13,17 +13,17 @@ SOURCE = "translate English to German: The house is wonderful."
 def test_words_come_from_what_they_translate():
     model, tokenizer = flan_t5.load()
     g = attnx.explain_generation(
-        model, tokenizer, SOURCE, max_new_tokens=12, methods=("rollout", "alti"), references=("value_path", "blankout")
+        model, tokenizer, SOURCE, max_new_tokens=12, methods=("rollout", "alti"), references=("lrp", "blankout")
     )
     assert g.generated == ("Das", "Haus", "ist", "wunderbar", ".", "</s>")
     source = g.streams["source"]
     for written, word in (("Haus", "house"), ("wunderbar", "wonderful")):
         step = g.step(g.generated.index(written))
-        for reference in ("value_path", "blankout"):
+        for reference in ("lrp", "blankout"):
             best = next(one for one in step.top(9, reference) if one.positions[0] < source)
             assert best.text == word
-    taken = np.abs(g["value_path"]).sum(1)
-    sinks = [abs(one["value_path"]["sink"]) / whole for one, whole in zip(g.provenance["measured"], taken, strict=True)]
+    taken = np.abs(g["lrp"]).sum(1)
+    sinks = [abs(one["lrp"]["sink"]) / whole for one, whole in zip(g.provenance["measured"], taken, strict=True)]
     assert max(sinks) < 0.05
     assert g.step(0).split_by_residual("rollout")
     assert not g.step(0).split_by_residual("alti")
@@ -32,12 +32,12 @@ def test_words_come_from_what_they_translate():
 @pytest.mark.slow
 def test_most_attention_of_the_output_goes_to_its_start_which_carries_little():
     model, tokenizer = flan_t5.load()
-    e = attnx.explain(model, tokenizer, SOURCE, target_text="Das Haus ist", methods="rollout", references="value_path")
+    e = attnx.explain(model, tokenizer, SOURCE, target_text="Das Haus ist", methods="rollout", references="lrp")
     kinds = e.provenance["settings"]["levels"]
     own = [share for share, kind in zip(e.sink, kinds, strict=True) if kind == "self"]
     assert min(own) > 0.6
-    facts = e.provenance["references"]["value_path"]
-    assert abs(facts["sink"]) < 0.05 * np.abs(e.references["value_path"]).sum()
+    facts = e.provenance["references"]["lrp"]
+    assert abs(facts["sink"]) < 0.05 * np.abs(e.references["lrp"]).sum()
 
 
 @pytest.mark.slow

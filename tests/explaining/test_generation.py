@@ -71,11 +71,11 @@ def test_a_given_continuation_is_explained_as_it_stands():
     assert "".join(halved.generated).endswith("ey")
 
 
-@pytest.mark.parametrize("first_token", [None, 7])
+@pytest.mark.parametrize("prepend_token", [None, 7])
 @pytest.mark.parametrize(("spans", "count"), [("sentences", 2), ("lines", 1), (["key", "box"], 2)])
-def test_spans_of_a_given_continuation_are_parts_of_the_prompt(spans, count, first_token):
+def test_spans_of_a_given_continuation_are_parts_of_the_prompt(spans, count, prepend_token):
     prompt, reply = "The key is here. The box", " is not. It is a key.\nYes"
-    options = {"spans": spans, "first_token": first_token, "methods": "rollout"}
+    options = {"spans": spans, "prepend_token": prepend_token, "methods": "rollout"}
     g = attnx.explain_generation(MODEL, TOKENIZER, prompt, continuation=reply, **options)
     sums = g.by_span()
     assert len(sums) == count
@@ -216,8 +216,8 @@ def test_bad_questions_say_what_to_change():
 def test_a_generation_can_be_read_and_kept(generation):
     lines = str(generation).splitlines()
     assert len(lines) == 7
-    assert lines[0].startswith("generated tokens: 5 · value_path, measured on the model")
-    assert lines[1].startswith("value_path: measured by value_path alone")
+    assert lines[0].startswith("generated tokens: 5 · lrp, measured on the model")
+    assert lines[1].startswith("lrp: measured by lrp alone")
     assert len({line.split("  ")[0] for line in lines[2:]}) > 1
     table = generation.to_frame()
     sums = table[table.method == "rollout"].groupby("step").score.sum()

@@ -14,7 +14,7 @@ from tests import zoo
 PROMPT = "the key to the cabinets"
 MODEL, TOKENIZER = zoo.causal_lm(), zoo.bytelevel_tokenizer()
 FOUR = {"max_new_tokens": 4, "min_new_tokens": 4}
-REFERENCES = ("value_path", "gradient", "blankout")
+REFERENCES = ("lrp", "gradient", "blankout")
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +52,9 @@ def test_a_contrast_is_with_the_best_of_all_others(written):
         logits[after] = -torch.inf
         rival = int(logits.argmax())
         assert written.contrasts[step].against == TOKENIZER.decode([rival])
-        one = attnx.explain(MODEL, TOKENIZER, {"input_ids": ids}, target=(after, rival), references="value_path")
-        expected = one.references["value_path"]
-        np.testing.assert_allclose(written.against["value_path"][step][: len(expected)], expected, atol=1e-5, rtol=1e-4)
+        one = attnx.explain(MODEL, TOKENIZER, {"input_ids": ids}, target=(after, rival), references="lrp")
+        expected = one.references["lrp"]
+        np.testing.assert_allclose(written.against["lrp"][step][: len(expected)], expected, atol=1e-5, rtol=1e-4)
     assert set(written.against) == set(REFERENCES)
 
 
@@ -62,20 +62,20 @@ def test_each_step_has_its_own_account_and_all_is_kept_in_files(written, tmp_pat
     written.save(tmp_path / "g.safetensors")
     same = attnx.GenerationExplanation.load(tmp_path / "g.safetensors")
     assert same == written
-    told = [same.step(number).provenance["references"]["value_path"] for number in range(len(same))]
+    told = [same.step(number).provenance["references"]["lrp"] for number in range(len(same))]
     assert len({one["account"] for one in told}) == len(told)
     for number, one in enumerate(told):
-        parts = same["value_path"][number].sum() + one["sink"] + one["biases"]
+        parts = same["lrp"][number].sum() + one["sink"] + one["biases"]
         assert parts == pytest.approx(one["value"], rel=1e-4)
 
 
 def test_value_path_comes_first_where_nobody_chose_and_nothing_where_methods_were_named():
     nobody = attnx.explain_generation(MODEL, TOKENIZER, PROMPT, **FOUR)
-    assert nobody.names == ("value_path", "raw", "rollout", "flow")
-    assert nobody.step(0).row_name() == "value_path"
-    assert "value_path" in nobody.verdict
+    assert nobody.names == ("lrp", "raw", "rollout", "flow")
+    assert nobody.step(0).row_name() == "lrp"
+    assert "lrp" in nobody.verdict
     assert not attnx.explain_generation(MODEL, TOKENIZER, PROMPT, methods="rollout", **FOUR).references
-    both = attnx.explain_generation(MODEL, TOKENIZER, PROMPT, methods="rollout", references="value_path", **FOUR)
+    both = attnx.explain_generation(MODEL, TOKENIZER, PROMPT, methods="rollout", references="lrp", **FOUR)
     assert both.shown_first == "rollout"
 
 
@@ -87,8 +87,8 @@ def test_several_prompts_are_several_results():
 
 
 def test_a_reference_among_the_methods_is_told_where_it_belongs():
-    with pytest.raises(ChoiceError, match="value_path is a reference"):
-        attnx.explain_generation(MODEL, TOKENIZER, PROMPT, methods="value_path")
+    with pytest.raises(ChoiceError, match="lrp is a reference"):
+        attnx.explain_generation(MODEL, TOKENIZER, PROMPT, methods="lrp")
 
 
 def test_messages_of_a_chat_are_told_apart():
@@ -98,8 +98,8 @@ def test_messages_of_a_chat_are_told_apart():
         "{% if add_generation_prompt %}assistant:{% endif %}"
     )
     chat = [{"role": "system", "content": "user"}, {"role": "user", "content": "the key"}]
-    for first_token in (None, "a"):
-        one = attnx.explain_generation(MODEL, tokenizer, chat, methods="raw", first_token=first_token, **FOUR)
+    for prepend_token in (None, "a"):
+        one = attnx.explain_generation(MODEL, tokenizer, chat, methods="raw", prepend_token=prepend_token, **FOUR)
         said = [
             (role, "".join(one.text[p.start : p.end] for p in one.positions[start:end]))
             for role, start, end in one.parts
@@ -108,10 +108,8 @@ def test_messages_of_a_chat_are_told_apart():
 
 
 def test_progress_shows_what_is_written_and_changes_nothing(capsys, monkeypatch):
-    plain = attnx.explain_generation(MODEL, TOKENIZER, PROMPT, methods="raw", references="value_path", **FOUR)
-    shown = attnx.explain_generation(
-        MODEL, TOKENIZER, PROMPT, methods="raw", references="value_path", progress=True, **FOUR
-    )
+    plain = attnx.explain_generation(MODEL, TOKENIZER, PROMPT, methods="raw", references="lrp", **FOUR)
+    shown = attnx.explain_generation(MODEL, TOKENIZER, PROMPT, methods="raw", references="lrp", progress=True, **FOUR)
     assert shown == plain
 
 

@@ -82,29 +82,29 @@ def writer():
 
 def test_each_letter_is_explained_where_it_is_written(writer):
     made, samples = writer
-    found = attnx.explain(made, Both(), samples, position="every", methods="rollout", references="value_path")
+    found = attnx.explain(made, Both(), samples, position="every", methods="rollout", references="lrp")
     assert len(found) >= 1
     for e in found:
         assert e.prediction.label == "a"
         assert e.position in (10, 11)
         # Nothing else is read: the letter is from its own stretch.
-        scores = np.abs(e.references["value_path"])
+        scores = np.abs(e.references["lrp"])
         assert scores.argmax() == e.position
         assert np.delete(scores, e.position).max() < 1e-5
-        assert [one.text for one in e.by_span("value_path")] == ["a"] * len(e.spans)
+        assert [one.text for one in e.by_span("lrp")] == ["a"] * len(e.spans)
 
 
 def test_a_written_word_has_its_time_and_what_its_letters_have(writer):
     made, samples = writer
-    e = attnx.explain(made, Both(), samples, position="every", methods="rollout", references="value_path")[0]
+    e = attnx.explain(made, Both(), samples, position="every", methods="rollout", references="lrp")[0]
     before, word, behind = e.words
     assert (before.text, behind.text) == (PAUSE, PAUSE)
     assert set(word.text) == {"a"}
     assert word.positions[0] == 10
     assert e.positions.when(word.positions) == (e.positions[10].time[0], e.positions[word.positions[-1]].time[1])
-    (best,) = e.top(1, "value_path", content_only=True)
+    (best,) = e.top(1, "lrp", content_only=True)
     assert best.text == word.text
-    assert best.score == pytest.approx(float(e.scores("value_path")[list(word.positions)].sum()))
+    assert best.score == pytest.approx(float(e.scores("lrp")[list(word.positions)].sum()))
     assert len(e.stretches) == len(e.positions)
     start, end = e.positions.when(word.positions)
     assert f"{start:7.3f} to {end:7.3f} {word.text}" in str(e)

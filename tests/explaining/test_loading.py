@@ -97,7 +97,7 @@ def test_an_offloaded_model_is_explained_like_the_plain_one_and_left_as_it_was(o
     assert torch.equal(logits(model), logits(plain_model()))
 
 
-@pytest.mark.parametrize("name", ["globenc", "alti", "value_zeroing", "value_path", "blankout"])
+@pytest.mark.parametrize("name", ["globenc", "alti", "value_zeroing", "lrp", "blankout"])
 def test_an_offloaded_encoder_with_norms_behind_its_sums_is_explained_like_the_plain_one(name, tmp_path):
     plain, tokenizer = with_biases(zoo.classifier()), zoo.wordpiece_tokenizer()
     model = copy.deepcopy(plain)
@@ -109,7 +109,7 @@ def test_an_offloaded_encoder_with_norms_behind_its_sums_is_explained_like_the_p
     assert loaded_state(model) == before
 
 
-@pytest.mark.parametrize("name", ["value_path", "gradient", "gradient_rollout"])
+@pytest.mark.parametrize("name", ["lrp", "gradient", "gradient_rollout"])
 def test_an_offloaded_encoder_decoder_with_tied_embeddings_is_explained_like_the_plain_one(name, tmp_path):
     torch.manual_seed(0)
     tokenizer = zoo.wordpiece_tokenizer()
@@ -158,7 +158,7 @@ def test_compiled_parts_are_explained_like_plain_ones_and_stay_compiled(part):
         return lambda *args: (next(runs), graph(*args))[1]
 
     COMPILED[part](model, backend)
-    for name in ("rollout", "alti", "value_zeroing", "gradient_rollout", "alti_logit", "value_path", "blankout"):
+    for name in ("rollout", "alti", "value_zeroing", "gradient_rollout", "alti_logit", "lrp", "blankout"):
         np.testing.assert_allclose(explained(model, name), explained(plain_model(), name), atol=1e-6, rtol=1e-5)
     assert next(runs) == 0
     torch.testing.assert_close(logits(model), logits(plain_model()))
@@ -235,7 +235,7 @@ KERNELS = {
     "attnx_test.reversed": lambda states: operator()[1](states),
     "Int8Weight": mapped,
 }
-BY_GRADIENTS = ("gradient", "input_x_gradient", "integrated_gradients", "gradient_shap", "whole_path", "value_path")
+BY_GRADIENTS = ("gradient", "input_x_gradient", "integrated_gradients", "gradient_shap", "attn_lrp", "lrp")
 
 
 @pytest.mark.filterwarnings("ignore:.*autograd kernel was not registered")
@@ -276,5 +276,5 @@ def test_int8_weights_are_explained_like_the_weights_that_they_stand_for():
     quantization.quantize_(quantized, quantization.Int8WeightOnlyConfig())
     dense = hf.LlamaForCausalLM(config).eval()
     dense.load_state_dict({name: weight.dequantize() for name, weight in quantized.state_dict().items()})
-    for name in ("alti", "value_zeroing", "gradient_rollout", "gradient", "value_path", "whole_path", "blankout"):
+    for name in ("alti", "value_zeroing", "gradient_rollout", "gradient", "lrp", "attn_lrp", "blankout"):
         np.testing.assert_allclose(explained(quantized, name), explained(dense, name), atol=1e-4, rtol=1e-3)

@@ -46,7 +46,7 @@ def test_a_photograph_is_held_against_a_text(assets, tmp_path):
     np.testing.assert_allclose(boxes[:, [1, 3]].min(0)[0], 0, atol=1)
     np.testing.assert_allclose(boxes[:, 3].max(), height, atol=1)
     np.testing.assert_allclose(boxes[:, 0].min() + boxes[:, 2].max(), width, atol=2)
-    assert picture.overlay("value_path", bar=False).size == (width, height)
+    assert picture.overlay("lrp", bar=False).size == (width, height)
     s.plot().savefig(tmp_path / "both.png")
     s.to_html(tmp_path / "both.html")
     assert "data:image/jpeg" in (tmp_path / "both.html").read_text()
@@ -55,9 +55,9 @@ def test_a_photograph_is_held_against_a_text(assets, tmp_path):
 def test_every_word_written_about_a_photograph_has_its_overlay(assets, tmp_path):
     model, processor = load_demo()
     given = {"image": assets / "photos" / "coffee.png", "text": "<image> which colour is the square at the top left ?"}
-    g = attnx.explain_generation(model, processor, given, methods="rollout", references="value_path", layer="each")
+    g = attnx.explain_generation(model, processor, given, methods="rollout", references="lrp", layer="each")
     titles = [axes.get_title().splitlines()[0] for axes in g.plot_overlays().axes if axes.get_title()]
     assert titles == list(g.generated[:3])
-    assert g.step(2).overlay("value_path", bar=False).size == Image.open(given["image"]).size
+    assert g.step(2).overlay("lrp", bar=False).size == Image.open(given["image"]).size
     g.to_html(tmp_path / "written.html")
     assert "data:image/jpeg" in (tmp_path / "written.html").read_text()

@@ -65,10 +65,10 @@ def test_the_cosine_and_its_grid_are_those_of_the_models_own_forward_in_either_o
     s = explained(family)
     assert s.cosine == pytest.approx(wanted, abs=1e-6)
     assert s.grid.sum() == pytest.approx(wanted, abs=1e-6)
-    assert s.grid_by == "value_path"
-    np.testing.assert_allclose(s.grid[:-1].sum(1), s.explanations[0].references["value_path"], atol=1e-6)
+    assert s.grid_by == "lrp"
+    np.testing.assert_allclose(s.grid[:-1].sum(1), s.explanations[0].references["lrp"], atol=1e-6)
     turned = attnx.explain_similarity(
-        two_towers(family), Processor(), SENTENCE, PICTURE, score="cosine", references=("value_path",)
+        two_towers(family), Processor(), SENTENCE, PICTURE, score="cosine", references=("lrp",)
     )
     assert (s.titles, turned.titles) == (("picture", "text"), ("text", "picture"))
     np.testing.assert_allclose(turned.grid, s.grid.T, atol=1e-6)
@@ -119,11 +119,11 @@ def test_blank_out_is_the_fall_of_the_score_by_direct_runs(family, score):
 def test_the_value_path_adds_up_to_the_score(family, score):
     wanted = float(scored(family, score).detach())
     for one in explained(family, score).explanations:
-        facts = one.provenance["references"]["value_path"]
-        summed = one.references["value_path"].sum() + facts["biases"] + facts.get("sink", 0.0)
+        facts = one.provenance["references"]["lrp"]
+        summed = one.references["lrp"].sum() + facts["biases"] + facts.get("sink", 0.0)
         assert facts["value"] == pytest.approx(wanted, abs=1e-6)
         assert summed == pytest.approx(wanted, abs=1e-6)
-        assert np.abs(one.references["value_path"][one.content]).max() > 1e-4
+        assert np.abs(one.references["lrp"][one.content]).max() > 1e-4
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -146,7 +146,7 @@ def test_rollout_is_that_of_the_tower_alone_and_a_note_says_so(family):
     )
     np.testing.assert_allclose(other.explanations[0]["rollout"], picture["rollout"])
     assert not np.allclose(other.explanations[0]["gradient_rollout"], picture["gradient_rollout"])
-    assert not np.allclose(other.explanations[0].references["value_path"], picture.references["value_path"])
+    assert not np.allclose(other.explanations[0].references["lrp"], picture.references["lrp"])
 
 
 def test_a_tower_explained_by_itself_says_that_it_does_not_know_the_other_side():
@@ -202,10 +202,10 @@ def test_the_model_is_left_exactly_as_it_was(family, score):
 
 def test_two_texts_and_two_pictures_go_through_one_tower():
     other = PICTURE.rotate(90)
-    s = attnx.explain_similarity(two_towers("clip"), Processor(), SENTENCE, "Sara talked", references=("value_path",))
+    s = attnx.explain_similarity(two_towers("clip"), Processor(), SENTENCE, "Sara talked", references=("lrp",))
     assert s.titles == ("text 1", "text 2")
     assert s.grid.sum() == pytest.approx(s.cosine, abs=1e-6)
-    s = attnx.explain_similarity(two_towers("clip"), Processor(), PICTURE, other, references=("value_path",))
+    s = attnx.explain_similarity(two_towers("clip"), Processor(), PICTURE, other, references=("lrp",))
     assert s.titles == ("picture 1", "picture 2")
     assert "pair of patches" in s.to_text()
 
@@ -215,8 +215,8 @@ def test_what_cannot_be_done_says_what_can():
     for call, said in [
         (lambda: explained("clip", pooling="mean"), "CLIPModel makes its embeddings itself; leave it out"),
         (lambda: explained("clip", "match"), "score 'match' is not known; there are: cosine"),
-        (lambda: explained("clip", grid="states"), "no sum of them; grid='value_path' takes it apart"),
-        (lambda: explained(MATCHED, "match", grid="value_path"), "the match is none; score='cosine' explains it"),
+        (lambda: explained("clip", grid="states"), "no sum of them; grid='lrp' takes it apart"),
+        (lambda: explained(MATCHED, "match", grid="lrp"), "the match is none; score='cosine' explains it"),
         (lambda: explained("clip", target=1), "target is what explain_similarity chooses itself"),
         (
             lambda: attnx.explain_similarity(clip, Processor.image_processor, PICTURE, SENTENCE),
@@ -253,7 +253,7 @@ def test_it_is_kept_and_shown_in_every_way(tmp_path):
 
 def test_words_that_would_be_markup_stay_words():
     hostile = "<script>alert(1) $x$ key"
-    s = attnx.explain_similarity(two_towers("clip"), Processor(), PICTURE, hostile, references=("value_path",))
+    s = attnx.explain_similarity(two_towers("clip"), Processor(), PICTURE, hostile, references=("lrp",))
     page = s.to_html()
     assert "<script>alert" not in page
     assert "\\u003cscript\\u003ealert" in page

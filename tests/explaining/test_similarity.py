@@ -73,7 +73,7 @@ def test_the_cosine_and_its_grid_are_those_of_the_models_own_embeddings(family, 
 @pytest.mark.parametrize(("family", "pooling"), CASES)
 def test_a_row_of_the_grid_adds_up_to_the_value_path_of_its_position(family, pooling):
     s = explained(family, pooling)
-    first, second = (one.references["value_path"] for one in s.explanations)
+    first, second = (one.references["lrp"] for one in s.explanations)
     np.testing.assert_allclose(s.grid[:-1].sum(1), first, atol=1e-6)
     np.testing.assert_allclose(s.grid[:, :-1].sum(0), second, atol=1e-6)
 
@@ -130,7 +130,7 @@ def test_methods_about_the_answer_know_the_other_text():
     two = attnx.explain_similarity(model("bert"), TOKENIZER, A, "hello world", pooling="cls").explanations[0]
     assert not np.allclose(one["gradient_rollout"], two["gradient_rollout"])
     np.testing.assert_allclose(one["rollout"], two["rollout"])
-    assert one.first == "value_path"
+    assert one.first == "lrp"
 
 
 def test_pooling_is_read_beside_the_checkpoint_or_asked_for(tmp_path):
@@ -162,7 +162,7 @@ def test_what_cannot_be_compared_is_told():
     for call, said in [
         (lambda: attnx.explain_similarity(model("bert"), TOKENIZER, A, B), "does not say how it is pooled"),
         (lambda: explained("bert", "max"), "pooling 'max' is not known"),
-        (lambda: explained("bert", "mean", grid="cells"), "grid 'cells' is not known; there are: value_path, states"),
+        (lambda: explained("bert", "mean", grid="cells"), "grid 'cells' is not known; there are: lrp, states"),
         (lambda: explained("bert", "mean", target=1), "target is what explain_similarity chooses itself"),
         (
             lambda: attnx.explain_similarity(zoo.classifier(), TOKENIZER, A, B, pooling="cls"),
@@ -202,11 +202,11 @@ def test_a_real_embedder_finds_the_guitar_and_the_instrument():
     folder = Path(package.__file__).parent / "model"
     tokenizer, minilm = hf.AutoTokenizer.from_pretrained(folder), hf.AutoModel.from_pretrained(folder).eval()
     s = attnx.explain_similarity(minilm, tokenizer, "A man is playing a guitar", "Someone plays an instrument")
-    assert (s.pooling, s.grid_by) == ("mean", "value_path")
+    assert (s.pooling, s.grid_by) == ("mean", "lrp")
     assert s.cosine == pytest.approx(0.6515, abs=1e-3)
     assert [pair[:2] for pair in s.pairs(2)] == [("guitar", "instrument"), ("playing", "plays")]
     for one, best in zip(s.explanations, ("guitar", "instrument"), strict=True):
-        for name in ("value_path", "blankout"):
+        for name in ("lrp", "blankout"):
             assert max(one.by_word(name), key=lambda word: word.score).text == best
 
 

@@ -9,7 +9,7 @@ from attnx.attribution.baselines import silenced
 from attnx.errors import ChoiceError, InputError
 from tests.sound_zoo import FAMILIES, extractor, model, one_stretch_model, samples_extractor, sound
 
-LIT = ("value_path", "whole_path", "gradient", "input_x_gradient", "blankout", "feature_ablation")
+LIT = ("lrp", "attn_lrp", "gradient", "input_x_gradient", "blankout", "feature_ablation")
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -40,12 +40,12 @@ def test_a_model_that_reads_one_stretch_lights_exactly_that(reference):
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_family_is_explained_over_time(name):
-    e = attnx.explain(model(name), extractor(name), sound(), methods=("raw", "rollout"), references="value_path")
+    e = attnx.explain(model(name), extractor(name), sound(), methods=("raw", "rollout"), references="lrp")
     assert e.seconds == pytest.approx(0.6)
     np.testing.assert_allclose(e["rollout"].sum(-1), 1, atol=1e-5)
-    assert sum(abs(one.score) for one in e.by_word("value_path")) > 0
-    facts = e.provenance["references"]["value_path"]
-    parts = e.references["value_path"].sum() + facts["biases"] + facts.get("sink", 0)
+    assert sum(abs(one.score) for one in e.by_word("lrp")) > 0
+    facts = e.provenance["references"]["lrp"]
+    parts = e.references["lrp"].sum() + facts["biases"] + facts.get("sink", 0)
     assert parts == pytest.approx(facts["value"], abs=1e-4)
 
 
@@ -108,7 +108,7 @@ def test_neighbouring_stretches_are_blanked_together():
 @pytest.mark.slow
 def test_faithfulness_is_measured_in_time():
     sounds = [sound(seed=seed) for seed in range(6)]
-    asked = {"methods": "rollout", "references": "value_path", "random": 4}
+    asked = {"methods": "rollout", "references": "lrp", "random": 4}
     assert "blanked with silence" in str(attnx.faithfulness(model("ast"), extractor("ast"), sounds, **asked))
 
 

@@ -23,7 +23,7 @@ def spoken():
 @pytest.mark.parametrize("name", FAMILIES)
 def test_stretches_cover_the_sentence_and_padding_is_named(name, spoken):
     cut = spoken.sound[:18_000]  # what the smallest of these models reads
-    e = attnx.explain(model(name), extractor(name), cut, methods="rollout", references="value_path")
+    e = attnx.explain(model(name), extractor(name), cut, methods="rollout", references="lrp")
     times = [e.positions.when(one.positions) for one in e.stretches]
     assert times[0][0] == 0
     assert times[-1][1] == pytest.approx(len(cut) / 16_000, abs=1e-6)
@@ -31,7 +31,7 @@ def test_stretches_cover_the_sentence_and_padding_is_named(name, spoken):
     padded = [one for one in e.positions if one.token == "[PAD]"]
     assert all(one.special and one.time is None for one in padded)
     assert bool(padded) == any("padding" in note for note in e.notes)
-    assert np.isfinite(e.references["value_path"]).all()
+    assert np.isfinite(e.references["lrp"]).all()
 
 
 def test_words_of_a_ctc_head_are_explained_with_its_own_tokenizer(spoken, tmp_path):

@@ -24,11 +24,11 @@ def explain(source=SOURCE, **options):
 
 
 def test_the_next_token_is_explained_over_source_and_output():
-    e = explain(target_text=TARGET, references="value_path")
+    e = explain(target_text=TARGET, references="lrp")
     assert (e.prediction.label, e.streams) == ("03", {"source": 8, "output": 3})
     assert e.text == (SOURCE, TARGET)
     assert e.explained == "03"
-    for method in ("rollout", "alti", "value_path"):
+    for method in ("rollout", "alti", "lrp"):
         assert e.top(1, method)[0].text == "third"
     assert [word.segment for word in e.words] == [0] * 7 + [1] * 2
 
@@ -87,21 +87,21 @@ def test_every_token_is_explained_in_one_run():
 
 
 def test_shares_tell_how_much_is_from_each_stream():
-    e = explain(target_text=TARGET, references="value_path", methods=("rollout", "alti"))
+    e = explain(target_text=TARGET, references="lrp", methods=("rollout", "alti"))
     assert e.split_by_residual("rollout")
     assert not e.split_by_residual("alti")
     assert e.shares == e.stream_shares("alti")
     assert sum(e.shares.values()) == pytest.approx(1)
     assert "rollout: 75% from the source, 25% from the output so far, by the share of the residual" in e.to_text()
     shown = attnx.explain(*load_demo(), SOURCE, target_text=TARGET)
-    assert "value_path: 89% from the source" in shown.to_text()
+    assert "lrp: 89% from the source" in shown.to_text()
     assert attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key").shares == {}
 
 
 def test_two_targets_stand_against_each_other():
-    e = explain(target_text=TARGET, target=("03", "04"), references="value_path")
+    e = explain(target_text=TARGET, target=("03", "04"), references="lrp")
     assert (e.prediction.label, e.prediction.against) == ("03", "04")
-    assert e.provenance["references"]["value_path"]["value"] > 0
+    assert e.provenance["references"]["lrp"]["value"] > 0
 
 
 @pytest.mark.parametrize("layer", ["cross 1", 4])
@@ -178,11 +178,11 @@ def test_it_is_saved_and_loaded(tmp_path):
 
 @pytest.mark.parametrize("name", streams_zoo.FAMILIES)
 def test_source_output_and_biases_add_up_to_the_score(name):
-    e = of_family(name, methods="rollout", references="value_path")
-    facts = e.provenance["references"]["value_path"]
-    parts = float(e.references["value_path"].sum()) + facts["sink"] + facts["biases"]
+    e = of_family(name, methods="rollout", references="lrp")
+    facts = e.provenance["references"]["lrp"]
+    parts = float(e.references["lrp"].sum()) + facts["sink"] + facts["biases"]
     assert parts == pytest.approx(facts["value"], abs=1e-4)
-    assert np.abs(e.references["value_path"][: e.streams["source"]]).max() > 0
+    assert np.abs(e.references["lrp"][: e.streams["source"]]).max() > 0
 
 
 @pytest.mark.parametrize("name", [name for name in ("t5gemma", "fsmt") if name in streams_zoo.FAMILIES])
@@ -191,14 +191,14 @@ def test_answers_are_read_where_the_decoder_gives_them(name):
     model, tokenizer = streams_zoo.model(name), zoo.wordpiece_tokenizer()
     text = "the key to the cabinets is on a table"
     given = {"target_text": text, "position": 5, "methods": "rollout"}
-    e = attnx.explain(model, tokenizer, "it", **given, references=("value_path", "blankout"))
+    e = attnx.explain(model, tokenizer, "it", **given, references=("lrp", "blankout"))
     written = torch.tensor([[1, *tokenizer(text)["input_ids"][:-1]]])
     inputs = {name: one for name, one in tokenizer("it", return_tensors="pt").items() if name != "token_type_ids"}
     with torch.no_grad():
         answers = model(**inputs, decoder_input_ids=written, use_cache=False).logits[0]
     expected = margin(answers[5 - 3], e.prediction.index)
     facts = e.provenance["references"]
-    assert facts["value_path"]["value"] == pytest.approx(expected, abs=1e-4)
+    assert facts["lrp"]["value"] == pytest.approx(expected, abs=1e-4)
     assert facts["blankout"]["before"] == pytest.approx(expected, abs=1e-4)
 
 
@@ -217,29 +217,29 @@ class TestStartOfTheOutput:
 
     def both(self, **options):
         return [
-            explain(methods="rollout", references={"value_path": {} if sink else {"sink": False}}, **options)
+            explain(methods="rollout", references={"lrp": {} if sink else {"sink": False}}, **options)
             for sink in (True, False)
         ]
 
     def test_what_it_gives_to_later_positions_is_kept_apart(self):
         apart, inside = self.both(target_text=TARGET)
-        start, facts = apart.streams["source"], apart.provenance["references"]["value_path"]
-        assert apart.references["value_path"][start] == 0
-        assert facts["sink"] == pytest.approx(float(inside.references["value_path"][start]), rel=1e-4)
+        start, facts = apart.streams["source"], apart.provenance["references"]["lrp"]
+        assert apart.references["lrp"][start] == 0
+        assert facts["sink"] == pytest.approx(float(inside.references["lrp"][start]), rel=1e-4)
         assert f"sink {facts['sink']:+.4g}" in facts["account"]
         others = np.arange(len(apart.positions)) != start
-        expected = inside.references["value_path"][others]
-        np.testing.assert_allclose(apart.references["value_path"][others], expected, atol=1e-4)
-        assert apart.stream_shares("value_path")["output"] < inside.stream_shares("value_path")["output"]
+        expected = inside.references["lrp"][others]
+        np.testing.assert_allclose(apart.references["lrp"][others], expected, atol=1e-4)
+        assert apart.stream_shares("lrp")["output"] < inside.stream_shares("lrp")["output"]
 
     def test_what_it_says_of_the_first_token_is_its_own(self):
         apart, inside = self.both()
-        np.testing.assert_allclose(apart.references["value_path"], inside.references["value_path"], atol=1e-4)
-        assert apart.provenance["references"]["value_path"]["sink"] == 0
+        np.testing.assert_allclose(apart.references["lrp"], inside.references["lrp"], atol=1e-4)
+        assert apart.provenance["references"]["lrp"]["sink"] == 0
 
     def test_all_of_it_leaves_by_the_values_of_self_attention(self):
         """In one decoder layer they know nothing of the source yet: sink = (∂S/∂v − ∂S/∂o) · v at the start."""
-        from attnx.linearize.mode import VALUE_PATH
+        from attnx.linearize.mode import LRP
         from attnx.linearize.run import frozen_run
         from attnx.targets.base import Target
         from attnx.targets.score import as_rows, score
@@ -249,26 +249,24 @@ class TestStartOfTheOutput:
             hf.T5ForConditionalGeneration(hf.T5Config(**{**streams_zoo.T5, "num_decoder_layers": 1})).eval().double()
         )
         tokenizer = zoo.wordpiece_tokenizer()
-        e = attnx.explain(model, tokenizer, "the key to", target_text="the book", references="value_path")
+        e = attnx.explain(model, tokenizer, "the key to", target_text="the book", references="lrp")
         ids = torch.tensor([tokenizer("the key to")["input_ids"]])
         written = torch.tensor([[0, *tokenizer("the book")["input_ids"][:-1]]])
         inputs = {"input_ids": ids, "decoder_input_ids": written}
         targets = as_rows([Target(e.prediction.index, e.position)], ids.device)
         entry = (model.shared, model.get_decoder().get_input_embeddings())
-        run = frozen_run(
-            model, lambda: score(model, inputs, targets, "margin"), VALUE_PATH, entry=entry, ends=slice(0, 1)
-        )
+        run = frozen_run(model, lambda: score(model, inputs, targets, "margin"), LRP, entry=entry, ends=slice(0, 1))
         own = next(one for one in run.kernels if one.module.startswith("decoder") and "SelfAttention" in one.module)
         expected = float(((own.values_gradient - own.outputs_gradient) * own.values).sum())
-        assert e.provenance["references"]["value_path"]["sink"] == pytest.approx(expected, rel=1e-4)
+        assert e.provenance["references"]["lrp"]["sink"] == pytest.approx(expected, rel=1e-4)
 
     def test_of_a_list_each_has_its_own(self):
         given = [(SOURCE, TARGET), ("2011 may 9", "2011")]
-        several = explain([one for one, _ in given], target_text=[one for _, one in given], references="value_path")
+        several = explain([one for one, _ in given], target_text=[one for _, one in given], references="lrp")
         for found, (source, target) in zip(several, given, strict=True):
-            alone = explain(source, target_text=target, references="value_path")
-            np.testing.assert_allclose(found.references["value_path"], alone.references["value_path"], atol=1e-3)
-            sinks = [one.provenance["references"]["value_path"]["sink"] for one in (found, alone)]
+            alone = explain(source, target_text=target, references="lrp")
+            np.testing.assert_allclose(found.references["lrp"], alone.references["lrp"], atol=1e-3)
+            sinks = [one.provenance["references"]["lrp"]["sink"] for one in (found, alone)]
             assert sinks[0] == pytest.approx(sinks[1], abs=1e-3)
 
     def test_how_much_attention_goes_there_is_told_level_by_level(self):
@@ -367,12 +365,12 @@ def test_each_token_that_is_generated_is_explained_over_both_streams():
 
 
 def test_a_step_is_what_explain_says_of_that_token():
-    g = generation(methods=("rollout", "alti"), references="value_path")
+    g = generation(methods=("rollout", "alti"), references="lrp")
     for number, target in ((0, None), (2, "1998 03")):
-        e = explain(target_text=target, references="value_path")
+        e = explain(target_text=target, references="lrp")
         step = g.step(number)
         assert (step.streams, step.prediction.label) == (e.streams, e.prediction.label)
-        for name in ("rollout", "alti", "value_path"):
+        for name in ("rollout", "alti", "lrp"):
             np.testing.assert_allclose(step.scores(name), e.scores(name), atol=1e-4)
 
 
@@ -389,10 +387,10 @@ def test_it_writes_as_generate_does(how):
 
 
 def test_a_text_that_is_given_is_explained_and_set_against_runners_up():
-    g = generation(continuation="1998 07", methods="alti", references="value_path", contrast=True)
+    g = generation(continuation="1998 07", methods="alti", references="lrp", contrast=True)
     assert g.generated == ("1998", "07")
     assert g.contrasts[1].against == "03"
-    assert float(g.against["value_path"][1].sum()) < 0
+    assert float(g.against["lrp"][1].sum()) < 0
 
 
 class TestBadInput:

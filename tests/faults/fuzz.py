@@ -76,7 +76,7 @@ OPTIONS = (
     *("methods", "references", "layer", "head", "position", "target", "residual", "normalize", "drop_sink", "discard"),
     *(
         "truncate",
-        "first_token",
+        "prepend_token",
         "maps",
         "interpolate",
         "within",

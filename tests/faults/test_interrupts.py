@@ -138,7 +138,7 @@ def test_a_loop_that_is_left_half_way_leaves_no_trace(around):
     """The generator stays alive, suspended between two batches."""
     encoder, words = zoo.classifier(), zoo.wordpiece_tokenizer()
     calls()
-    for references in ({}, {"value_path": {}}, {"gradient": {}}):
+    for references in ({}, {"lrp": {}}, {"gradient": {}}):
         call = Call.of(encoder, words, ["the key", "a film", "the key to it"], references=references, batch_size=1)
         with around():
             before = script.world()

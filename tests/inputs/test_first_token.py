@@ -16,7 +16,7 @@ def explain(text=TEXT, **options):
 
 
 def test_it_stands_in_front_as_a_special_position_and_the_rest_moves_up():
-    plain, behind = explain(), explain(first_token="begin")
+    plain, behind = explain(), explain(prepend_token="begin")
     assert behind.tokens == (END, *plain.tokens)
     assert [one.special for one in behind.positions[:2]] == [True, False]
     assert [word.text for word in behind.words] == [word.text for word in plain.words]
@@ -27,9 +27,9 @@ def test_it_stands_in_front_as_a_special_position_and_the_rest_moves_up():
 
 
 def test_notes_provenance_and_verdict_say_so():
-    behind = explain(first_token="begin")
+    behind = explain(prepend_token="begin")
     assert behind.notes == (f"{END} was put in front of the text: the model read another input than the text",)
-    assert behind.provenance["input"] == {"first_token": END}
+    assert behind.provenance["input"] == {"prepend_token": END}
     assert f"{END} was put in front" in behind.verdict
     assert "put in front" not in explain().verdict
 
@@ -38,23 +38,23 @@ def test_it_is_the_same_as_tokens_given_with_it():
     tokenizer = zoo.bytelevel_tokenizer()
     ids = [tokenizer.bos_token_id, *tokenizer(TEXT)["input_ids"]]
     given = explain({"input_ids": [ids], "attention_mask": [[1] * len(ids)]})
-    np.testing.assert_array_equal(explain(first_token="begin")["rollout"], given["rollout"])
+    np.testing.assert_array_equal(explain(prepend_token="begin")["rollout"], given["rollout"])
 
 
 @pytest.mark.parametrize("asked", ["begin", END, 0])
 def test_a_token_is_named_by_its_role_its_name_or_its_id(asked):
-    assert explain(first_token=asked).tokens[0] == END
+    assert explain(prepend_token=asked).tokens[0] == END
 
 
 def test_a_word_may_stand_in_front():
-    assert explain(first_token="he").tokens[0] == "he"
+    assert explain(prepend_token="he").tokens[0] == "he"
 
 
 def test_every_text_of_a_list_gets_one_and_so_does_a_prompt():
-    assert [one.tokens[0] for one in explain([TEXT, "hello world"], first_token="begin")] == [END, END]
+    assert [one.tokens[0] for one in explain([TEXT, "hello world"], prepend_token="begin")] == [END, END]
     for options in ({"max_new_tokens": 2}, {"continuation": " the cabinets"}):
         written = attnx.explain_generation(
-            zoo.causal_lm(), zoo.bytelevel_tokenizer(), "the key to", first_token="begin", **options
+            zoo.causal_lm(), zoo.bytelevel_tokenizer(), "the key to", prepend_token="begin", **options
         )
         assert written.tokens[0] == END
         assert written.prompt_length == 1 + len(zoo.bytelevel_tokenizer()("the key to")["input_ids"])
@@ -65,17 +65,17 @@ def test_every_text_of_a_list_gets_one_and_so_does_a_prompt():
 def test_what_begins_with_a_special_token_stays_as_it_is():
     tokenizer = zoo.bytelevel_tokenizer()
     ids = [tokenizer.bos_token_id, *tokenizer(TEXT)["input_ids"]]
-    given = explain({"input_ids": [ids]}, first_token="begin")
+    given = explain({"input_ids": [ids]}, prepend_token="begin")
     assert len(given.tokens) == len(ids)
-    assert given.notes == (f"the text begins with {END} as it is: first_token was left out",)
+    assert given.notes == (f"the text begins with {END} as it is: prepend_token was left out",)
 
 
 def test_errors_teach():
     with pytest.raises(ChoiceError, match="is no decoder"):
-        attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), TEXT, first_token="begin")
+        attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), TEXT, prepend_token="begin")
     with pytest.raises(ChoiceError, match=r"'zyzzyva' is no token of the vocabulary, but \d+ of them"):
-        explain(first_token="zyzzyva")
-    with pytest.raises(ChoiceError, match="first_token 9999 is no token id"):
-        explain(first_token=9999)
+        explain(prepend_token="zyzzyva")
+    with pytest.raises(ChoiceError, match="prepend_token 9999 is no token id"):
+        explain(prepend_token=9999)
     with pytest.raises(InputError, match="fills all 64 positions"):
-        explain("a " * 200, truncate=True, first_token="begin")
+        explain("a " * 200, truncate=True, prepend_token="begin")

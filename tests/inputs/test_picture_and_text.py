@@ -267,7 +267,7 @@ def test_the_processor_and_its_tokenizer_are_left_as_they_were():
     assert processor.tokenizer is inner
 
 
-@pytest.mark.parametrize("reference", ["value_path", "whole_path"])
+@pytest.mark.parametrize("reference", ["lrp", "attn_lrp"])
 def test_paths_add_up_over_patches_and_tokens(reference):
     torch.manual_seed(0)
     e = attnx.explain(
@@ -278,7 +278,7 @@ def test_paths_add_up_over_patches_and_tokens(reference):
         references=reference,
     )
     scores, facts = e.references[reference], e.provenance["references"][reference]
-    rest = facts["biases"] if reference == "value_path" else facts["gap"]
+    rest = facts["biases"] if reference == "lrp" else facts["gap"]
     assert scores.sum() + rest == pytest.approx(facts["value"], rel=1e-4, abs=1e-5)
     patches = [one.index for one in e.positions if one.index >= e.streams["text"] and one.box is not None]
     assert np.abs(scores[patches]).sum() > 0

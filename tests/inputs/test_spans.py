@@ -112,8 +112,8 @@ def test_a_written_token_tells_which_document_it_is_from():
 def test_faithfulness_takes_whole_parts_away():
     (one,) = generate(1, seed=3, pairs=8)
     found = attnx.faithfulness(
-        *RECALL, [one.text], spans=[documents(one.text)], methods="rollout", references="value_path", shares=(0.25,),
+        *RECALL, [one.text], spans=[documents(one.text)], methods="rollout", references="lrp", shares=(0.25,),
         random=4, steps=4, target=one.answer, progress=False,
     )  # fmt: skip
     # Of four documents the first by value path is the one that holds the answer: without it, the answer is gone.
-    assert found.values["value_path"][0, 0] > 0.9
+    assert found.values["lrp"][0, 0] > 0.9

@@ -112,8 +112,8 @@ def test_one_layer_without_mlp_and_bias_is_the_value_path():
             if "mlp.c_proj" in name or name.endswith("bias"):
                 parameter.zero_()
         model.transformer.wpe.weight.zero_()
-    found = explained(model, references={"value_path": {"sink": False}})
-    np.testing.assert_allclose(found["alti_logit"][-1], found.references["value_path"], atol=1e-10)
+    found = explained(model, references={"lrp": {"sink": False}})
+    np.testing.assert_allclose(found["alti_logit"][-1], found.references["lrp"], atol=1e-10)
     facts = found.provenance["methods"]["alti_logit"]
     assert [facts["mlps"], facts["biases"]] == pytest.approx([0, 0], abs=1e-10)
 
@@ -159,9 +159,7 @@ def test_the_other_way_round_speaks_against():
 
 
 def test_post_ln_models_are_refused_by_name():
-    with pytest.raises(
-        ChoiceError, match=r"BertForSequenceClassification norms it.*post-LN.*references=\('value_path',"
-    ):
+    with pytest.raises(ChoiceError, match=r"BertForSequenceClassification norms it.*post-LN.*references=\('lrp',"):
         attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key", methods="alti_logit")
 
 

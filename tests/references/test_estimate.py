@@ -47,7 +47,7 @@ def test_results_and_views_say_that_it_is_an_estimate():
 
 def test_faithfulness_can_be_estimated_and_says_so():
     model, tokenizer = attnx.load_demo()
-    few = {"methods": "rollout", "references": "value_path", "score": "logit", "progress": False}
+    few = {"methods": "rollout", "references": "lrp", "score": "logit", "progress": False}
     texts = [TEXT, "the keys to the cabinet"]
     told, run = (attnx.faithfulness(model, tokenizer, texts, exact=exact, **few) for exact in (False, True))
     assert FIRST_ORDER in told.to_text()

@@ -53,7 +53,7 @@ def runs_of(model, work):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("name", ["value_path", "whole_path", "gradient", "input_x_gradient", "blankout"])
+@pytest.mark.parametrize("name", ["lrp", "attn_lrp", "gradient", "input_x_gradient", "blankout"])
 def test_answers_of_one_input_are_those_of_separate_runs(name, family):
     model, tokenizer = decoder(family)
     several = asked(model, tokenizer)
@@ -68,7 +68,7 @@ def test_answers_of_one_input_are_those_of_separate_runs(name, family):
         )
 
 
-@pytest.mark.parametrize("name", ["value_path", "whole_path", "gradient", "input_x_gradient", "blankout"])
+@pytest.mark.parametrize("name", ["lrp", "attn_lrp", "gradient", "input_x_gradient", "blankout"])
 def test_answers_of_one_input_take_the_runs_of_one(name):
     model, tokenizer = decoder("llama")
     several = asked(model, tokenizer)
@@ -81,9 +81,9 @@ def test_answers_of_one_input_take_the_runs_of_one(name):
 def test_of_a_long_input_blocks_are_run_again_for_each_answer(monkeypatch):
     model, tokenizer = decoder("llama")
     several = asked(model, tokenizer)
-    kept = REFERENCES["value_path"](model, tokenizer, several)
+    kept = REFERENCES["lrp"](model, tokenizer, several)
     monkeypatch.setattr("attnx.linearize.checkpointing.KEPT_AT_MOST", 0)
-    again = REFERENCES["value_path"](model, tokenizer, several)
+    again = REFERENCES["lrp"](model, tokenizer, several)
     for one, other in zip(again, kept, strict=True):
         np.testing.assert_allclose(one.scores, other.scores, rtol=1e-4, atol=1e-5)
         assert one.facts["sink"] == pytest.approx(other.facts["sink"], rel=1e-3)

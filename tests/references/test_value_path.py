@@ -11,13 +11,13 @@ from PIL import Image
 import attnx
 from attnx.adapters.families import adapter_for
 from attnx.attribution.base import REFERENCES, cases
-from attnx.attribution.lrp import value_path, value_path_levels, whole_path
+from attnx.attribution.lrp import attn_lrp, lrp, value_path_levels
 from attnx.errors import ChoiceError
 from tests import zoo
 from tests.references.linear_model import bag
 
 TEXTS = ["a witty film", "the key to the cabinets is on the dull table", "film", "gorgeous unaffordable movie"]
-PATHS = ("value_path", "whole_path")
+PATHS = ("lrp", "attn_lrp")
 
 
 def asked(model, tokenizer, texts=TEXTS, **options):
@@ -68,14 +68,14 @@ def test_every_family_adds_up_in_batches_as_alone(name):
     model = with_head(name)
     inputs, processor = given(name)
     together = asked(model, processor, inputs, position=-1 if name in zoo.IMAGE else None)
-    found = value_path(model, processor, together)
+    found = lrp(model, processor, together)
     for one, case in zip(found, together, strict=True):
         assert one.scores.shape == (len(case.prepared.positions),)
         assert total(one) == pytest.approx(one.facts["value"], abs=1e-5 * (1 + np.abs(one.scores).sum()))
-        (alone,) = value_path(model, processor, [case])
+        (alone,) = lrp(model, processor, [case])
         np.testing.assert_allclose(alone.scores, one.scores, atol=1e-4 * (1 + np.abs(one.scores).max()))
         assert alone.facts["biases"] == pytest.approx(one.facts["biases"], abs=1e-3)
-    assert all(np.isfinite(one.scores).all() for one in whole_path(model, processor, together))
+    assert all(np.isfinite(one.scores).all() for one in attn_lrp(model, processor, together))
 
 
 def test_the_value_is_the_margin_of_the_target():
@@ -88,29 +88,27 @@ def test_the_value_is_the_margin_of_the_target():
 
 def test_a_pair_explains_the_difference_of_two_logits():
     model, tokenizer = zoo.classifier(), zoo.wordpiece_tokenizer()
-    e = attnx.explain(model, tokenizer, TEXTS[1], target=("NEGATIVE", "POSITIVE"), references="value_path")
+    e = attnx.explain(model, tokenizer, TEXTS[1], target=("NEGATIVE", "POSITIVE"), references="lrp")
     logits = e.prediction.logits
-    assert e.provenance["references"]["value_path"]["value"] == pytest.approx(logits[0] - logits[1], rel=1e-5)
-    other = attnx.explain(model, tokenizer, TEXTS[1], target=("POSITIVE", "NEGATIVE"), references="value_path")
-    np.testing.assert_allclose(e.references["value_path"], -other.references["value_path"], rtol=1e-4, atol=1e-6)
+    assert e.provenance["references"]["lrp"]["value"] == pytest.approx(logits[0] - logits[1], rel=1e-5)
+    other = attnx.explain(model, tokenizer, TEXTS[1], target=("POSITIVE", "NEGATIVE"), references="lrp")
+    np.testing.assert_allclose(e.references["lrp"], -other.references["lrp"], rtol=1e-4, atol=1e-6)
 
 
 def test_masked_language_models_and_token_classifiers_are_explained_where_they_answer():
     tokenizer = zoo.wordpiece_tokenizer()
-    (filled,) = value_path(zoo.masked_lm(), tokenizer, asked(zoo.masked_lm(), tokenizer, ["his [MASK] film"]))
+    (filled,) = lrp(zoo.masked_lm(), tokenizer, asked(zoo.masked_lm(), tokenizer, ["his [MASK] film"]))
     assert total(filled) == pytest.approx(filled.facts["value"], abs=1e-4)
     torch.manual_seed(0)
     tagger = hf.BertForTokenClassification(zoo.classifier().config).eval()
-    one, other = (
-        value_path(tagger, tokenizer, asked(tagger, tokenizer, [TEXTS[1]], position=place))[0] for place in (1, 4)
-    )
+    one, other = (lrp(tagger, tokenizer, asked(tagger, tokenizer, [TEXTS[1]], position=place))[0] for place in (1, 4))
     assert not np.allclose(one.scores, other.scores)
 
 
 def test_a_decoder_keeps_its_sink_apart_and_still_adds_up():
     model, tokenizer = zoo.causal_lm(), zoo.bytelevel_tokenizer()
     several = asked(model, tokenizer)
-    apart, inside = value_path(model, tokenizer, several), value_path(model, tokenizer, several, sink=False)
+    apart, inside = lrp(model, tokenizer, several), lrp(model, tokenizer, several, sink=False)
     for one, other in zip(apart, inside, strict=True):
         assert "sink" not in other.facts
         assert total(one) == pytest.approx(total(other), abs=1e-4)
@@ -122,7 +120,7 @@ def test_a_decoder_keeps_its_sink_apart_and_still_adds_up():
 def test_a_sink_asked_of_an_encoder_is_an_error():
     model, tokenizer = zoo.classifier(), zoo.wordpiece_tokenizer()
     with pytest.raises(ChoiceError, match="sees others"):
-        value_path(model, tokenizer, asked(model, tokenizer), sink=True)
+        lrp(model, tokenizer, asked(model, tokenizer), sink=True)
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -138,12 +136,12 @@ def test_the_account_is_told_below_the_scores_and_on_record():
     model, tokenizer = attnx.load_demo()
     e = attnx.explain(model, tokenizer, "the keys to the cabinet", references=PATHS)
     told = e.to_markdown()
-    assert "value_path: margin over the mean of all others +6.303 = positions +6.499, biases -0.195" in told
+    assert "lrp: margin over the mean of all others +6.303 = positions +6.499, biases -0.195" in told
     assert "no sum is promised" in told
-    assert e.top(1, "value_path")[0].text == "keys"
+    assert e.top(1, "lrp")[0].text == "keys"
     record = e.provenance["references"]
-    assert record["whole_path"]["gap"] == pytest.approx(
-        record["whole_path"]["value"] - e.references["whole_path"].sum(), abs=1e-9
+    assert record["attn_lrp"]["gap"] == pytest.approx(
+        record["attn_lrp"]["value"] - e.references["attn_lrp"].sum(), abs=1e-9
     )
 
 
@@ -154,7 +152,7 @@ def test_level_by_level_the_score_is_held_by_positions_and_biases_above():
             if name.endswith("bias"):
                 parameter.zero_()
     several = asked(model, tokenizer)
-    values = [one.facts["value"] for one in value_path(model, tokenizer, several)]
+    values = [one.facts["value"] for one in lrp(model, tokenizer, several)]
     for levels, case, value in zip(value_path_levels(model, tokenizer, several), several, values, strict=True):
         assert levels.shape == (3, len(case.prepared.positions))
         np.testing.assert_allclose(levels.sum(1), value, atol=1e-4)
@@ -173,7 +171,7 @@ def test_a_batch_of_a_model_that_has_positions_first_is_that_of_each_text():
     texts = [text for text in words * 6 if len(tokenizer(text)["input_ids"]) == 6][:6]
     assert len(texts) == 6
     several = asked(model, tokenizer, texts)
-    for path in (value_path, whole_path, value_path_levels):
+    for path in (lrp, attn_lrp, value_path_levels):
         together = [np.asarray(getattr(one, "scores", one)) for one in path(model, tokenizer, several)]
         alone = [path(model, tokenizer, [case])[0] for case in several]
         for one, other in zip(together, alone, strict=True):
@@ -218,10 +216,10 @@ def test_per_layer_embeddings_are_the_tokens():
     model = hf.Gemma4ForCausalLM(hf.Gemma4TextConfig(**sizes | second)).eval()
     with torch.no_grad():
         model.model.embed_tokens_per_layer.weight.normal_()
-    (found,) = value_path(model, tokenizer, asked(model, tokenizer, TEXTS[:1]), sink=False)
+    (found,) = lrp(model, tokenizer, asked(model, tokenizer, TEXTS[:1]), sink=False)
     assert abs(found.facts["biases"]) < 1e-4 * np.abs(found.scores).sum()
 
 
 def test_options_that_do_not_exist_are_refused():
-    with pytest.raises(ChoiceError, match="option of whole_path 'sink' is not known"):
-        attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), TEXTS[0], references={"whole_path": {"sink": True}})
+    with pytest.raises(ChoiceError, match="option of attn_lrp 'sink' is not known"):
+        attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), TEXTS[0], references={"attn_lrp": {"sink": True}})

@@ -38,7 +38,7 @@ def of_target():
     given = zoo.classifier(), zoo.wordpiece_tokenizer(), "the key to the cabinets"
     prediction = attnx.explain(*given, methods="raw", references=()).prediction
     target = next(label for label in prediction.labels if label != prediction.label)
-    return prediction, target, attnx.explain(*given, methods="raw", references=("value_path",), target=target)
+    return prediction, target, attnx.explain(*given, methods="raw", references=("lrp",), target=target)
 
 
 def test_the_prediction_is_named_in_every_view_and_the_target_beside_it(of_target):
@@ -49,7 +49,7 @@ def test_the_prediction_is_named_in_every_view_and_the_target_beside_it(of_targe
     assert f"predicted {prediction}; target {target}" in repr(e)
     assert e.verdict.startswith(f"prediction {prediction}, target {target} from ")
     assert str(e).startswith(f"prediction: {prediction} · target: {target} · ")
-    assert f"█ supports {other}, ▒ opposes it" in plain(e, "value_path")
+    assert f"█ supports {other}, ▒ opposes it" in plain(e, "lrp")
     assert e.plot().get_xlabel().startswith(f"prediction: {prediction} · target: {target}\n")
     console = Console(width=200, file=StringIO())
     console.print(coloured(e))

@@ -15,7 +15,7 @@ from tests.sound_zoo import extractor, model, sound
 @pytest.fixture(scope="module", params=["wav2vec2", "ast"])
 def explanation(request):
     own = model(request.param), extractor(request.param)
-    return attnx.explain(*own, sound(), methods=("raw", "rollout"), references="value_path", maps=True)
+    return attnx.explain(*own, sound(), methods=("raw", "rollout"), references="lrp", maps=True)
 
 
 def page_data(page):
@@ -24,8 +24,8 @@ def page_data(page):
 
 
 def test_a_stretch_has_the_sum_of_its_bands(explanation):
-    own = sums(explanation, explanation.scores("value_path"))
-    assert own == pytest.approx([one.score for one in explanation.by_word("value_path")])
+    own = sums(explanation, explanation.scores("lrp"))
+    assert own == pytest.approx([one.score for one in explanation.by_word("lrp")])
     assert len(times(explanation)) == len(own)
 
 

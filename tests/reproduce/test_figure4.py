@@ -18,7 +18,7 @@ def test_bars_are_probabilities_and_what_candidates_add_and_curves_their_relevan
     rows = [figure.axes[:5], figure.axes[5:]]
     for probe, (bars, parts, *curves) in zip(probe_each(model, tokenizer, [AUTHOR, MARY]), rows, strict=True):
         assert [bar.get_height() for bar in bars.patches] == pytest.approx(list(probe.relative.values()))
-        assert [bar.get_height() for bar in parts.patches] == pytest.approx(list(probe.references["value_path"]))
+        assert [bar.get_height() for bar in parts.patches] == pytest.approx(list(probe.references["lrp"]))
         for axes, method in zip(curves, probe.methods, strict=True):
             lines = [line for line in axes.lines if not line.get_label().startswith("_")]
             assert [line.get_label() for line in lines] == [one.name for one in probe.candidates]

@@ -8,7 +8,7 @@ import numpy as np
 
 from attnx.adapters.files import Gold
 from attnx.adapters.positions import Position, Word
-from attnx.benchmarks.result import Truth
+from attnx.benchmarks.result import BenchmarkTable
 from attnx.counterfactuals.side_by_side import SideBySide
 from attnx.evaluation.head_atlas import HeadAtlas
 from attnx.generation.result import GenerationExplanation
@@ -163,9 +163,9 @@ def subject_trainings() -> SubjectTrainings:
     return SubjectTrainings(tables, dict.fromkeys(tables, "a"), same_sentences=False)
 
 
-def truth() -> Truth:
+def truth() -> BenchmarkTable:
     values = np.array([[0.5, 0.0], [1.0, 1.0], [1.0, 1.0], [0.5, 0.0], [1 / 3, 0.0], [1.0, 1.0]])
-    return Truth(
+    return BenchmarkTable(
         {"recall": {"raw": values, "gradient": values[::-1]}, "texts": {"raw": values / 4}},
         {"recall": {"chance": values * 0 + 0.25, "(first)": values / 2}, "texts": {"chance": values / 4}},
         {"recall": ("reciprocal rank", "first"), "texts": ("comprehensiveness", "sufficiency")},
@@ -195,7 +195,7 @@ def word_alignment() -> Alignment:
 def similarity() -> Similarity:
     grid = np.array([[0.1, 0.0, -0.25, 0.0], [0.0, 0.5, 0.0, 0.0], [0.0, 0.0, 0.0, 0.05], [0.1, 0.0, 0.0, 0.0]])
     both = (explanation(), explanation())
-    return Similarity(both, 0.5, "mean", grid, "value_path", ("made by hand",), PROVENANCE)
+    return Similarity(both, 0.5, "mean", grid, "lrp", ("made by hand",), PROVENANCE)
 
 
 def run_summary():

@@ -86,17 +86,17 @@ def test_as_a_frame_it_has_a_row_for_each_number(explanation):
 
 def test_printed_it_shows_every_word_with_its_score(explanation):
     lines = str(explanation).splitlines()
-    assert "value_path, measured on the model" in lines[0]
+    assert "lrp, measured on the model" in lines[0]
     words = len(explanation.words)
     assert [line.split()[0] for line in lines[2 : words + 2]] == [word.text for word in explanation.words]
-    assert lines[1].startswith("value_path: measured by value_path alone")
+    assert lines[1].startswith("lrp: measured by lrp alone")
     assert f"{explanation.by_word()[1].score:.3f}"[:5] in lines[3]
     assert "rollout at layer 3" in plain(explanation, "rollout")
 
 
 def test_where_nobody_chose_the_value_path_is_first_and_a_layer_means_rollout(explanation):
-    assert explanation.first == explanation.row_name() == explanation.names[0] == "value_path"
-    np.testing.assert_array_equal(explanation.scores(), explanation.references["value_path"])
+    assert explanation.first == explanation.row_name() == explanation.names[0] == "lrp"
+    np.testing.assert_array_equal(explanation.scores(), explanation.references["lrp"])
     np.testing.assert_array_equal(explanation.scores(layer=2), explanation["rollout"][1])
     chosen = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key", methods=["raw", "rollout"])
     assert (chosen.first, chosen.references, chosen.row_name()) == (None, {}, "rollout")
@@ -105,7 +105,7 @@ def test_where_nobody_chose_the_value_path_is_first_and_a_layer_means_rollout(ex
 def test_what_nobody_asked_for_and_cannot_be_measured_is_left_out_with_a_note():
     headless = attnx.explain(zoo.model("bert"), zoo.wordpiece_tokenizer(), zoo.inputs("bert"))
     assert (headless.first, headless.references) == (None, {})
-    assert "value_path was left out: the model has no head" in headless.notes[-1]
+    assert "lrp was left out: the model has no head" in headless.notes[-1]
 
 
 def test_what_was_not_computed_is_named(explanation):

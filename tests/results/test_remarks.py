@@ -29,7 +29,7 @@ def made(scores=SPREAD, words=WORDS, *, special=True, **facts):
 
 
 def measured(*rows, signed=(), **facts):
-    names = ("blankout", "gradient", "value_path")
+    names = ("blankout", "gradient", "lrp")
     references = {name: np.array([0.0, *row]) for name, row in zip(names, rows, strict=False)}
     return made(references=references, signed=frozenset(signed), about_answer=frozenset(references), **facts)
 
@@ -40,8 +40,8 @@ def read(**facts):
 
 def told(**facts):
     """The value path's row, with what it tells of its score."""
-    row = {"references": {"value_path": np.array([0.0, *SPREAD])}, "first": "value_path"}
-    return made(**row, signed=frozenset({"value_path"}), provenance={"references": {"value_path": facts}})
+    row = {"references": {"lrp": np.array([0.0, *SPREAD])}, "first": "lrp"}
+    return made(**row, signed=frozenset({"lrp"}), provenance={"references": {"lrp": facts}})
 
 
 def said(explanation, *which):
@@ -65,7 +65,7 @@ CASES = {
     ),
     "unknown": (read(unknown=["zyzzyva"]), read(unknown=[])),
     "sink patches": (read(sinks=[{"patch": "r2c4", "layer": 2, "share": 0.4, "times": 15.0}]), read(sinks=[])),
-    "first token": (read(first_token="<s>"), made()),
+    "first token": (read(prepend_token="<s>"), made()),
     "special tokens": (
         replace(made(), relevance={"rollout": np.array([[0.9, *SPREAD]] * 2) / 1.9 + [0.3, *[0.0] * 6]}),
         made(),
@@ -135,16 +135,16 @@ def test_a_verdict_has_the_number_and_how_it_was_computed_and_no_judgement():
         assert [remark.level for remark in one.remarks() if remark.name == "compared"] == ["open"]
 
 
-@pytest.mark.parametrize("signed", [(), ("blankout",), ("blankout", "value_path")])
+@pytest.mark.parametrize("signed", [(), ("blankout",), ("blankout", "lrp")])
 def test_the_number_is_that_of_the_comparison_and_of_the_page(signed):
     negative = (0.1, -0.9, 0.1, 0.2, 0.3, 0.0)
     one = measured(negative, SPREAD, signed=signed)
-    one = replace(one, references={"blankout": one.references["blankout"], "value_path": one.references["gradient"]})
+    one = replace(one, references={"blankout": one.references["blankout"], "lrp": one.references["gradient"]})
     both = len(signed) == 2
-    (agreement,) = one.row("value_path").agreements
-    assert agreement.ranks == Comparison.of([one]).ceiling["blankout"]["value_path"][0]
+    (agreement,) = one.row("lrp").agreements
+    assert agreement.ranks == Comparison.of([one]).ceiling["blankout"]["lrp"][0]
     assert agreement.ranks == pytest.approx(-0.0735 if both else 0.8088, abs=1e-4)
-    assert f"blankout {'−0.07 (signed)' if both else '0.81 (by size)'}" in said(one, "value_path")["compared"]
+    assert f"blankout {'−0.07 (signed)' if both else '0.81 (by size)'}" in said(one, "lrp")["compared"]
     (of_method, _) = one.row().agreements
     assert of_method.ranks == Comparison.of([one]).values["blankout"]["rollout"][0, -1]
     assert of_method.ranks == pytest.approx(correlation(one, "rollout", "blankout", 2))
@@ -172,9 +172,9 @@ def test_where_nothing_was_measured_it_offers_a_measurement_and_no_method():
     alone = replace(measured(SPREAD), first="blankout")
     assert said(alone)["unchecked"] == "measured by blankout alone"
     assert alone.verdict.endswith(
-        'measured by blankout alone (references=("blankout", "value_path") adds a measurement on the model)'
+        'measured by blankout alone (references=("blankout", "lrp") adds a measurement on the model)'
     )
-    assert options(alone.remarks()) == ["--reference blankout --reference value_path adds a measurement on the model"]
+    assert options(alone.remarks()) == ["--reference blankout --reference lrp adds a measurement on the model"]
     assert "no head" in said(made(prediction=None))["unchecked"]
 
 

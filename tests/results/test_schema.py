@@ -213,7 +213,7 @@ REFUSED = {
     "provenance.settings.levels must be a list of 2 or more texts": {"provenance": {"settings": {"levels": ["cross"]}}},
     "provenance.input.cut must be a list of two whole numbers": {"provenance": {"input": {"cut": [1]}}},
     "provenance.input.unknown must be a list of texts": {"provenance": {"input": {"unknown": 5}}},
-    "provenance.input.first_token must be a text": {"provenance": {"input": {"first_token": []}}},
+    "provenance.input.prepend_token must be a text": {"provenance": {"input": {"prepend_token": []}}},
 }
 CHANCE = {"kind": "token", "label": "a", "index": 0, "labels": ["a"], "logits": [1.0]}
 REFUSED_GENERATIONS = {

@@ -1,9 +1,9 @@
-"""What a `Truth` says: means, verdicts against chance, who is not above it, and who has no numbers."""
+"""What a `BenchmarkTable` says: means, verdicts against chance, who is not above it, and who has no numbers."""
 
 import numpy as np
 import pytest
 
-from attnx.benchmarks.result import Truth
+from attnx.benchmarks.result import BenchmarkTable
 from attnx.errors import ChoiceError
 from tests.results.examples import truth
 
@@ -18,7 +18,7 @@ def made(suites, **options):
     }
     values = {suite: {name: one for name, one in of.items() if name != "chance"} for suite, of in columns.items()}
     orders = {suite: {"chance": of["chance"]} for suite, of in columns.items()}
-    return Truth(values, orders, dict.fromkeys(suites, RANKS), **options)
+    return BenchmarkTable(values, orders, dict.fromkeys(suites, RANKS), **options)
 
 
 def test_a_cell_is_the_mean_with_its_interval():
@@ -45,7 +45,7 @@ def test_better_worse_and_no_different_are_told_by_the_paired_difference():
 
 def test_of_what_should_be_small_less_than_chance_is_better():
     values = np.stack([np.full(8, 0.5), np.linspace(0.0, 0.1, 8)], 1)
-    found = Truth(
+    found = BenchmarkTable(
         {"s": {"one": values}},
         {"s": {"chance": values + np.array([-0.2, 0.3])}},
         {"s": ("c", "less")},

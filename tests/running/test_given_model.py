@@ -42,9 +42,9 @@ def test_all_functions_take_a_pipeline_and_a_path(saved):
         assert function(pipeline, ["a witty film"], **few).to_json() == plain.to_json()
         assert type(function(saved, ["a witty film"], **few)) is type(plain)
     e = attnx.explain(model, tokenizer, "a witty film", **OPTIONS)
-    plain = attnx.edit(model, tokenizer, e, {"witty": "dull"}, **OPTIONS)
+    plain = attnx.counterfactual(model, tokenizer, e, {"witty": "dull"}, **OPTIONS)
     for given in (pipeline, saved):
-        edited = attnx.edit(given, e, {"witty": "dull"}, **OPTIONS)
+        edited = attnx.counterfactual(given, e, {"witty": "dull"}, **OPTIONS)
         assert (edited.explanations[1]["rollout"] == plain.explanations[1]["rollout"]).all()
 
 

@@ -111,7 +111,7 @@ def test_a_cue_file_with_a_decoder_is_measured_beside_chance(written):
     path = written("k1 v1 k2 v2 k1\tv1\tv2\tv1", "k1 v1 k2 v2 k2\tv2\tv1\tv2", "k1 v1 k2 v2 k2\tv1\tv2\tv1")
     REFERENCES.add("oracle", Reference("oracle", oracle))
     try:
-        found = attnx.measure_truth(*recall_model(), data=path, references="oracle", progress=False)
+        found = attnx.benchmark(*recall_model(), data=path, references="oracle", progress=False)
     finally:
         REFERENCES.remove("oracle")
     assert found.suites == ("cues",)

@@ -1,4 +1,4 @@
-"""`measure_truth`: which suites are run on what, what is said of bad input, and what refuses."""
+"""`benchmark`: which suites are run on what, what is said of bad input, and what refuses."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from tests import verb_number_zoo, zoo
 
 @pytest.fixture(scope="module")
 def few():
-    return attnx.measure_truth(methods=["raw", "rollout"], rows=3, progress=False)
+    return attnx.benchmark(methods=["raw", "rollout"], rows=3, progress=False)
 
 
 def test_without_a_model_the_embedded_suites_are_run_but_those_by_name(few):
@@ -27,7 +27,7 @@ def test_without_a_model_the_embedded_suites_are_run_but_those_by_name(few):
 def test_all_methods_and_references_are_measured_or_listed_with_the_reason():
     from attnx.methods.base import METHODS
 
-    found = attnx.measure_truth(suites="recall", rows=2, progress=False)
+    found = attnx.benchmark(suites="recall", rows=2, progress=False)
     assert {*found.values["recall"], *found.refused["recall"]} == {*METHODS.names(), *REFERENCES.names()}
 
 
@@ -37,7 +37,7 @@ def test_what_refuses_is_listed_with_its_reason_and_the_others_are_measured():
 
     REFERENCES.add("refuses", Reference("refuses", refuses))
     try:
-        found = attnx.measure_truth(
+        found = attnx.benchmark(
             suites="recall", methods="raw", references=["refuses", "gradient"], rows=6, progress=False
         )
     finally:
@@ -55,7 +55,7 @@ def test_numbers_that_are_not_finite_have_no_rank():
 
     REFERENCES.add("broken", Reference("broken", broken))
     try:
-        found = attnx.measure_truth(suites="recall", references=["broken", "gradient"], rows=2, progress=False)
+        found = attnx.benchmark(suites="recall", references=["broken", "gradient"], rows=2, progress=False)
     finally:
         REFERENCES.remove("broken")
     assert found.refused["recall"] == {"broken": "it gives numbers that are not finite"}
@@ -74,7 +74,7 @@ def test_a_method_that_refuses_does_not_take_the_others_with_it(monkeypatch):
 
     METHODS.add("lazy", replace(row, name="lazy", relevance=refuse))
     try:
-        found = attnx.measure_truth(suites="recall", methods=["lazy", "raw"], rows=2, progress=False)
+        found = attnx.benchmark(suites="recall", methods=["lazy", "raw"], rows=2, progress=False)
     finally:
         METHODS.remove("lazy")
     assert found.refused["recall"] == {"lazy": "not today"}
@@ -92,7 +92,7 @@ def test_the_record_speaks_of_all_that_was_measured():
 
     METHODS.add("lazy", replace(METHODS["raw"], name="lazy", relevance=refuse))
     try:
-        found = attnx.measure_truth(
+        found = attnx.benchmark(
             suites="recall",
             methods=["raw", "lazy", "rollout"],
             references={"blankout": {"unit": "word"}, "gradient": {}},
@@ -107,7 +107,7 @@ def test_the_record_speaks_of_all_that_was_measured():
     assert kept["references"]["blankout"]["blank"]
     assert "before" not in kept["references"]["blankout"], "a number of one input is not one of the suite"
     assert set(kept["references"]["gradient"]) >= {"score"}
-    assert attnx.Truth.from_json(found.to_json()) == found
+    assert attnx.BenchmarkTable.from_json(found.to_json()) == found
 
 
 def test_a_reason_is_that_of_the_method_and_not_of_one_with_a_longer_name():
@@ -122,7 +122,7 @@ def test_a_reason_is_that_of_the_method_and_not_of_one_with_a_longer_name():
 
 def test_inputs_that_the_model_gets_wrong_are_left_out_and_counted():
     model, tokenizer = verb_number_zoo.model(), verb_number_zoo.tokenizer()
-    found = attnx.measure_truth(model, tokenizer, suites="subject", methods="raw", rows=10, progress=False)
+    found = attnx.benchmark(model, tokenizer, suites="subject", methods="raw", rows=10, progress=False)
     assert found.rows("subject") == 10
     assert found.wrong["subject"] > 0
     assert f"{found.wrong['subject']} left out that the model gets wrong" in str(found)
@@ -131,14 +131,14 @@ def test_inputs_that_the_model_gets_wrong_are_left_out_and_counted():
 def test_a_suite_for_decoders_refuses_a_classifier():
     model, tokenizer = verb_number_zoo.model(), verb_number_zoo.tokenizer()
     with pytest.raises(ChoiceError, match="suite 'recall' asks a model …ForCausalLM or …LMHeadModel, found VerbNumber"):
-        attnx.measure_truth(model, tokenizer, suites="recall", progress=False)
+        attnx.benchmark(model, tokenizer, suites="recall", progress=False)
 
 
 def test_a_model_that_was_not_trained_on_the_task_is_refused():
     with pytest.raises(ChoiceError, match="suite 'recall' asks a model that knows words such as v"):
-        attnx.measure_truth(zoo.causal_lm(), zoo.bytelevel_tokenizer(), suites="recall", progress=False)
+        attnx.benchmark(zoo.causal_lm(), zoo.bytelevel_tokenizer(), suites="recall", progress=False)
     with pytest.raises(ChoiceError, match="suite 'subject' asks a model that tells singular, plural apart, found"):
-        attnx.measure_truth(zoo.classifier(), zoo.wordpiece_tokenizer(), suites="subject", progress=False)
+        attnx.benchmark(zoo.classifier(), zoo.wordpiece_tokenizer(), suites="subject", progress=False)
 
 
 def test_where_no_suite_fits_the_message_says_what_each_needs():
@@ -146,7 +146,7 @@ def test_where_no_suite_fits_the_message_says_what_each_needs():
     with pytest.raises(
         InputError, match="no suite fits VerbNumberForSequenceClassification and no data; there are cue"
     ):
-        attnx.measure_truth(model, tokenizer, progress=False)
+        attnx.benchmark(model, tokenizer, progress=False)
 
 
 @pytest.mark.parametrize(
@@ -167,12 +167,12 @@ def test_where_no_suite_fits_the_message_says_what_each_needs():
 )
 def test_bad_arguments_are_one_line_before_anything_runs(wrong, error, message):
     with pytest.raises(error, match=message):
-        attnx.measure_truth(**wrong)
+        attnx.benchmark(**wrong)
 
 
 def test_texts_on_any_model_measure_faithfulness():
     model, tokenizer = verb_number_zoo.model(), verb_number_zoo.tokenizer()
-    found = attnx.measure_truth(
+    found = attnx.benchmark(
         model, tokenizer, data=list(verb_number_zoo.TEXTS[:3]), methods="raw", references="gradient", progress=False
     )
     assert found.suites == ("faithfulness",)
@@ -188,7 +188,7 @@ def test_texts_on_any_model_measure_faithfulness():
 def test_references_alone_can_be_measured_by_faithfulness():
     model, tokenizer = verb_number_zoo.model(), verb_number_zoo.tokenizer()
     texts = list(verb_number_zoo.TEXTS[:2])
-    found = attnx.measure_truth(model, tokenizer, data=texts, references="gradient", progress=False)
+    found = attnx.benchmark(model, tokenizer, data=texts, references="gradient", progress=False)
     assert found.explainers == ("gradient",)
 
 
@@ -206,7 +206,7 @@ def test_a_plug_in_adds_a_suite():
         ),
     )
     try:
-        found = attnx.measure_truth(suites="mine", methods="raw", progress=False)
+        found = attnx.benchmark(suites="mine", methods="raw", progress=False)
     finally:
         SUITES.remove("mine")
     assert (found.rows("mine"), found.verdict("raw", "mine")) == (7, "better than chance")
@@ -215,7 +215,7 @@ def test_a_plug_in_adds_a_suite():
 def test_the_model_is_untouched():
     model, tokenizer = SUITES["recall"].embedded()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    attnx.measure_truth(model, tokenizer, suites="recall", rows=2, progress=False)
+    attnx.benchmark(model, tokenizer, suites="recall", rows=2, progress=False)
     assert all((before[name] == tensor).all() for name, tensor in model.state_dict().items())
     assert not model.training
     assert all(parameter.requires_grad and parameter.grad is None for parameter in model.parameters())

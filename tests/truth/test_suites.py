@@ -52,7 +52,7 @@ def known_to_decide(case):
 
 def test_an_explainer_that_knows_the_answer_gets_one_on_recall(reference, models):
     reference("oracle", known_to_decide)
-    found = attnx.measure_truth(*models["recall"], suites="recall", references="oracle", rows=20, progress=False)
+    found = attnx.benchmark(*models["recall"], suites="recall", references="oracle", rows=20, progress=False)
     assert found.cell("oracle", "recall").mean == found.cell("oracle", "recall", "first").mean == 1.0
 
 
@@ -64,7 +64,7 @@ def test_explainers_that_draw_lots_get_chance(reference, models, suite):
     names = [f"lots {number}" for number in range(12)]
     for name in names:
         reference(name, lambda case: random.normal(size=len(case.prepared.positions)))
-    found = attnx.measure_truth(*models[suite], suites=suite, references=names, rows=30, progress=False)
+    found = attnx.benchmark(*models[suite], suites=suite, references=names, rows=30, progress=False)
     drawn = np.concatenate([found.values[suite][name][:, 0] for name in names])
     error = drawn.std() / np.sqrt(len(drawn))
     assert abs(drawn.mean() - found.cell("chance", suite).mean) < 3.5 * error
@@ -88,7 +88,7 @@ def test_an_explainer_that_is_told_what_is_right_gets_one(reference, models, sui
         return row
 
     reference("told", scores)
-    found = attnx.measure_truth(model, processor, suites=suite, references="told", rows=8, progress=False)
+    found = attnx.benchmark(model, processor, suites=suite, references="told", rows=8, progress=False)
     assert found.cell("told", suite).mean == 1.0
     assert found.verdict("told", suite) == "better than chance"
 
@@ -99,10 +99,8 @@ def _key(prepared):
 
 @pytest.mark.slow
 def test_the_best_find_the_deciding_word_of_nearly_every_date(models):
-    found = attnx.measure_truth(
-        *models["dates"], suites="dates", methods="raw", references="value_path", progress=False
-    )
-    for name in ("raw", "value_path"):
+    found = attnx.benchmark(*models["dates"], suites="dates", methods="raw", references="lrp", progress=False)
+    for name in ("raw", "lrp"):
         assert found.cell(name, "dates", "first").mean >= 0.95
         assert found.verdict(name, "dates") == "better than chance"
     assert found.cell("chance", "dates", "first").mean < 0.2
@@ -110,19 +108,17 @@ def test_the_best_find_the_deciding_word_of_nearly_every_date(models):
 
 @pytest.mark.slow
 def test_the_patch_that_shows_the_colour_is_found_above_chance(models):
-    found = attnx.measure_truth(
-        *models["question"], suites="question", methods="raw", references="value_path", rows=40, progress=False
+    found = attnx.benchmark(
+        *models["question"], suites="question", methods="raw", references="lrp", rows=40, progress=False
     )
-    assert found.verdict("value_path", "question") == "better than chance"
+    assert found.verdict("lrp", "question") == "better than chance"
     assert found.cell("chance", "question", "first").mean < 0.1
 
 
 @pytest.mark.slow
 def test_the_best_find_the_tone_that_is_the_class_in_nearly_every_sound(models):
-    found = attnx.measure_truth(
-        *models["tone"], suites="tone", references=("value_path", "whole_path"), rows=60, progress=False
-    )
-    for name in ("value_path", "whole_path"):
+    found = attnx.benchmark(*models["tone"], suites="tone", references=("lrp", "attn_lrp"), rows=60, progress=False)
+    for name in ("lrp", "attn_lrp"):
         assert found.cell(name, "tone", "first").mean >= 0.95
         assert found.verdict(name, "tone") == "better than chance"
     assert found.cell("chance", "tone", "first").mean < 0.1
@@ -198,14 +194,14 @@ def test_a_name_that_the_tokenizer_takes_apart_is_one_word():
 @pytest.mark.slow
 def test_on_a_masked_model_the_name_is_found_by_the_value_path_and_not_by_rollout(assets):
     model, tokenizer = load(str(assets / "models" / "minilm-mlm"))
-    found = attnx.measure_truth(model, tokenizer, methods="rollout", references="value_path", rows=24, progress=False)
+    found = attnx.benchmark(model, tokenizer, methods="rollout", references="lrp", rows=24, progress=False)
     assert found.suites == ("names",)
-    assert found.cell("value_path", "names").mean > 0.9
+    assert found.cell("lrp", "names").mean > 0.9
     assert found.verdict("rollout", "names") == "worse than chance"
 
 
 def test_what_explain_shows_first_of_a_decoder_finds_the_source_of_recall(models):
     (first,) = DEFAULT_REFERENCES
-    found = attnx.measure_truth(*models["recall"], suites="recall", references=first, rows=30, seed=7, progress=False)
+    found = attnx.benchmark(*models["recall"], suites="recall", references=first, rows=30, seed=7, progress=False)
     assert found.cell(first, "recall").mean >= 0.95
     assert found.wrong["recall"] == 0

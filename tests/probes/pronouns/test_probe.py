@@ -318,11 +318,11 @@ def test_the_value_path_is_that_of_the_likelier_pronoun_against_the_other():
     found = ask("the author talked to unaffordable Sara about [MASK] book", candidates=("author", "unaffordable Sara"))
     model, tokenizer = zoo.masked_lm(), zoo.wordpiece_tokenizer()
     likelier, other = sorted(found.probabilities, key=lambda one: -found.probabilities[one])
-    whole = attnx.explain(model, tokenizer, found.text, target=(likelier, other), references="value_path")
-    scores = whole.references["value_path"]
-    np.testing.assert_allclose(found.references["value_path"], [scores[2], scores[5:10].sum()], atol=1e-6)
+    whole = attnx.explain(model, tokenizer, found.text, target=(likelier, other), references="lrp")
+    scores = whole.references["lrp"]
+    np.testing.assert_allclose(found.references["lrp"], [scores[2], scores[5:10].sum()], atol=1e-6)
     most = "author" if scores[2] > scores[5:10].sum() else "unaffordable Sara"
-    assert found.drawn_from("value_path") == (most,)
+    assert found.drawn_from("lrp") == (most,)
 
 
 def test_a_written_pronoun_has_no_prediction_that_something_could_decide():
@@ -340,10 +340,10 @@ def test_only_the_sentence_to_blame_is_without_references(monkeypatch):
     monkeypatch.setattr(decided, "measure_references", fail_on_one)
     sentences = [Sentence(text, ("author", "Sara"), ("his", "her")) for text in (TEXT, bad)]
     good, blamed = probe_each(zoo.masked_lm(), zoo.wordpiece_tokenizer(), sentences)
-    assert set(good.references) == {"value_path"}
+    assert set(good.references) == {"lrp"}
     assert not any("left out" in note for note in good.notes)
     assert blamed.references == {}
-    assert blamed.notes[-1] == "value_path was left out: RuntimeError: no kernel"
+    assert blamed.notes[-1] == "lrp was left out: RuntimeError: no kernel"
 
 
 def test_references_that_nobody_asked_for_are_left_out_with_a_note_where_they_fail(monkeypatch):
@@ -353,15 +353,15 @@ def test_references_that_nobody_asked_for_are_left_out_with_a_note_where_they_fa
     monkeypatch.setattr("attnx.pronouns.probe.measure_references", fail)
     found = ask()
     assert found.references == {}
-    assert found.notes[-1] == "value_path was left out: cannot be measured"
+    assert found.notes[-1] == "lrp was left out: cannot be measured"
     with pytest.raises(InputError, match="cannot be measured"):
-        ask(references="value_path")
+        ask(references="lrp")
 
 
 def test_what_decided_is_saved_and_shown():
-    found = ask(references=("value_path", "gradient"))
+    found = ask(references=("lrp", "gradient"))
     again = Probe.from_json(found.to_json())
     assert again == found
-    assert list(again.references) == ["value_path", "gradient"]
-    assert "value_path" in found.to_text()
+    assert list(again.references) == ["lrp", "gradient"]
+    assert "lrp" in found.to_text()
     assert len(found.to_frame().query("method == 'gradient'")) == 2

@@ -53,9 +53,9 @@ def test_every_sentence_has_a_row_and_the_report_is_made_of_them(tmp_path):
     verdicts = [probes[index].verdicts("raw")[0] == "consistent" for index in (0, 2, 3)]
     assert report.implied.methods["raw"][0].mean == pytest.approx(np.mean(verdicts))
     assert sum(report.predicted.values()) == 5
-    decided = [probes[index].verdicts("value_path") == ("consistent",) for index in (0, 2, 3)]
-    assert report.implied.references["value_path"].mean == pytest.approx(np.mean(decided))
-    assert "value_path" in report.to_text()
+    decided = [probes[index].verdicts("lrp") == ("consistent",) for index in (0, 2, 3)]
+    assert report.implied.references["lrp"].mean == pytest.approx(np.mean(decided))
+    assert "lrp" in report.to_text()
 
 
 def counting(monkeypatch, fail_after=None):
@@ -195,4 +195,4 @@ def test_on_the_shared_checkpoint_the_value_path_points_at_the_name_whose_pronou
         for text in ("{} met {} at [MASK] office", "{} gave {} the key to [MASK] house")
     ]
     report = run(model, hf.AutoTokenizer.from_pretrained(folder), sentences, methods=("rollout",))
-    assert report.implied.references["value_path"].mean == 1.0
+    assert report.implied.references["lrp"].mean == 1.0

@@ -173,7 +173,7 @@ def test_a_picker_goes_through_several_results(opened, explanation):
     tab = opened([explanation, other])
     tab.get_by_role("button", name="Next result").click()
     word(tab, "dull").wait_for()
-    assert scores(tab) == pytest.approx([one.score for one in other.by_word("value_path")], abs=1e-7)
+    assert scores(tab) == pytest.approx([one.score for one in other.by_word("lrp")], abs=1e-7)
     tab.locator("#result").select_option("0")
     word(tab, "cabinets").wait_for()
 
@@ -350,7 +350,7 @@ def test_a_row_that_was_clicked_on_is_called_unchecked(opened, explanation):
 def test_the_panel_has_the_rank_correlation_of_the_chosen_method(opened, assets):
     model, tokenizer = load(str(assets / "models" / "distilbert-sst2"))
     text = "The acting is wonderful, but the story is a complete mess."
-    e = attnx.explain(model, tokenizer, text, references=("value_path", "blankout"))
+    e = attnx.explain(model, tokenizer, text, references=("lrp", "blankout"))
     tab = opened(e)
     for method in ("raw", "rollout"):
         numbers = ", ".join(f"{one.name} {one.ranks:.2f} (by size)" for one in e.row(method).agreements)
@@ -366,7 +366,7 @@ def test_a_telephone_needs_no_scrolling_sideways(opened):
     one = replace(
         base,
         relevance={name: row.copy() for name in names},
-        references={name: row[-1].copy() for name in ("integrated_gradients", "value_path", "blankout", "gradient")},
+        references={name: row[-1].copy() for name in ("integrated_gradients", "lrp", "blankout", "gradient")},
     )
     tab = opened(one, viewport={"width": 380, "height": 900})
     assert tab.evaluate("document.documentElement.scrollWidth") == 380

@@ -23,7 +23,7 @@ def written():
         "the key to the cabinets",
         continuation=" is on it",
         methods=("rollout", "raw"),
-        references="value_path",
+        references="lrp",
         contrast=True,
         layer="each",
     )
@@ -70,8 +70,8 @@ def test_hover_previews_and_a_click_keeps_what_a_token_drew_from(opened, written
 
 def test_methods_references_and_layers_can_be_chosen(opened, written):
     tab = opened(written)
-    by(tab, "value_path")
-    assert sources(tab) == expected(written["value_path"][0], written, 0)
+    by(tab, "lrp")
+    assert sources(tab) == expected(written["lrp"][0], written, 0)
     assert "for" in tab.locator("#written-legend").inner_text()
     by(tab, "rollout")
     tab.locator("#written-layer").press("ArrowLeft")
@@ -91,13 +91,13 @@ def test_probabilities_and_runners_up_are_told_and_one_can_be_set_against_the_to
     assert cells[0].strip() == written.generated[0].strip() or "␣" in cells[0]
     assert cells[1] == f"{100 * written.probabilities[0]:.2f} %"
     assert tab.locator("#likely button").count() == 0  # rollout does not know the answer
-    by(tab, "value_path")
+    by(tab, "lrp")
     token(tab, written, 1).click()
     tab.locator("#likely button").click()
     tab.locator("#written-readout", has_text="against").wait_for()
-    assert sources(tab) == expected(written.against["value_path"][1], written, 1)
+    assert sources(tab) == expected(written.against["lrp"][1], written, 1)
     tab.locator("#likely button").click()
-    assert sources(tab) == expected(written["value_path"][1], written, 1)
+    assert sources(tab) == expected(written["lrp"][1], written, 1)
 
 
 def test_alternatives_have_the_probabilities_of_the_model(written):
@@ -194,13 +194,11 @@ def test_a_bar_says_how_much_is_from_the_prompt(opened, written):
 
 def test_of_two_streams_the_bar_is_of_the_source_and_says_where_the_residual_alone_sets_it(opened):
     model, tokenizer = load_demo()
-    dated = attnx.explain_generation(
-        model, tokenizer, "the third of march 1998", methods="rollout", references="value_path"
-    )
+    dated = attnx.explain_generation(model, tokenizer, "the third of march 1998", methods="rollout", references="lrp")
     tab = opened(dated)
-    by(tab, "value_path")
+    by(tab, "lrp")
     shown = float(tab.locator("#written-shares .track").get_attribute("data-share"))
-    assert shown == pytest.approx(dated.from_front("value_path")[0], abs=1e-5)
+    assert shown == pytest.approx(dated.from_front("lrp")[0], abs=1e-5)
     assert "from the source" in tab.locator("#written-shares").inner_text()
     assert "residual" not in tab.locator("#written-shares").inner_text()
     by(tab, "rollout")

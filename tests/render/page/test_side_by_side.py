@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 def both():
     model, tokenizer = zoo.classifier(), zoo.wordpiece_tokenizer()
     before = attnx.explain(model, tokenizer, "the movie is witty, and the book is dull.")
-    return attnx.edit(model, tokenizer, before, {3: "plain bad", "and": ""})
+    return attnx.counterfactual(model, tokenizer, before, {3: "plain bad", "and": ""})
 
 
 def shown(tab):

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def dated():
     source = "on friday the third of march 1998"
-    methods, references = ("rollout", "raw"), "value_path"
+    methods, references = ("rollout", "raw"), "lrp"
     return attnx.explain(*load_demo(), source, target_text="1998 03", methods=methods, references=references)
 
 
@@ -23,7 +23,7 @@ def by(tab, group, name):
 def test_a_bar_says_how_much_is_from_the_source_and_where_the_residual_sets_it(opened, dated):
     tab = opened(dated)
     bar = tab.locator("#text-shares")
-    for group, name in (("Reference", "value_path"), ("Method", "rollout"), ("Method", "raw")):
+    for group, name in (("Reference", "lrp"), ("Method", "rollout"), ("Method", "raw")):
         by(tab, group, name)
         shown = float(bar.locator(".track").get_attribute("data-share"))
         assert shown == pytest.approx(dated.stream_shares(name)["source"], abs=1e-5)

@@ -49,8 +49,8 @@ def test_silence_in_place_of_the_planted_tone_loses_the_class_and_elsewhere_does
 def test_the_best_stretch_is_where_the_tone_is(demo):
     hits = []
     for one in generate(20, seed=31):
-        e = attnx.explain(*demo, one.sound, methods="rollout", references="value_path")
-        (best,) = e.top(1, "value_path")
+        e = attnx.explain(*demo, one.sound, methods="rollout", references="lrp")
+        (best,) = e.top(1, "lrp")
         start, end = e.positions[best.positions[0]].time
         hits.append(start < one.end and end > one.start)
     assert np.mean(hits) >= 0.9
