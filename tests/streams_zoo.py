@@ -115,7 +115,7 @@ def by_hand(encoder: Any, layers: Any) -> AttentionTensor:
     for own, cross in layers:
         levels.append(_level(own, places["output"], places["output"], "self", source + output))
         levels.append(_level(cross, places["output"], places["source"], "cross", source + output))
-    return AttentionTensor(tuple(levels), streams=places)
+    return AttentionTensor(tuple(levels), sequences=places)
 
 
 def _level(weights: Any, own: slice, over: slice, kind: str, length: int) -> Placed:

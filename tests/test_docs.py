@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from attnx.cli.main import main
-from attnx.graph.edge_weights import WEIGHTINGS
+from attnx.graph.edge_weights import EDGE_WEIGHTS
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
@@ -77,7 +77,7 @@ def test_every_page_is_reached_from_the_readme():
 
 def test_every_weighting_has_a_row_with_a_page():
     overview = (ROOT / "docs" / "weightings.md").read_text(encoding="utf-8")
-    for name in WEIGHTINGS.names():
+    for name in EDGE_WEIGHTS.names():
         assert re.search(rf"^\| \[`{name}`\]\(weightings/", overview, re.MULTILINE), name
 
 

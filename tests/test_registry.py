@@ -9,7 +9,7 @@ import pytest
 from attnx.attribution.base import REFERENCES
 from attnx.benchmarks.benchmark import SUITES
 from attnx.errors import RegistryError
-from attnx.graph.edge_weights import WEIGHTINGS
+from attnx.graph.edge_weights import EDGE_WEIGHTS
 from attnx.methods.base import METHODS
 from attnx.registry import Registry
 
@@ -83,13 +83,13 @@ def test_a_plug_in_may_be_made_of_a_built_in(registry_with):
     assert registry.names() == ("apple", "pear")
 
 
-@pytest.mark.parametrize("registry", [METHODS, WEIGHTINGS, REFERENCES, SUITES], ids=lambda one: one._noun)
+@pytest.mark.parametrize("registry", [METHODS, EDGE_WEIGHTS, REFERENCES, SUITES], ids=lambda one: one._noun)
 def test_a_bare_function_is_no_row(registry):
     with pytest.raises(RegistryError, match=r"must be a row, [A-Z]\w+\('mine', …\), found <built-in function print>"):
         registry.add("mine", print)
 
 
-@pytest.mark.parametrize("registry", [METHODS, WEIGHTINGS, REFERENCES, SUITES], ids=lambda one: one._noun)
+@pytest.mark.parametrize("registry", [METHODS, EDGE_WEIGHTS, REFERENCES, SUITES], ids=lambda one: one._noun)
 def test_a_row_is_added_by_its_own_name(registry):
     row = registry[registry.names()[0]]
     with pytest.raises(RegistryError, match=f"'mine' calls itself '{row.name}'"):

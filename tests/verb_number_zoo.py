@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from attnx.adapters.adapter import Prepared
+from attnx.adapters.adapter import PreparedInput
 from attnx.adapters.families import adapter_for
 from attnx.demo_models import verb_number_data as generator
 from attnx.demo_models.verb_number import (
@@ -43,6 +43,6 @@ def model(layers: int = 3) -> Any:
         return VerbNumberForSequenceClassification(config).eval()
 
 
-def prepared(*texts: str) -> list[Prepared]:
+def prepared(*texts: str) -> list[PreparedInput]:
     adapter = adapter_for(model())
     return [adapter.prepare(model(), tokenizer(), text) for text in texts or TEXTS]

@@ -26,7 +26,7 @@ _RATES = range(1_000, 400_001)
 
 
 @dataclass(frozen=True, eq=False)
-class Sound:
+class Audio:
     """One channel of samples, from −1 to 1 where they are of a file."""
 
     samples: Samples
@@ -38,7 +38,7 @@ class Sound:
         return len(self.samples) / self.rate
 
 
-def read_sound(given: Any, rate: int) -> tuple[Sound, tuple[str, ...]]:
+def read_sound(given: Any, rate: int) -> tuple[Audio, tuple[str, ...]]:
     """The sound at the model's rate, and notes on what was changed on the way.
 
     Samples alone are taken to be of that rate already; a WAV file and `{"array": …, "sampling_rate": …}`, as data sets
@@ -119,15 +119,15 @@ def _one_channel(given: Any) -> tuple[Samples, tuple[str, ...]]:
     return samples, notes
 
 
-def _resampled(samples: Samples, notes: tuple[str, ...], own: int, rate: int) -> tuple[Sound, tuple[str, ...]]:
+def _resampled(samples: Samples, notes: tuple[str, ...], own: int, rate: int) -> tuple[Audio, tuple[str, ...]]:
     if own == rate:
         # A copy, so that the explanation does not change with what its owner does to the samples later.
-        return Sound(samples.copy(), rate), notes
+        return Audio(samples.copy(), rate), notes
     from scipy.signal import resample_poly
 
     common = gcd(own, rate)
     made = resample_poly(samples, rate // common, own // common).astype(np.float32)
-    return Sound(made, rate), (*notes, f"the sound of {own} Hz was resampled to the model's {rate} Hz")
+    return Audio(made, rate), (*notes, f"the sound of {own} Hz was resampled to the model's {rate} Hz")
 
 
 Cell: TypeAlias = tuple[slice, ...]
@@ -135,14 +135,14 @@ Cell: TypeAlias = tuple[slice, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Heard:
+class AudioInput:
     """What blanking by silence and attribution to positions need to know."""
 
     entry: str
     """The name of the tensor that goes in."""
     cells: tuple[Cell | None, ...]
     """For each position of the sound, its own part of that tensor; parts of two positions do not overlap."""
-    sound: Sound | None = None
+    sound: Audio | None = None
     """At the model's rate; None where frames of a spectrum were given."""
     process: Callable[[Samples], Tensor] | None = None
     """From samples to that tensor, as the processor makes it; None where the tensor was given."""
@@ -166,7 +166,7 @@ Box: TypeAlias = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class PreparedInput:
     """One input, ready for the model: tensors without a batch axis, and what each position is."""
 
     inputs: dict[str, Tensor]
@@ -186,16 +186,16 @@ class Prepared:
     """The picture that was given, as a PIL image."""
     spans: tuple[Span, ...] = ()
     """Parts of the text that the caller named, as further units."""
-    choices: tuple[Prepared, ...] = ()
+    choices: tuple[PreparedInput, ...] = ()
     """Of multiple choice, all that there is to choose from, each an input of its own; this is the first."""
-    streams: Mapping[str, int] = field(default_factory=dict)
+    sequences: Mapping[str, int] = field(default_factory=dict)
     """Where there are several, how many positions each stream has, in the order of the count: source and output of an
     encoder–decoder, text and picture; else empty."""
     joined: frozenset[str] = frozenset()
     """Inputs whose first axis counts pictures, tiles or patches: those of a batch are laid one behind the other."""
     readers: Tensor | None = None
     """Of a picture with a text: in the shape of its pixel values, the position that reads each of them; −1 for none."""
-    heard: Heard | None = None
+    heard: AudioInput | None = None
     """Of sound how the model reads it, and the sound itself."""
 
     def __post_init__(self) -> None:
@@ -210,9 +210,9 @@ class Prepared:
     def shape(self) -> tuple[int, ...]:
         """Of an image's pixel values, of sound, or of two streams: only equal ones fit in one batch. Empty for a text,
         which can be padded."""
-        dense = self.inputs.get("pixel_values" if self.heard is None or self.streams else self.heard.entry)
+        dense = self.inputs.get("pixel_values" if self.heard is None or self.sequences else self.heard.entry)
         if dense is None:
-            return tuple(self.streams.values())
+            return tuple(self.sequences.values())
         return (len(self.positions), *dense.shape) if self.joined else tuple(dense.shape)
 
     @property
@@ -232,12 +232,12 @@ class Prepared:
     @property
     def source_length(self) -> int:
         """How many positions stand before what the model writes: those of an encoder–decoder's source, else none."""
-        return next(iter(self.streams.values()), 0) if self.rewrites else 0
+        return next(iter(self.sequences.values()), 0) if self.rewrites else 0
 
     @property
     def text_length(self) -> int:
         """How many positions the text of a picture with a text has, or all of one stream."""
-        return next(iter(self.streams.values()), len(self.positions)) if not self.rewrites else len(self.positions)
+        return next(iter(self.sequences.values()), len(self.positions)) if not self.rewrites else len(self.positions)
 
     @property
     def written_ids(self) -> dict[int, int]:
@@ -250,7 +250,7 @@ class Prepared:
         """The inputs that hold token ids, and whose positions they are."""
         if not self.rewrites:
             return {"input_ids": slice(0, self.text_length)}
-        source = next(iter(self.streams.values()))
+        source = next(iter(self.sequences.values()))
         places = {"input_ids": slice(0, source), "decoder_input_ids": slice(source, len(self.positions))}
         return {name: place for name, place in places.items() if name in self.inputs}
 
@@ -270,13 +270,13 @@ class Adapter:
     """
 
     name: str
-    prepare: Callable[..., Prepared]
-    """(model, processor, one input, truncate) → `Prepared`; the processor is a tokenizer or an image processor."""
+    prepare: Callable[..., PreparedInput]
+    """(model, processor, one input, truncate) → `PreparedInput`; the processor is a tokenizer or an image processor."""
     takes: frozenset[str] = frozenset()
     """What else `prepare` can be told by name: `interpolate` of images, `target_text` of encoder–decoders."""
     noun: str = "text"
     """What one input is called in messages: text, image, sound; input where it may be several of them."""
-    explained: Callable[[nn.Module, Any, Prepared], int]
+    explained: Callable[[nn.Module, Any, PreparedInput], int]
     """(model, processor, prepared) → the position to explain when the user names none."""
     blank: tuple[str, ...] = ("mask_token", "unk_token")
     """Tokens that can stand for "nothing here": the first that the tokenizer has, and that is nothing else to it."""

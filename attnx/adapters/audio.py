@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attnx.adapters.adapter import Cell, Heard, Prepared, Samples, Sound, read_sound
+from attnx.adapters.adapter import Audio, AudioInput, Cell, PreparedInput, Samples, read_sound
 from attnx.adapters.audio_frames import MOMENT, FoundFront, Timing, front_of, measured_timing
 from attnx.adapters.positions import Position, Positions, Word
 from attnx.errors import InputError, in_a_line
@@ -37,7 +37,7 @@ def reads_sound(model: nn.Module) -> bool:
     return getattr(model, "main_input_name", "") in ENTRIES
 
 
-def prepare_sound(model: nn.Module, processor: Any, sound: Any, *, truncate: bool = False) -> Prepared:
+def prepare_sound(model: nn.Module, processor: Any, sound: Any, *, truncate: bool = False) -> PreparedInput:
     """A WAV file, samples of one channel, or features that a processor made of them; a position is a stretch of time.
 
     When each position hears is measured with clicks in silence. What the processor adds behind the sound is named and
@@ -47,11 +47,11 @@ def prepare_sound(model: nn.Module, processor: Any, sound: Any, *, truncate: boo
     extractor = getattr(processor, "feature_extractor", processor)
     rate = int(getattr(extractor, "sampling_rate", RATE))
     notes: tuple[str, ...] = ()
-    heard: Sound | None = None
+    heard: Audio | None = None
     process: Process | None = None
     if isinstance(sound, Mapping) and entry in sound:
         values = _given(sound, entry, found)
-        heard = Sound(values.detach().cpu().float().numpy(), rate) if values.ndim == 1 else None
+        heard = Audio(values.detach().cpu().float().numpy(), rate) if values.ndim == 1 else None
     else:
         heard, notes = read_sound(sound, rate)
         process = _process(extractor, entry, rate)
@@ -75,13 +75,13 @@ def prepare_sound(model: nn.Module, processor: Any, sound: Any, *, truncate: boo
             f"the sound ends at {end / rate:.2f} s; {padding} of {len(positions)} positions stand for the padding that "
             f"the processor put behind it, are named {PADDING} and are no content",
         )
-    return Prepared(
+    return PreparedInput(
         {entry: values},
         positions,
         words,
         notes=notes,
         facts={"hears": round(timing.field / rate, 4)},
-        heard=Heard(entry, cells, heard, process, found.front.bands is not None, found.front.time),
+        heard=AudioInput(entry, cells, heard, process, found.front.bands is not None, found.front.time),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from attnx.adapters.adapter import Adapter, Prepared
+from attnx.adapters.adapter import Adapter, PreparedInput
 from attnx.adapters.audio import prepare_sound, reads_sound
 from attnx.adapters.model_config import generation_fact, output_limit
 from attnx.adapters.positions import Position, Positions, Word, group_words
@@ -163,7 +163,7 @@ WRITING = {"self": "the output to itself", "cross": "the output to the source"}
 
 def prepare_source(
     model: nn.Module, processor: Any, source: Any, *, truncate: bool = False, target_text: Any = None
-) -> Prepared:
+) -> PreparedInput:
     """The source, and the output as far as `target_text` says; the next token of it is what is explained."""
     tokenizer = getattr(processor, "tokenizer", processor)
     read = prepare_sound if reads_sound(model) else prepare_text
@@ -173,7 +173,7 @@ def prepare_source(
     return with_output(model, prepared, written_so_far(model, tokenizer, target_text))
 
 
-def with_output(model: nn.Module, source: Prepared, output: Output) -> Prepared:
+def with_output(model: nn.Module, source: PreparedInput, output: Output) -> PreparedInput:
     """The source with the output behind it."""
     limit = output_limit(model)
     if limit is not None and len(output.ids) > limit:
@@ -197,18 +197,18 @@ def with_output(model: nn.Module, source: Prepared, output: Output) -> Prepared:
         words=(*source.words, *words),
         text=_texts(source, output),
         notes=(*source.notes, *output.notes),
-        streams={SOURCE: length, OUTPUT: len(ids)},
+        sequences={SOURCE: length, OUTPUT: len(ids)},
     )
 
 
-def _texts(source: Prepared, output: Output) -> tuple[str, str] | None:
+def _texts(source: PreparedInput, output: Output) -> tuple[str, str] | None:
     """The text of each stream; that of sound is empty, and where a source came tokenised none is known."""
     heard = "" if source.heard is not None else None
     read = heard if source.text is None else source.text
     return (read, output.text or "") if isinstance(read, str) else None
 
 
-def source_alone(prepared: Prepared) -> Prepared:
+def source_alone(prepared: PreparedInput) -> PreparedInput:
     """The source without the output."""
     return replace(
         prepared,
@@ -216,7 +216,7 @@ def source_alone(prepared: Prepared) -> Prepared:
         positions=prepared.positions[: prepared.source_length],
         words=tuple(one for one in prepared.words if one.segment == 0),
         text=prepared.text[0] if isinstance(prepared.text, tuple) else prepared.text,
-        streams={},
+        sequences={},
     )
 
 
@@ -240,7 +240,7 @@ def followed_kind(adapter: Adapter) -> str:
     return "" if adapter.output_embeddings is None else adapter.within
 
 
-def last_of_output(model: nn.Module, processor: Any, prepared: Prepared) -> int:
+def last_of_output(model: nn.Module, processor: Any, prepared: PreparedInput) -> int:
     """The last token of the output so far: from it the next is predicted."""
     return len(prepared.positions) - 1
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from attnx.adapters.adapter import Adapter, Prepared
+from attnx.adapters.adapter import Adapter, PreparedInput
 from attnx.adapters.audio import prepare_sound, reads_sound
 from attnx.adapters.encoder_decoder import WRITING, decoder_embedding, last_of_output, prepare_source
 from attnx.adapters.image import prepare_image
@@ -21,7 +21,7 @@ from attnx.errors import CaptureError, ChoiceError
 from attnx.registry import Registry
 
 
-def cls_position(model: nn.Module, processor: Any, prepared: Prepared) -> int:
+def cls_position(model: nn.Module, processor: Any, prepared: PreparedInput) -> int:
     """Where the tokenizer's CLS token stands; the first position when there is none."""
     _refuse_token_classifier(model)
     cls_id = getattr(processor, "cls_token_id", None)
@@ -29,7 +29,7 @@ def cls_position(model: nn.Module, processor: Any, prepared: Prepared) -> int:
     return ids.index(cls_id) if cls_id in ids else 0
 
 
-def mask_or_cls_position(model: nn.Module, processor: Any, prepared: Prepared) -> int:
+def mask_or_cls_position(model: nn.Module, processor: Any, prepared: PreparedInput) -> int:
     """For a masked language model the masked position, if the text has one; otherwise CLS."""
     mask_id = getattr(processor, "mask_token_id", None)
     masks = [index for index, one in enumerate(prepared.inputs["input_ids"].tolist()) if one == mask_id]
@@ -43,7 +43,7 @@ def mask_or_cls_position(model: nn.Module, processor: Any, prepared: Prepared) -
     return masks[0]
 
 
-def last_position(model: nn.Module, processor: Any, prepared: Prepared) -> int:
+def last_position(model: nn.Module, processor: Any, prepared: PreparedInput) -> int:
     """The last token: in a decoder it alone has seen the whole text, and the next token is predicted from it."""
     _refuse_token_classifier(model)
     last = len(prepared.positions) - 1
@@ -55,7 +55,7 @@ def last_position(model: nn.Module, processor: Any, prepared: Prepared) -> int:
     return last
 
 
-def image_position(model: nn.Module, processor: Any, prepared: Prepared) -> int:
+def image_position(model: nn.Module, processor: Any, prepared: PreparedInput) -> int:
     """CLS, the first of the positions that are no patches."""
     if not prepared.positions[0].special:
         raise ChoiceError(
@@ -65,7 +65,7 @@ def image_position(model: nn.Module, processor: Any, prepared: Prepared) -> int:
     return 0
 
 
-def sound_position(model: nn.Module, processor: Any, prepared: Prepared) -> int:
+def sound_position(model: nn.Module, processor: Any, prepared: PreparedInput) -> int:
     """CLS, where the family has one."""
     if not prepared.positions[0].special:
         raise ChoiceError(

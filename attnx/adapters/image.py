@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attnx.adapters.adapter import Box, Prepared
+from attnx.adapters.adapter import Box, PreparedInput
 from attnx.adapters.model_config import has_head
 from attnx.adapters.positions import Position, group_words
 from attnx.adapters.text import TokenisedRow
@@ -413,7 +413,7 @@ _MOST_GEOMETRIES = 256
 
 def prepare_image(
     model: nn.Module, processor: Any, image: Any, *, truncate: bool = False, interpolate: bool = False
-) -> Prepared:
+) -> PreparedInput:
     """Process one image (or take processed `pixel_values` as they are) and name its patches by row and column.
 
     Processed pixels have no original: boxes are in the picture that they make up. With `interpolate` the model may be
@@ -444,7 +444,7 @@ def prepare_image(
     if min(picture.size[0] / patches.width, picture.size[1] / patches.height) < 1:
         notes += (f"the image, {picture.size[0]} × {picture.size[1]} pixels, is smaller than a patch; it was enlarged",)
     named, words = group_words(positions, None)
-    return Prepared(
+    return PreparedInput(
         {"pixel_values": pixels},
         named,
         words,

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attnx.adapters.adapter import Box, Prepared
+from attnx.adapters.adapter import Box, PreparedInput
 from attnx.adapters.chat import Chat, is_chat, rendered
 from attnx.adapters.image import Array, Geometry, measured_geometry, read_picture, vision_config
 from attnx.adapters.image_tokens import PIXELS, Projection, projection_of
@@ -280,7 +280,7 @@ def is_pictured(given: Any) -> bool:
     return isinstance(given, Mapping) and "text" in given and any(name in given for name in _IMAGES)
 
 
-def prepare_pictured(model: nn.Module, processor: Any, given: Any, *, truncate: bool = False) -> Prepared:
+def prepare_pictured(model: nn.Module, processor: Any, given: Any, *, truncate: bool = False) -> PreparedInput:
     """Pictures and a text, as `{"image": picture, "text": text}`; a text alone is read as that of a decoder.
 
     `image` may be a list; the text has the processor's image token where each stands, or is a chat whose template puts
@@ -301,7 +301,7 @@ def prepare_pictured(model: nn.Module, processor: Any, given: Any, *, truncate: 
     projection = _projection(model, inputs, joined)
     canvas, lefts = side_by_side(pictures)
     patches = _patches(model, processor, pictures, text, projection, lefts, inputs)
-    prepared = Prepared(
+    prepared = PreparedInput(
         inputs,
         positions,
         words,
@@ -324,7 +324,7 @@ def prepare_pictured(model: nn.Module, processor: Any, given: Any, *, truncate: 
     return _with_patches(prepared, projection, patches, several=len(pictures) > 1)
 
 
-def last_of_text(model: nn.Module, processor: Any, prepared: Prepared) -> int:
+def last_of_text(model: nn.Module, processor: Any, prepared: PreparedInput) -> int:
     """The last token of the text, from which the next is predicted."""
     return prepared.text_length - 1
 
@@ -463,8 +463,8 @@ def _settings(processor: Any) -> str | None:
 
 
 def _with_patches(
-    prepared: Prepared, projection: Projection, patches: Sequence[Patch | None], *, several: bool
-) -> Prepared:
+    prepared: PreparedInput, projection: Projection, patches: Sequence[Patch | None], *, several: bool
+) -> PreparedInput:
     """The positions of the tower behind those of the text, and on each image token the box of all that it reads."""
     length, words = len(prepared.positions), list(prepared.words)
     sheets = {
@@ -497,7 +497,7 @@ def _with_patches(
         prepared,
         positions=Positions(positions),
         words=tuple(words),
-        streams={TEXT: length, PICTURE: len(patches)},
+        sequences={TEXT: length, PICTURE: len(patches)},
         readers=as_readers(projection.readers, length),
     )
 

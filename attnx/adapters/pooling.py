@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from attnx.adapters.adapter import Prepared
+from attnx.adapters.adapter import PreparedInput
 from attnx.adapters.audio import reads_sound
 from attnx.adapters.model_config import has_head
 from attnx.errors import ChoiceError
@@ -38,7 +38,7 @@ OWN = "own"
 _AT_EACH = ("ForTokenClassification", "ForMaskedLM", "ForCausalLM", "LMHeadModel", "ForCTC")
 
 
-def answer_facts(model: nn.Module, processor: Any, prepared: Prepared) -> dict[str, Any]:
+def answer_facts(model: nn.Module, processor: Any, prepared: PreparedInput) -> dict[str, Any]:
     """What bears on the explained position, for `provenance["input"]`: how the model pools, and a missing mask."""
     facts: dict[str, Any] = {}
     if pools_by_mean(model):

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from attnx.adapters.adapter import Adapter, Prepared
+from attnx.adapters.adapter import Adapter, PreparedInput
 from attnx.adapters.audio import ENTRIES
 from attnx.adapters.chat import Chat, is_chat
 from attnx.adapters.families import is_decoder
@@ -40,7 +40,7 @@ def prepare_all(
     truncate: bool = False,
     interpolate: bool = False,
     target_text: Any = None,
-) -> tuple[list[Prepared], bool]:
+) -> tuple[list[PreparedInput], bool]:
     """Every input ready for the model, and whether the caller gave one and not a list. Errors name the input.
 
     `target_text` is what an encoder–decoder has written of each.
@@ -73,7 +73,7 @@ def _prepare(
     outputs: list[dict[str, Any]],
     truncate: bool,
     interpolate: bool,
-) -> Iterator[Prepared]:
+) -> Iterator[PreparedInput]:
     options = {"truncate": truncate}
     if interpolate:
         if "interpolate" not in adapter.takes:
@@ -146,7 +146,7 @@ _FILLED = {"attention_mask": 1, "token_type_ids": 0}
 """What the added position has in the inputs beside its id."""
 
 
-def with_first_token(model: nn.Module, tokenizer: Any, prepared: Prepared, asked: str | int) -> Prepared:
+def with_first_token(model: nn.Module, tokenizer: Any, prepared: PreparedInput, asked: str | int) -> PreparedInput:
     """The same input behind one more position, a special one. What begins with a special token is left as it is."""
     if not is_decoder(model.config) or "input_ids" not in prepared.inputs:
         raise ChoiceError(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from attnx.adapters.adapter import Prepared
+from attnx.adapters.adapter import PreparedInput
 from attnx.adapters.positions import Span, inked
 from attnx.errors import InputError
 from attnx.registry import quoted, unknown
@@ -22,7 +22,9 @@ _SHOWN = 24
 """Characters of a text without a name that stand for it."""
 
 
-def with_spans(prepared: Prepared, asked: AskedSpans, prompt: tuple[int | None, int] | None = None) -> Prepared:
+def with_spans(
+    prepared: PreparedInput, asked: AskedSpans, prompt: tuple[int | None, int] | None = None
+) -> PreparedInput:
     """The same input, of which these parts are units.
 
     A token belongs to the part in which its first letter stands. Parts do not overlap, and need not be all of the text.
@@ -43,8 +45,8 @@ def with_spans(prepared: Prepared, asked: AskedSpans, prompt: tuple[int | None, 
 
 
 def with_spans_of_each(
-    prepared: Sequence[Prepared], asked: AskedSpans | Sequence[AskedSpans], *, single: bool
-) -> list[Prepared]:
+    prepared: Sequence[PreparedInput], asked: AskedSpans | Sequence[AskedSpans], *, single: bool
+) -> list[PreparedInput]:
     """The same for one input, or for a list of them: what each has, or "sentences" or "lines" for all."""
     if single or isinstance(asked, str):
         return [with_spans(one, asked) for one in prepared]  # type: ignore[arg-type]
@@ -112,7 +114,7 @@ def _some(found: dict[str, Place]) -> dict[str, Place]:
     return found
 
 
-def _positions(prepared: Prepared, place: Place, length: int) -> tuple[int, ...]:
+def _positions(prepared: PreparedInput, place: Place, length: int) -> tuple[int, ...]:
     text = prepared.text
     assert isinstance(text, str)
     return tuple(one.index for one in prepared.positions[:length].named if place[0] <= inked(one, text)[0] < place[1])

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from attnx._signals import Unbroken, in_every_child
-from attnx.adapters.adapter import Prepared
+from attnx.adapters.adapter import PreparedInput
 from attnx.adapters.chat import Chat, parts_by_position, parts_of, rendered
 from attnx.adapters.model_config import generation_fact, has_head, max_positions, vocabulary_size
 from attnx.adapters.positions import Position, group_words
@@ -30,7 +30,7 @@ class TokenisedRow:
     encoding: Any = None
 
 
-def prepare_text(model: nn.Module, tokenizer: Any, text: Any, *, truncate: bool = False) -> Prepared:
+def prepare_text(model: nn.Module, tokenizer: Any, text: Any, *, truncate: bool = False) -> PreparedInput:
     """Tokenise one text or pair (or take a tokenised row as it is) and name its positions.
 
     A text that is longer than the model's positions is an error unless `truncate` is true. The tokenizer is left as it
@@ -39,13 +39,13 @@ def prepare_text(model: nn.Module, tokenizer: Any, text: Any, *, truncate: bool 
     return _prepared(model, tokenizer, text, truncate, open_end=False)
 
 
-def prepare_prompt(model: nn.Module, tokenizer: Any, text: Any, *, truncate: bool = False) -> Prepared:
+def prepare_prompt(model: nn.Module, tokenizer: Any, text: Any, *, truncate: bool = False) -> PreparedInput:
     """Like `prepare_text`, without the end token that some tokenizers add, where the model continues the text."""
     generates = bool(getattr(model, "can_generate", lambda: False)())
     return _prepared(model, tokenizer, text, truncate, open_end=generates)
 
 
-def _prepared(model: nn.Module, tokenizer: Any, text: Any, truncate: bool, *, open_end: bool) -> Prepared:
+def _prepared(model: nn.Module, tokenizer: Any, text: Any, truncate: bool, *, open_end: bool) -> PreparedInput:
     if not callable(tokenizer):
         raise InputError(
             f"a text needs a tokenizer, found {type(tokenizer).__name__}; pass AutoTokenizer.from_pretrained(…)"
@@ -78,7 +78,7 @@ def _prepared(model: nn.Module, tokenizer: Any, text: Any, truncate: bool, *, op
     if isinstance(text, Chat) and texts is not None:
         facts["parts"] = [list(one) for one in parts_by_position(parts_of(tokenizer, text, texts[0]), positions)]
     given = None if texts is None else texts[0] if len(texts) == 1 else (texts[0], texts[1])
-    return Prepared(row.inputs, positions, words, given, tuple(notes), facts)
+    return PreparedInput(row.inputs, positions, words, given, tuple(notes), facts)
 
 
 def tokenised_rows(encoding: Mapping[str, Any]) -> list[TokenisedRow]:
@@ -336,7 +336,7 @@ def questions(given: Any) -> tuple[list[Any], bool]:
     return [given], True
 
 
-def prepare_choices(prepare: Callable[[Any], Prepared], question: Any) -> Prepared:
+def prepare_choices(prepare: Callable[[Any], PreparedInput], question: Any) -> PreparedInput:
     """The first choice, with all of them as its `choices`."""
     rows = isinstance(question, list) and all(isinstance(one, TokenisedRow) for one in question)
     pair = isinstance(question, tuple) and len(question) == 2

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from attnx.adapters.adapter import Prepared
+from attnx.adapters.adapter import PreparedInput
 from attnx.adapters.image import names_image
 from attnx.adapters.positions import Position, Positions
 from attnx.errors import CaptureError, InputError
@@ -171,7 +171,7 @@ def side_processor(processor: Any, kind: Kind) -> Any:
     return found
 
 
-def as_trained(model: nn.Module, tokenizer: Any, prepared: Prepared) -> Prepared:
+def as_trained(model: nn.Module, tokenizer: Any, prepared: PreparedInput) -> PreparedInput:
     """A text as its tower was trained to read it: SigLIP's are padded to their full length, and padding is read."""
     length = getattr(text_config(model), "max_position_embeddings", 0)
     if getattr(model.config, "model_type", "") not in _PADDED or "input_ids" not in prepared.inputs:
@@ -189,7 +189,7 @@ def as_trained(model: nn.Module, tokenizer: Any, prepared: Prepared) -> Prepared
     return replace(prepared, inputs={"input_ids": whole}, positions=Positions((*prepared.positions, *filled)))
 
 
-def answers_at(model: nn.Module, prepared: Prepared, kind: Kind) -> int | Literal["mean"] | None:
+def answers_at(model: nn.Module, prepared: PreparedInput, kind: Kind) -> int | Literal["mean"] | None:
     """From which position the embedding is made: None leaves it to the family, "mean" is all patches together."""
     if kind == TEXT_SIDE:
         return len(prepared.positions) - 1 if getattr(model.config, "model_type", "") in _PADDED else None

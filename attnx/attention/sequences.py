@@ -176,10 +176,10 @@ def placed_mask(inner: Mask, own: slice, over: slice, length: int) -> Mask:
     return Mask(length, inner.device, visible)
 
 
-def looking_back(levels: Sequence[Level], streams: Mapping[str, slice]) -> slice | None:
+def looking_back(levels: Sequence[Level], sequences: Mapping[str, slice]) -> slice | None:
     """The positions of the stream in which none sees a later one: all of a decoder, of several streams the one that the
     last level writes; None where positions see later ones."""
-    last = levels[-1].own if streams else slice(0, levels[0].mask.length)
+    last = levels[-1].own if sequences else slice(0, levels[0].mask.length)
     own = [level for level in levels if level.own == last and not level.fixed]
     return last if own and all(level.mask.causal for level in own) else None
 

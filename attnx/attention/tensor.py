@@ -25,7 +25,7 @@ class AttentionTensor:
     the rest of attnx calls layer 1. `visible[layer, query, key]` is true where the mask (causal, window, padding)
     let the query look at all.
 
-    An encoder–decoder has two `streams`, "source" and "output", whose positions stand in one count. Its levels are
+    An encoder–decoder has two `sequences`, "source" and "output", whose positions stand in one count. Its levels are
     counted from the input up through both, and have names: "encoder 1", "self 2", "cross 2" (see `number`).
 
     >>> AttentionTensor.of(np.full((2, 1, 3, 3), 1 / 3))
@@ -37,7 +37,7 @@ class AttentionTensor:
     """How the heads were merged as they arrived ("mean", …); None when every head can be had."""
     stacked: Tensor | None = None
     """layer × head × n × n, of which the levels are views, where all is held."""
-    streams: Mapping[str, slice] = field(default_factory=dict)
+    sequences: Mapping[str, slice] = field(default_factory=dict)
     """Name → its positions, where there are several, in the order of the count."""
     copies: int = 1
     """How many positions of the output there are for each token: 1, or 1 + the streams that predict (ProphetNet's). The
@@ -84,12 +84,12 @@ class AttentionTensor:
 
     def answering(self, position: int) -> int:
         """The position whose row is the answer at one: itself, or where it is predicted."""
-        return position + self._shift if self.copies > 1 and position >= self.streams["output"].start else position
+        return position + self._shift if self.copies > 1 and position >= self.sequences["output"].start else position
 
     @property
     def _shift(self) -> int:
         """How many tokens the output has."""
-        return (self.length - self.streams["output"].start) // self.copies if self.copies > 1 else 0
+        return (self.length - self.sequences["output"].start) // self.copies if self.copies > 1 else 0
 
     @property
     def device(self) -> torch.device:
@@ -111,7 +111,7 @@ class AttentionTensor:
     @property
     def written(self) -> slice | None:
         """The positions that see no later ones of their stream: all of a decoder, the output of an encoder–decoder."""
-        return looking_back(self.levels, self.streams)
+        return looking_back(self.levels, self.sequences)
 
     @property
     def modules(self) -> tuple[str, ...]:
@@ -131,12 +131,12 @@ class AttentionTensor:
     def causal(self) -> bool:
         """Whether no query could see a later position, in any layer. One position alone is not called causal, and of
         several streams one at most is (see `written`)."""
-        return self.length > 1 and not self.streams and all(level.mask.causal for level in self.levels)
+        return self.length > 1 and not self.sequences and all(level.mask.causal for level in self.levels)
 
     @property
     def weights(self) -> Tensor:
         """layer × head × n × n, where all is held; rows of positions that a level of several streams carries are 0."""
-        if self.streams and self.whole and len({level.heads for level in self.levels}) == 1:
+        if self.sequences and self.whole and len({level.heads for level in self.levels}) == 1:
             return torch.stack([_among_all(level) for level in self.levels])
         if self.stacked is None:
             numbers = sum(level.heads for level in self.levels) * self.length**2
@@ -192,10 +192,10 @@ class AttentionTensor:
         heads = f"{self.head} of heads" if self.head else f"{self.heads} heads"
         kind = ", causal" if self.causal else ""
         kind += "" if self.whole else ", computed where it is read"
-        if not self.streams:
+        if not self.sequences:
             return f"AttentionTensor({self.layers} layers, {heads}, {self.length} positions{kind})"
         layers = ", ".join(f"{self.kinds.count(one)} {one}" for one in dict.fromkeys(self.kinds))
-        places = " + ".join(f"{place.stop - place.start} {name}" for name, place in self.streams.items())
+        places = " + ".join(f"{place.stop - place.start} {name}" for name, place in self.sequences.items())
         return f"AttentionTensor({layers} layers, {heads}, {places} positions{kind})"
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attnx.adapters.adapter import Heard, Prepared
+from attnx.adapters.adapter import AudioInput, PreparedInput
 from attnx.adapters.families import adapter_for
 from attnx.attribution.base import Case, Reference, Scored
 from attnx.attribution.baselines import Named, choose_blank, stretch_groups
@@ -109,8 +109,8 @@ def _window(batch: Batch, window: int) -> tuple[tuple[int, ...], tuple[int, ...]
     return (channels, *size), (channels, bottom - top, right - left)
 
 
-def _stretch_window(batch: Batch, heard: Heard, window: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    if batch.cases[0].prepared.streams:
+def _stretch_window(batch: Batch, heard: AudioInput, window: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    if batch.cases[0].prepared.sequences:
         raise InputError("no window slides over sound and what was written of it; use references=('blankout',)")
     shape = list(batch.values.shape[1:])
     cells = [cell for cell in heard.cells if cell is not None]
@@ -141,12 +141,12 @@ def _features(batch: Batch) -> tuple[Tensor, Tensor]:
     return features, pieces
 
 
-def _mark_stretches(prepared: Prepared, features: Tensor, pieces: Tensor) -> None:
+def _mark_stretches(prepared: PreparedInput, features: Tensor, pieces: Tensor) -> None:
     """Each stretch of the sound and each written word a feature, its score shared out among its positions."""
     heard = prepared.heard
     assert heard is not None
     (sound, output), (shares, others) = (
-        split_streams(one[0], prepared) if prepared.streams else (one[0], None) for one in (features, pieces)
+        split_streams(one[0], prepared) if prepared.sequences else (one[0], None) for one in (features, pieces)
     )
     written = [one.positions for one in prepared.words if one.segment]
     for number, places in enumerate([*prepared.positions.stretches, *written], start=1):
@@ -167,7 +167,7 @@ MOST_GROUPS = 256
 """Patches of a ViT at 224 pixels still go one by one: 14 × 14."""
 
 
-def patch_groups(prepared: Prepared, side: int | None) -> list[tuple[int, ...]]:
+def patch_groups(prepared: PreparedInput, side: int | None) -> list[tuple[int, ...]]:
     """Positions of the patches in squares of `side` × `side`, smaller ones at the edges.
 
     By default one by one, and in the smallest squares of which there are no more than 256.

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from torch import nn
 
-from attnx.adapters.adapter import Prepared
+from attnx.adapters.adapter import PreparedInput
 from attnx.adapters.families import adapter_for
 from attnx.arguments import check_kinds
 from attnx.errors import ChoiceError, InputError
@@ -85,7 +85,7 @@ _SHARED_POSITIONS = 2**15
 class Case:
     """A prepared input, and the class or token whose score a reference explains."""
 
-    prepared: Prepared
+    prepared: PreparedInput
     target: Target
 
     @property
@@ -115,7 +115,12 @@ class Scored:
 
 
 def cases(
-    model: nn.Module, processor: Any, prepared: Sequence[Prepared], *, target: Any = None, position: int | None = None
+    model: nn.Module,
+    processor: Any,
+    prepared: Sequence[PreparedInput],
+    *,
+    target: Any = None,
+    position: int | None = None,
 ) -> list[Case]:
     """A case for each input: by default of what the model predicts, read at the position that its adapter explains."""
     model = unwrapped(model)

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from attnx.adapters.adapter import Adapter, Box, Heard, Prepared, Samples
+from attnx.adapters.adapter import Adapter, AudioInput, Box, PreparedInput, Samples
 from attnx.adapters.model_config import vocabulary_size
 from attnx.adapters.positions import Positions
 from attnx.attention.layers import rows_to_one
@@ -31,11 +31,11 @@ from attnx.linearize.sink import Check, on_device_of, weights_check
 from attnx.registry import unknown
 from attnx.targets.score import numbers_of
 
-Fill: TypeAlias = Callable[[Prepared, Any], Tensor]
+Fill: TypeAlias = Callable[[PreparedInput, Any], Tensor]
 """(image, processor) → what stands in place of its pixels, or of a colour each."""
 
 
-def painted(prepared: Prepared, places: Sequence[int], fill: Fill, processor: Any) -> Prepared:
+def painted(prepared: PreparedInput, places: Sequence[int], fill: Fill, processor: Any) -> PreparedInput:
     """Something else over the patches at these positions."""
     pixels = prepared.inputs["pixel_values"].clone()
     paint = fill(prepared, processor).expand_as(pixels)
@@ -47,12 +47,12 @@ def painted(prepared: Prepared, places: Sequence[int], fill: Fill, processor: An
     return replace(prepared, inputs={**prepared.inputs, "pixel_values": pixels})
 
 
-def _boxes(prepared: Prepared, places: Sequence[int]) -> list[Box]:
+def _boxes(prepared: PreparedInput, places: Sequence[int]) -> list[Box]:
     assert prepared.boxes is not None
     return [box for place in places if (box := prepared.boxes[place]) is not None]
 
 
-def _gray(prepared: Prepared, processor: Any) -> Tensor:
+def _gray(prepared: PreparedInput, processor: Any) -> Tensor:
     """Half-way between black and white, as the processor scales pixels; 0 where it does not say."""
     pixels = prepared.inputs["pixel_values"]
     processor = getattr(processor, "image_processor", processor)
@@ -65,12 +65,12 @@ def _gray(prepared: Prepared, processor: Any) -> Tensor:
     return channels.expand(pixels.shape[-3])[:, None, None]
 
 
-def _mean_of_pixels(prepared: Prepared, processor: Any) -> Tensor:
+def _mean_of_pixels(prepared: PreparedInput, processor: Any) -> Tensor:
     pixels = prepared.inputs["pixel_values"]
     return pixels.mean(0, keepdim=True) if pixels.ndim == 2 else pixels.mean((-2, -1), keepdim=True)
 
 
-def _blur(prepared: Prepared, processor: Any) -> Tensor:
+def _blur(prepared: PreparedInput, processor: Any) -> Tensor:
     """By a Gaussian as wide as a patch: nothing within one is left to see."""
     pixels = prepared.inputs["pixel_values"]
     left, top, right, bottom = _boxes(prepared, range(len(prepared.positions)))[0]
@@ -92,7 +92,7 @@ FILLS: Mapping[str, Fill] = {"gray": _gray, "mean": _mean_of_pixels, "blur": _bl
 SILENCE = "silence"
 
 
-def silenced(prepared: Prepared, places: Sequence[int]) -> Prepared:
+def silenced(prepared: PreparedInput, places: Sequence[int]) -> PreparedInput:
     """Nothing to be heard at these positions."""
     heard = prepared.heard
     assert heard is not None
@@ -109,20 +109,20 @@ def silenced(prepared: Prepared, places: Sequence[int]) -> Prepared:
     return replace(prepared, inputs={**prepared.inputs, heard.entry: values})
 
 
-def stretch_groups(prepared: Prepared, size: int) -> list[tuple[int, ...]]:
+def stretch_groups(prepared: PreparedInput, size: int) -> list[tuple[int, ...]]:
     """The stretches of the sound, each with all its bands, so many neighbours together."""
     each = prepared.positions.stretches
     return [tuple(place for one in each[start : start + size] for place in one) for start in range(0, len(each), size)]
 
 
-def _by_stretch(prepared: Prepared, places: Sequence[int]) -> tuple[list[int], list[int]]:
+def _by_stretch(prepared: PreparedInput, places: Sequence[int]) -> tuple[list[int], list[int]]:
     """Places whose whole stretch is asked for, and those that are one band of it."""
     asked = set(places)
     whole = {place for one in prepared.positions.stretches if asked.issuperset(one) for place in one}
     return sorted(whole), sorted(asked - whole)
 
 
-def _quieted(prepared: Prepared, samples: Samples, places: Sequence[int]) -> Samples:
+def _quieted(prepared: PreparedInput, samples: Samples, places: Sequence[int]) -> Samples:
     assert prepared.heard is not None
     assert prepared.heard.sound is not None
     quiet, rate = samples.copy(), prepared.heard.sound.rate
@@ -132,12 +132,12 @@ def _quieted(prepared: Prepared, samples: Samples, places: Sequence[int]) -> Sam
     return quiet
 
 
-def _read(heard: Heard, samples: Samples, like: Tensor) -> Tensor:
+def _read(heard: AudioInput, samples: Samples, like: Tensor) -> Tensor:
     assert heard.process is not None
     return heard.process(samples).to(like)
 
 
-def _copy(heard: Heard, source: Tensor, values: Tensor, places: Sequence[int]) -> None:
+def _copy(heard: AudioInput, source: Tensor, values: Tensor, places: Sequence[int]) -> None:
     for place in places:
         cell = heard.cells[place]
         if cell is not None:
@@ -160,7 +160,7 @@ def takes_embeddings(model: nn.Module) -> bool:
     return "inputs_embeds" in signature(model.forward).parameters
 
 
-def same_by_embeddings(model: nn.Module, adapter: Adapter, processor: Any, example: Prepared) -> bool | None:
+def same_by_embeddings(model: nn.Module, adapter: Adapter, processor: Any, example: PreparedInput) -> bool | None:
     """Whether embeddings lead to the answer that token ids lead to; tried once for each model.
 
     None where the model does not run on embeddings alone: it takes none, or needs the ids as well (DeepSeek-V4).
@@ -179,14 +179,14 @@ def same_by_embeddings(model: nn.Module, adapter: Adapter, processor: Any, examp
     return _same[model]
 
 
-def takes_means(model: nn.Module, processor: Any, blanked: Callable[[], Prepared]) -> bool:
+def takes_means(model: nn.Module, processor: Any, blanked: Callable[[], PreparedInput]) -> bool:
     """Whether the model runs on an embedding that is no row of its table; Gemma 4 looks for the row."""
     if model not in _takes_means:
         _takes_means[model] = _output(model, blanked, padding_id(model, processor)) is not None
     return _takes_means[model]
 
 
-def _output(model: nn.Module, made: Callable[[], Prepared], pad_id: int | None) -> Any:
+def _output(model: nn.Module, made: Callable[[], PreparedInput], pad_id: int | None) -> Any:
     """What the model returns for this input, which it need not be able to read: None where it fails."""
     try:
         with undisturbed(model):
@@ -205,7 +205,7 @@ def has_mean(model: nn.Module, adapter: Adapter) -> bool:
         return False
 
 
-def embedded(model: nn.Module, adapter: Adapter, prepared: Prepared) -> Prepared:
+def embedded(model: nn.Module, adapter: Adapter, prepared: PreparedInput) -> PreparedInput:
     """The same input by its embeddings."""
     inputs = dict(prepared.inputs)
     with switched(gradients=False):
@@ -263,7 +263,7 @@ class Blank:
 
     name: str
     """As results say it: a token, "mean embedding", "deletion", "gray"."""
-    apply: Callable[[Prepared, Sequence[int]], Prepared]
+    apply: Callable[[PreparedInput, Sequence[int]], PreparedInput]
     """(input, positions) → the input with nothing at these positions."""
     shortens: bool = False
     """Whether blanked positions are gone, and those behind them move up."""
@@ -271,7 +271,9 @@ class Blank:
     """How blanked inputs enter the model."""
 
 
-def choose_blank(model: nn.Module, adapter: Adapter, processor: Any, prepared: Prepared, named: Named = None) -> Blank:
+def choose_blank(
+    model: nn.Module, adapter: Adapter, processor: Any, prepared: PreparedInput, named: Named = None
+) -> Blank:
     """The blank that the caller named, or by the rule.
 
     For text: a token, its id, `"unk_token"` and the like, `"mean"`, the mean of all embeddings, or `"delete"`. For an
@@ -307,7 +309,7 @@ _ON_BOTH = ("gray", MEAN)
 """What patches beside a text can be painted with."""
 
 
-def _of_both(model: nn.Module, adapter: Adapter, processor: Any, prepared: Prepared, named: Named) -> Blank:
+def _of_both(model: nn.Module, adapter: Adapter, processor: Any, prepared: PreparedInput, named: Named) -> Blank:
     """Of a picture with a text: paint over patches, and a token in place of tokens; no position goes."""
     if named is not None and named not in _ON_BOTH:
         raise ChoiceError(unknown("blank", named, _ON_BOTH) + " (patches of a picture, beside which tokens have one)")
@@ -317,7 +319,7 @@ def _of_both(model: nn.Module, adapter: Adapter, processor: Any, prepared: Prepa
     known = (getattr(tokenizer, f"{name}_id", None) for name in adapter.blank)
     blank_id = next((int(one) for one in known if one is not None and int(one) not in taken), None)
 
-    def apply(prepared: Prepared, places: Sequence[int]) -> Prepared:
+    def apply(prepared: PreparedInput, places: Sequence[int]) -> PreparedInput:
         words = [one for one in places if one < prepared.text_length]
         if words and blank_id is None:
             raise InputError("the tokenizer has no token for nothing; name patches alone, or references=('lrp',)")
@@ -328,7 +330,7 @@ def _of_both(model: nn.Module, adapter: Adapter, processor: Any, prepared: Prepa
     return Blank(fill if blank_id is None else f"{fill}, {tokenizer.convert_ids_to_tokens(blank_id)}", apply)
 
 
-def _by_rule(model: nn.Module, adapter: Adapter, tokenizer: Any, prepared: Prepared) -> Blank:
+def _by_rule(model: nn.Module, adapter: Adapter, tokenizer: Any, prepared: PreparedInput) -> Blank:
     taken = _framing_ids(model, tokenizer)
     for name in adapter.blank:
         token_id = getattr(tokenizer, f"{name}_id", None)
@@ -338,7 +340,7 @@ def _by_rule(model: nn.Module, adapter: Adapter, tokenizer: Any, prepared: Prepa
     return _mean(model, adapter) if _has_mean(model, adapter, tokenizer, prepared) else _deletion()
 
 
-def _has_mean(model: nn.Module, adapter: Adapter, tokenizer: Any, prepared: Prepared) -> bool:
+def _has_mean(model: nn.Module, adapter: Adapter, tokenizer: Any, prepared: PreparedInput) -> bool:
     """Whether a mean of embeddings can stand for nothing."""
     if not has_mean(model, adapter) or not same_by_embeddings(model, adapter, tokenizer, prepared):
         return False
@@ -378,7 +380,7 @@ def _mean(model: nn.Module, adapter: Adapter) -> Blank:
         """Once for all variants, unless its weights have changed; offloaded ones are loaded, and cannot be compared."""
         return mean_embedding(embedding)
 
-    def apply(prepared: Prepared, places: Sequence[int]) -> Prepared:
+    def apply(prepared: PreparedInput, places: Sequence[int]) -> PreparedInput:
         entered = embedded(model, adapter, prepared)
         inputs = dict(entered.inputs)
         for name, own in _by_stream(prepared, places):
@@ -391,13 +393,13 @@ def _mean(model: nn.Module, adapter: Adapter) -> Blank:
     return Blank(MEAN_NAME, apply, entry="inputs_embeds")
 
 
-def _silence(model: nn.Module, adapter: Adapter, prepared: Prepared) -> Blank:
+def _silence(model: nn.Module, adapter: Adapter, prepared: PreparedInput) -> Blank:
     """Silence for the sound; what was written of it goes in by embeddings, their mean stands for nothing."""
-    if not prepared.streams:
+    if not prepared.sequences:
         return Blank(SILENCE, silenced)
     mean = _mean(model, adapter)
 
-    def apply(prepared: Prepared, places: Sequence[int]) -> Prepared:
+    def apply(prepared: PreparedInput, places: Sequence[int]) -> PreparedInput:
         source = prepared.source_length
         quiet = silenced(prepared, [place for place in places if place < source])
         return mean.apply(quiet, [place for place in places if place >= source])
@@ -409,7 +411,7 @@ def _deletion() -> Blank:
     return Blank("deletion", deleted, shortens=True)
 
 
-def replaced(prepared: Prepared, places: Sequence[int], blank_id: int) -> Prepared:
+def replaced(prepared: PreparedInput, places: Sequence[int], blank_id: int) -> PreparedInput:
     """Another token at these positions."""
     inputs = dict(prepared.inputs)
     for name, own in _by_stream(prepared, places):
@@ -418,7 +420,7 @@ def replaced(prepared: Prepared, places: Sequence[int], blank_id: int) -> Prepar
     return replace(prepared, inputs=inputs)
 
 
-def _by_stream(prepared: Prepared, places: Sequence[int]) -> list[tuple[str, list[int]]]:
+def _by_stream(prepared: PreparedInput, places: Sequence[int]) -> list[tuple[str, list[int]]]:
     """The inputs that hold ids, and which of the places are in each, counted from its beginning."""
     found = [
         (name, [one - span.start for one in places if span.start <= one < span.stop])
@@ -429,20 +431,20 @@ def _by_stream(prepared: Prepared, places: Sequence[int]) -> list[tuple[str, lis
     return [(name, own) for name, own in found if own]
 
 
-def deleted(prepared: Prepared, places: Sequence[int]) -> Prepared:
+def deleted(prepared: PreparedInput, places: Sequence[int]) -> PreparedInput:
     """The input without these positions; what comes behind moves up."""
     gone = set(places)
     kept = [index for index in range(len(prepared.positions)) if index not in gone]
     if not kept:
         raise ChoiceError("nothing would be left of the text; blank it with a token instead of deleting")
     positions = Positions(prepared.positions[index] for index in kept)
-    if prepared.streams:
+    if prepared.sequences:
         return _shortened(prepared, places, positions)
     inputs = {name: tensor[kept] for name, tensor in prepared.inputs.items()}
     return replace(prepared, inputs=inputs, positions=positions)
 
 
-def _shortened(prepared: Prepared, places: Sequence[int], positions: Positions) -> Prepared:
+def _shortened(prepared: PreparedInput, places: Sequence[int], positions: Positions) -> PreparedInput:
     """Two streams, each without its own of the places."""
     gone = dict(_by_stream(prepared, places))
     inputs, lengths = dict(prepared.inputs), []
@@ -454,8 +456,8 @@ def _shortened(prepared: Prepared, places: Sequence[int], positions: Positions) 
         about = (name, name.replace("input_ids", "attention_mask"))
         inputs |= {one: inputs[one][kept] for one in about if one in inputs}
         lengths.append(len(kept))
-    streams = dict(zip(prepared.streams, lengths, strict=True))
-    return replace(prepared, inputs=inputs, positions=positions, streams=streams)
+    sequences = dict(zip(prepared.sequences, lengths, strict=True))
+    return replace(prepared, inputs=inputs, positions=positions, sequences=sequences)
 
 
 def _token_id(model: nn.Module, tokenizer: Any, blank: str | int) -> int:

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnx.adapters.adapter import Adapter, Prepared
+from attnx.adapters.adapter import Adapter, PreparedInput
 from attnx.adapters.audio import ENTRIES
 from attnx.adapters.families import adapter_for
 from attnx.adapters.model_config import takes_logits_to_keep
@@ -51,7 +51,7 @@ class Batch:
     """(values, *extra) → the score of each case's target."""
     extra: tuple[Tensor, ...]
     """Everything else that the forward needs, with the batch as first axis."""
-    enter: Callable[[Sequence[Prepared]], Tensor]
+    enter: Callable[[Sequence[PreparedInput]], Tensor]
     """Other inputs of the same shape as values, for baselines."""
 
     @property
@@ -162,7 +162,7 @@ class _Entry:
     table: Tensor | None = None
     """Of a model that takes ids alone: the rows of its embedding, for which others stand in as it takes them."""
 
-    def inputs(self, prepared: Sequence[Prepared]) -> dict[str, Tensor]:
+    def inputs(self, prepared: Sequence[PreparedInput]) -> dict[str, Tensor]:
         """The model's keyword arguments, what is attributed under the entry's name."""
         # A clone of what was made in inference mode may take part in a graph, the original may not.
         inputs = {
@@ -182,7 +182,9 @@ class _Entry:
                     inputs["inputs_embeds"] = self._joined(inputs, self.embed_output)
         return inputs
 
-    def score(self, values: Tensor, prepared: Prepared, others: dict[str, Tensor], *how: Any, **answers: Any) -> Tensor:
+    def score(
+        self, values: Tensor, prepared: PreparedInput, others: dict[str, Tensor], *how: Any, **answers: Any
+    ) -> Tensor:
         """That of the model, into which the values go."""
         entered = {**self.named(values, prepared), **others}
         if self.table is None:
@@ -206,7 +208,7 @@ class _Entry:
             )
         return torch.cat([source, output], dim=1)
 
-    def named(self, values: Tensor, prepared: Prepared) -> dict[str, Tensor]:
+    def named(self, values: Tensor, prepared: PreparedInput) -> dict[str, Tensor]:
         """What is attributed, by the names under which the model takes it; a copy, which CTRL, GIT and BLIP change."""
         if self.table is not None:
             return {}
@@ -216,11 +218,11 @@ class _Entry:
         if self.name in ENTRIES:
             sound, output = split_streams(values, prepared)
             return {self.name: sound, "decoder_inputs_embeds": output}
-        source = next(iter(prepared.streams.values()))
+        source = next(iter(prepared.sequences.values()))
         return {"inputs_embeds": values[:, :source], "decoder_inputs_embeds": values[:, source:]}
 
 
-def _entry(model: nn.Module, adapter: Adapter, processor: Any, example: Prepared, embed: Embed | None) -> _Entry:
+def _entry(model: nn.Module, adapter: Adapter, processor: Any, example: PreparedInput, embed: Embed | None) -> _Entry:
     pad_id = padding_id(model, processor)
     if example.joined:
         raise InputError(
@@ -254,7 +256,7 @@ def _rows_of(table: Tensor, ids: Tensor) -> Tensor:
     return F.embedding(ids, table)
 
 
-def _first_answer(entry: _Entry, prepared: Sequence[Prepared]) -> list[Tensor]:
+def _first_answer(entry: _Entry, prepared: Sequence[PreparedInput]) -> list[Tensor]:
     with switched(gradients=False):
         return first_answer(entry.model, entry.inputs(prepared), len(prepared[0].positions))
 
@@ -292,7 +294,7 @@ def _rounding_note(vectors: Tensor, reduction: str, label: str) -> tuple[str, ..
     )
 
 
-def _vectors(attribution: Tensor, prepared: Prepared) -> Tensor:
+def _vectors(attribution: Tensor, prepared: PreparedInput) -> Tensor:
     """position × dimension: the attribution to a token's embedding, or to all pixels of a patch."""
     if prepared.heard is not None:
         return _of_sound(attribution, prepared)
@@ -308,7 +310,7 @@ def _vectors(attribution: Tensor, prepared: Prepared) -> Tensor:
     return torch.stack([patches.get(place, nothing) for place in range(len(prepared.positions))])
 
 
-def split_streams(values: Tensor, prepared: Prepared) -> tuple[Tensor, Tensor]:
+def split_streams(values: Tensor, prepared: PreparedInput) -> tuple[Tensor, Tensor]:
     """Of sound and an output in one row of numbers each: the tensor that goes in, and the embeddings."""
     assert prepared.heard is not None
     shape = prepared.inputs[prepared.heard.entry].shape
@@ -318,11 +320,11 @@ def split_streams(values: Tensor, prepared: Prepared) -> tuple[Tensor, Tensor]:
     return values[..., :size].reshape(*before, *shape), values[..., size:].reshape(*before, output, -1)
 
 
-def _of_sound(attribution: Tensor, prepared: Prepared) -> Tensor:
+def _of_sound(attribution: Tensor, prepared: PreparedInput) -> Tensor:
     """position × dimension: all numbers of a stretch's own part, filled up with 0, and the embeddings of the output."""
     heard = prepared.heard
     assert heard is not None
-    sound, output = split_streams(attribution, prepared) if prepared.streams else (attribution, None)
+    sound, output = split_streams(attribution, prepared) if prepared.sequences else (attribution, None)
     parts = [sound[cell].flatten() if cell is not None else sound.flatten()[:0] for cell in heard.cells]
     rows = [*parts, *([] if output is None else output)]
     return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)

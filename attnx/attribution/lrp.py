@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnx.adapters.adapter import Box, Prepared
+from attnx.adapters.adapter import Box, PreparedInput
 from attnx.adapters.families import adapter_for
 from attnx.adapters.model_config import takes_logits_to_keep
 from attnx.attribution.base import ANSWER, SLOPES, Array, Case, Reference, Scored, by_input
@@ -153,7 +153,7 @@ def _each_run(
     kind, answers = how.kind(model, cases), kind_of([case.target for case in cases])
     adapter, pad_id = adapter_for(model), padding_id(model, processor)
 
-    def first(several: Sequence[Prepared]) -> list[Tensor]:
+    def first(several: Sequence[PreparedInput]) -> list[Tensor]:
         with undisturbed(model):
             return first_answers(model, pad_id, several)
 
@@ -200,9 +200,9 @@ def _parts(run: FrozenRun, place: int, case: Case) -> Tensor:
         )
     parts = run.entry.relevance[place].cpu()
     heard = case.prepared.heard
-    if heard is not None and case.prepared.streams:
+    if heard is not None and case.prepared.sequences:
         # Of sound the run goes down to the frames that go in, and what counts is by how much they are not silent.
-        output = case.prepared.streams["output"]
+        output = case.prepared.sequences["output"]
         values = case.prepared.inputs[heard.entry]
         gradient = run.entry.gradient[place][:-output, : len(values)].T.double().cpu()
         sounding = (values - heard.quiet(values)).double().cpu()
@@ -217,7 +217,7 @@ def _of_start(parts: Tensor, case: Case) -> float:
     return float(parts[start]) if case.target.position > start else 0.0
 
 
-def _of_both(run: FrozenRun, place: int, prepared: Prepared, readers: Tensor) -> Tensor:
+def _of_both(run: FrozenRun, place: int, prepared: PreparedInput, readers: Tensor) -> Tensor:
     """Of a picture with a text: what the pixels that each patch reads hold of the score, and what each token does.
 
     Of several inputs that ran together the pixels lie one behind the other.

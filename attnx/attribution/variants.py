@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attnx.adapters.adapter import Prepared
+from attnx.adapters.adapter import PreparedInput
 from attnx.adapters.model_config import takes_logits_to_keep
 from attnx.attribution.base import Array, Case
 from attnx.attribution.baselines import Blank
@@ -34,22 +34,22 @@ from attnx.hooks.batching import bar, collate, first_answers, in_batches, paddin
 from attnx.hooks.forward import undisturbed
 from attnx.hooks.patching import looking_on
 from attnx.linearize.matmul import Alike, LinearMaps
-from attnx.targets.base import AnswerKind, Score, Target, position_moved
+from attnx.targets.base import HeadKind, Score, Target, position_moved
 from attnx.targets.score import ANSWERS, answered, as_rows, kind_of
 
 _LARGEST = 4_096
 """Numbers of an answer that is kept; one over a vocabulary is not, for many would fill the memory."""
 
-_Key: TypeAlias = tuple[nn.Module, Prepared, str, tuple[int, ...], int, str]
+_Key: TypeAlias = tuple[nn.Module, PreparedInput, str, tuple[int, ...], int, str]
 
 
 @dataclass(frozen=True, eq=False)
 class KeptAnswers:
     """The answers of one model to variants of some inputs."""
 
-    kept: dict[_Key, tuple[AnswerKind, Tensor]] = field(default_factory=dict)
+    kept: dict[_Key, tuple[HeadKind, Tensor]] = field(default_factory=dict)
 
-    def keep(self, keys: Sequence[_Key], row: AnswerKind, answers: Tensor) -> None:
+    def keep(self, keys: Sequence[_Key], row: HeadKind, answers: Tensor) -> None:
         """What was read for each of these targets, in their order."""
         if answers[0].numel() <= _LARGEST:
             self.kept.update(zip(keys, ((row, one.clone()) for one in answers.detach()), strict=True))
@@ -82,7 +82,7 @@ def said_so_far() -> KeptAnswers | None:
 
 
 def key_of(
-    model: nn.Module, prepared: Prepared, blank: Blank, places: tuple[int, ...], target: Target, answers: str
+    model: nn.Module, prepared: PreparedInput, blank: Blank, places: tuple[int, ...], target: Target, answers: str
 ) -> _Key:
     return model, prepared, blank.name, places, target.position, answers
 
@@ -96,7 +96,7 @@ class Variant:
 
 
 @dataclass(frozen=True, eq=False)
-class Made(Sequence[Prepared]):
+class Made(Sequence[PreparedInput]):
     """The inputs of variants, each made when it is read."""
 
     cases: Sequence[Case]
@@ -109,7 +109,7 @@ class Made(Sequence[Prepared]):
     def __getitem__(self, row: Any) -> Any:
         return self.blank.apply(self.whole(row), self.variants[row].places)
 
-    def whole(self, row: int) -> Prepared:
+    def whole(self, row: int) -> PreparedInput:
         """The input itself."""
         return self.cases[self.variants[row].case].prepared
 

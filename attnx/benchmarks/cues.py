@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnx.adapters.adapter import Prepared
+from attnx.adapters.adapter import PreparedInput
 from attnx.adapters.families import adapter_for
 from attnx.arguments import path_of
 from attnx.benchmarks.benchmark import Known, Suite, Trial
@@ -91,7 +91,7 @@ def _known(given: Trial, cue: Cue) -> Known:
     return Known(Request(prepared, target=(good, bad)), _units(prepared, spans, cue), right)
 
 
-def _first_token(given: Trial, prepared: Prepared, cue: Cue, word: str) -> int:
+def _first_token(given: Trial, prepared: PreparedInput, cue: Cue, word: str) -> int:
     """The token that follows the prefix where `word` does: tokens are looked up in the text, not by themselves."""
     whole = adapter_for(given.model).prepare(given.model, given.processor, f"{cue.prefix} {word}")
     before, after = (one.inputs["input_ids"].tolist() for one in (prepared, whole))
@@ -103,7 +103,7 @@ def _first_token(given: Trial, prepared: Prepared, cue: Cue, word: str) -> int:
     return int(after[len(before)])
 
 
-def _units(prepared: Prepared, spans: list[tuple[int, int]], cue: Cue) -> tuple[tuple[int, ...], ...]:
+def _units(prepared: PreparedInput, spans: list[tuple[int, int]], cue: Cue) -> tuple[tuple[int, ...], ...]:
     """The tokens that end in each word: a space in front belongs to what follows, by itself as well."""
     units: list[list[int]] = [[] for _ in spans]
     for one in prepared.positions:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from attnx.adapters.adapter import Prepared
+from attnx.adapters.adapter import PreparedInput
 from attnx.adapters.families import adapter_for
 from attnx.adapters.files import read_texts
 from attnx.adapters.image_text import reads_both
@@ -62,7 +62,7 @@ def dates_questions(given: Trial) -> Iterator[Known]:
                 yield Known(request, _units(prepared, start + place), (source,))
 
 
-def _units(prepared: Prepared, position: int) -> tuple[tuple[int, ...], ...]:
+def _units(prepared: PreparedInput, position: int) -> tuple[tuple[int, ...], ...]:
     """The words of the source, and those that were written before."""
     return tuple(word.positions for word in prepared.words if max(word.positions) <= position)
 

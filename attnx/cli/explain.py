@@ -350,7 +350,7 @@ def methods_command(
 
 def text(rows: Sequence[Listed]) -> str:
     """A line each, methods before references."""
-    from attnx.graph.edge_weights import WEIGHTINGS
+    from attnx.graph.edge_weights import EDGE_WEIGHTS
     from attnx.views.table import aligned
 
     lines = [["", "about", "long", "heads", "costs"]]
@@ -361,7 +361,7 @@ def text(rows: Sequence[Listed]) -> str:
             for row in rows
             if row.kind == kind
         ]
-    edges = aligned([[f"  {name}", WEIGHTINGS[name].paper] for name in WEIGHTINGS.names()])
+    edges = aligned([[f"  {name}", EDGE_WEIGHTS[name].paper] for name in EDGE_WEIGHTS.names()])
     return f"{aligned(lines)}\n\nrollout:NAME and flow:NAME run on other edges; NAME is one of\n{edges}"
 
 

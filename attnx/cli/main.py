@@ -17,9 +17,9 @@ from attnx.errors import AttnxError
 def main() -> None:
     """Run the command. What the user can mend is one line on standard error and exit code 2, never a traceback."""
     _open_closed_streams()
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal without Unicode still gets the numbers
+    for sequence in (sys.stdout, sys.stderr):
+        if isinstance(sequence, io.TextIOWrapper):
+            sequence.reconfigure(errors="replace")  # a terminal without Unicode still gets the numbers
     with _stops_noted() as stopped:
         try:
             from attnx.cli.app import app

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 
 from torch import nn
 
-from attnx.adapters.adapter import Prepared
+from attnx.adapters.adapter import PreparedInput
 from attnx.adapters.encoder_decoder import OUTPUT, SOURCE
 from attnx.adapters.families import adapter_for
 from attnx.adapters.positions import word_spans
@@ -129,13 +129,13 @@ def changed_text(text: str | tuple[str, str], changes: tuple[Change, ...]) -> An
 
 def _read_as(explanation: Explanation, text: Any) -> tuple[Any, dict[str, Any]]:
     """What `explain` is given for a text of this explanation: of an encoder–decoder the source, and what is written."""
-    if OUTPUT not in explanation.streams:
+    if OUTPUT not in explanation.sequences:
         return text, {}
     source, output = text
     return source, {"target_text": output or None}
 
 
-def _prepared(model: nn.Module, tokenizer: Any, text: Any, given: Mapping[str, Any]) -> Prepared:
+def _prepared(model: nn.Module, tokenizer: Any, text: Any, given: Mapping[str, Any]) -> PreparedInput:
     """The text as it is read with these settings."""
     how = {name: given[name] for name in ("truncate", "target_text") if name in given}
     prepared = adapter_for(model, given["within"]).prepare(model, tokenizer, text, **how)
@@ -211,14 +211,14 @@ def _listed(explanation: Explanation, most: int = 12) -> str:
     return ", ".join(told) + (", …" if len(explanation.words) > most else "")
 
 
-def _moved(explanation: Explanation, changes: tuple[Change, ...], after: Prepared) -> int:
+def _moved(explanation: Explanation, changes: tuple[Change, ...], after: PreparedInput) -> int:
     """Where the explained position is in the changed text: counted from the end where it stands behind all changes."""
     place, own = explanation.position, explanation.positions[explanation.position]
     behind = len(explanation.positions) - place
     first = min((one.segment, one.start) for one in changes)
     last = max((one.segment, one.end) for one in changes)
     if own.start is None and after.rewrites:  # the start of the output, or a language behind it
-        return place - explanation.streams[SOURCE] + after.source_length
+        return place - explanation.sequences[SOURCE] + after.source_length
     if own.start is None:  # a special token: at the beginning, or counted from the end
         return place if place == 0 else len(after.positions) - behind
     if (own.segment, own.end or 0) <= first:

@@ -107,7 +107,7 @@ def heading(shown: SideBySide, name: str) -> str:
     first = shown.explanations[0]
     layers = list(dict.fromkeys(one.layers[-1] for one in shown.explanations))
     where = "" if name in first.references else f" at layer {' and '.join(map(str, layers))}"
-    return f"{name}{where}{_target(shown) if name in first.about_answer else ''}"
+    return f"{name}{where}{_target(shown) if name in first.target_specific else ''}"
 
 
 def rich(shown: SideBySide) -> RenderableType:
@@ -188,12 +188,12 @@ def cautions(shown: SideBySide, name: str) -> list[str]:
     first, notes = shown.explanations[0], []
     labels = list(dict.fromkeys(one.prediction.contrast for one in shown.explanations if one.prediction))
     models = {str(one.provenance.get("model")) for one in shown.explanations}
-    about_answer = name in first.about_answer
-    if about_answer and len(labels) > 1:
+    target_specific = name in first.target_specific
+    if target_specific and len(labels) > 1:
         notes.append(f"They are about different answers ({', '.join(labels)}): their scores do not measure the same.")
-    elif about_answer and len(models) > 1:
+    elif target_specific and len(models) > 1:
         notes.append("Each model has a scale of its own: compare the order of the words, not the size of scores.")
-    elif not about_answer:
+    elif not target_specific:
         notes.append("Of each text the scores are shares of a whole: a word also gains where another loses.")
     everywhere = set.intersection(*(set(one.notes) for one in shown.explanations))
     for title, one in zip(shown.titles, shown.explanations, strict=True):

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from attnx.adapters.adapter import Prepared
+from attnx.adapters.adapter import PreparedInput
 from attnx.adapters.families import adapter_for
 from attnx.arguments import checked
 from attnx.attribution.base import AskedReferences, Case, asked_references
@@ -56,7 +56,7 @@ NARROW = 0.1
 error of the mean is a third of that, small beside how texts differ."""
 
 
-def generator_of(prepared: Prepared, seed: int, name: str) -> np.random.Generator:
+def generator_of(prepared: PreparedInput, seed: int, name: str) -> np.random.Generator:
     """Draws that hang on the seed, the input and what they are for, not on the texts around it."""
     digest = hashlib.blake2b(name.encode(), digest_size=16)
     for key, tensor in sorted(prepared.inputs.items()):

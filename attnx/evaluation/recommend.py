@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from attnx.adapters.adapter import Prepared
+from attnx.adapters.adapter import PreparedInput
 from attnx.arguments import checked
 from attnx.attribution.base import REFERENCES, AskedReferences, asked_references, cheap_references
 from attnx.attribution.baselines import Blank, Named
@@ -270,7 +270,7 @@ def _fall(number: int, orders: Sequence[Order], counts: Sequence[int], scores: S
     return scores[Variant(number)] - float(np.mean(left))
 
 
-def _units(prepared: Prepared) -> str:
+def _units(prepared: PreparedInput) -> str:
     """What is removed."""
     return "stretches of time" if prepared.heard is not None else "words" if prepared.boxes is None else "patches"
 

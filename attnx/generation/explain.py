@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from attnx.adapters.adapter import Prepared
+from attnx.adapters.adapter import PreparedInput
 from attnx.adapters.families import adapter_for
 from attnx.adapters.model_config import takes_logits_to_keep, without_cache
 from attnx.adapters.positions import group_words
@@ -37,18 +37,18 @@ if TYPE_CHECKING:
 
 
 def joined(
-    whole: Prepared,
+    whole: PreparedInput,
     prompt_length: int,
     steps: Sequence[Explanation],
     contrasts: Sequence[Explanation],
     generation: Mapping[str, Any],
 ) -> GenerationExplanation:
     """`steps` are the tokens in their order, `contrasts` the same against their runners-up, or none."""
-    if whole.joined and whole.streams:
+    if whole.joined and whole.sequences:
         steps, contrasts = [picture_first(one) for one in steps], [picture_first(one) for one in contrasts]
         length = whole.text_length
         prompt_length += len(whole.positions) - length
-        whole = replace(whole, positions=steps[0].positions, words=steps[0].words, streams={}, spans=())
+        whole = replace(whole, positions=steps[0].positions, words=steps[0].words, sequences={}, spans=())
     first = steps[0]
     layers = first.layers if len(first.layers) > 1 else None
     # Where nobody asked for a reference it may have been left out of some step, whose note says so.
@@ -65,7 +65,7 @@ def joined(
         signed=first.signed,
         digits=first.digits,
         local=first.local,
-        about_answer=first.about_answer,
+        target_specific=first.target_specific,
         notes=tuple(dict.fromkeys(note for one in (*steps, *contrasts) for note in one.notes)),
         provenance=_with_generation(_of_all(steps, measured), generation),
         references={name: _rows(steps, name) for name in measured},
@@ -76,7 +76,7 @@ def joined(
         else {},
         contrasts=_answers(contrasts),
         spans=whole.spans,
-        streams=dict(whole.streams),
+        sequences=dict(whole.sequences),
         against={name: _rows(contrasts, name) for name in _about_answer(contrasts)},
         image=whole.image,
         image_size=None if whole.image is None else whole.image.size,
@@ -84,10 +84,10 @@ def joined(
     )
 
 
-def _in_one_text(whole: Prepared) -> Prepared:
+def _in_one_text(whole: PreparedInput) -> PreparedInput:
     """Source and output of an encoder–decoder as one text, a line each, so that words are counted through; sound has
     no line."""
-    if not isinstance(whole.text, tuple) or not whole.streams:
+    if not isinstance(whole.text, tuple) or not whole.sequences:
         return whole
     source, output = whole.text
     before = f"{source}\n" if source else ""
@@ -113,7 +113,7 @@ def _about_answer(contrasts: Sequence[Explanation]) -> list[str]:
         return []
     first = contrasts[0]
     every = (*first.references, *first.relevance)
-    return [name for name in every if name in first.about_answer and all(_has(one, name) for one in contrasts)]
+    return [name for name in every if name in first.target_specific and all(_has(one, name) for one in contrasts)]
 
 
 def _has(step: Explanation, name: str) -> bool:
@@ -162,7 +162,7 @@ def _with_generation(provenance: Mapping[str, Any], generation: Mapping[str, Any
     return {**provenance, "settings": {**provenance["settings"], "generation": said}}
 
 
-def runners_up(model: nn.Module, tokenizer: Any, whole: Prepared, queries: Sequence[int]) -> list[int]:
+def runners_up(model: nn.Module, tokenizer: Any, whole: PreparedInput, queries: Sequence[int]) -> list[int]:
     """For each position that predicted a token, the id of the best token that is not the one that was written."""
     inputs = without_cache(model, collate(model, [whole], padding_id(model, tokenizer)))
     ids = whole.written_ids
@@ -285,7 +285,7 @@ class _Call:
     truncate: bool
     progress: bool
 
-    def written(self, prompts: Sequence[Prepared], most: int, generation: Mapping[str, Any]) -> Iterator[Written]:
+    def written(self, prompts: Sequence[PreparedInput], most: int, generation: Mapping[str, Any]) -> Iterator[Written]:
         """What the model writes behind each prompt."""
         for one in prompts:
             if "input_ids" not in one.inputs and not one.rewrites:
@@ -309,7 +309,7 @@ class _Call:
             prepared = with_spans(prepared, self.spans, prompt=(written.prompt_end, length))
         return Written(prepared, length)
 
-    def _begun(self, prepared: Prepared) -> Prepared:
+    def _begun(self, prepared: PreparedInput) -> PreparedInput:
         first = self.prepend_token
         return prepared if first is None else with_first_token(self.model, self.tokenizer, prepared, first)
 
@@ -340,7 +340,7 @@ class _Call:
 
 
 def _check_causal(step: Explanation, model: nn.Module) -> None:
-    if not step.causal and not step.streams:
+    if not step.causal and not step.sequences:
         raise CaptureError(
             f"{type(model).__name__} lets positions see later ones, so a pass over the finished text is not what it "
             "saw while it wrote; explain its text with attnx.explain"

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from attnx.adapters.adapter import Adapter, Prepared
+from attnx.adapters.adapter import Adapter, PreparedInput
 from attnx.adapters.chat import Chat, is_chat
 from attnx.adapters.encoder_decoder import Output, begun_output, source_alone, with_output
 from attnx.adapters.image_text import TEXT, is_pictured
@@ -36,7 +36,9 @@ def begins_itself(model: nn.Module) -> bool:
     return set(ONCE) <= set(signature(model.generate).parameters)  # type: ignore[arg-type]
 
 
-def with_beginning(model: nn.Module, tokenizer: Any, prompt: Prepared, options: Mapping[str, Any]) -> Prepared:
+def with_beginning(
+    model: nn.Module, tokenizer: Any, prompt: PreparedInput, options: Mapping[str, Any]
+) -> PreparedInput:
     """The sound, and behind it the tokens with which the model begins."""
     inputs = collate(model, [source_alone(prompt)], None)
     told = {name: one for name, one in options.items() if name in STEERED_BY}
@@ -49,14 +51,14 @@ def with_beginning(model: nn.Module, tokenizer: Any, prompt: Prepared, options: 
     return with_output(model, source_alone(prompt), begun_output(tokenizer, begun))
 
 
-def text_alone(prompt: Prepared) -> Prepared:
+def text_alone(prompt: PreparedInput) -> PreparedInput:
     """The positions and words of the text, image tokens among them."""
     length = prompt.text_length
     words = tuple(one for one in prompt.words if max(one.positions) < length)
     return replace(prompt, positions=prompt.positions[:length], words=words)
 
 
-def beside_picture(begun: Prepared, prompt: Prepared) -> Prepared:
+def beside_picture(begun: PreparedInput, prompt: PreparedInput) -> PreparedInput:
     """The text that goes on from a prompt, with the prompt's picture."""
     length = prompt.text_length
     count = len(begun.positions) - length
@@ -77,7 +79,7 @@ def beside_picture(begun: Prepared, prompt: Prepared) -> Prepared:
         positions=Positions((*begun.positions, *patches)),
         words=tuple(words),
         image=prompt.image,
-        streams={name: size + (count if name == TEXT else 0) for name, size in prompt.streams.items()},
+        sequences={name: size + (count if name == TEXT else 0) for name, size in prompt.sequences.items()},
         joined=prompt.joined,
         readers=None if readers is None else torch.where(readers >= 0, readers + count, readers),
     )
@@ -85,7 +87,7 @@ def beside_picture(begun: Prepared, prompt: Prepared) -> Prepared:
 
 def picture_first(step: Explanation) -> Explanation:
     """The same explanation with the patches in front of the text, as one stream."""
-    length, whole = step.streams[TEXT], len(step.positions)
+    length, whole = step.sequences[TEXT], len(step.positions)
     order = [*range(length, whole), *range(length)]
     places = {old: new for new, old in enumerate(order)}
     return replace(
@@ -96,7 +98,7 @@ def picture_first(step: Explanation) -> Explanation:
         relevance={name: scores[..., order].copy() for name, scores in step.relevance.items()},
         references={name: scores[order].copy() for name, scores in step.references.items()},
         maps=None,
-        streams={},
+        sequences={},
     )
 
 
@@ -110,7 +112,7 @@ _OURS = ("max_new_tokens", "max_length", "num_return_sequences", "return_dict_in
 class Written:
     """The finished text, ready for the model, and how many of its positions are the prompt's."""
 
-    prepared: Prepared
+    prepared: PreparedInput
     prompt_length: int
     prompt_end: int | None = None
     """How many characters of the text are the prompt's, where a continuation was given behind it."""
@@ -129,7 +131,7 @@ def check_writer(model: nn.Module) -> None:
 def write(
     model: nn.Module,
     tokenizer: Any,
-    prompt: Prepared,
+    prompt: PreparedInput,
     max_new_tokens: int,
     options: Mapping[str, Any],
     *,
@@ -280,7 +282,9 @@ def _config(model: nn.Module, tokenizer: Any, wanted: int, options: Mapping[str,
     return config
 
 
-def _joined(tokenizer: Any, prompt: Prepared, new: Sequence[int], ends: set[int], notes: tuple[str, ...]) -> Prepared:
+def _joined(
+    tokenizer: Any, prompt: PreparedInput, new: Sequence[int], ends: set[int], notes: tuple[str, ...]
+) -> PreparedInput:
     """The prompt's positions with those of the new tokens behind them; words may go on over the border."""
     length = len(prompt.positions)
     ids = torch.cat([prompt.inputs["input_ids"], torch.tensor(new)])
@@ -299,12 +303,12 @@ def _joined(tokenizer: Any, prompt: Prepared, new: Sequence[int], ends: set[int]
             positions.append(Position(index, name, start=len(text) + start, end=len(text) + end))
     text = None if text is None else text + added
     placed, words = group_words(positions, None if text is None else [text])
-    return Prepared(inputs, placed, words, text, (*prompt.notes, *notes), prompt.facts, spans=prompt.spans)
+    return PreparedInput(inputs, placed, words, text, (*prompt.notes, *notes), prompt.facts, spans=prompt.spans)
 
 
 def _behind_source(
-    model: nn.Module, tokenizer: Any, prompt: Prepared, new: Sequence[int], ends: set[int], notes: tuple[str, ...]
-) -> Prepared:
+    model: nn.Module, tokenizer: Any, prompt: PreparedInput, new: Sequence[int], ends: set[int], notes: tuple[str, ...]
+) -> PreparedInput:
     """The source with all that was written behind it, in a text of its own."""
     begun = prompt.inputs["decoder_input_ids"].tolist()
     ids = [*begun, *new]

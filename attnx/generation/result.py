@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from PIL.Image import Image
 
-    from attnx.adapters.adapter import Sound
+    from attnx.adapters.adapter import Audio
 
 _MOST = 700.0
 """The exponential of more is no number. A written token that was ruled out has a logit as low as that."""
@@ -125,7 +125,7 @@ class GenerationExplanation(Result):
     """Method → decimals to which its scores are exact, as in `Explanation`."""
     local: frozenset[str] = frozenset()
     """Methods whose scores are of one layer alone, as in `Explanation`."""
-    about_answer: frozenset[str] = frozenset()
+    target_specific: frozenset[str] = frozenset()
     """Methods that know the answer, as in `Explanation`."""
     notes: tuple[str, ...] = ()
     """Those of all steps."""
@@ -141,7 +141,7 @@ class GenerationExplanation(Result):
     """Method → layer × generated × source, where every layer was asked for."""
     spans: tuple[Span, ...] = field(default=(), metadata=LATER)
     """Parts of the prompt that the caller named (`by_span`)."""
-    streams: Mapping[str, int] = field(default_factory=dict, metadata=LATER)
+    sequences: Mapping[str, int] = field(default_factory=dict, metadata=LATER)
     """Of an encoder–decoder how many positions its source and its output have; else empty."""
     contrasts: tuple[Prediction, ...] = field(default=(), metadata=LATER)
     """Each token against its runner-up, where that was asked for."""
@@ -151,7 +151,7 @@ class GenerationExplanation(Result):
     """The picture beside the text, whose patches stand first. It stays in memory and is not saved."""
     image_size: tuple[int, int] | None = field(default=None, metadata=LATER)
     """Its width and height, in which the boxes of patches are counted; None where there is none."""
-    sound: Sound | None = field(default=None, repr=False, compare=False, metadata=LATER)
+    sound: Audio | None = field(default=None, repr=False, compare=False, metadata=LATER)
     """The sound that was written down. It stays in memory and is not saved, as in `Explanation`."""
 
     def __post_init__(self) -> None:
@@ -189,7 +189,7 @@ class GenerationExplanation(Result):
     @property
     def front(self) -> tuple[str, int]:
         """What is not the model's own: the prompt or the source, and how many positions it has."""
-        return next(iter(self.streams.items()), ("prompt", self.prompt_length))
+        return next(iter(self.sequences.items()), ("prompt", self.prompt_length))
 
     def from_front(self, method: str | None = None) -> Array:
         """For each new token how much is from the prompt, and not from what was written before, from 0 to 1.
@@ -256,7 +256,7 @@ class GenerationExplanation(Result):
     def stripe(self, method: str | None = None) -> tuple[Said, ...]:
         """A remark where the rows of all tokens are nearly the same over the prompt, as those of rollout often are."""
         name = method or self.shown_first
-        return stripe(name, self[name][:, : self.prompt_length], about_answer=name in self.about_answer)
+        return stripe(name, self[name][:, : self.prompt_length], target_specific=name in self.target_specific)
 
     def _row(self, number: int, method: str | None = None) -> Row:
         return self.step(number).row(method or self.shown_first)
@@ -301,12 +301,12 @@ class GenerationExplanation(Result):
             spans=self.spans,
             text=text,
             prediction=self.predictions[number],
-            causal=not self.streams,
-            streams=self._streams_before(seen),
+            causal=not self.sequences,
+            sequences=self._streams_before(seen),
             signed=self.signed,
             digits=self.digits,
             local=self.local,
-            about_answer=self.about_answer,
+            target_specific=self.target_specific,
             notes=self.notes,
             provenance=self._provenance(number),
             image=self.image,
@@ -316,7 +316,7 @@ class GenerationExplanation(Result):
 
     def _streams_before(self, seen: int) -> dict[str, int]:
         """The streams as they were when so many positions had been read."""
-        lengths = dict(self.streams)
+        lengths = dict(self.sequences)
         return {**lengths, list(lengths)[-1]: seen - sum(list(lengths.values())[:-1])} if lengths else {}
 
     def _provenance(self, number: int) -> dict[str, Any]:

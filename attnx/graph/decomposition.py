@@ -18,7 +18,7 @@ from torch import Tensor
 from attnx._signals import cached_property
 from attnx.attention.layers import NUMBERS_AT_ONCE, Block, FrozenNorm, Level, per_query_head, rows_to_one
 from attnx.errors import AttentionError
-from attnx.graph.edge_weights import Weighting
+from attnx.graph.edge_weights import EdgeWeights
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +153,7 @@ def norms(level: Level, start: int, stop: int) -> Block:
     return Block(block.first_key, rows_to_one(Parts.of(level).norms(block.weights, block.first_key))[None])
 
 
-NORM = Weighting(
+NORM = EdgeWeights(
     "norm",
     norms_of_heads,
     together=norms,
@@ -194,7 +194,7 @@ def _norms(parts: Parts, block: Block, start: int) -> Tensor:
     return found
 
 
-NORM_RESIDUAL = Weighting(
+NORM_RESIDUAL = EdgeWeights(
     "norm_residual",
     norms_with_residual,
     needs=frozenset({"blocks"}),
@@ -203,7 +203,7 @@ NORM_RESIDUAL = Weighting(
     paper="Kobayashi et al. 2021",
     costs="one run, and pairs of heads for each edge",
 )
-GLOBENC = Weighting(
+GLOBENC = EdgeWeights(
     "globenc",
     norms_of_encoder,
     needs=frozenset({"blocks"}),
@@ -230,7 +230,7 @@ def contributions(level: Level, start: int, stop: int) -> Block:
     return Block(block.first_key, rows_or_own(found, start, block.first_key)[None])
 
 
-ALTI = Weighting(
+ALTI = EdgeWeights(
     "alti",
     contributions,
     needs=frozenset({"blocks"}),

@@ -1,4 +1,4 @@
-"""What an edge weighs: a weighting makes of a level the weights of some queries. It is a row of `WEIGHTINGS`."""
+"""What an edge weighs: a weighting makes of a level the weights of some queries. It is a row of `EDGE_WEIGHTS`."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _BUILT_IN = {
     "gradient_share": "attnx.graph.gradient:GRADIENT_SHARE",
     "gradient_signed": "attnx.graph.gradient:GRADIENT_SIGNED",
 }
-WEIGHTINGS: Registry[Weighting] = Registry("weighting", "attnx.graph.edge_weights:Weighting", _BUILT_IN)
+EDGE_WEIGHTS: Registry[EdgeWeights] = Registry("weighting", "attnx.graph.edge_weights:EdgeWeights", _BUILT_IN)
 
 
 Head: TypeAlias = int | Literal["each", "mean", "max", "min"]
 
 
 @dataclass(frozen=True)
-class Asked:
+class Selection:
     """The layers and positions that an answer is about, and the axes that the caller does not want to see."""
 
     layers: tuple[int, ...]
@@ -53,7 +53,7 @@ class Asked:
         layer: int | None = None,
         position: int | Sequence[int] | None = None,
         down_to: int = 1,
-    ) -> Asked:
+    ) -> Selection:
         """Of a graph with so many layers and positions; None is all of them."""
         chosen = tuple(range(1, layers + 1)) if layer is None else (check_layer(layer, layers),)
         if not 1 <= down_to <= chosen[-1]:
@@ -152,7 +152,7 @@ def _no_check(weights: Tensor, level: int) -> None:
 
 
 @dataclass(frozen=True)
-class Weighting:
+class EdgeWeights:
     """What an edge of the graph weighs."""
 
     name: str
@@ -175,7 +175,7 @@ class Weighting:
     """Whether some rows can be had without the others."""
     in_streams: bool = True
     """Whether it is defined where a level writes one of several streams, and carries the others as they are."""
-    about_answer: bool = False
+    target_specific: bool = False
     """Whether the weights depend on what is explained of the answer: such a graph is made for each target."""
     check: Callable[[Tensor, int], None] = _no_check
     """Raises if head × query × key of a level is not what it must be."""
@@ -193,10 +193,10 @@ class Weighting:
     @property
     def about(self) -> str:
         """What an edge knows of."""
-        return "the answer" if self.about_answer else "values" if self.needs else "attention"
+        return "the answer" if self.target_specific else "values" if self.needs else "attention"
 
 
-ATTENTION = Weighting(
+ATTENTION = EdgeWeights(
     "attention",
     lambda level, start, stop: level.rows(start, stop),
     pulled=pulled,
@@ -213,7 +213,7 @@ class Weights:
 
     level: Level
     number: int
-    weighting: Weighting
+    weighting: EdgeWeights
     head: Head
     checked: bool = False
     """Whether all levels were looked at together, and fit."""

@@ -17,7 +17,7 @@ from torch import Tensor
 from attnx.attention.layers import Block, Level, all_keys, rows_to_one
 from attnx.errors import AttentionError
 from attnx.graph.decomposition import values_of
-from attnx.graph.edge_weights import Weighting
+from attnx.graph.edge_weights import EdgeWeights
 
 
 def gains(level: Level, start: int, stop: int) -> Block:
@@ -55,34 +55,34 @@ def _there_and_back(positions: int) -> float:
     return 2.0
 
 
-GRADIENT = Weighting(
+GRADIENT = EdgeWeights(
     "gradient",
     positive_gains,
     needs=frozenset({"values"}),
     residual="added",
-    about_answer=True,
+    target_specific=True,
     paper="Chefer et al. 2021",
     costs="one run, and a way back through it for each answer",
     forwards=_there_and_back,
 )
-GRADIENT_SIGNED = Weighting(
+GRADIENT_SIGNED = EdgeWeights(
     "gradient_signed",
     gains,
     needs=frozenset({"values"}),
     residual="added",
     signed=True,
-    about_answer=True,
+    target_specific=True,
     in_streams=False,
     paper="Chefer et al. 2021, with signs",
     costs="one run, and a way back through it for each answer",
     forwards=_there_and_back,
 )
-GRADIENT_SHARE = Weighting(
+GRADIENT_SHARE = EdgeWeights(
     "gradient_share",
     shares_of_heads,
     together=shares,
     needs=frozenset({"values"}),
-    about_answer=True,
+    target_specific=True,
     paper="Chefer et al. 2021",
     costs="one run, and a way back through it for each answer",
     forwards=_there_and_back,
@@ -135,7 +135,7 @@ def _seen(weights: Tensor, values: Tensor, tolerance: float) -> Tensor:
     return weights @ kept @ kept.transpose(1, 2)
 
 
-EFFECTIVE = Weighting(
+EFFECTIVE = EdgeWeights(
     "effective",
     effective_heads,
     together=effective,

@@ -19,7 +19,7 @@ from attnx.attention.masks import Mask, first_seen
 from attnx.attention.sequences import looking_back
 from attnx.attention.tensor import as_attention
 from attnx.errors import ChoiceError
-from attnx.graph.edge_weights import ATTENTION, WEIGHTINGS, Head, Weighting, Weights, check_head, check_position
+from attnx.graph.edge_weights import ATTENTION, EDGE_WEIGHTS, EdgeWeights, Head, Weights, check_head, check_position
 from attnx.graph.edges import Edges, Rules
 
 
@@ -45,8 +45,8 @@ class Graph:
     rules: Rules
     head: Head
     """The head that stands alone in the level of interest, "each", or how heads are merged."""
-    weighting: Weighting = ATTENTION
-    streams: Mapping[str, slice] = field(default_factory=dict)
+    weighting: EdgeWeights = ATTENTION
+    sequences: Mapping[str, slice] = field(default_factory=dict)
     """The positions of each, where there are several."""
 
     @classmethod
@@ -54,7 +54,7 @@ class Graph:
         cls,
         attention: Any,
         *,
-        weighting: str | Weighting = ATTENTION,
+        weighting: str | EdgeWeights = ATTENTION,
         head: Head | None = None,
         residual: float = 0.5,
         drop_sink: bool = False,
@@ -70,19 +70,19 @@ class Graph:
         lowest weights, but none to the position `spare`.
         """
         attention = as_attention(attention)
-        row = WEIGHTINGS[weighting] if isinstance(weighting, str) else weighting
+        row = EDGE_WEIGHTS[weighting] if isinstance(weighting, str) else weighting
         head = check_head(head, attention.heads, attention.head)
         if not row.per_head and (isinstance(head, int) or head == "each"):
             raise ChoiceError(f"the weighting {row.name!r} is of all heads together; head={head!r} has no edges of it")
         if row.signed and head in ("max", "min"):
             raise ChoiceError(f"the weighting {row.name!r} is signed; head={head!r} would mix signs, use head='mean'")
-        if attention.streams and not row.in_streams:
+        if attention.sequences and not row.in_streams:
             raise ChoiceError(f"the weighting {row.name!r} is defined for one stack, not for two streams; use 'alti'")
         fits = row.fits is not None and attention.stacked is not None and row.fits(attention.stacked)
         weights = [Weights(level, number, row, head, fits) for number, level in enumerate(attention.levels, start=1)]
         spare = None if spare is None else check_position(spare, attention.length)
-        rules = Rules(check_residual(residual), None, column, _check_discard(discard, attention.streams), spare)
-        graph = cls(_edges(weights, rules, attention.device), rules, head, row, attention.streams)
+        rules = Rules(check_residual(residual), None, column, _check_discard(discard, attention.sequences), spare)
+        graph = cls(_edges(weights, rules, attention.device), rules, head, row, attention.sequences)
         return graph._without_sink() if drop_sink else graph
 
     @property
@@ -115,17 +115,17 @@ class Graph:
     @cached_property
     def causal(self) -> bool:
         """Whether no query sees a later position, in any level; of several streams one at most is so."""
-        return not self.streams and all(level.mask.causal for level in self._all)
+        return not self.sequences and all(level.mask.causal for level in self._all)
 
     @cached_property
     def written(self) -> slice | None:
         """The positions that see no later ones of their stream: all of a decoder, the output of an encoder–decoder."""
-        return looking_back(self._all, self.streams)
+        return looking_back(self._all, self.sequences)
 
     @property
     def first(self) -> int:
         """The first position of what is written, which is the sink: a decoder's, or the start of an output."""
-        if self.streams and self.written is not None:
+        if self.sequences and self.written is not None:
             return int(self.written.start)
         return first_seen(self.seen, causal=self.causal)
 
@@ -137,7 +137,7 @@ class Graph:
 
     def mixed(self, residual: float, discard: float = 0.0) -> Graph:
         """The same checked and merged weights with another share of the residual, and less of them."""
-        rules = replace(self.rules, residual=check_residual(residual), discard=_check_discard(discard, self.streams))
+        rules = replace(self.rules, residual=check_residual(residual), discard=_check_discard(discard, self.sequences))
         return self if rules == self.rules else self._by(rules)
 
     def uninformed(self) -> Graph:
@@ -151,7 +151,7 @@ class Graph:
         if last is not None:
             shown[last + 1 : None if self.written is None else self.written.stop] = False
         mask = Mask(self.length, self.device, shown.expand(self.length, -1))
-        if not self.streams:
+        if not self.sequences:
             return self._evenly([Even(mask, whole=self.whole)] * self.depth)
         return self._evenly([self._even_everywhere(level, shown) for level in self._all])
 
@@ -183,11 +183,11 @@ class Graph:
         rules = replace(self.rules, column=False, discard=0.0)
         weights = {id(level): Weights(level, number, ATTENTION, "mean") for number, level in enumerate(levels, start=1)}
         edges = _edges([weights[id(level)] for level in levels], rules, self.device)
-        return Graph(edges, rules, "mean", streams=self.streams)
+        return Graph(edges, rules, "mean", sequences=self.sequences)
 
 
-def _check_discard(discard: float, streams: Mapping[str, slice]) -> float:
-    if streams and discard:
+def _check_discard(discard: float, sequences: Mapping[str, slice]) -> float:
+    if sequences and discard:
         raise ChoiceError("discard takes the lowest of a layer's n × n weights; levels of two streams have fewer")
     return check_share(discard)
 

@@ -23,7 +23,7 @@ from torch import Tensor
 from attnx.attention.layers import DECODER, SELF, VISION, Level
 from attnx.attention.tensor import AttentionTensor, as_attention
 from attnx.errors import ChoiceError
-from attnx.graph.edge_weights import Asked, Head
+from attnx.graph.edge_weights import Head, Selection
 from attnx.graph.graph import Graph
 
 
@@ -42,7 +42,7 @@ def sink_share(attention: Any, *, layer: int | str | None = None, head: Head | N
         raise ChoiceError("the share of a sink needs attention held whole: attnx.capture(model, …)")
     graph = Graph.of(tensor, head=head, residual=0.0)
     number = None if layer is None else tensor.number(layer)
-    asked = Asked.of(graph.depth, graph.length, layer=number, position=0)
+    asked = Selection.of(graph.depth, graph.length, layer=number, position=0)
     found = asked.shaped(torch.stack([_share(tensor, graph, one) for one in asked.layers])[..., None, None], graph.head)
     return found[..., 0].numpy() if isinstance(attention, np.ndarray) else found[..., 0]
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from attnx.attention.layers import NUMBERS_AT_ONCE, Behind, Block, Level
 from attnx.errors import AttentionError
 from attnx.graph.decomposition import Parts, rows_or_own, values_of
-from attnx.graph.edge_weights import Weighting
+from attnx.graph.edge_weights import EdgeWeights
 
 _INNER = 4
 """An MLP is so many times as wide as the stream, as a rule: what one vector costs meanwhile."""
@@ -91,7 +91,7 @@ def _rest(level: Level) -> Behind:
     return level.rest
 
 
-VALUE_ZEROING = Weighting(
+VALUE_ZEROING = EdgeWeights(
     "value_zeroing",
     turns_of_heads,
     together=turns,

@@ -103,7 +103,7 @@ def _one(
 def _chained(found: Chain, index: int, source: Tensor, output: Tensor, recorder: Recorder) -> AttentionTensor:
     """The attention of one input over the positions of both streams."""
     lengths = int(source.sum()), int(output.sum())
-    streams = {"source": slice(0, lengths[0]), "output": slice(lengths[0], sum(lengths))}
+    sequences = {"source": slice(0, lengths[0]), "output": slice(lengths[0], sum(lengths))}
     real = {"source": source, "output": output}
     masks: dict[Any, Mask] = {}
     levels: list[Level] = []
@@ -112,23 +112,23 @@ def _chained(found: Chain, index: int, source: Tensor, output: Tensor, recorder:
         level = _cropped(call.record, index, real[own], real[over], masks, recorder)
         name = (id(level.mask), call.kind)
         if name not in masks:
-            masks[name] = placed_mask(level.mask, streams[own], streams[over], sum(lengths))
-        levels.append(Placed(level, streams[own], streams[over], masks[name], call.kind))
+            masks[name] = placed_mask(level.mask, sequences[own], sequences[over], sum(lengths))
+        levels.append(Placed(level, sequences[own], sequences[over], masks[name], call.kind))
     head = recorder.head if any(level.whole for level in levels) else None
-    return AttentionTensor(tuple(levels), head, streams=streams, copies=found.copies)
+    return AttentionTensor(tuple(levels), head, sequences=sequences, copies=found.copies)
 
 
 def _joined_by_projector(found: Pictured, recorder: Recorder) -> AttentionTensor:
     """The attention of one picture, or several, and one text, over the positions of both."""
     length, whole = len(found.projection.reads), len(found.projection.reads) + found.projection.patches
-    streams = {TEXT: slice(0, length), PICTURE: slice(length, whole)}
+    sequences = {TEXT: slice(0, length), PICTURE: slice(length, whole)}
     masks: dict[Any, Mask] = {}
 
-    def placed(level: Level, stream: str, kind: str) -> Placed:
+    def placed(level: Level, sequence: str, kind: str) -> Placed:
         name = (id(level.mask), kind)
         if name not in masks:
-            masks[name] = placed_mask(level.mask, streams[stream], streams[stream], whole)
-        return Placed(level, streams[stream], streams[stream], masks[name], kind)
+            masks[name] = placed_mask(level.mask, sequences[sequence], sequences[sequence], whole)
+        return Placed(level, sequences[sequence], sequences[sequence], masks[name], kind)
 
     levels: list[Level] = []
     for layer in found.tower:
@@ -144,7 +144,7 @@ def _joined_by_projector(found: Pictured, recorder: Recorder) -> AttentionTensor
         level = _level(record, 0, masks, _brought(record, 0, None, None, recorder))
         levels.append(placed(level, TEXT, DECODER))
     head = recorder.head if any(level.whole for level in levels) else None
-    return AttentionTensor(tuple(levels), head, streams=streams)
+    return AttentionTensor(tuple(levels), head, sequences=sequences)
 
 
 def _cropped(

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from attnx.adapters.adapter import Adapter, Prepared
+from attnx.adapters.adapter import Adapter, PreparedInput
 from attnx.adapters.model_config import base_model, takes_logits_to_keep
 from attnx.errors import InputError, duration
 from attnx.hooks.capture import answer_of
@@ -154,10 +154,10 @@ _verdicts: weakref.WeakKeyDictionary[nn.Module, dict[str, bool]] = weakref.WeakK
 
 def in_batches(
     model: nn.Module,
-    prepared: Sequence[Prepared],
-    run: Callable[[Sequence[Prepared]], R],
+    prepared: Sequence[PreparedInput],
+    run: Callable[[Sequence[PreparedInput]], R],
     *,
-    first: Callable[[Sequence[Prepared]], Sequence[Tensor]],
+    first: Callable[[Sequence[PreparedInput]], Sequence[Tensor]],
     pad_id: int | None,
     entry: str = "input_ids",
     size: int | None = None,
@@ -210,10 +210,10 @@ def grouped(
 
 def _takes_padding(
     model: nn.Module,
-    prepared: Sequence[Prepared],
+    prepared: Sequence[PreparedInput],
     lengths: Sequence[int],
     pad_id: int | None,
-    first: Callable[[Sequence[Prepared]], Sequence[Tensor]],
+    first: Callable[[Sequence[PreparedInput]], Sequence[Tensor]],
     entry: str,
 ) -> bool:
     """Whether an input gives the same padded as alone; tried once for each model and entry into it.
@@ -268,7 +268,7 @@ def positions_at_once(model: nn.Module, *, all_answers: bool = False) -> int:
     return max(1, min(most, _LOGITS_AT_ONCE // len(vocabulary)))
 
 
-def collate(model: nn.Module, prepared: Sequence[Prepared], pad_id: int | None) -> dict[str, Any]:
+def collate(model: nn.Module, prepared: Sequence[PreparedInput], pad_id: int | None) -> dict[str, Any]:
     """The model's keyword arguments for a batch, on its device; floating inputs in its precision."""
     accepted = _accepted(model)
     device, dtype = _place(model)
@@ -347,7 +347,7 @@ T = TypeVar("T")
 
 
 def each_answer(
-    model: nn.Module, processor: Any, prepared: Sequence[Prepared], read: Callable[[int, Any, int], T]
+    model: nn.Module, processor: Any, prepared: Sequence[PreparedInput], read: Callable[[int, Any, int], T]
 ) -> list[T]:
     """For each input what `read` makes of (its number, the output of its batch, its place there), in order."""
     pad_id = padding_id(model, processor)
@@ -365,6 +365,6 @@ def each_answer(
     return [found[row] for row in range(len(prepared))]
 
 
-def first_answers(model: nn.Module, pad_id: int | None, prepared: Sequence[Prepared]) -> list[Any]:
+def first_answers(model: nn.Module, pad_id: int | None, prepared: Sequence[PreparedInput]) -> list[Any]:
     """What the model says of the first of some inputs, padded to the longest of them."""
     return first_answer(model, collate(model, prepared, pad_id), len(prepared[0].positions))

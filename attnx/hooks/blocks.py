@@ -46,17 +46,17 @@ def joined(records: Sequence[Record], call: BlockCall) -> list[Joined | CaptureE
     A decoder's block may attend twice: the second is added to what the first left, as it is (pre-LN) or normed.
     """
     found: list[Joined | CaptureError] = []
-    streams = [call.states]
+    sequences = [call.states]
     for record in records:
-        if not streams:
+        if not sequences:
             found.append(CaptureError(f"{record.module} is one of several attention calls of its block; {_INSTEAD}"))
             continue
-        tried = [_joined(record, replace(call, states=states)) for states in streams]
+        tried = [_joined(record, replace(call, states=states)) for states in sequences]
         one, end = next((each for each in tried if isinstance(each[0], Joined)), tried[0])
         # In a block that attends again, what is normed at its end is another sum.
         again = isinstance(one, Joined) and record is not records[-1]
         found.append(replace(one, last=None) if again and isinstance(one, Joined) else one)
-        streams = [] if end is None else [states.reshape(call.states.shape) for states in (end.left, end.entered)]
+        sequences = [] if end is None else [states.reshape(call.states.shape) for states in (end.left, end.entered)]
     return found
 
 

@@ -72,7 +72,7 @@ def together(weights: Tensor, values: Tensor, further: Tensor, further_values: T
     `weights` are those of the tokens, batch × head × n × n, and `further` those of the streams, batch × stream × head ×
     n × 2n. That the first n keys are the tokens is seen by their values, which are the very same in both calls.
     """
-    batch, streams, heads, length, keys = further.shape
+    batch, sequences, heads, length, keys = further.shape
     if weights.shape != (batch, heads, length, length) or keys != 2 * length:
         return None
     if further_values.ndim != 5 or values.shape != (batch, heads, length, further_values.shape[-1]):
@@ -80,13 +80,13 @@ def together(weights: Tensor, values: Tensor, further: Tensor, further_values: T
     of_tokens = further_values[..., :length, :]
     if not torch.equal(of_tokens, values[:, None].expand_as(of_tokens)):
         return None
-    size = (1 + streams) * length
+    size = (1 + sequences) * length
     whole = weights.new_zeros(batch, heads, size, size)
     whole[..., :length, :length] = weights
-    for stream in range(streams):
-        own = slice((1 + stream) * length, (2 + stream) * length)
-        whole[..., own, :length] = further[:, stream, ..., :length]
-        whole[..., own, own] = further[:, stream, ..., length:]
+    for sequence in range(sequences):
+        own = slice((1 + sequence) * length, (2 + sequence) * length)
+        whole[..., own, :length] = further[:, sequence, ..., :length]
+        whole[..., own, own] = further[:, sequence, ..., length:]
     return whole
 
 

@@ -58,47 +58,47 @@ class Chain:
 
 def chain(records: Sequence[Record]) -> Chain | None:
     """The chain of two streams that these calls make; None where they make none."""
-    streams: list[_Stream] = []
+    sequences: list[_Stream] = []
     places: list[tuple[_Stream, _Stream]] = []
     for record in records:
-        place = _place(record, streams)
+        place = _place(record, sequences)
         if place is None:
             return None
         place[0].tip = record.before | 1 << record.number
         places.append(place)
     crossing = [own for own, over in places if own is not over]
-    if len(streams) != 2 or not crossing or any(own is not crossing[0] for own in crossing):
+    if len(sequences) != 2 or not crossing or any(own is not crossing[0] for own in crossing):
         return None
     output = crossing[0]
-    source = next(one for one in streams if one is not output)
+    source = next(one for one in sequences if one is not output)
     kinds = ["cross" if own is not over else "self" if own is output else "encoder" for own, over in places]
     calls = tuple(AttentionCall(record, kind) for record, kind in zip(records, kinds, strict=True))
     return Chain(calls, source.length, output.length, max(record.copies for record in records))
 
 
-def _place(record: Record, streams: list[_Stream]) -> tuple[_Stream, _Stream] | None:
+def _place(record: Record, sequences: list[_Stream]) -> tuple[_Stream, _Stream] | None:
     """The stream that a call writes and the one that it reads, which may be new."""
     queries, keys = record.shape[-2:]
     if record.handed == record.before and queries == keys:
-        found = _at(streams, record.handed, keys)
+        found = _at(sequences, record.handed, keys)
         return None if found is None else (found, found)
-    over = _at(streams, record.handed, keys)
+    over = _at(sequences, record.handed, keys)
     if over is None:
         return None
-    written = (one for one in streams if one is not over and one.tip | record.handed == record.before)
+    written = (one for one in sequences if one is not over and one.tip | record.handed == record.before)
     own = next((one for one in written if one.length == queries), None)
     if own is None and record.handed == record.before:  # nothing was written of the output before it reads the source
         own = _Stream(queries)
-        streams.append(own)
+        sequences.append(own)
     return None if own is None else (own, over)
 
 
-def _at(streams: list[_Stream], tip: int, length: int) -> _Stream | None:
+def _at(sequences: list[_Stream], tip: int, length: int) -> _Stream | None:
     """The stream whose states are these by now; a new one where they descend from no call."""
-    found = next((one for one in streams if one.tip == tip and one.length == length), None)
+    found = next((one for one in sequences if one.tip == tip and one.length == length), None)
     if found is None and tip == 0:
         found = _Stream(length)
-        streams.append(found)
+        sequences.append(found)
     return found
 
 

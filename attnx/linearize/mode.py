@@ -289,19 +289,19 @@ class Freezing(TorchFunctionMode):
                     return
             frame = frame.f_back
 
-    def enter(self, tensor: Tensor, ids: Ids | None = None, stream: list[Lookup] | None = None) -> Tensor:
-        """The input as the leaf that gradients go back to; with a `stream` it is a further table of that."""
+    def enter(self, tensor: Tensor, ids: Ids | None = None, sequence: list[Lookup] | None = None) -> Tensor:
+        """The input as the leaf that gradients go back to; with a `sequence` it is a further table of that."""
         leaf = tensor.detach().requires_grad_(torch.is_grad_enabled())
         self.leaves.append(leaf)
-        if stream is None:
-            self.entries.append(stream := [])
-        stream.append(Lookup(leaf, ids))
+        if sequence is None:
+            self.entries.append(sequence := [])
+        sequence.append(Lookup(leaf, ids))
         return leaf.clone()  # to which BLIP adds places, without asking for another tensor
 
     def stream_of(self, ids: Ids) -> list[Lookup] | None:
         """What has entered by the same ids, maybe by another view of them."""
         storage = ids.origin.untyped_storage().data_ptr()
-        tables = ((stream, stream[0].ids) for stream in self.entries)
+        tables = ((sequence, sequence[0].ids) for sequence in self.entries)
         return next((one for one, own in tables if own and own.origin.untyped_storage().data_ptr() == storage), None)
 
     def ids(self, tensor: Tensor) -> Ids:

@@ -48,10 +48,10 @@ def readouts(model: nn.Module, scores: Scores, *, block: nn.Module) -> list[Read
 
     def leave(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> Any:
         """Let gradients begin here."""
-        stream = output[0] if isinstance(output, (tuple, list)) else output
-        if not isinstance(stream, Tensor):
+        sequence = output[0] if isinstance(output, (tuple, list)) else output
+        if not isinstance(sequence, Tensor):
             return None
-        left[:] = [mode.enter(stream)]
+        left[:] = [mode.enter(sequence)]
         return type(output)((left[0], *output[1:])) if isinstance(output, (tuple, list)) else left[0]
 
     with undisturbed(model, gradients=True):

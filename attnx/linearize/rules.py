@@ -133,8 +133,8 @@ def embedding(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str,
         if is_table_of(module, given["weight"]):
             del mode.embeddings[place]
             return mode.enter(rows, ids)
-    stream = mode.stream_of(ids)
-    return rows if stream is None or not rows.is_floating_point() else mode.enter(rows, ids, stream)
+    sequence = mode.stream_of(ids)
+    return rows if sequence is None or not rows.is_floating_point() else mode.enter(rows, ids, sequence)
 
 
 def _projected(mode: Freezing, states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -231,7 +231,7 @@ def _there_and_back(asked: _Asked, again: bool | None) -> list[tuple[FrozenRun, 
         mode.forget()
         blocks = mode.levels
         inputs = [] if isinstance(entry, Tensor) and blocks else mode.entries
-        tables = [("", one.rows) for stream in inputs for one in stream]
+        tables = [("", one.rows) for sequence in inputs for one in sequence]
         seen = [*tables, *blocks]
         if not seen or not ways[0].requires_grad or (isinstance(entry, tuple) and len(inputs) != len(entry)):
             lost = mode.gradients.operation
@@ -257,10 +257,10 @@ def _there_and_back(asked: _Asked, again: bool | None) -> list[tuple[FrozenRun, 
                     for one in above
                 ]
             parts = iter(made)
-            streams = tuple(_of_stream([(lookup, next(parts)) for lookup in stream]) for stream in inputs)
-            own = _beside(streams, entry) if isinstance(entry, tuple) else streams[0] if streams else made[0]
-            streams = streams if isinstance(entry, tuple) else ()
-            run = FrozenRun(way.detach(), own, kernels, tuple(above), total, replaying.calls, notes, streams)
+            sequences = tuple(_of_stream([(lookup, next(parts)) for lookup in sequence]) for sequence in inputs)
+            own = _beside(sequences, entry) if isinstance(entry, tuple) else sequences[0] if sequences else made[0]
+            sequences = sequences if isinstance(entry, tuple) else ()
+            run = FrozenRun(way.detach(), own, kernels, tuple(above), total, replaying.calls, notes, sequences)
             found.append((run, mode.constants))
             asked.after(1)
     lost = mode.gradients.operation
@@ -286,7 +286,7 @@ def _of_stream(tables: Sequence[tuple[Lookup, Entered]]) -> Entered:
     return replace(laid[0], states=states, gradient=gradient)
 
 
-def _beside(streams: Sequence[Entered], entry: tuple[Any, ...]) -> Entered:
+def _beside(sequences: Sequence[Entered], entry: tuple[Any, ...]) -> Entered:
     """What enters several streams as that of one: batch × position × width, the narrower ones filled up with 0.
 
     Of a picture with a text it is one number after the other, and whose they are is asked of `entries`.
@@ -294,7 +294,7 @@ def _beside(streams: Sequence[Entered], entry: tuple[Any, ...]) -> Entered:
     if any(isinstance(given, Tensor) and given.ndim != 3 for given in entry):
         states, gradient = (
             torch.cat([part.flatten().double() for part in parts])[None, :, None]
-            for parts in ([one.states for one in streams], [one.gradient for one in streams])
+            for parts in ([one.states for one in sequences], [one.gradient for one in sequences])
         )
         return Entered("", states, gradient)
     # What is no embedding came as batch × channel × frame, and frames are what positions are made of.
@@ -302,7 +302,7 @@ def _beside(streams: Sequence[Entered], entry: tuple[Any, ...]) -> Entered:
         replace(one, states=one.states.transpose(1, 2), gradient=one.gradient.transpose(1, 2))
         if isinstance(given, Tensor)
         else one
-        for one, given in zip(streams, entry, strict=True)
+        for one, given in zip(sequences, entry, strict=True)
     ]
     width = max(one.states.shape[-1] for one in laid)
     states, gradient = (

@@ -21,13 +21,13 @@ from torch import Tensor
 from attnx.attention.layers import Level, blocks
 from attnx.errors import AttentionError
 from attnx.graph.decomposition import Parts
-from attnx.graph.edge_weights import Asked
+from attnx.graph.edge_weights import Selection
 from attnx.graph.edges import Edges
 from attnx.graph.graph import Graph
 from attnx.methods.base import Method
 
 
-def shares_of_score(graph: Graph, asked: Asked) -> Tensor:
+def shares_of_score(graph: Graph, asked: Selection) -> Tensor:
     """layer × 1 × position × input: one row, whatever the position."""
     top = asked.layers[-1]
     sweep = _kept(graph.levels[top - 1], graph)[None]
@@ -41,7 +41,7 @@ def shares_of_score(graph: Graph, asked: Asked) -> Tensor:
     return sweep[:, None, None].expand(-1, -1, len(asked.positions), -1)
 
 
-def account(graph: Graph, asked: Asked, relevance: Tensor) -> Mapping[str, float | str]:
+def account(graph: Graph, asked: Selection, relevance: Tensor) -> Mapping[str, float | str]:
     """What the last row adds up to, and what it leaves out of the score: MLPs, biases, a dropped sink."""
     top = asked.layers[-1]
     levels = [edges.weights.level for edges in graph.levels[asked.down_to - 1 : top]]

@@ -11,15 +11,15 @@ from torch import Tensor
 
 from attnx.attention.tensor import AttentionTensor, as_attention
 from attnx.errors import ChoiceError, CostError, InputError, duration
-from attnx.graph.edge_weights import WEIGHTINGS, Asked, Head, Weighting
+from attnx.graph.edge_weights import EDGE_WEIGHTS, EdgeWeights, Head, Selection
 from attnx.graph.graph import Graph
 from attnx.methods.receptive_field import Everywhere, Normalize, by_reach, check_normalize
 from attnx.registry import Registry
 
-Relevance: TypeAlias = Callable[[Graph, Asked], Tensor]
+Relevance: TypeAlias = Callable[[Graph, Selection], Tensor]
 """layer × head × position × input, for exactly what is asked."""
 
-Diagnostic: TypeAlias = Callable[[Graph, Asked, Tensor], np.ndarray[Any, np.dtype[np.float64]]]
+Diagnostic: TypeAlias = Callable[[Graph, Selection, Tensor], np.ndarray[Any, np.dtype[np.float64]]]
 """(graph, asked, relevance as the method gave it) → layer × position: a number that says how far to trust it."""
 
 Seconds: TypeAlias = Callable[[Sequence[int], int, int], float]
@@ -29,7 +29,7 @@ Reading: TypeAlias = Literal["row", "share"]
 """What is read for an explained position: its own row; or the share that inputs have in a target's score, which is one
 row whatever the position, signed, and about the answer."""
 
-Facts: TypeAlias = Callable[[Graph, Asked, Tensor], Mapping[str, float | str]]
+Facts: TypeAlias = Callable[[Graph, Selection, Tensor], Mapping[str, float | str]]
 """(graph, asked, relevance) → what else is to be told of the row of the last layer; `account` says it in a line."""
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -91,13 +91,13 @@ class Method:
         object.__setattr__(self, "title", self.title or self.name)
 
     @property
-    def edges(self) -> Weighting:
-        return WEIGHTINGS[self.weighting]
+    def edges(self) -> EdgeWeights:
+        return EDGE_WEIGHTS[self.weighting]
 
     @property
-    def about_answer(self) -> bool:
+    def target_specific(self) -> bool:
         """Whether a target changes what it says."""
-        return self.reading == "share" or self.edges.about_answer
+        return self.reading == "share" or self.edges.target_specific
 
     @property
     def signed(self) -> bool:
@@ -131,7 +131,7 @@ class MethodAnswer:
     facts: Mapping[str, float | str] = field(default_factory=dict)
 
 
-def apply(method: Method, graph: Graph, asked: Asked, normalize: Normalize | None = None) -> MethodAnswer:
+def apply(method: Method, graph: Graph, asked: Selection, normalize: Normalize | None = None) -> MethodAnswer:
     """The relevance of a graph that was built by the method's rules, and what says how far to trust it.
 
     Diagnostics are asked before relevance is held against the receptive field. `normalize="column"` is a rule of the
@@ -145,13 +145,13 @@ def apply(method: Method, graph: Graph, asked: Asked, normalize: Normalize | Non
 
 
 def _against_reach(
-    method: Method, relevance: Tensor, graph: Graph, asked: Asked, normalize: Normalize | None
+    method: Method, relevance: Tensor, graph: Graph, asked: Selection, normalize: Normalize | None
 ) -> Tensor:
     """Held against the receptive field, where that is asked for."""
     if normalize not in ("receptive_field", "prefix"):
         return relevance
     reach = method.reach or method.relevance
-    everywhere = method.everywhere if method.everywhere_in_streams or not graph.streams else None
+    everywhere = method.everywhere if method.everywhere_in_streams or not graph.sequences else None
     return by_reach(relevance, graph, asked, normalize, reach, method.relevance, everywhere)
 
 
@@ -185,7 +185,7 @@ def call(
         spare=spare,
     )
     number = None if layer is None else tensor.number(layer)
-    asked = Asked.of(graph.depth, graph.length, layer=number, position=position, down_to=down_to)
+    asked = Selection.of(graph.depth, graph.length, layer=number, position=position, down_to=down_to)
     found = _against_reach(method, method.relevance(graph, asked), graph, asked, normalize)
     relevance = asked.shaped(found, graph.head)
     return relevance.numpy() if isinstance(attention, np.ndarray) else relevance
@@ -248,7 +248,7 @@ def _named(name: str) -> Method:
     method, _, weighting = name.partition(":") if isinstance(name, str) else (name, "", "")
     if name in METHODS or not weighting:
         return METHODS[name]
-    row = WEIGHTINGS[weighting]
+    row = EDGE_WEIGHTS[weighting]
     if row.signed and not METHODS[method].takes_signed:
         raise ChoiceError(f"{method} needs edges that are at least 0, and those of {weighting!r} are signed")
     return replace(
@@ -290,13 +290,13 @@ def listed_methods() -> tuple[Listed, ...]:
 
 def _row(method: Method) -> Listed:
     weighting = method.edges
-    needs = (*sorted(weighting.needs), *(("a head that answers",) if method.about_answer else ()))
+    needs = (*sorted(weighting.needs), *(("a head that answers",) if method.target_specific else ()))
     read = "; one more for each answer" if method.reading == "share" else ""
     search = "; a search that grows with the cube of the length" if method.seconds is not None else ""
     return Listed(
         method.name,
         "method",
-        "the answer" if method.about_answer else weighting.about,
+        "the answer" if method.target_specific else weighting.about,
         needs,
         weighting.costs + read + search,
         f"{method.title} ({method.paper})" if method.paper else method.title,

@@ -29,7 +29,7 @@ from torch import Tensor
 
 from attnx.attention.layers import rows_to_one
 from attnx.errors import AttentionError, ChoiceError
-from attnx.graph.edge_weights import Asked
+from attnx.graph.edge_weights import Selection
 from attnx.graph.graph import Graph
 from attnx.registry import unknown
 
@@ -67,10 +67,10 @@ UNREACHED = 1e-9
 def by_reach(
     relevance: Tensor,
     graph: Graph,
-    asked: Asked,
+    asked: Selection,
     normalize: Normalize,
-    reach: Callable[[Graph, Asked], Tensor],
-    method: Callable[[Graph, Asked], Tensor],
+    reach: Callable[[Graph, Selection], Tensor],
+    method: Callable[[Graph, Selection], Tensor],
     everywhere: Everywhere | None,
 ) -> Tensor:
     """R · B / U for layer × head × query × input.
@@ -90,7 +90,7 @@ def by_reach(
     else:
         everything = _computed_everywhere(graph, asked, method, ends=ends)
     reached = reach(graph.uninformed(), asked)
-    if not graph.streams or graph.joined:
+    if not graph.sequences or graph.joined:
         return scaled_by_reach(relevance, reached, everything)
     if graph.written is None:
         return relevance
@@ -102,7 +102,7 @@ def by_reach(
 
 def _depth(graph: Graph, first: int, last: int) -> int:
     """Through how many levels of its own stream an answer goes."""
-    if not graph.streams:
+    if not graph.sequences:
         return last - first + 1
     passed = [edges.weights.level for edges in graph.levels[first - 1 : last]]
     return sum(level.own == graph.written and level.kind == "self" for level in passed)
@@ -122,7 +122,7 @@ def scaled_by_reach(relevance: Tensor, reach: Tensor, everything: Tensor) -> Ten
     return rows_to_one(fair) * relevance.sum(-1, keepdim=True)
 
 
-def _sees_everything(graph: Graph, asked: Asked, *, ends: bool) -> tuple[Tensor, Tensor, Tensor]:
+def _sees_everything(graph: Graph, asked: Selection, *, ends: bool) -> tuple[Tensor, Tensor, Tensor]:
     """asked query × input: each query's own position, and even attention to all that any query sees; the residual.
 
     Without its sink an even row sums to less than 1, and the residual's part of it grows.
@@ -132,7 +132,7 @@ def _sees_everything(graph: Graph, asked: Asked, *, ends: bool) -> tuple[Tensor,
     queries = torch.tensor(asked.positions, device=places.device)[:, None]
     own = (places == queries).to(torch.float64)
     shown = graph.seen & ((places <= queries) if ends else torch.ones_like(places).bool())
-    if graph.streams and graph.written is not None:
+    if graph.sequences and graph.written is not None:
         shown = shown & (places >= graph.written.start) & (places < graph.written.stop)
     kept = shown & (places != (-1 if sink is None else sink))
     even = torch.where(kept.any(-1, keepdim=True), rows_to_one(kept.to(torch.float64)), own)
@@ -142,7 +142,9 @@ def _sees_everything(graph: Graph, asked: Asked, *, ends: bool) -> tuple[Tensor,
     return own, even.expand_as(own), torch.where(sums > 0, share / torch.where(sums > 0, sums, 1), 1.0)
 
 
-def _computed_everywhere(graph: Graph, asked: Asked, method: Callable[[Graph, Asked], Tensor], *, ends: bool) -> Tensor:
+def _computed_everywhere(
+    graph: Graph, asked: Selection, method: Callable[[Graph, Selection], Tensor], *, ends: bool
+) -> Tensor:
     """layer × 1 × query × input: B of a method without a closed form, by the method itself."""
     if not ends:
         return method(graph.everywhere(), asked)

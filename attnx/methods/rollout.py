@@ -15,7 +15,7 @@ from torch import Tensor
 from attnx.arguments import checked
 from attnx.attention.layers import rows_to_one
 from attnx.errors import ChoiceError
-from attnx.graph.edge_weights import Asked, Head
+from attnx.graph.edge_weights import Head, Selection
 from attnx.graph.graph import Graph
 from attnx.methods.base import Array, Brought, Method, MethodChoices, call
 from attnx.methods.flow.flow import FLOW
@@ -79,13 +79,13 @@ def rollout(
     )
 
 
-def rolled(graph: Graph, asked: Asked) -> Tensor:
+def rolled(graph: Graph, asked: Selection) -> Tensor:
     """layer × head × position × input: by rows where few are asked for, else from the bottom up."""
     rows_are_few = len(asked.layers) * len(asked.positions) < graph.length
     return (_roll_rows if rows_are_few else _roll_all)(graph, asked)
 
 
-def _roll_rows(graph: Graph, asked: Asked) -> Tensor:
+def _roll_rows(graph: Graph, asked: Selection) -> Tensor:
     """All asked rows in one sweep from the top layer down: each layer's rows join the sweep where they start."""
     top, length = asked.layers[-1], graph.length
     sweep = graph.levels[top - 1].rows(asked.positions).reshape(-1, length)
@@ -97,7 +97,7 @@ def _roll_rows(graph: Graph, asked: Asked) -> Tensor:
     return sweep.view(len(asked.layers), -1, len(asked.positions), length)
 
 
-def _roll_all(graph: Graph, asked: Asked) -> Tensor:
+def _roll_all(graph: Graph, asked: Selection) -> Tensor:
     """From the bottom up, keeping the rollout of the layers below."""
     found = []
     under: Tensor | None = None
@@ -171,7 +171,7 @@ def raw(
     )
 
 
-def _layers(graph: Graph, asked: Asked) -> Tensor:
+def _layers(graph: Graph, asked: Selection) -> Tensor:
     return torch.stack([graph.levels[layer - 1].rows(asked.positions) for layer in asked.layers])
 
 
@@ -193,13 +193,13 @@ RAW = Method(
 )
 
 
-def rolled_by_rules(graph: Graph, asked: Asked) -> Tensor:
+def rolled_by_rules(graph: Graph, asked: Selection) -> Tensor:
     """layer × head × position × input."""
-    if not graph.streams:
+    if not graph.sequences:
         return rolled(graph, asked)
     if not graph.is_merged:
         raise ChoiceError(f"the rules of cross-attention are of all heads together; head={graph.head!r} has none")
-    source, output = graph.streams.values()
+    source, output = graph.sequences.values()
     relevance = torch.eye(graph.length, dtype=torch.float64, device=graph.device)
     alone = graph.mixed(0.0)  # Ā without the identity, which the rules add themselves
     found = []

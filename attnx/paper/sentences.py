@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnx.adapters.adapter import Prepared
+from attnx.adapters.adapter import PreparedInput
 from attnx.adapters.families import adapter_for
 from attnx.adapters.files import LabelledText, read_texts
 from attnx.demo_models.training.verb_number import require_same_split, split_seed
@@ -25,7 +25,7 @@ class Sentences:
     """Beginnings, each ready for the model, and a word on where they come from."""
 
     beginnings: Sequence[Beginning]
-    prepared: Sequence[Prepared]
+    prepared: Sequence[PreparedInput]
     source: str
 
     def __len__(self) -> int:
@@ -134,7 +134,7 @@ _HIDDEN = -1
 class Reviews:
     """Sentences ready for the model, their labels where they are public, and a word on where they come from."""
 
-    prepared: Sequence[Prepared]
+    prepared: Sequence[PreparedInput]
     labels: Sequence[int | None]
     source: str
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from torch import nn
 
-from attnx.adapters.adapter import Prepared
+from attnx.adapters.adapter import PreparedInput
 from attnx.adapters.families import adapter_for
 from attnx.attribution.ablation import PAPER, blankout
 from attnx.attribution.base import cases
@@ -67,7 +67,7 @@ class KnownSubject:
     """A sentence of which it is known where its subject stands."""
 
     beginning: Beginning
-    prepared: Prepared
+    prepared: PreparedInput
 
     @property
     def digest(self) -> str:
@@ -140,7 +140,7 @@ class Places:
     words: tuple[int, ...]
 
     @classmethod
-    def of(cls, beginning: Beginning, prepared: Prepared) -> Places:
+    def of(cls, beginning: Beginning, prepared: PreparedInput) -> Places:
         """From word indices to positions: by where a word stands in the text, for a word may have several pieces."""
         starts: list[tuple[int, int]] = []
         end = 0

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from torch import nn
 
-from attnx.adapters.adapter import Prepared
+from attnx.adapters.adapter import PreparedInput
 from attnx.adapters.families import adapter_for
 from attnx.attribution.ablation import PAPER, blankout
 from attnx.attribution.base import Case, cases
@@ -39,7 +39,7 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 
 def answer_aware() -> tuple[str, ...]:
     """The methods of the registry that a target changes, which the paper did not have."""
-    return tuple(name for name in METHODS.names() if METHODS[name].about_answer)
+    return tuple(name for name in METHODS.names() if METHODS[name].target_specific)
 
 
 _AT_ONCE = 64
@@ -67,7 +67,7 @@ class Rows:
 def relevance_rows(
     model: nn.Module,
     tokenizer: Any,
-    prepared: Sequence[Prepared],
+    prepared: Sequence[PreparedInput],
     rows: table.Rows,
     *,
     methods: Sequence[str] = PAPER_METHODS,
@@ -113,7 +113,7 @@ PUBLISHED_TABLE_3 = replace(
 PROTOCOLS_TABLE_3 = {protocol.name: protocol for protocol in (PUBLISHED_TABLE_3, CORRECTED)}
 
 
-def positions(prepared: Prepared, which: Which) -> list[int]:
+def positions(prepared: PreparedInput, which: Which) -> list[int]:
     """The positions that a protocol names; special tokens (CLS, EOS) are no content."""
     if which == "content":
         return prepared.positions.content
@@ -137,7 +137,7 @@ class Labelled(typing.Protocol):
     """What a table is made from."""
 
     @property
-    def prepared(self) -> Sequence[Prepared]: ...
+    def prepared(self) -> Sequence[PreparedInput]: ...
     @property
     def labels(self) -> Sequence[int | None]: ...
     @property
@@ -149,7 +149,7 @@ class Labelled(typing.Protocol):
 class Sample:
     """One sentence of a table, and its label where that is public."""
 
-    prepared: Prepared
+    prepared: PreparedInput
     label: int | None
 
     @property
@@ -247,7 +247,7 @@ def tabulated(
     return keeping.result(asking, given_model(model, tokenizer), list(things), progress=progress)
 
 
-def correlated(prepared: Prepared, row: Rows, reference: Array, protocol: Protocol) -> Cells:
+def correlated(prepared: PreparedInput, row: Rows, reference: Array, protocol: Protocol) -> Cells:
     """Method → its correlation with the reference at every layer, and what share of flow ties there."""
     correlation = spearman if protocol.ranks == "average" else dense_rank_correlation
     ranked = positions(prepared, protocol.ranked)
@@ -273,7 +273,7 @@ def _majority(labels: Sequence[int | None]) -> float | None:
 def protocol_gradients(
     model: nn.Module,
     tokenizer: Any,
-    prepared: Sequence[Prepared],
+    prepared: Sequence[PreparedInput],
     protocols: Sequence[Protocol],
     *,
     embed_fully: Callable[..., Any] | None = None,
@@ -343,7 +343,7 @@ def table1(
 def blanked_scores(
     model: nn.Module,
     tokenizer: Any,
-    prepared: Sequence[Prepared],
+    prepared: Sequence[PreparedInput],
     protocols: Sequence[Protocol],
     *,
     progress: bool = False,
@@ -447,7 +447,7 @@ def table3(
 def gradients(
     model: nn.Module,
     tokenizer: Any,
-    prepared: Sequence[Prepared],
+    prepared: Sequence[PreparedInput],
     protocols: Sequence[Protocol],
     *,
     progress: bool = False,

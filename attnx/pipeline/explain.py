@@ -8,7 +8,7 @@ from typing import Any, Literal, TypedDict, Unpack, overload
 
 from torch import nn
 
-from attnx.adapters.adapter import Prepared
+from attnx.adapters.adapter import PreparedInput
 from attnx.adapters.families import adapter_for
 from attnx.adapters.pooling import MEAN, check_mean
 from attnx.adapters.prepare import prepare_all, with_first_token
@@ -360,7 +360,7 @@ class Call:
     def _with_note(self, number: int, explanation: Explanation) -> Explanation:
         """What a user should know who gave a target that nothing asked for depends on."""
         methods = self.settings.methods
-        knows = self.references or methods is None or any(method.about_answer for method in methods)
+        knows = self.references or methods is None or any(method.target_specific for method in methods)
         if not self.told or self.requests[number].target is None or knows:
             return explanation
         note = (
@@ -390,13 +390,13 @@ def _averaged(model: nn.Module, position: str, settings: Settings) -> Settings:
     return replace(settings, over_rows=mean_row)
 
 
-def _begun(model: nn.Module, tokenizer: Any, prepared: Prepared, prepend_token: str | int) -> Prepared:
+def _begun(model: nn.Module, tokenizer: Any, prepared: PreparedInput, prepend_token: str | int) -> PreparedInput:
     """The input with a token in front, and so all that it is chosen from."""
     choices = tuple(with_first_token(model, tokenizer, one, prepend_token) for one in prepared.choices)
     return replace(with_first_token(model, tokenizer, prepared, prepend_token), choices=choices)
 
 
-def _requests(prepared: Sequence[Prepared], position: Any, target: Any, *, single: bool) -> list[Request]:
+def _requests(prepared: Sequence[PreparedInput], position: Any, target: Any, *, single: bool) -> list[Request]:
     """A request for each input; of a list of inputs position and target may be lists, one for each."""
     positions, targets = (
         value if isinstance(value, list) and not single else [value] * len(prepared) for value in (position, target)

@@ -11,7 +11,7 @@ from torch import Tensor
 from attnx.attention.tensor import AttentionTensor
 from attnx.attribution.base import REFERENCES
 from attnx.errors import ChoiceError, CostError, whole_number
-from attnx.graph.edge_weights import WEIGHTINGS, Head, check_head_name
+from attnx.graph.edge_weights import EDGE_WEIGHTS, Head, check_head_name
 from attnx.graph.graph import check_residual, check_share
 from attnx.methods.base import METHODS, PAPER_METHODS, Method, asked_methods, check_cost
 from attnx.methods.receptive_field import Normalization, Normalize, check_normalization
@@ -73,7 +73,7 @@ def _check_method(name: str) -> None:
     """A row of `METHODS`, or one of them on other edges, as `asked_methods` takes them."""
     method, _, weighting = name.partition(":")
     if name not in METHODS and weighting:
-        WEIGHTINGS.check(weighting)
+        EDGE_WEIGHTS.check(weighting)
         METHODS.check(method)
     else:
         METHODS.check(name)
@@ -201,7 +201,7 @@ class Settings:
         asked = self.normalize
         if asked == "auto":
             # What comes later does not change what a position knows.
-            asked = "prefix" if attention.causal or (attention.streams and attention.written is not None) else None
+            asked = "prefix" if attention.causal or (attention.sequences and attention.written is not None) else None
         return asked if method.takes(asked) else None
 
     def residual_of(self, method: Method) -> float:
@@ -220,7 +220,7 @@ class Settings:
             "drop_sink": self.drop_sink,
         }
         record |= {"causal": True} if attention.causal else {}
-        record |= {"levels": list(attention.kinds)} if attention.streams else {}
+        record |= {"levels": list(attention.kinds)} if attention.sequences else {}
         record |= {"within": self.within} if self.within else {}
         return record | ({"discard": self.discard} if self.discard else {})
 

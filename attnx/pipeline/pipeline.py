@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attnx.adapters.adapter import Adapter, Prepared
+from attnx.adapters.adapter import Adapter, PreparedInput
 from attnx.adapters.encoder_decoder import followed_kind
 from attnx.adapters.families import adapter_for
 from attnx.adapters.pooling import answer_facts, averages_sound
@@ -24,7 +24,7 @@ from attnx.adapters.towers import other_side
 from attnx.attention.layers import MERGERS, Level
 from attnx.attention.tensor import AttentionTensor
 from attnx.errors import CaptureError, ChoiceError, InputError, in_a_line, out_of_memory, whole_number
-from attnx.graph.edge_weights import Asked, Head, check_position
+from attnx.graph.edge_weights import Head, Selection, check_position
 from attnx.graph.graph import Graph
 from attnx.graph.sinks import PatchSink, patch_sinks, sink_share
 from attnx.hooks.batching import POSITIONS_AT_ONCE, collate, in_batches, padding_id, positions_at_once, with_entry
@@ -86,15 +86,15 @@ class Relevance:
         if not self.attention.whole:
             return []
         found = patch_sinks(self.attention, patches)
-        layers = Asked.of(len(found), self.attention.length, layer=self.settings.layer_of(self.attention)).layers
+        layers = Selection.of(len(found), self.attention.length, layer=self.settings.layer_of(self.attention)).layers
         return [found[layer - 1] for layer in layers]
 
     def sink(self, of_patches: Sequence[Mapping[int, PatchSink]] = ()) -> tuple[float, ...] | None:
         """Per layer, the share of attention that goes to the first token of what a model writes, or of an image to the
         patches that are sinks; None where there is none, and of a long input."""
-        if any(of_patches) and not self.attention.streams:
+        if any(of_patches) and not self.attention.sequences:
             return tuple(sum(one.share for one in layer.values()) for layer in of_patches)
-        if not self.attention.whole or not (self.attention.causal or self.attention.streams):
+        if not self.attention.whole or not (self.attention.causal or self.attention.sequences):
             return None
         try:
             share = sink_share(self.attention, layer=self.settings.layer_of(self.attention))
@@ -108,7 +108,7 @@ class Relevance:
         if attention.copies > 1:
             every = range(attention.tokens) if positions is None else positions
             positions = [attention.answering(one) for one in every]
-        asked = Asked.of(attention.layers, attention.length, layer=layer, position=positions)
+        asked = Selection.of(attention.layers, attention.length, layer=layer, position=positions)
         found = {
             method.name: apply(method, self._graph(method), asked, normalize(attention, method))
             for method in (self.methods if methods is None else methods)
@@ -183,15 +183,15 @@ def diagnostics(answers: Mapping[str, MethodAnswer], row: int) -> dict[str, dict
     }
 
 
-def tower_patches(prepared: Prepared) -> list[int]:
+def tower_patches(prepared: PreparedInput) -> list[int]:
     """The patches as the tower counts them; image tokens, which have boxes as well, are words of a decoder."""
     if prepared.image is None:
         return []
-    begin = prepared.text_length if prepared.streams else 0
+    begin = prepared.text_length if prepared.sequences else 0
     return [place for place in prepared.positions.content if place >= begin]
 
 
-def sink_facts(prepared: Prepared, layers: Sequence[Mapping[int, PatchSink]]) -> dict[str, Any]:
+def sink_facts(prepared: PreparedInput, layers: Sequence[Mapping[int, PatchSink]]) -> dict[str, Any]:
     """The sinks among the patches, each where it takes the most, those that take the most first."""
     best: dict[int, PatchSink] = {}
     for found in layers:
@@ -246,7 +246,7 @@ class Unmeasured:
 
     number: int
     explanation: Explanation
-    prepared: Prepared
+    prepared: PreparedInput
 
 
 @dataclass(frozen=True, eq=False)
@@ -320,7 +320,7 @@ def _with_references(
     return replace(
         explanation,
         references={name: one.scores for name, one in scored.items()},
-        about_answer=explanation.about_answer | scored.keys(),
+        target_specific=explanation.target_specific | scored.keys(),
         signed=explanation.signed | {name for name, one in scored.items() if one.signed},
         notes=(*explanation.notes, *(note for one in scored.values() for note in one.notes)),
         provenance={
@@ -372,7 +372,7 @@ def observe(
     model: nn.Module,
     adapter: Adapter,
     processor: Any,
-    prepared: Sequence[Prepared],
+    prepared: Sequence[PreparedInput],
     plans: Sequence[Plan],
     *,
     head: Head | None = None,
@@ -391,7 +391,7 @@ def observe(
     how: dict[str, Any] = {"extras": tuple(sorted({need for row in weightings for need in row.needs}))}
     if all(row.merges_first for row in weightings):
         how["head"] = "mean" if head is None else head if head in MERGERS else None
-    way_back = any(row.about_answer for row in weightings) and can_be_gone_back(model)
+    way_back = any(row.target_specific for row in weightings) and can_be_gone_back(model)
     if way_back and any(one.joined for one in prepared):
         raise ChoiceError(
             "edges that know the answer are defined for one stack, and a picture with a text has two; use alti, or "
@@ -399,7 +399,7 @@ def observe(
         )
     numbers = {id(one): number for number, one in enumerate(prepared)}
 
-    def run(chosen: Sequence[Prepared], **options: Any) -> Captured:
+    def run(chosen: Sequence[PreparedInput], **options: Any) -> Captured:
         places = sorted({place for one in chosen for place in answer_at(numbers[id(one)])})
         # What is made in inference mode could not be kept for the way back.
         with switched(gradients=True) if way_back else nullcontext():
@@ -431,7 +431,7 @@ def _observation(captured: Captured, row: int, adapter: Adapter) -> Observation:
 
 
 def _inputs(
-    model: nn.Module, adapter: Adapter, chosen: Sequence[Prepared], pad_id: int | None, *, way_back: bool
+    model: nn.Module, adapter: Adapter, chosen: Sequence[PreparedInput], pad_id: int | None, *, way_back: bool
 ) -> tuple[dict[str, Any], Entry | None]:
     """The model's keyword arguments, and where a way back ends."""
     inputs = collate(model, chosen, pad_id)
@@ -480,7 +480,7 @@ def _with_gradient(level: Level, found: Tensor | None) -> Level:
 def readouts_of(
     model: nn.Module,
     processor: Any,
-    prepared: Prepared,
+    prepared: PreparedInput,
     attention: AttentionTensor,
     targets: Sequence[Target],
     asking: str,
@@ -490,7 +490,7 @@ def readouts_of(
     They are the target's margin, what leaves the last block, and the margin's gradient there: one run for all targets.
     Blocks must have been brought. `asking` names the methods that want it.
     """
-    if attention.streams:
+    if attention.sequences:
         raise ChoiceError(
             f"{asking} is defined for one stack, and {type(model).__name__} has two streams; use alti, or "
             "references=('lrp',)"
@@ -545,7 +545,7 @@ def _last_block(model: nn.Module, attending: Sequence[str]) -> nn.Module:
 
 def by_kind(methods: Sequence[Method]) -> tuple[list[Method], list[Method]]:
     """Those that know nothing of the answer, and those that do."""
-    about = [method for method in methods if method.about_answer]
+    about = [method for method in methods if method.target_specific]
     return [method for method in methods if method not in about], about
 
 
@@ -557,7 +557,7 @@ class AnswerEdges:
     processor: Any
     methods: Sequence[Method]
     settings: Settings
-    prepared: Prepared
+    prepared: PreparedInput
     seen: Observation
     spare: int | None
 
@@ -575,7 +575,7 @@ class AnswerEdges:
     def _known(self, targets: Sequence[Target]) -> Iterator[AttentionTensor]:
         """The attention with what the methods must know of each answer."""
         reading = [method.name for method in self.methods if method.reading == "share"]
-        gone_back = any(method.edges.about_answer for method in self.methods)
+        gone_back = any(method.edges.target_specific for method in self.methods)
         read = (
             readouts_of(self.model, self.processor, self.prepared, self.seen.attention, targets, ", ".join(reading))
             if reading
@@ -602,9 +602,9 @@ _MEASURED_AT_ONCE = 16
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """What is asked of one input. Requests that share a `Prepared` share its run."""
+    """What is asked of one input. Requests that share a `PreparedInput` share its run."""
 
-    prepared: Prepared
+    prepared: PreparedInput
     position: int | None = None
     """The position whose view is explained; None leaves it to the family."""
     target: Any = None
@@ -676,7 +676,7 @@ class _Run:
         ):
             yield from self._explained(self.groups[index], seen, plans[index])
 
-    def _plan(self, prepared: Prepared, requests: int) -> Plan:
+    def _plan(self, prepared: PreparedInput, requests: int) -> Plan:
         length, settings = len(prepared.positions), self.settings
         rows = length if settings.maps or settings.over_rows is not None else requests
         return plan(
@@ -726,7 +726,7 @@ class _Run:
         answered = [self._answered(number, seen) for number in numbers]
         places = [place for place, _ in answered]
         spare = 0 if prepared.positions[0].special else None
-        layers = Asked.of(attention.layers, attention.length, layer=settings.layer_of(attention)).layers
+        layers = Selection.of(attention.layers, attention.length, layer=settings.layer_of(attention)).layers
         plain, about = by_kind(plan.methods)
         edges = AnswerEdges(self.model, self.processor, about, settings, prepared, seen, spare)
         relevance = Relevance(attention, plain, settings, spare)
@@ -763,7 +763,7 @@ class _Run:
                     digits={method.name: method.digits for method in plan.methods if method.digits is not None},
                     local=frozenset(method.name for method in plan.methods if method.local),
                     signed=frozenset(method.name for method in plan.methods if method.signed),
-                    about_answer=frozenset(method.name for method in about),
+                    target_specific=frozenset(method.name for method in about),
                     sink=sink,
                     notes=(
                         *notes,
@@ -773,7 +773,7 @@ class _Run:
                     provenance={**record, "methods": own.facts} if own.facts else record,
                     maps=own.maps,
                     spans=prepared.spans,
-                    streams=dict(prepared.streams),
+                    sequences=dict(prepared.sequences),
                 ),
             )
 
@@ -781,7 +781,7 @@ class _Run:
 def _input_record(
     model: nn.Module,
     processor: Any,
-    prepared: Prepared,
+    prepared: PreparedInput,
     settings: Settings,
     sinks: Sequence[Mapping[int, PatchSink]],
 ) -> dict[str, Any]:
@@ -793,7 +793,7 @@ def _input_record(
 
 def _unseen_layers(model: nn.Module, attention: AttentionTensor) -> tuple[str, ...]:
     """A remark when some layers mix positions in another way than by attention, as hybrid models do."""
-    layers = attention.layers if attention.streams else getattr(model.config, "num_hidden_layers", None)
+    layers = attention.layers if attention.sequences else getattr(model.config, "num_hidden_layers", None)
     if not isinstance(layers, int) or layers == attention.layers:
         return ()
     return (
@@ -833,7 +833,7 @@ def _left_out(adapter: Adapter) -> tuple[str, ...]:
     )
 
 
-def _check_length(attention: AttentionTensor, prepared: Prepared, adapter: Adapter, model: nn.Module) -> None:
+def _check_length(attention: AttentionTensor, prepared: PreparedInput, adapter: Adapter, model: nn.Module) -> None:
     if attention.tokens != len(prepared.positions):
         raise CaptureError(
             f"{type(model).__name__} attends over {attention.length} positions, but the {adapter.name!r} adapter names "

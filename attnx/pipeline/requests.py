@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from attnx.adapters.adapter import Prepared
+from attnx.adapters.adapter import PreparedInput
 from attnx.adapters.model_config import has_head
 from attnx.adapters.positions import Positions, Span, Word
 from attnx.errors import ChoiceError, InputError
@@ -71,7 +71,7 @@ def of_entities(model: nn.Module, processor: Any, requests: Sequence[Request]) -
     return found
 
 
-def _starts(prepared: Prepared, tags: Sequence[str]) -> Iterator[int]:
+def _starts(prepared: PreparedInput, tags: Sequence[str]) -> Iterator[int]:
     before = _NO_ENTITY
     for word in prepared.words:
         tag = tags[word.positions[0]]
@@ -89,7 +89,7 @@ def _sort(tag: str) -> str:
     return tag[2:] if tag[:2] in ("B-", "I-") else tag
 
 
-def answers_of(model: nn.Module, processor: Any, prepared: Sequence[Prepared]) -> list[Tensor]:
+def answers_of(model: nn.Module, processor: Any, prepared: Sequence[PreparedInput]) -> list[Tensor]:
     """The numbers of the model's head for each input, padding left out."""
 
     def numbers(row: int, output: Any, place: int) -> Tensor:
@@ -159,7 +159,7 @@ def words_of(letters: Sequence[Letter], between: int) -> list[tuple[Letter, ...]
     return [tuple(own) for apart, own in groupby(letters, lambda one: one.token == between) if not apart]
 
 
-def _with_words(processor: Any, prepared: Prepared, letters: Sequence[Letter]) -> Prepared:
+def _with_words(processor: Any, prepared: PreparedInput, letters: Sequence[Letter]) -> PreparedInput:
     """The same sound, whose words are those that were written, and the pauses around them."""
     between = getattr(_tokenizer(processor), "word_delimiter_token_id", None)
     if not isinstance(between, int) or not letters:
@@ -192,7 +192,7 @@ def of_every_token(requests: Sequence[Request], model: nn.Module, *, single: boo
             f"{type(model).__name__} here give a number, or use explain_generation"
         )
     (request,) = requests
-    source, output = request.prepared.streams.values()
+    source, output = request.prepared.sequences.values()
     return [replace(request, position=source + place) for place in range(output)]
 
 
@@ -201,7 +201,7 @@ def of_output(request: Request) -> Request:
     prepared, position = request.prepared, request.position
     if not prepared.rewrites or position is None or request.target is not None:
         return request
-    source, output = prepared.streams.values()
+    source, output = prepared.sequences.values()
     place = check_position(position, source + output)
     if place < source:
         raise ChoiceError(

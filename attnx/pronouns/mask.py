@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import nn
 
-from attnx.adapters.adapter import Prepared
+from attnx.adapters.adapter import PreparedInput
 from attnx.adapters.families import adapter_for
 from attnx.adapters.positions import word_spans
 from attnx.errors import InputError
@@ -33,7 +33,7 @@ class Masked:
     """What is explained: the same or, where a pronoun is written in the mask's place, the sentence with it."""
     span: tuple[int, int]
     """Where that token begins and ends in the text."""
-    prepared: Prepared
+    prepared: PreparedInput
     position: int
     """The position of the mask, and of the token that stands in its place."""
     token_ids: tuple[int, ...]
@@ -92,12 +92,12 @@ def _span(text: str, token: str) -> tuple[int, int]:
     return found[0].span()
 
 
-def _ids(prepared: Prepared) -> list[int]:
+def _ids(prepared: PreparedInput) -> list[int]:
     ids: list[int] = prepared.inputs["input_ids"].tolist()
     return ids
 
 
-def _position(prepared: Prepared, tokenizer: Any) -> int:
+def _position(prepared: PreparedInput, tokenizer: Any) -> int:
     masks = [index for index, one in enumerate(_ids(prepared)) if one == tokenizer.mask_token_id]
     if len(masks) != 1:
         raise InputError(

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from torch import nn
 
-from attnx.adapters.adapter import Prepared
+from attnx.adapters.adapter import PreparedInput
 from attnx.adapters.families import adapter_for
 from attnx.adapters.model_config import has_head
 from attnx.attribution.base import AskedReferences, Case, Scored, asked_references, measure_references
@@ -193,7 +193,7 @@ class Ready:
     sentence: Sentence
     masked: Masked
     candidates: tuple[Candidate, ...]
-    shown: Prepared
+    shown: PreparedInput
     """What is explained: the sentence with its mask or, where a pronoun is written in its place, with that."""
 
     @property

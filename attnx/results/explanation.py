@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from PIL.Image import Image
 
-    from attnx.adapters.adapter import Sound
+    from attnx.adapters.adapter import Audio
 
 Bars: TypeAlias = Literal["bars", "heat"]
 Unit: TypeAlias = Literal["word", "token"]
@@ -179,7 +179,7 @@ class Explanation(Drawn):
     """Method → decimals to which its scores are exact: beyond them is no order. Others are exact."""
     local: frozenset[str] = frozenset()
     """Methods whose scores are of one layer alone, and lead to the layer below and not to the input."""
-    about_answer: frozenset[str] = frozenset()
+    target_specific: frozenset[str] = frozenset()
     """Methods and references that know the answer; all others tell what was mixed, whatever would be answered."""
     first: str | None = None
     """The method or reference that views show first; None for rollout, or what else was asked for."""
@@ -199,9 +199,9 @@ class Explanation(Drawn):
     """The picture that was explained. It stays in memory and is not saved: files are small, and tell no faces."""
     image_size: tuple[int, int] | None = None
     """Its width and height, in which the boxes of the positions are counted; None for a text."""
-    sound: Sound | None = field(default=None, repr=False, compare=False, metadata=LATER)
+    sound: Audio | None = field(default=None, repr=False, compare=False, metadata=LATER)
     """The sound that was explained. As a picture it stays in memory and is not saved: files tell no voices."""
-    streams: Mapping[str, int] = field(default_factory=dict, metadata=LATER)
+    sequences: Mapping[str, int] = field(default_factory=dict, metadata=LATER)
     """Of an encoder–decoder how many positions its source and its output have, in the order of the count; else none."""
 
     def __post_init__(self) -> None:
@@ -255,31 +255,31 @@ class Explanation(Drawn):
         Rollout of attention cannot: its share of the output is r to the power of the cross levels, whatever the text.
         """
         told = [name for name in self.names if name not in self.local and not self.split_by_residual(name)]
-        return self.stream_shares(told[0]) if self.streams and told else {}
+        return self.sequence_shares(told[0]) if self.sequences and told else {}
 
     def split_by_residual(self, method: str, layer: int | None = None) -> bool:
         """Whether a row is divided between the streams by the share of the residual alone, whatever was read."""
         settings = self.provenance.get("settings", {})
         share = settings.get("residual", {}).get(method)
-        if "output" not in self.streams or not isinstance(share, float) or method in self.references:
+        if "output" not in self.sequences or not isinstance(share, float) or method in self.references:
             return False
         crossed = settings.get("levels", [])[: self.layers[self._index(layer)]].count("cross")
-        return bool(abs(self.stream_shares(method, layer)["output"] - share**crossed) < 1e-6)
+        return bool(abs(self.sequence_shares(method, layer)["output"] - share**crossed) < 1e-6)
 
-    def stream_shares(self, method: str | None = None, layer: int | None = None) -> dict[str, float]:
+    def sequence_shares(self, method: str | None = None, layer: int | None = None) -> dict[str, float]:
         """How much of a row is from each stream. Where scores have a sign, of all that speaks for or against.
 
         Image tokens, whose boxes say that they are of the picture, count to it.
         """
         scores = np.abs(self.scores(method, layer))
-        if PICTURE in self.streams:
-            length = self.streams[WORDS]
+        if PICTURE in self.sequences:
+            length = self.sequences[WORDS]
             seen = [place >= length or one.box is not None for place, one in enumerate(self.positions)]
             from_picture, whole = float(scores[seen].sum()), float(scores.sum()) or 1.0
             return {WORDS: 1 - from_picture / whole, PICTURE: from_picture / whole}
-        ends = np.cumsum(list(self.streams.values()))
+        ends = np.cumsum(list(self.sequences.values()))
         sums = [float(one.sum()) for one in np.split(scores, ends[:-1])]
-        return {name: one / (sum(sums) or 1.0) for name, one in zip(self.streams, sums, strict=True)}
+        return {name: one / (sum(sums) or 1.0) for name, one in zip(self.sequences, sums, strict=True)}
 
     @property
     def seconds(self) -> float | None:
@@ -381,7 +381,7 @@ class Explanation(Drawn):
             signed=self.signed,
             digits=self.digits.get(name),
             local=name in self.local,
-            about_answer=name in self.about_answer,
+            target_specific=name in self.target_specific,
             causal=self.causal,
             diagnostics={kind: numbers[at] for kind, numbers in self.diagnostics.get(name, {}).items() if head is None},
             tied=self.tied(name, layer),

@@ -47,7 +47,7 @@ def explanation_facts(data: Mapping[str, Any]) -> dict[str, Any]:
     saturation, settings = data["saturation"], data["provenance"].get("settings", {})
     return {
         **method_facts({**data["relevance"], **data["references"]}),
-        "about_answer": list(data["references"]),
+        "target_specific": list(data["references"]),
         "causal": data["sink"] is not None or settings.get("causal", False),
         "diagnostics": {} if saturation is None else {"flow": {"saturation": saturation}},
     }
@@ -750,7 +750,7 @@ TEXT: Rules = {
     "words.*.segment": Segment(),
     "digits.*": Between(0, 17),
     "image_size": Picture(),
-    "streams": Lengths(),
+    "sequences": Lengths(),
 }
 """Of what has positions, words, methods that are exact to some digits, and perhaps a picture or two sequences."""
 PROVENANCE: Rules = {

@@ -128,7 +128,7 @@ class Row:
     signed: frozenset[str] = frozenset()
     digits: int | None = None
     local: bool = False
-    about_answer: bool = False
+    target_specific: bool = False
     causal: bool = False
     diagnostics: Mapping[str, float] = field(default_factory=dict)
     """What the method says of itself at this layer."""
@@ -461,7 +461,7 @@ REMARKS: tuple[Remark, ...] = (
     Remark(
         "without the answer",
         45,
-        lambda row: not row.about_answer and not row.measured and row.prediction is not None,
+        lambda row: not row.target_specific and not row.measured and row.prediction is not None,
         lambda row: f"{row.name} does not know the answer: it tells what was mixed, not what decided",
         _open,
     ),
@@ -519,14 +519,14 @@ def likeness(rows: Array) -> float:
     return float("nan") if not (lengths > 0).all() else float(((even * others).sum(1) / lengths).mean())
 
 
-def stripe(name: str, rows: Array, *, about_answer: bool) -> tuple[Said, ...]:
+def stripe(name: str, rows: Array, *, target_specific: bool) -> tuple[Said, ...]:
     """What is to be said of a method whose rows, generated × prompt, are a stripe; nothing of another."""
     found = likeness(rows)
     if not found >= ALIKE:
         return ()
     advice = (
         Advice("contrast=True", "--contrast", "sets each token against its runner-up")
-        if about_answer
+        if target_specific
         else Advice('references="lrp"', "--reference lrp", "asks what decided")
     )
     return (

@@ -36,7 +36,7 @@ class Layout:
     """Method → the names of what tells how far to trust it."""
     signed: tuple[str, ...] = ()
     local: tuple[str, ...] = ()
-    about_answer: tuple[str, ...] = ()
+    target_specific: tuple[str, ...] = ()
     digits: Mapping[str, int] = field(default_factory=dict)
     first: str | None = None
     causal: bool = False
@@ -57,7 +57,7 @@ class Layout:
             },
             signed=_of_any(seen, "signed"),
             local=_of_any(seen, "local"),
-            about_answer=_of_any(seen, "about_answer"),
+            target_specific=_of_any(seen, "target_specific"),
             digits={name: number for one in seen for name, number in one.digits.items()},
             first=first.first,
             causal=first.causal,
@@ -136,7 +136,7 @@ def _of_any(seen: Sequence[Explanation], field_name: str) -> tuple[str, ...]:
     return tuple(sorted({name for one in seen for name in getattr(one, field_name)}))
 
 
-_FACTS = ("signed", "local", "about_answer", "digits", "first", "causal")
+_FACTS = ("signed", "local", "target_specific", "digits", "first", "causal")
 """Fields that are the same for nearly all rows: what a row has in common with the layout is not written again."""
 
 _HEARD = ("time", "band")
@@ -239,7 +239,7 @@ def _explanation(cells: Mapping[str, Any], layout: Layout) -> Explanation:
         prediction=_prediction(cells, extra),
         diagnostics=_diagnostics(cells, layout, relevance, extra),
         spans=tuple(schema.read(Span, one) for one in extra.get("spans", ())),
-        streams=extra.get("streams", {}),
+        sequences=extra.get("sequences", {}),
         sink=tuple(extra["sink"]) if "sink" in extra else _sink(cells, layout),
         notes=tuple(cells["notes"]),
         provenance={name: value for name, value in layout.provenance.items() if name not in extra.get("without", ())}
@@ -247,7 +247,7 @@ def _explanation(cells: Mapping[str, Any], layout: Layout) -> Explanation:
         image_size=(cells["width"], cells["height"]) if layout.images else None,
         signed=frozenset(facts["signed"]),
         local=frozenset(facts["local"]),
-        about_answer=frozenset(facts["about_answer"]),
+        target_specific=frozenset(facts["target_specific"]),
         digits=facts["digits"],
         first=facts["first"],
         causal=facts["causal"],
@@ -274,7 +274,7 @@ def _extra(explanation: Explanation, layout: Layout) -> dict[str, Any]:
         "diagnostics": odd,
         "prediction": _more(explanation),
         "spans": explanation.spans,
-        "streams": explanation.streams,
+        "sequences": explanation.sequences,
         "sink": None if layout.causal else explanation.sink,
         "words": () if explanation.texts or group_words(positions, None)[1] == words else words,
         "heard": {name: numbers for name in _HEARD if any(numbers := [getattr(one, name) for one in positions])},
@@ -285,7 +285,7 @@ def _extra(explanation: Explanation, layout: Layout) -> dict[str, Any]:
 def _facts(layout: Layout, names: set[str]) -> dict[str, Any]:
     """What holds of a row with these methods and references, where it says nothing else."""
     return {
-        **{name: frozenset(names & {*getattr(layout, name)}) for name in ("signed", "local", "about_answer")},
+        **{name: frozenset(names & {*getattr(layout, name)}) for name in ("signed", "local", "target_specific")},
         "digits": {name: number for name, number in layout.digits.items() if name in names},
         "first": layout.first if layout.first in names else None,
         "causal": layout.causal,

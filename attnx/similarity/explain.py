@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attnx.adapters.adapter import Prepared
+from attnx.adapters.adapter import PreparedInput
 from attnx.adapters.pooling import MEAN, OWN, embedding_pooling, is_sentence_transformer, pooling_of
 from attnx.adapters.towers import (
     MATCH,
@@ -66,7 +66,7 @@ class Side:
         return self.call.model
 
     @property
-    def prepared(self) -> Prepared:
+    def prepared(self) -> PreparedInput:
         return self.call.requests[0].prepared
 
     @property
@@ -178,7 +178,7 @@ def _notes(own: Side, other: Side, one: Explanation, *, match: bool) -> tuple[st
     """What the methods of a tower do not know, and where the other side is in the sum."""
     if own.tower is None:
         return ()
-    blind = [name for name in one.methods if name not in one.about_answer]
+    blind = [name for name in one.methods if name not in one.target_specific]
     names = f"{', '.join(blind)} {'is' if len(blind) == 1 else 'are'}"
     untold = (
         (f"{names} of the {own.tower} tower alone and would be the same for any other {other.tower}",) if blind else ()

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from attnx.adapters.adapter import Prepared
+from attnx.adapters.adapter import PreparedInput
 from attnx.adapters.model_config import has_head
 from attnx.errors import ChoiceError, whole_number
 from attnx.registry import unknown
@@ -154,7 +154,7 @@ class Told:
     """Of this input alone, and of rows that answer at each position, at the explained one."""
     target: Any = None
     """As the caller named it; None for the best."""
-    prepared: Prepared | None = None
+    prepared: PreparedInput | None = None
     """The input; None where only its tensors are known."""
 
     def chosen(self, logits: Tensor, index_of: Callable[[Any], int]) -> tuple[int, int | None]:
@@ -186,7 +186,7 @@ def place_after(place: int, gone: Sequence[int]) -> int:
 
 
 @dataclass(frozen=True)
-class AnswerKind:
+class HeadKind:
     """One kind of head. A plug-in's row has the rights of a built-in."""
 
     name: str

@@ -13,7 +13,7 @@ from attnx.errors import InputError
 from attnx.targets.base import (
     LANGUAGE_MODELS,
     NOTHING,
-    AnswerKind,
+    HeadKind,
     Score,
     Told,
     class_count,
@@ -96,7 +96,7 @@ def _values(logits: Tensor) -> tuple[float, ...]:
     return tuple(logits.tolist())
 
 
-VALUE = AnswerKind(
+VALUE = HeadKind(
     "value",
     logits=lambda model, output: _of_input(model, output) if _is_value(model) else None,
     prediction=_value,
@@ -105,13 +105,13 @@ VALUE = AnswerKind(
     known_by=_is_value,
     notes=_value_notes,
 )
-LABEL = AnswerKind(
+LABEL = HeadKind(
     "label",
     logits=lambda model, output: found if _is_label(model, found := _of_input(model, output)) else None,
     prediction=_label,
     score=class_score,
 )
-CLASS = AnswerKind("class", logits=_of_input, prediction=_class, score=class_score)
+CLASS = HeadKind("class", logits=_of_input, prediction=_class, score=class_score)
 
 
 _TOKENS_KEPT = 20
@@ -168,8 +168,8 @@ def _piece_notes(told: Told, prediction: Prediction) -> tuple[str, ...]:
     return tuple(notes)
 
 
-TAG = AnswerKind("tag", logits=_tags, prediction=_tag, score=class_score, at_each=True)
-TOKEN = AnswerKind("token", logits=_by_position, prediction=_token, score=class_score, at_each=True, notes=_piece_notes)
+TAG = HeadKind("tag", logits=_tags, prediction=_tag, score=class_score, at_each=True)
+TOKEN = HeadKind("token", logits=_by_position, prediction=_token, score=class_score, at_each=True, notes=_piece_notes)
 
 
 CHOICES = "ForMultipleChoice"
@@ -246,7 +246,7 @@ def _notes(told: Told, prediction: Prediction) -> tuple[str, ...]:
     )
 
 
-CHOICE = AnswerKind("choice", logits=_logits, prediction=_prediction, score=_score, notes=_notes)
+CHOICE = HeadKind("choice", logits=_logits, prediction=_prediction, score=_score, notes=_notes)
 
 
 _LABELS = ("follows", "does not follow")
@@ -268,6 +268,6 @@ def _next_sentence_prediction(told: Told) -> Prediction:
     return class_prediction(told, "next sentence", _LABELS)
 
 
-NEXT_SENTENCE = AnswerKind(
+NEXT_SENTENCE = HeadKind(
     "next sentence", logits=_next_sentence_logits, prediction=_next_sentence_prediction, score=class_score
 )

@@ -8,30 +8,30 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnx.adapters.adapter import Prepared
+from attnx.adapters.adapter import PreparedInput
 from attnx.adapters.model_config import called, takes_logits_to_keep
 from attnx.errors import CaptureError, ChoiceError, InputError
 from attnx.registry import Registry, unknown
-from attnx.targets.base import NOTHING, SCORES, AnswerKind, Score, Target, Told, behind_source
+from attnx.targets.base import NOTHING, SCORES, HeadKind, Score, Target, Told, behind_source
 from attnx.targets.heads import CHOICE, CLASS, LABEL, NEXT_SENTENCE, TAG, TOKEN, VALUE
 from attnx.targets.prediction import Prediction
 from attnx.targets.similarity import SIMILARITY
 from attnx.targets.span import SPAN
 
-ANSWERS: Registry[AnswerKind] = Registry("answer", row=AnswerKind)
+ANSWERS: Registry[HeadKind] = Registry("answer", row=HeadKind)
 _BUILT_IN = (SPAN, CHOICE, NEXT_SENTENCE, TAG, TOKEN, VALUE, LABEL, CLASS, SIMILARITY)
 for _row in _BUILT_IN:
     ANSWERS.add(_row.name, _row)
 
 
-def answer_kinds() -> tuple[AnswerKind, ...]:
+def answer_kinds() -> tuple[HeadKind, ...]:
     """The rows by which a model may answer, in the order in which they are asked."""
     own = {row.name for row in _BUILT_IN}
     names = [*(name for name in ANSWERS if name not in own), *(name for name in ANSWERS if name in own)]
     return tuple(ANSWERS[name] for name in names)
 
 
-def read(model: nn.Module, output: Any, kind: str = "") -> tuple[AnswerKind, Tensor] | None:
+def read(model: nn.Module, output: Any, kind: str = "") -> tuple[HeadKind, Tensor] | None:
     """The row that reads the output, or the one that is named, and its numbers; None where there is no head."""
     for row in (ANSWERS[kind],) if kind else answer_kinds():
         if kind or not row.by_target:
@@ -77,7 +77,7 @@ def score(
 
 def answered(
     model: nn.Module, inputs: dict[str, Tensor], targets: Tensor, rows: Tensor | None = None, *, answers: str = ""
-) -> tuple[AnswerKind, Tensor]:
+) -> tuple[HeadKind, Tensor]:
     """Run a batch: the row of `ANSWERS` that reads it, and for each target what it is read off."""
     row, logits, seat = _seated(model, inputs, targets, answers)
     of = torch.arange(len(logits), device=logits.device) if rows is None else rows
@@ -103,7 +103,7 @@ def score_each(
 
 def _seated(
     model: nn.Module, inputs: dict[str, Tensor], targets: Tensor, answers: str
-) -> tuple[AnswerKind, Tensor, Tensor | None]:
+) -> tuple[HeadKind, Tensor, Tensor | None]:
     """Run a batch: what reads it, what is read, and where in it each target is; None where that has no positions."""
     position = targets[:, 1].long()
     kept: Tensor = position.unique()  # type: ignore[no-untyped-call]
@@ -160,7 +160,7 @@ def first_answer(model: nn.Module, inputs: dict[str, Tensor], length: int) -> li
     return [] if logits is None else [logits[0] if logits.ndim == 2 else logits[0, :length]]
 
 
-def _answer(model: nn.Module, output: Any, answers: str) -> tuple[AnswerKind, Tensor]:
+def _answer(model: nn.Module, output: Any, answers: str) -> tuple[HeadKind, Tensor]:
     found = read(model, output, answers)
     if found is None:
         raise InputError(f"{type(model).__name__} predicts nothing; load it with a head")
@@ -174,7 +174,7 @@ def predict(
     row: int,
     position: int,
     target: Any = None,
-    prepared: Prepared | None = None,
+    prepared: PreparedInput | None = None,
 ) -> Prediction | None:
     """Read the prediction for input `row` of a batch off the model's output; None when the model has no such head.
 

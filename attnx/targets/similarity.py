@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from attnx.adapters.pooling import OWN, POOLINGS
-from attnx.targets.base import NOTHING, AnswerKind, Score, Target, Told, place_after, wide
+from attnx.targets.base import NOTHING, HeadKind, Score, Target, Told, place_after, wide
 from attnx.targets.prediction import Prediction
 
 Direction = tuple[float, ...]
@@ -83,7 +83,7 @@ def _moved(target: Target, gone: Sequence[int]) -> Target:
     )
 
 
-SIMILARITY = AnswerKind(
+SIMILARITY = HeadKind(
     SimilarTo.kind,
     logits=_states,
     prediction=_prediction,

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from attnx.adapters.model_config import has_head
 from attnx.adapters.positions import Position
 from attnx.errors import ChoiceError, whole_number
-from attnx.targets.base import NOTHING, AnswerKind, Score, Target, Told, place_after, split, wide
+from attnx.targets.base import NOTHING, HeadKind, Score, Target, Told, place_after, split, wide
 from attnx.targets.prediction import Prediction
 
 LONGEST = 15
@@ -242,4 +242,4 @@ def _notes(told: Told, prediction: Prediction) -> tuple[str, ...]:
     )
 
 
-SPAN = AnswerKind("span", logits=_logits, prediction=_prediction, score=_score, moved=_moved, notes=_notes)
+SPAN = HeadKind("span", logits=_logits, prediction=_prediction, score=_score, moved=_moved, notes=_notes)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.cells import cell_len, set_cell_size
 
-from attnx.adapters.adapter import Sound
+from attnx.adapters.adapter import Audio
 from attnx.adapters.positions import Position, Word
 from attnx.results.explanation import Explanation
 from attnx.views.escaping import printable
@@ -31,7 +31,7 @@ _RANGE = 60.0
 """Decibels from the loudest to black."""
 
 
-def spectrum(sound: Sound, rows: int = 96) -> Array:
+def spectrum(sound: Audio, rows: int = 96) -> Array:
     """row × column from 0 to 1, the lowest pitch first."""
     window, hop = max(8, round(_WINDOW * sound.rate)), max(1, round(_HOP * sound.rate))
     samples = np.pad(sound.samples.astype(np.float64), (window // 2, window))
@@ -200,7 +200,7 @@ def banded(explanation: Explanation) -> bool:
     return any(one.band is not None for one in explanation.positions)
 
 
-def envelope(sound: Sound, columns: int) -> tuple[Array, Array]:
+def envelope(sound: Audio, columns: int) -> tuple[Array, Array]:
     """The lowest and the highest sample of each of so many parts of the sound."""
     parts = np.array_split(sound.samples, min(columns, len(sound.samples)))
     return np.array([one.min() for one in parts]), np.array([one.max() for one in parts])
@@ -217,7 +217,7 @@ def patch_table(explanation: Explanation, method: str | None = None, layer: int 
     patches = explanation.positions.named
     best = sorted(patches, key=lambda one: -abs(round(float(scores[one.index]), 9)))[:count]
     lines = _headline(explanation, name, layer)
-    lines += [streams_line(explanation, name, layer)] if explanation.streams else []
+    lines += [streams_line(explanation, name, layer)] if explanation.sequences else []
     what = "patches" if explanation.text is None else "patches and tokens"
     lines.append(f"best {len(best)} of {len(patches)} {what}; r0c0 is at the top left, places are in pixels")
     named = [f"{printable(one.token):<8}{place_text(one):<26}" for one in best]

@@ -263,7 +263,7 @@ def to_bertviz(explanation: Explanation, method: str | None = None) -> dict[str,
     explanation.map(name)  # a method of the answer alone has none, and says so
     maps = torch.from_numpy(explanation.maps[name].copy())
     heads = maps if maps.ndim == 4 else maps[:, None]
-    if explanation.streams:
+    if explanation.sequences:
         return _of_two_streams(explanation, heads)
     given: dict[str, Any] = {"attention": tuple(heads[:, None]), "tokens": list(explanation.tokens)}
     second = [one.index for one in explanation.positions if one.segment == 1]
@@ -272,7 +272,7 @@ def to_bertviz(explanation: Explanation, method: str | None = None) -> dict[str,
 
 def _of_two_streams(explanation: Explanation, heads: torch.Tensor) -> dict[str, Any]:
     """The levels of each kind by themselves, over the positions of its streams."""
-    length = next(iter(explanation.streams.values()))
+    length = next(iter(explanation.sequences.values()))
     source, output = slice(0, length), slice(length, len(explanation.positions))
     kinds = explanation.provenance["settings"]["levels"]
     places = {"encoder": (source, source), "decoder": (output, output), "cross": (output, source)}

@@ -236,7 +236,7 @@ def cautions(explanation: Explanation, names: Sequence[str], layer: int | None =
     punctuation = {name: row.punctuation_share for name, row in rows.items()}
     ties = {name: row.tied for name, row in rows.items() if not row.measured}
     return [
-        *(streams_line(explanation, name, layer) for name in names if explanation.streams),
+        *(streams_line(explanation, name, layer) for name in names if explanation.sequences),
         *_held("special tokens", special),
         *_held("punctuation", punctuation),
         *(
@@ -252,8 +252,8 @@ def cautions(explanation: Explanation, names: Sequence[str], layer: int | None =
 def streams_line(explanation: Explanation, name: str, layer: int | None = None) -> str:
     """How much of a row is from the source of an encoder–decoder, and how much from what it has written; or from a text
     and a picture."""
-    shares = explanation.stream_shares(name, layer)
-    told = ", ".join(f"{share:.0%} from the {stream}" for stream, share in shares.items())
+    shares = explanation.sequence_shares(name, layer)
+    told = ", ".join(f"{share:.0%} from the {sequence}" for sequence, share in shares.items())
     if not explanation.split_by_residual(name, layer):
         return f"{name}: {told}" + (" so far" if "output" in shares else "")
     fixed = "for one level reads one stream" if name in explanation.local else "by the share of the residual"

@@ -40,7 +40,7 @@ Words: TypeAlias = list[tuple[str, list[int]]]
 
 
 @dataclass(frozen=True, eq=False)
-class TwoStreams:
+class TwoSequences:
     """Written tokens × source tokens by one method at one level, and the words of both."""
 
     scores: Array
@@ -59,11 +59,11 @@ class TwoStreams:
         method: str | None,
         layer: int | str | None,
         row: WhichRow,
-    ) -> TwoStreams:
+    ) -> TwoSequences:
         """`method` and `layer` as they were named, or raw attention at the last cross-attention but one."""
         if row not in ROWS:
             raise ChoiceError(unknown("row", row, ROWS))
-        if not explained.streams:
+        if not explained.sequences:
             raise InputError(
                 "an alignment is of an encoder–decoder, which has a source and an output; this explanation has one text"
             )
@@ -73,7 +73,7 @@ class TwoStreams:
     @classmethod
     def _of_explanation(
         cls, explanation: Explanation, method: str | None, layer: int | str | None, row: WhichRow
-    ) -> TwoStreams:
+    ) -> TwoSequences:
         """From the map of all rows."""
         if not explanation.maps:
             raise InputError(
@@ -84,11 +84,11 @@ class TwoStreams:
             (one for one in explanation.maps if one in explanation.local), next(iter(explanation.maps))
         )
         number = _level(explanation.layers, kinds, layer)
-        length = next(iter(explanation.streams.values()))
+        length = next(iter(explanation.sequences.values()))
         rows = explanation.map(name)[explanation.layers.index(number)]
         source, output = explanation.positions[:length], explanation.positions[length:]
         texts = explanation.texts or (None, None)
-        words = [_words(stream, text) for stream, text in zip((source, output), texts, strict=True)]
+        words = [_words(sequence, text) for sequence, text in zip((source, output), texts, strict=True)]
         return cls(
             # Of the start of the output, which nothing predicts, no word is made.
             scores=np.roll(rows[length:, :length], 1 if row == "predicts" else 0, axis=0).astype(np.float64),
@@ -102,7 +102,7 @@ class TwoStreams:
     @classmethod
     def _of_generation(
         cls, generation: GenerationExplanation, method: str | None, layer: int | str | None, row: WhichRow
-    ) -> TwoStreams:
+    ) -> TwoSequences:
         """From its rows, each of the position that predicts a token; what was measured leads where it is shown so."""
         shown = generation.shown_first
         local = next((one for one in generation.relevance if one in generation.local), shown)
@@ -110,11 +110,11 @@ class TwoStreams:
         rows, level = _rows(generation, name, layer)
         if name in generation.signed or (rows < 0).any():
             rows = np.maximum(rows, 0)  # a word that speaks against another is not where it is from
-        length = next(iter(generation.streams.values()))
+        length = next(iter(generation.sequences.values()))
         written = np.zeros((len(generation.positions) - length, length))
         written[-len(rows) :] = rows[:, :length]
         source, output = _apart(generation, length)
-        words = [_words(stream, text) for stream, text in (source, output)]
+        words = [_words(sequence, text) for sequence, text in (source, output)]
         if row == "reads":
             if any(len(written) - 1 in places for _, places in words[1]):
                 raise InputError(
@@ -242,7 +242,7 @@ def alignment(
     several = [explanation] if isinstance(explanation, Explanation | GenerationExplanation) else list(explanation)
     if not several or not all(isinstance(one, Explanation | GenerationExplanation) for one in several):
         raise InputError("an alignment is of an explanation of an encoder–decoder, or of a list of them")
-    found = [TwoStreams.of(one, method, layer, row) for one in several]
+    found = [TwoSequences.of(one, method, layer, row) for one in several]
     told = dict.fromkeys(f"{one.method} at {one.layer or 'the model'}" for one in found)
     if len(told) > 1:
         raise InputError(f"the explanations are not of one method and level: {', '.join(told)}; say which")
@@ -312,7 +312,7 @@ def align(
                 one = explain_generation(model, tokenizer, source, layer=None if measured else layer or EACH, **asked)
             else:
                 one = explain(model, tokenizer, source, target_text=target, methods=method, layer=layer, maps=True)
-            if not one.streams:
+            if not one.sequences:
                 raise InputError(f"{type(model).__name__} is no encoder–decoder: it has no source to align with")
             layer = _but_one(one) if layer is None and not measured else layer
             found.append(one)

@@ -21,7 +21,7 @@ import torch
 import transformers
 
 import attnx
-from attnx.adapters.adapter import Prepared
+from attnx.adapters.adapter import PreparedInput
 from attnx.adapters.families import adapter_for
 from attnx.attribution.base import REFERENCES, Case
 from attnx.methods.base import METHODS
@@ -101,7 +101,7 @@ def made(model: Any, tokenizer: Any, row: Row, begin: int | None) -> Case:
     return Case(prepared, Target(good, len(prepared.positions) - 1, bad))
 
 
-def begun(prepared: Prepared, begin: int) -> Prepared:
+def begun(prepared: PreparedInput, begin: int) -> PreparedInput:
     """With a token in front that begins the text."""
     first = {"input_ids": begin, "attention_mask": 1}
     inputs = {name: torch.cat([tensor.new_tensor([first[name]]), tensor]) for name, tensor in prepared.inputs.items()}
@@ -156,7 +156,7 @@ def words(prefix: str) -> list[tuple[int, int]]:
     return spans
 
 
-def by_word(scores: np.ndarray, prepared: Prepared, spans: Sequence[tuple[int, int]]) -> list[float]:
+def by_word(scores: np.ndarray, prepared: PreparedInput, spans: Sequence[tuple[int, int]]) -> list[float]:
     """The sum over the tokens that end in each word: a space in front belongs to the token behind it."""
     sums = [0.0] * len(spans)
     for one in prepared.positions:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import transformers as hf
 
-from attnx.adapters.adapter import Prepared
+from attnx.adapters.adapter import PreparedInput
 from attnx.adapters.encoder_decoder import Output, with_output
 from attnx.adapters.positions import Position, group_words
 from attnx.pipeline.options import Settings
@@ -26,12 +26,12 @@ SIZES = {"d_model": 512, "encoder_layers": 6, "decoder_layers": 6, "encoder_atte
 SIZES |= {"decoder_attention_heads": 8, "encoder_ffn_dim": 2048, "decoder_ffn_dim": 2048, "vocab_size": 300}
 
 
-def prepared(model: Any) -> Prepared:
+def prepared(model: Any) -> PreparedInput:
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(5, 300, (SOURCE,), generator=generator)
     written = [2, *torch.randint(5, 300, (OUTPUT - 1,), generator=generator).tolist()]
     positions, words = group_words([Position(place, str(place)) for place in range(SOURCE)], None)
-    source = Prepared({"input_ids": ids, "attention_mask": torch.ones_like(ids)}, positions, words)
+    source = PreparedInput({"input_ids": ids, "attention_mask": torch.ones_like(ids)}, positions, words)
     return with_output(model, source, Output(written, [Position(place, str(place)) for place in range(OUTPUT)], None))
 
 

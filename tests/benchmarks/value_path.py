@@ -28,7 +28,7 @@ import numpy as np
 import torch
 import transformers as hf
 
-from attnx.adapters.adapter import Prepared
+from attnx.adapters.adapter import PreparedInput
 from attnx.adapters.positions import Position
 from attnx.attribution.base import REFERENCES, Case
 from attnx.targets.base import Target
@@ -109,7 +109,7 @@ def bert() -> Any:
 def case(ids: torch.Tensor) -> Case:
     positions = tuple(Position(index, str(index)) for index in range(len(ids)))
     inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-    return Case(Prepared(inputs, positions, ()), Target(1, len(ids) - 1))
+    return Case(PreparedInput(inputs, positions, ()), Target(1, len(ids) - 1))
 
 
 @torch.no_grad()

@@ -44,17 +44,17 @@ def test_weights_of_every_stack_equal_the_models_own(model, attention):
         seen = attention.weights[number - 1][:, output, output]
         main, further = told.decoder_attentions[layer][0], told.decoder_ngram_attentions[layer][0]
         torch.testing.assert_close(seen[:, :TOKENS, :TOKENS], main, atol=1e-5, rtol=0)
-        for stream in range(2):
-            own = slice((1 + stream) * TOKENS, (2 + stream) * TOKENS)
-            torch.testing.assert_close(seen[:, own, :TOKENS], further[stream][..., :TOKENS], atol=1e-5, rtol=0)
-            torch.testing.assert_close(seen[:, own, own], further[stream][..., TOKENS:], atol=1e-5, rtol=0)
+        for sequence in range(2):
+            own = slice((1 + sequence) * TOKENS, (2 + sequence) * TOKENS)
+            torch.testing.assert_close(seen[:, own, :TOKENS], further[sequence][..., :TOKENS], atol=1e-5, rtol=0)
+            torch.testing.assert_close(seen[:, own, own], further[sequence][..., TOKENS:], atol=1e-5, rtol=0)
 
 
 def test_rows_sum_to_one_and_no_position_sees_a_later_one_of_its_stream(attention):
     rolled = attnx.rollout(attention)[-1]
     torch.testing.assert_close(rolled.sum(-1), torch.ones(attention.length, dtype=rolled.dtype))
     assert attention.written == slice(SOURCE, attention.length)
-    first, second = (attention.weights[2][:, SOURCE + stream * TOKENS + 1, SOURCE:] for stream in (1, 2))
+    first, second = (attention.weights[2][:, SOURCE + sequence * TOKENS + 1, SOURCE:] for sequence in (1, 2))
     assert float(first[:, 1].min()) > 0  # it has read the second token
     assert float(second[:, 1].abs().max()) == 0  # it predicts the one behind the next, from the first token
     assert float(first[:, 2:TOKENS].abs().max()) == 0
@@ -85,7 +85,7 @@ def test_references_reach_both_streams_and_add_up(model):
     parts = float(e.references["lrp"].sum()) + facts["sink"] + facts["biases"]
     assert parts == pytest.approx(facts["value"], abs=1e-4)
     for name in e.references:
-        source, output = np.split(np.abs(e.references[name]), [e.streams["source"]])
+        source, output = np.split(np.abs(e.references[name]), [e.sequences["source"]])
         assert min(source.max(), output.max()) > 0
 
 

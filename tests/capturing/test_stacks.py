@@ -158,5 +158,5 @@ def test_of_a_model_with_several_images_the_text_alone_can_be_chosen():
     model = hf.Idefics3Model(config).eval()
     ids = torch.tensor([[5, *[119] * 8, 7, 9]])
     inputs = {"pixel_values": torch.randn(1, 2, 3, 16, 16), "input_ids": ids}
-    assert capture(model, **inputs).streams == {"text": slice(0, 11), "picture": slice(11, 43)}
+    assert capture(model, **inputs).sequences == {"text": slice(0, 11), "picture": slice(11, 43)}
     assert capture(model, within="text_model", **inputs).length == 11

@@ -30,7 +30,7 @@ def test_weights_of_every_stack_equal_eager(name):
 def test_source_and_output_of_one_length_are_told_apart(name):
     attention = capture(zoo.model(name), **zoo.inputs(name, 5, 5))
     assert attention.kinds == KINDS
-    assert attention.streams == {"source": slice(0, 5), "output": slice(5, 10)}
+    assert attention.sequences == {"source": slice(0, 5), "output": slice(5, 10)}
 
 
 def test_kept_queries_and_keys_give_the_same_chain():

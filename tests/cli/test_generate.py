@@ -36,10 +36,10 @@ def test_each_generated_token_has_a_line(saved, monkeypatch, capsys):
 
 def test_json_has_everything(saved, monkeypatch, capsys):
     assert run(monkeypatch, PROMPT, "--model", saved, "--max-new-tokens", "3", "--json", "--layer", "2") == 0
-    streams = capsys.readouterr()
-    told = json.loads(streams.out)
+    sequences = capsys.readouterr()
+    told = json.loads(sequences.out)
     assert (told["layer"], set(told["relevance"])) == (2, {"raw", "rollout", "flow"})
-    assert "ended the text at once" in streams.err
+    assert "ended the text at once" in sequences.err
 
 
 def test_mistakes_are_one_line(saved, monkeypatch, capsys):

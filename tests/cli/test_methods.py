@@ -7,7 +7,7 @@ import pytest
 
 from attnx.attribution.base import REFERENCES
 from attnx.cli.main import main
-from attnx.graph.edge_weights import WEIGHTINGS
+from attnx.graph.edge_weights import EDGE_WEIGHTS
 from attnx.methods.base import METHODS
 
 
@@ -31,7 +31,7 @@ def test_every_method_and_reference_has_a_line(listed):
 
 def test_every_weighting_is_named_with_its_paper(listed):
     edges = listed("methods").split("NAME is one of\n")[1].splitlines()
-    assert [line.split()[0] for line in edges] == list(WEIGHTINGS.names())
+    assert [line.split()[0] for line in edges] == list(EDGE_WEIGHTS.names())
     assert next(line for line in edges if line.split()[0] == "alti").endswith("Ferrando et al. 2022")
 
 

@@ -42,7 +42,7 @@ def whisper():
 
 def begun(g):
     """The ids with which the model began, by their names."""
-    return [one.token for one in g.positions[g.streams["source"] : g.prompt_length]]
+    return [one.token for one in g.positions[g.sequences["source"] : g.prompt_length]]
 
 
 def named(processor, *ids):
@@ -59,7 +59,7 @@ def test_what_is_written_is_what_the_model_writes_by_itself(whisper):
         ids = model.generate(
             features, language="fr", task="translate", max_new_tokens=6, force_unique_generate_call=True
         )
-    assert [one.token for one in g.positions[g.streams["source"] :]] == named(processor, *ids[0].tolist())
+    assert [one.token for one in g.positions[g.sequences["source"] :]] == named(processor, *ids[0].tolist())
     assert begun(g) == named(processor, START, LANGUAGES["<|fr|>"], TASKS["translate"], NO_TIMES)
     assert len(g) == len(ids[0]) - 4
 
@@ -76,7 +76,7 @@ def test_a_written_token_is_explained_as_explain_explains_it(whisper):
     g = attnx.explain_generation(
         *whisper, sound(), max_new_tokens=4, language="en", methods="rollout", references="lrp"
     )
-    source, ids = g.streams["source"], whisper[1].tokenizer.convert_tokens_to_ids
+    source, ids = g.sequences["source"], whisper[1].tokenizer.convert_tokens_to_ids
     written = [ids(one.token) for one in g.positions[source:]]
     step = len(g) - 1
     e = attnx.explain(

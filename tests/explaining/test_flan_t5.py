@@ -16,7 +16,7 @@ def test_words_come_from_what_they_translate():
         model, tokenizer, SOURCE, max_new_tokens=12, methods=("rollout", "alti"), references=("lrp", "blankout")
     )
     assert g.generated == ("Das", "Haus", "ist", "wunderbar", ".", "</s>")
-    source = g.streams["source"]
+    source = g.sequences["source"]
     for written, word in (("Haus", "house"), ("wunderbar", "wonderful")):
         step = g.step(g.generated.index(written))
         for reference in ("lrp", "blankout"):

@@ -116,9 +116,9 @@ def test_progress_shows_what_is_written_and_changes_nothing(capsys, monkeypatch)
 def test_rows_that_are_all_alike_are_a_stripe_and_others_are_none():
     alike = np.tile([0.7, 0.1, 0.1, 0.1], (5, 1))
     assert likeness(alike) == pytest.approx(1)
-    (said,) = stripe("rollout", alike, about_answer=False)
+    (said,) = stripe("rollout", alike, target_specific=False)
     assert "all 5 tokens are nearly the same" in said.sentence
     assert "references=" not in said.sentence  # a page shows it, too
-    assert stripe("rollout", np.eye(4), about_answer=False) == ()
-    assert stripe("rollout", alike[:2], about_answer=False) == ()
-    assert stripe("rollout", alike * 0, about_answer=False) == ()
+    assert stripe("rollout", np.eye(4), target_specific=False) == ()
+    assert stripe("rollout", alike[:2], target_specific=False) == ()
+    assert stripe("rollout", alike * 0, target_specific=False) == ()

@@ -25,7 +25,7 @@ def explain(source=SOURCE, **options):
 
 def test_the_next_token_is_explained_over_source_and_output():
     e = explain(target_text=TARGET, references="lrp")
-    assert (e.prediction.label, e.streams) == ("03", {"source": 8, "output": 3})
+    assert (e.prediction.label, e.sequences) == ("03", {"source": 8, "output": 3})
     assert e.text == (SOURCE, TARGET)
     assert e.explained == "03"
     for method in ("rollout", "alti", "lrp"):
@@ -35,7 +35,7 @@ def test_the_next_token_is_explained_over_source_and_output():
 
 def test_without_a_target_it_is_the_first_token_that_the_model_writes():
     e = explain()
-    assert (e.prediction.label, e.explained, e.streams["output"]) == ("1998", "<bos>", 1)
+    assert (e.prediction.label, e.explained, e.sequences["output"]) == ("1998", "<bos>", 1)
     assert e.top(1, "alti")[0].text == "1998"
 
 
@@ -53,7 +53,7 @@ def test_an_end_token_that_the_tokenizer_adds_is_not_written_yet(kind):
     given = (model, processor, sound()) if kind == "Whisper" else (model, tokenizer, "the key")
     e = attnx.explain(*given, target_text="the keys", methods="raw")
     tokens = tokenizer.tokenize("the keys")
-    assert [one.token for one in e.positions[e.streams["source"] :]] == ["<|start|>", *tokens]
+    assert [one.token for one in e.positions[e.sequences["source"] :]] == ["<|start|>", *tokens]
     g = attnx.explain_generation(*given, continuation="the keys", methods="raw")
     assert ("".join(g.generated), len(g)) == ("the keys", len(tokens))
 
@@ -90,7 +90,7 @@ def test_shares_tell_how_much_is_from_each_stream():
     e = explain(target_text=TARGET, references="lrp", methods=("rollout", "alti"))
     assert e.split_by_residual("rollout")
     assert not e.split_by_residual("alti")
-    assert e.shares == e.stream_shares("alti")
+    assert e.shares == e.sequence_shares("alti")
     assert sum(e.shares.values()) == pytest.approx(1)
     assert "rollout: 75% from the source, 25% from the output so far, by the share of the residual" in e.to_text()
     shown = attnx.explain(*load_demo(), SOURCE, target_text=TARGET)
@@ -173,7 +173,7 @@ def test_it_is_saved_and_loaded(tmp_path):
     e = explain(target_text=TARGET)
     e.save(tmp_path / "e.safetensors")
     assert attnx.Explanation.load(tmp_path / "e.safetensors") == e
-    assert attnx.Explanation.from_json(e.to_json()).streams == e.streams
+    assert attnx.Explanation.from_json(e.to_json()).sequences == e.sequences
 
 
 @pytest.mark.parametrize("name", streams_zoo.FAMILIES)
@@ -182,7 +182,7 @@ def test_source_output_and_biases_add_up_to_the_score(name):
     facts = e.provenance["references"]["lrp"]
     parts = float(e.references["lrp"].sum()) + facts["sink"] + facts["biases"]
     assert parts == pytest.approx(facts["value"], abs=1e-4)
-    assert np.abs(e.references["lrp"][: e.streams["source"]]).max() > 0
+    assert np.abs(e.references["lrp"][: e.sequences["source"]]).max() > 0
 
 
 @pytest.mark.parametrize("name", [name for name in ("t5gemma", "fsmt") if name in streams_zoo.FAMILIES])
@@ -223,14 +223,14 @@ class TestStartOfTheOutput:
 
     def test_what_it_gives_to_later_positions_is_kept_apart(self):
         apart, inside = self.both(target_text=TARGET)
-        start, facts = apart.streams["source"], apart.provenance["references"]["lrp"]
+        start, facts = apart.sequences["source"], apart.provenance["references"]["lrp"]
         assert apart.references["lrp"][start] == 0
         assert facts["sink"] == pytest.approx(float(inside.references["lrp"][start]), rel=1e-4)
         assert f"sink {facts['sink']:+.4g}" in facts["account"]
         others = np.arange(len(apart.positions)) != start
         expected = inside.references["lrp"][others]
         np.testing.assert_allclose(apart.references["lrp"][others], expected, atol=1e-4)
-        assert apart.stream_shares("lrp")["output"] < inside.stream_shares("lrp")["output"]
+        assert apart.sequence_shares("lrp")["output"] < inside.sequence_shares("lrp")["output"]
 
     def test_what_it_says_of_the_first_token_is_its_own(self):
         apart, inside = self.both()
@@ -284,15 +284,15 @@ class TestStartOfTheOutput:
     @pytest.mark.parametrize("method", ["rollout", "flow", "alti", "gradient_rollout"])
     def test_dropped_it_takes_nothing(self, method):
         e = explain(target_text=TARGET, methods=method, drop_sink=True, normalize=None)
-        assert e[method][-1, e.streams["source"]] == pytest.approx(0, abs=1e-9)
-        assert e[method][-1, e.streams["source"] + 1 :].sum() > 0
+        assert e[method][-1, e.sequences["source"]] == pytest.approx(0, abs=1e-9)
+        assert e[method][-1, e.sequences["source"] + 1 :].sum() > 0
 
 
 @pytest.mark.parametrize("reference", ["gradient", "blankout"])
 @pytest.mark.parametrize("name", ["t5", "bart", "marian", "bert-gpt2", "whisper"])
 def test_references_reach_both_streams(name, reference):
     e = of_family(name, methods="rollout", references=reference)
-    source, output = np.split(e.references[reference], [e.streams["source"]])
+    source, output = np.split(e.references[reference], [e.sequences["source"]])
     assert np.abs(source).max() > 0
     assert np.abs(output).max() > 0
 
@@ -348,7 +348,7 @@ def test_sound_has_stretches_of_time():
     e = of_family("whisper", methods="rollout")
     # Position 3 hears frames 4 to 8, and frame 6 is its middle.
     assert e.positions[3].time == (0.055, 0.075)
-    assert e.streams["source"] == 20
+    assert e.sequences["source"] == 20
 
 
 def generation(**options):
@@ -369,7 +369,7 @@ def test_a_step_is_what_explain_says_of_that_token():
     for number, target in ((0, None), (2, "1998 03")):
         e = explain(target_text=target, references="lrp")
         step = g.step(number)
-        assert (step.streams, step.prediction.label) == (e.streams, e.prediction.label)
+        assert (step.sequences, step.prediction.label) == (e.sequences, e.prediction.label)
         for name in ("rollout", "alti", "lrp"):
             np.testing.assert_allclose(step.scores(name), e.scores(name), atol=1e-4)
 
@@ -418,13 +418,13 @@ class TestBadInput:
         with pytest.raises(InputError, match=r"the model takes 64.*truncate=True"):
             attnx.explain_generation(model, tokenizer, "the key " * 40, methods="rollout", **how)
         g = attnx.explain_generation(model, tokenizer, "the key " * 40, truncate=True, methods="rollout", **how)
-        assert g.streams["source"] == 64
+        assert g.sequences["source"] == 64
         assert "cut to 64 of 82 tokens" in " ".join(g.notes)
 
     def test_decoder_inputs_without_the_start_token(self):
         with pytest.raises(InputError, match=r"begins with token 9.*start token 2"):
             explain(target_text=[9, 10])
-        assert explain(target_text=torch.tensor([[2, 9]])).streams["output"] == 2
+        assert explain(target_text=torch.tensor([[2, 9]])).sequences["output"] == 2
 
     @pytest.mark.parametrize("target", ["", "  ", 3.5, [], object()])
     def test_what_is_no_target(self, target):

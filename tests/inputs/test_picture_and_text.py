@@ -177,12 +177,12 @@ def test_explain_names_the_streams_and_shares():
         {"image": Image.new("RGB", (40, 32), "red"), "text": "<image> what is ?"},
         methods=("raw", "rollout"),
     )
-    assert e.streams == {"text": 19, "picture": 17}
+    assert e.sequences == {"text": 19, "picture": 17}
     assert e.explained == "?"
     for method in ("raw", "rollout"):
-        assert sum(e.stream_shares(method).values()) == pytest.approx(1)
+        assert sum(e.sequence_shares(method).values()) == pytest.approx(1)
         np.testing.assert_allclose(e[method].sum(-1), 1)
-    assert e.stream_shares("raw")["picture"] > 0.3  # image tokens count to the picture
+    assert e.sequence_shares("raw")["picture"] > 0.3  # image tokens count to the picture
 
 
 def test_several_pictures_are_told_apart():
@@ -198,7 +198,7 @@ def test_several_pictures_are_told_apart():
     assert boxes[1][0] >= 32
     assert boxes[1][2] - boxes[1][0] == 64
     assert e.image_size == (boxes[1][2], 32)
-    for one in e.positions[e.streams["text"] :]:
+    for one in e.positions[e.sequences["text"] :]:
         if one.box is not None:
             number = int(one.token.split()[1]) - 1
             assert boxes[number][0] <= one.box[0]
@@ -236,7 +236,7 @@ def test_a_text_alone_is_read_as_before():
         methods="rollout",
         within="model.language_model",
     )
-    assert not e.streams
+    assert not e.sequences
     assert len(e.positions) == 4
 
 
@@ -280,9 +280,9 @@ def test_paths_add_up_over_patches_and_tokens(reference):
     scores, facts = e.references[reference], e.provenance["references"][reference]
     rest = facts["biases"] if reference == "lrp" else facts["gap"]
     assert scores.sum() + rest == pytest.approx(facts["value"], rel=1e-4, abs=1e-5)
-    patches = [one.index for one in e.positions if one.index >= e.streams["text"] and one.box is not None]
+    patches = [one.index for one in e.positions if one.index >= e.sequences["text"] and one.box is not None]
     assert np.abs(scores[patches]).sum() > 0
-    image_tokens = [one.index for one in e.positions[: e.streams["text"]] if one.box is not None]
+    image_tokens = [one.index for one in e.positions[: e.sequences["text"]] if one.box is not None]
     assert np.abs(scores[image_tokens]).max() == 0
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from attnx.adapters.adapter import Prepared
+from attnx.adapters.adapter import PreparedInput
 from attnx.adapters.positions import Position, Positions, Span, group_words, word_spans
 
 WORDS = [
@@ -104,5 +104,5 @@ def test_content_is_what_is_no_special_token_also_of_a_part():
 
 def test_a_plain_tuple_of_positions_becomes_what_knows_its_content():
     positions = (Position(0, "[CLS]", special=True), Position(1, "keys"))
-    assert Prepared({}, positions, ()).positions.content == [1]
-    assert Prepared({}, positions, ()).positions == positions
+    assert PreparedInput({}, positions, ()).positions.content == [1]
+    assert PreparedInput({}, positions, ()).positions == positions

@@ -9,7 +9,7 @@ import attnx
 from attnx.attention.tensor import AttentionTensor
 from attnx.errors import AttentionError, ChoiceError
 from attnx.graph.decomposition import contributions
-from attnx.graph.edge_weights import Asked
+from attnx.graph.edge_weights import Selection
 from attnx.graph.graph import Graph
 from attnx.hooks.capture import capture
 from attnx.methods.alti_logit import ALTI_LOGIT, shares_of_score
@@ -166,7 +166,7 @@ def test_post_ln_models_are_refused_by_name():
 def test_attention_alone_has_no_answer():
     graph = Graph.of(by_hand.attention("gpt2"), weighting="alti")
     with pytest.raises(AttentionError, match=r"ask attnx\.explain for alti_logit"):
-        apply(ALTI_LOGIT, graph, Asked.of(graph.depth, graph.length))
+        apply(ALTI_LOGIT, graph, Selection.of(graph.depth, graph.length))
 
 
 def test_three_tokens_by_hand():
@@ -181,7 +181,7 @@ def test_three_tokens_by_hand():
     known = {"readout": readout, "read": torch.tensor(entered + weights[0] @ entered), "score": torch.tensor(6.0)}
     levels = [type(one)(one.weights, one.mask, brought={**one.brought, **known}) for one in (first, second)]
     graph = Graph.of(AttentionTensor(tuple(levels)), weighting="alti")
-    found = shares_of_score(graph, Asked.of(2, 3))[:, 0, 0]
+    found = shares_of_score(graph, Selection.of(2, 3))[:, 0, 0]
     np.testing.assert_allclose(found[0], [1, -0.5, 1 + 0.25])
     delta = weights[0][2] * (entered @ [2, -1])
     alti = contributions(levels[0], 0, 3).weights[0].numpy()

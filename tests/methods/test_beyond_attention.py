@@ -8,7 +8,7 @@ import attnx
 from attnx.attention.layers import Held
 from attnx.attention.masks import Mask
 from attnx.attention.tensor import AttentionTensor
-from attnx.graph.edge_weights import WEIGHTINGS, Asked
+from attnx.graph.edge_weights import EDGE_WEIGHTS, Selection
 from attnx.graph.graph import Graph
 from attnx.methods.base import METHODS, apply
 from tests.graph.weightings import by_hand
@@ -17,14 +17,14 @@ from tests.graph.weightings import by_hand
 def relevance(name, attention, **rules):
     method = METHODS[name]
     graph = Graph.of(attention, weighting=method.weighting, **rules)
-    return apply(method, graph, Asked.of(graph.depth, graph.length)).relevance[-1, 0].numpy()
+    return apply(method, graph, Selection.of(graph.depth, graph.length)).relevance[-1, 0].numpy()
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "vit"])
 @pytest.mark.parametrize("name", ["norm_rollout", "globenc", "alti"])
 def test_it_is_the_plain_product_of_its_levels(name, family):
     attention = by_hand.attention(family)
-    function = WEIGHTINGS[METHODS[name].weighting].function
+    function = EDGE_WEIGHTS[METHODS[name].weighting].function
     expected = np.eye(attention.length)
     for level in attention.levels:
         expected = function(level, 0, attention.length).weights[0].numpy() @ expected

@@ -8,7 +8,7 @@ import torch
 import attnx
 from attnx.attention.tensor import AttentionTensor
 from attnx.errors import ChoiceError
-from attnx.graph.edge_weights import Asked
+from attnx.graph.edge_weights import Selection
 from attnx.graph.graph import Graph
 from attnx.hooks.capture import capture
 from attnx.methods.base import METHODS, apply, asked_methods
@@ -29,7 +29,7 @@ def made_up(layers=2, *, own=None, cross=None):
 def relevance(attention, name, **rules):
     (method,) = asked_methods(name)
     graph = Graph.of(attention, weighting=method.weighting, residual=method.residual, **rules)
-    return apply(method, graph, Asked.of(graph.depth, graph.length)).relevance[-1, 0]
+    return apply(method, graph, Selection.of(graph.depth, graph.length)).relevance[-1, 0]
 
 
 @pytest.mark.slow
@@ -141,7 +141,7 @@ def test_alti_is_the_recursion_of_alti_plus(name):
     """source ← ρ (S · source) + C · E and output ← ρ (S · output), with E the rollout of the whole encoder."""
     attention = capture(zoo.model(name), extras=("blocks",), **zoo.inputs(name))
     edges = Graph.of(attention, weighting="alti").levels
-    place = attention.streams
+    place = attention.sequences
     whole = torch.eye(zoo.SOURCE, dtype=torch.float64)
     source = torch.zeros(zoo.OUTPUT, zoo.SOURCE, dtype=torch.float64)
     output = torch.eye(zoo.OUTPUT, dtype=torch.float64)
@@ -246,7 +246,7 @@ def with_gradients(attention):
         gain = torch.randn(heads, queries, keys, dtype=torch.float64, generator=torch.Generator().manual_seed(number))
         values = torch.eye(keys, dtype=torch.float64).expand(heads, keys, keys)
         levels.append(level.bringing({"values": values, "gradient": gain, "gain": gain}))
-    return AttentionTensor(tuple(levels), streams=attention.streams)
+    return AttentionTensor(tuple(levels), sequences=attention.sequences)
 
 
 @pytest.mark.parametrize("name", ["globenc", "rollout:gradient_signed", "value_zeroing"])
@@ -267,5 +267,5 @@ def test_every_other_row_of_the_registry_answers():
     attention = capture(zoo.model("t5"), extras=("blocks",), **zoo.inputs("t5"))
     for name in METHODS.names():
         method = METHODS[name]
-        if method.edges.in_streams and not method.about_answer:
+        if method.edges.in_streams and not method.target_specific:
             assert bool(relevance(attention, name).isfinite().all())

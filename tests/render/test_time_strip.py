@@ -87,10 +87,10 @@ def test_a_saved_explanation_has_times_and_no_sound(explanation, tmp_path):
 
 
 def test_a_tone_stands_at_its_pitch():
-    from attnx.adapters.adapter import Sound
+    from attnx.adapters.adapter import Audio
 
     def row(pitch):
         tone = np.sin(2 * np.pi * pitch * np.arange(8_000) / 16_000).astype(np.float32)
-        return spectrum(Sound(tone, 16_000)).mean(1).argmax()
+        return spectrum(Audio(tone, 16_000)).mean(1).argmax()
 
     assert row(300) < row(1_000) < row(3_000) < row(6_000)

@@ -50,7 +50,7 @@ def explanation() -> Explanation:
         causal=True,
         diagnostics={"flow": {"saturation": (0.0, 0.5), "tied": (0.25, 1 / 3)}},
         signed=frozenset({"gradient"}),
-        about_answer=frozenset({"gradient"}),
+        target_specific=frozenset({"gradient"}),
         digits={"flow": 9},
         local=frozenset({"raw"}),
         sink=(0.1, 0.2),

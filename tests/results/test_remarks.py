@@ -31,7 +31,7 @@ def made(scores=SPREAD, words=WORDS, *, special=True, **facts):
 def measured(*rows, signed=(), **facts):
     names = ("blankout", "gradient", "lrp")
     references = {name: np.array([0.0, *row]) for name, row in zip(names, rows, strict=False)}
-    return made(references=references, signed=frozenset(signed), about_answer=frozenset(references), **facts)
+    return made(references=references, signed=frozenset(signed), target_specific=frozenset(references), **facts)
 
 
 def read(**facts):
@@ -70,7 +70,7 @@ CASES = {
         replace(made(), relevance={"rollout": np.array([[0.9, *SPREAD]] * 2) / 1.9 + [0.3, *[0.0] * 6]}),
         made(),
     ),
-    "without the answer": (made(), made(about_answer=frozenset({"rollout"}))),
+    "without the answer": (made(), made(target_specific=frozenset({"rollout"}))),
     "one layer": (made(local=frozenset({"rollout"})), made()),
     "punctuation": (made(), made(words=(*WORDS[:5], "now"))),
     "some special tokens": (

@@ -3,13 +3,13 @@
 import torch
 from torch import nn
 
-from attnx.adapters.adapter import Prepared
+from attnx.adapters.adapter import PreparedInput
 from attnx.adapters.positions import Position
 from attnx.hooks.batching import in_batches
 
 
 def inputs(*lengths):
-    return [Prepared({}, tuple(Position(i, "x") for i in range(length)), ()) for length in lengths]
+    return [PreparedInput({}, tuple(Position(i, "x") for i in range(length)), ()) for length in lengths]
 
 
 def run(prepared, *, pad_id=0, reads_padding=False, **bounds):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from attnx.errors import ChoiceError
-from attnx.graph.edge_weights import Asked, Head, check_position
+from attnx.graph.edge_weights import Head, Selection, check_position
 from attnx.graph.graph import Graph
 from attnx.methods.flow.flow import capacities_below, top_rows
 
@@ -55,7 +55,7 @@ def minimum_cut(
     if head == "each":
         raise ChoiceError("a minimum cut is of one graph; give head as a number, or None for the mean of all heads")
     graph = Graph.of(attention, head=head, residual=residual)
-    asked = Asked.of(graph.depth, graph.length, layer=layer, position=position)
+    asked = Selection.of(graph.depth, graph.length, layer=layer, position=position)
     end = check_position(input_position, graph.length)
     edges = _cut_edges(capacities_below(graph, layer), top_rows(graph, asked, layer)[0], asked.positions[0], end)
     return MinimumCut(value=float(sum(edge.capacity for edge in edges)), edges=edges)

@@ -14,7 +14,7 @@ from torch import Tensor
 from attnx.arguments import checked
 from attnx.attention.tensor import as_attention
 from attnx.errors import ChoiceError, whole_number
-from attnx.graph.edge_weights import Asked, Head, check_layer, check_positions
+from attnx.graph.edge_weights import Head, Selection, check_layer, check_positions
 from attnx.graph.graph import Graph
 from attnx.methods import ties
 from attnx.methods.base import LIMIT, Array, Brought, Method, MethodChoices, call, check_cost
@@ -53,7 +53,7 @@ def saturated_share(flow: Rows, bound: Rows) -> Any:
     return float(share) if share.ndim == 0 else share
 
 
-def saturation(graph: Graph, asked: Asked, flows: Tensor) -> np.ndarray[Any, np.dtype[np.float64]]:
+def saturation(graph: Graph, asked: Selection, flows: Tensor) -> np.ndarray[Any, np.dtype[np.float64]]:
     """layer × position: the share of inputs that are saturated, the mean over heads."""
     share: np.ndarray[Any, np.dtype[np.float64]]
     share = saturated_share(flows, _bound(graph, asked)[None, None]).mean(1)
@@ -77,15 +77,15 @@ def column_bound(
     """
     column = check_normalize(normalize) == "column"
     graph = Graph.of(attention, head=head, residual=residual, drop_sink=drop_sink, column=column)
-    asked = Asked.of(graph.depth, graph.length, layer=1, position=position)
+    asked = Selection.of(graph.depth, graph.length, layer=1, position=position)
     bound = asked.shaped(_bound(graph, asked)[None, None], "mean")
     return bound.numpy() if isinstance(attention, np.ndarray) else bound
 
 
-def _bound(graph: Graph, asked: Asked) -> Tensor:
+def _bound(graph: Graph, asked: Selection) -> Tensor:
     """position × input."""
     sums = torch.empty(graph.length, graph.length, dtype=torch.float64, device=graph.device)
-    for place in graph.streams.values() or (slice(0, graph.length),):
+    for place in graph.sequences.values() or (slice(0, graph.length),):
         # What enters an input enters it in the first level that writes its stream; below, it is carried.
         first = next((one for one in graph.levels if one.weights.own == place), graph.levels[0]).matrix.detach()
         columns = first[:, place]
@@ -119,7 +119,7 @@ def flows_everywhere(own: Tensor, even: Tensor, residual: Tensor, depth: int) ->
     return torch.where(even > 0, torch.where(own > 0, 1.0, aside), layer)
 
 
-def remembered(graph: Graph, asked: Asked, *, solve: Callable[[Graph, Asked], Tensor], solver: str) -> Tensor:
+def remembered(graph: Graph, asked: Selection, *, solve: Callable[[Graph, Selection], Tensor], solver: str) -> Tensor:
     """Flow of an uninformed graph, remembered where it is small."""
     numbers = len(asked.layers) * len(asked.positions) * graph.length
     if numbers > NUMBERS or not graph.whole:  # a long input's masks are not read for a name
@@ -232,18 +232,18 @@ def capacities_below(graph: Graph, layer: int) -> np.ndarray[Any, Any]:
     return _numpy(torch.stack([edges.matrix for edges in graph.levels[: layer - 1]]))
 
 
-def top_rows(graph: Graph, asked: Asked, layer: int) -> np.ndarray[Any, Any]:
+def top_rows(graph: Graph, asked: Selection, layer: int) -> np.ndarray[Any, Any]:
     """(head · position) × key: the attention of the asked positions in the layer of interest."""
     return _numpy(graph.levels[layer - 1].rows(asked.positions)).reshape(-1, graph.length)
 
 
 def _flows(
-    graph: Graph, asked: Asked, solver: Callable[[Graph, Asked, int | None], Any], threads: int | None
+    graph: Graph, asked: Selection, solver: Callable[[Graph, Selection, int | None], Any], threads: int | None
 ) -> Tensor:
     return torch.from_numpy(solver(graph, asked, threads)).to(graph.device)
 
 
-def _exact(graph: Graph, asked: Asked, threads: int | None) -> np.ndarray[Any, Any]:
+def _exact(graph: Graph, asked: Selection, threads: int | None) -> np.ndarray[Any, Any]:
     from attnx.methods.flow.solver import Sources, maximum_flows
 
     below = capacities_below(graph, asked.layers[-1])
@@ -257,7 +257,7 @@ def _exact(graph: Graph, asked: Asked, threads: int | None) -> np.ndarray[Any, A
     return np.stack(values).reshape(len(groups), -1, len(positions), graph.length)
 
 
-def _by_definition(graph: Graph, asked: Asked, threads: int | None) -> np.ndarray[Any, Any]:
+def _by_definition(graph: Graph, asked: Selection, threads: int | None) -> np.ndarray[Any, Any]:
     from attnx.methods.flow.reference import flow_row
 
     rows = [
@@ -278,7 +278,7 @@ def _numpy(matrix: Tensor) -> np.ndarray[Any, Any]:
     return array
 
 
-_SOLVERS: dict[str, Callable[[Graph, Asked, int | None], Any]] = {"exact": _exact, "networkx": _by_definition}
+_SOLVERS: dict[str, Callable[[Graph, Selection, int | None], Any]] = {"exact": _exact, "networkx": _by_definition}
 
 
 def _row(solver: Solver, threads: int | None) -> Method:

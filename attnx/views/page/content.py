@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 
-from attnx.adapters.adapter import Sound
+from attnx.adapters.adapter import Audio
 from attnx.adapters.positions import Position
 from attnx.attention.layers import level_name
 from attnx.errors import InputError
@@ -143,7 +143,7 @@ def _result(explanation: Explanation, results: int) -> dict[str, Any]:
 def _levels(explanation: Explanation, layers: Sequence[int]) -> list[str] | None:
     """What the layers of an encoder–decoder are called; None where they have numbers alone."""
     kinds = explanation.provenance.get("settings", {}).get("levels", ())
-    return [level_name(kinds, layer) for layer in layers] if explanation.streams and kinds else None
+    return [level_name(kinds, layer) for layer in layers] if explanation.sequences and kinds else None
 
 
 def _title(explanation: Explanation) -> str:
@@ -417,7 +417,7 @@ def _picture(explanation: Explanation) -> str:
     return f"data:image/png;base64,{b64encode(written.getvalue()).decode()}"
 
 
-def _draw_wave(sheet: Any, sound: Sound) -> None:
+def _draw_wave(sheet: Any, sound: Audio) -> None:
     low, high = envelope(sound, _WIDTH)
     most = max(float(np.abs([low, high]).max()), 1e-9)
     for column in range(_WIDTH):
@@ -426,7 +426,7 @@ def _draw_wave(sheet: Any, sound: Sound) -> None:
         sheet[top : bottom + 1, column] = _INK
 
 
-def _player(sound: Sound) -> str:
+def _player(sound: Audio) -> str:
     """The sound as a data address."""
     most = max(float(np.abs(sound.samples).max()), 1e-9)
     whole = np.round(32_767 * sound.samples / max(most, 1.0)).astype("<i2")

@@ -50,9 +50,9 @@ def text_section(shown: Shown) -> dict[str, Any] | None:
 
 def _streams(explanation: Explanation, layers: list[int]) -> dict[str, Any]:
     """The source of an encoder–decoder, and where the residual alone sets how much is from it."""
-    if "output" not in explanation.streams:
+    if "output" not in explanation.sequences:
         return {"front": None, "split": {}}
-    name, length = next(iter(explanation.streams.items()))
+    name, length = next(iter(explanation.sequences.items()))
     chains = [method for method in explanation.methods if method not in explanation.local]
     split = {method: [explanation.split_by_residual(method, layer) for layer in layers] for method in chains}
     return {"front": {"name": name, "length": length}, "split": split}
@@ -144,9 +144,9 @@ def _facts(explanation: Explanation, layers: list[int]) -> dict[str, Any]:
 
 def _sink_name(explanation: Explanation) -> str:
     """What the share of attention in `sink` goes to."""
-    if explanation.image_size is not None and not explanation.streams:
+    if explanation.image_size is not None and not explanation.sequences:
         return "patches that may be sinks"
-    return "the start of the output" if explanation.streams else "the first token"
+    return "the start of the output" if explanation.sequences else "the first token"
 
 
 def _said(explanation: Explanation, name: str, layer: int | None) -> dict[str, Any]:

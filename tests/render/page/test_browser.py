@@ -328,7 +328,7 @@ def test_trust_reads_what_methods_say_of_themselves(opened):
 
 def test_the_panel_says_what_the_verdict_says_of_each_row_and_advises_no_method(opened):
     base = made(*"abcdef", scores=[0.1, 0.1, 0.2, 0.1, 0.4, 0.1])
-    one = replace(base, references={"blankout": np.array([0, 0, 0, 0.1, 0, 0.9, 0.05])}, about_answer=frozenset())
+    one = replace(base, references={"blankout": np.array([0, 0, 0, 0.1, 0, 0.9, 0.05])}, target_specific=frozenset())
     tab = opened(one)
     for method in one.methods:
         tab.get_by_role("radiogroup", name="Method").get_by_role("radio", name=method).click()

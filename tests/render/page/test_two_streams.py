@@ -26,7 +26,7 @@ def test_a_bar_says_how_much_is_from_the_source_and_where_the_residual_sets_it(o
     for group, name in (("Reference", "lrp"), ("Method", "rollout"), ("Method", "raw")):
         by(tab, group, name)
         shown = float(bar.locator(".track").get_attribute("data-share"))
-        assert shown == pytest.approx(dated.stream_shares(name)["source"], abs=1e-5)
+        assert shown == pytest.approx(dated.sequence_shares(name)["source"], abs=1e-5)
         assert ("residual" in bar.inner_text()) == (name == "rollout")
     assert "The model goes on with" in tab.locator("#answer").inner_text()
 

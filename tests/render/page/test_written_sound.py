@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attnx.adapters.adapter import Sound
+from attnx.adapters.adapter import Audio
 from attnx.adapters.positions import Position, Positions
 from attnx.generation import view as generation
 from attnx.generation.result import GenerationExplanation
@@ -28,8 +28,8 @@ def written():
         relevance={"rollout": np.full((1, 5), 0.2)},
         predictions=(Prediction("token", "hi", 7, 0.5, ("hi",), (1.0,)),),
         text="hi",
-        streams={"source": 4, "output": 2},
-        sound=Sound(np.zeros(4_800, dtype=np.float32), 16_000),
+        sequences={"source": 4, "output": 2},
+        sound=Audio(np.zeros(4_800, dtype=np.float32), 16_000),
     )
 
 
