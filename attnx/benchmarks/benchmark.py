@@ -28,7 +28,7 @@ from attnx.pipeline.pipeline import Refused, Request, attempt, explain_prepared,
 from attnx.registry import Registry, unknown
 from attnx.results.base import provenance
 from attnx.results.explanation import Explanation
-from attnx.runs.explain_dataset import Keeping
+from attnx.runs.explain_dataset import OutputOptions
 from attnx.targets.base import Target, split
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Trial:
     """The user's own: a file, or texts."""
     seed: int = 0
     progress: bool = False
-    keeping: Keeping = field(default_factory=Keeping)
+    keeping: OutputOptions = field(default_factory=OutputOptions)
     """Where the rows go that are measured."""
 
 
@@ -199,7 +199,7 @@ def benchmark(
         raise InputError(f"rows must be at least 1, found {rows}")
     if seed < 0:
         raise InputError(f"a seed is a whole number from 0, found {seed}")
-    keeping, strange = Keeping.taken(output, options)
+    keeping, strange = OutputOptions.taken(output, options)
     if strange:
         raise ArgumentError(unknown("argument of benchmark", next(iter(strange)), _ARGUMENTS))
     explainers = _explainers(methods, references, normalize)

@@ -23,9 +23,9 @@ from attnx.methods.ties import DIGITS
 from attnx.pipeline.loading import GivenModel
 from attnx.pipeline.pipeline import Request
 from attnx.results.evaluation_table import FACTS, Cells, Gathered, facts, with_left_out
-from attnx.runs.explain_dataset import Measurement
+from attnx.runs.explain_dataset import DatasetTask
 from attnx.runs.folder import as_setting
-from attnx.runs.question import Tick
+from attnx.runs.question import RowCallback
 from attnx.targets.base import behind_source, split
 from attnx.targets.score import logits_of
 
@@ -160,7 +160,7 @@ def by_rank(suite: Suite, given: Trial, explainers: Explainers) -> SuiteResult:
 
 
 @dataclass(frozen=True)
-class Ranking(Measurement[Known]):
+class Ranking(DatasetTask[Known]):
     """The measurement: of each input the ranks that explainers, chance and fixed orders give to what is right."""
 
     name: ClassVar[str] = "truth"
@@ -172,7 +172,9 @@ class Ranking(Measurement[Known]):
     def settings(self) -> dict[str, Any]:
         return {"suite": self.suite, **{name: as_setting(one) for name, one in vars(self.explainers).items()}}
 
-    def cells(self, model: Any, processor: Any, things: Sequence[Known], tick: Tick, progress: bool) -> Sequence[Cells]:
+    def cells(
+        self, model: Any, processor: Any, things: Sequence[Known], tick: RowCallback, progress: bool
+    ) -> Sequence[Cells]:
         requests = [one.request for one in things]
         found = scores_of(model, processor, requests, self.explainers, label=self.suite, progress=progress)
         told = {

@@ -15,10 +15,10 @@ from attnx.cli.options import (
     Column,
     Data,
     EngineName,
-    KeepingOptions,
     Measure,
     Model,
     References,
+    RunDirOptions,
     RunFolder,
     Samples,
     TableOutput,
@@ -65,7 +65,7 @@ def compare_command(
 ) -> None:
     """Compare attention with gradients and blank-out, over many texts."""
     check_output(output, TABLES)
-    keeping = KeepingOptions(run, engine, workers)
+    keeping = RunDirOptions(run, engine, workers)
     chosen, more = keeping.texts(texts, data, column, samples)
     say(file_notes(texts or (), "compare"))
     check_asked(method, reference, model=model, measure=measure)
@@ -116,7 +116,7 @@ def recommend_command(
     """Say which methods hold on these texts: what they put first is removed, beside random orders."""
     check_output(output, TABLES)
     check_asked(method, reference, model=model)
-    keeping = KeepingOptions(run, engine, workers)
+    keeping = RunDirOptions(run, engine, workers)
     chosen, more = keeping.texts(texts, data, column, samples)
     options: dict[str, Any] = {"target": target, "truncate": truncate, "random": random, "seed": seed, **more}
     options |= {"methods": method} if method else {}
@@ -152,7 +152,7 @@ def atlas_command(
 ) -> None:
     """Show which heads carry most to the explained position, as a grid of layers and heads."""
     check_output(output, TABLES)
-    keeping = KeepingOptions(run, engine, workers)
+    keeping = RunDirOptions(run, engine, workers)
     chosen, more = keeping.texts(texts, data, column, samples)
     say(file_notes(texts or (), "atlas"))
     check_asked(method, reference, model=model, measure=measure)
@@ -202,7 +202,7 @@ def truth_command(
         raise InputError(f"rows must be at least 1, found {rows}")
     fair = None if normalize == "none" else normalize
     check_asked(method, reference, model=model, suites=suite, normalize=fair)
-    keeping = KeepingOptions(run, engine, workers)
+    keeping = RunDirOptions(run, engine, workers)
     with kept(keeping):
         found = _measured(
             model,

@@ -61,7 +61,7 @@ Workers = Annotated[int | None, typer.Option("--workers", help="Of --engine: how
 
 
 @dataclass(frozen=True)
-class KeepingOptions:
+class RunDirOptions:
     """Where a command over many inputs keeps its work, and who does it."""
 
     run: str | None
@@ -87,7 +87,7 @@ class KeepingOptions:
 
 
 @contextmanager
-def kept(keeping: KeepingOptions) -> Iterator[None]:
+def kept(keeping: RunDirOptions) -> Iterator[None]:
     """Work that may be stopped: who stops it is told how to go on."""
     try:
         yield

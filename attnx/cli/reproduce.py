@@ -16,7 +16,7 @@ from attnx.cli.options import (
     TABLES,
     AsJson,
     AsMarkdown,
-    KeepingOptions,
+    RunDirOptions,
     RunFolder,
     TableOutput,
     check_asked,
@@ -77,7 +77,7 @@ def table3_command(
     chosen = [one for name, one in PROTOCOLS_TABLE_3.items() if protocol.value in (name, "both")]
     loaded, tokenizer = load(model or MODEL, NEEDED)
     sentences = reviews(loaded, tokenizer, data, samples)
-    keeping = KeepingOptions(run)
+    keeping = RunDirOptions(run)
     with kept(keeping):
         table = table3(loaded, tokenizer, sentences, protocols=chosen, seed=seed, progress=True, **keeping.options)
     show(table, as_json, as_markdown, output)
@@ -255,7 +255,7 @@ def table1_command(
     _check_files(output, plot)
     from attnx.paper.tables import table1
 
-    _table(table1, asked, protocol, KeepingOptions(run), as_json, as_markdown, output, plot)
+    _table(table1, asked, protocol, RunDirOptions(run), as_json, as_markdown, output, plot)
 
 
 @app.command("table2")
@@ -279,7 +279,7 @@ def table2_command(
     _check_files(output, plot)
     from attnx.paper.tables import table2
 
-    _table(table2, asked, protocol, KeepingOptions(run), as_json, as_markdown, output, plot)
+    _table(table2, asked, protocol, RunDirOptions(run), as_json, as_markdown, output, plot)
 
 
 app.command("table3")(table3_command)
@@ -312,7 +312,7 @@ def subject_command(
     from attnx.paper.subject import subject, subject_over_trainings
     from attnx.paper.table import SubjectTrainings
 
-    keeping = KeepingOptions(run)
+    keeping = RunDirOptions(run)
     options = {"layer": layer, "seed": seed, "progress": True, **keeping.options}
     with kept(keeping):
         table = measured(subject, subject_over_trainings, SubjectTrainings, asked, options)
@@ -393,7 +393,7 @@ def _table(
     measure: Callable[..., Any],
     asked: AskedTrainings,
     protocol: ProtocolName,
-    keeping: KeepingOptions,
+    keeping: RunDirOptions,
     as_json: bool,
     as_markdown: bool,
     output: Path | None,

@@ -20,13 +20,13 @@ from attnx.results.evaluation_table import Cells, Comparison, cells_of
 from attnx.results.evaluation_table import gathered_comparison as gathered
 from attnx.results.explanation import Explanation
 from attnx.results.statistics import MEASURES
-from attnx.runs.explain_dataset import Keeping, Measurement
+from attnx.runs.explain_dataset import DatasetTask, OutputOptions
 from attnx.runs.folder import as_setting
-from attnx.runs.question import Tick
+from attnx.runs.question import RowCallback
 
 
 @dataclass(frozen=True)
-class OnTexts(Measurement[Request]):
+class OnTexts(DatasetTask[Request]):
     """What all of them share."""
 
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class Explained(OnTexts):
         """What one text adds."""
 
     def cells(
-        self, model: Any, processor: Any, things: Sequence[Request], tick: Tick, progress: bool
+        self, model: Any, processor: Any, things: Sequence[Request], tick: RowCallback, progress: bool
     ) -> Sequence[Cells]:
         found: dict[int, Cells] = {}
         with bar("explaining", len(things), progress) as shown:
@@ -107,7 +107,7 @@ def compare(
     asked = asked_references(references)
     if not asked:
         raise InputError("a comparison needs a reference to compare with: references=('gradient', 'blankout')")
-    keeping, options = Keeping.taken(output, options)
+    keeping, options = OutputOptions.taken(output, options)
     asking = Comparing({"methods": methods, "references": asked, **options}, measure, seed)
     result: Comparison = keeping.result(asking, given_model(model, tokenizer), texts, progress=progress)
     return result

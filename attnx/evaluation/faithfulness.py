@@ -38,8 +38,8 @@ from attnx.pipeline.pipeline import Request
 from attnx.results.evaluation_table import FACTS, RANDOM, Cells, Faithfulness, facts
 from attnx.results.evaluation_table import gathered_faithfulness as gathered
 from attnx.results.explanation import Explanation
-from attnx.runs.explain_dataset import Keeping
-from attnx.runs.question import Tick
+from attnx.runs.explain_dataset import OutputOptions
+from attnx.runs.question import RowCallback
 from attnx.targets.base import Score, Target
 from attnx.targets.score import check_score
 
@@ -303,7 +303,7 @@ def faithfulness(
         raise InputError("steps and random must be at least 1, and shares lie between 0 and 1")
     if seed < 0:
         raise InputError(f"a seed is a whole number from 0, found {seed}")
-    keeping, options = Keeping.taken(output, options)
+    keeping, options = OutputOptions.taken(output, options)
     asked = {
         "methods": methods,
         "references": asked_references(references),
@@ -334,7 +334,7 @@ class Removing(OnTexts):
 
     @kept_answers()
     def cells(
-        self, model: Any, processor: Any, things: Sequence[Request], tick: Tick, progress: bool
+        self, model: Any, processor: Any, things: Sequence[Request], tick: RowCallback, progress: bool
     ) -> Sequence[Cells]:
         call = self.call(model, processor, things)
         explanations = call.in_order("explaining", progress)

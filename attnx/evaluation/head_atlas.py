@@ -24,7 +24,7 @@ from attnx.results.evaluation_table import FACTS, Cells, Gathered, facts
 from attnx.results.explanation import Explanation
 from attnx.results.statistics import MEASURES, Summary, agree
 from attnx.results.storage import LATER, PROVENANCE, Between, Filled, Rising, Rules, Shape
-from attnx.runs.explain_dataset import Keeping
+from attnx.runs.explain_dataset import OutputOptions
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -217,7 +217,7 @@ def head_atlas(
     if "head" in options or len(rows) > 1:
         raise ChoiceError("an atlas shows every head by one method: leave head= out, and give methods='rollout'")
     names = list(dict.fromkeys([RAW.name, rows[0].name]))  # what a head carries is raw attention
-    keeping, options = Keeping.taken(output, options)
+    keeping, options = OutputOptions.taken(output, options)
     asked = {"methods": names, "head": "each", "references": asked_references(references), **options}
     result: HeadAtlas = keeping.result(
         Charting(asked, measure, seed), given_model(model, tokenizer), texts, progress=progress

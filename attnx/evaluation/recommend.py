@@ -53,8 +53,8 @@ from attnx.results.evaluation_table import (
     gathered_recommendation as gathered,
 )
 from attnx.results.explanation import Explanation
-from attnx.runs.explain_dataset import Keeping
-from attnx.runs.question import Tick
+from attnx.runs.explain_dataset import OutputOptions
+from attnx.runs.question import RowCallback
 from attnx.targets.base import Score
 from attnx.targets.score import check_score
 
@@ -157,7 +157,7 @@ def recommend(
     kind = check_score(score, unwrapped(given.model), "probability")
     if (random is not None and random < 1) or seed < 0:
         raise InputError("random must be at least 1, and a seed is a whole number from 0")
-    keeping, options = Keeping.taken(output, options)
+    keeping, options = OutputOptions.taken(output, options)
     asked = {
         "methods": METHODS.names() if methods is None else methods,
         "references": {} if references is None else asked_references(references),
@@ -208,7 +208,7 @@ class Choosing(OnTexts):
 
     @kept_answers()
     def cells(
-        self, model: Any, processor: Any, things: Sequence[Request], tick: Tick, progress: bool
+        self, model: Any, processor: Any, things: Sequence[Request], tick: RowCallback, progress: bool
     ) -> Sequence[Cells]:
         call = self.call(model, processor, things)
         explanations = call.in_order("explaining", progress)

@@ -28,8 +28,8 @@ from attnx.paper.tables import answer_aware, relevance_rows, tabulated
 from attnx.results.base import provenance
 from attnx.results.evaluation_table import FACTS, Cells, Gathered, facts, with_left_out
 from attnx.results.statistics import Summary
-from attnx.runs.explain_dataset import Measurement
-from attnx.runs.question import Tick
+from attnx.runs.explain_dataset import DatasetTask
+from attnx.runs.question import RowCallback
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -75,7 +75,7 @@ class KnownSubject:
 
 
 @dataclass(frozen=True)
-class Sharing(Measurement[KnownSubject]):
+class Sharing(DatasetTask[KnownSubject]):
     """The measurement: the shares of each measure in a sentence."""
 
     name: ClassVar[str] = "subject"
@@ -89,7 +89,7 @@ class Sharing(Measurement[KnownSubject]):
         return {"layer": self.layer, "methods": list(self.methods)}
 
     def cells(
-        self, model: Any, processor: Any, things: Sequence[KnownSubject], tick: Tick, progress: bool
+        self, model: Any, processor: Any, things: Sequence[KnownSubject], tick: RowCallback, progress: bool
     ) -> Sequence[Cells]:
         prepared = [one.prepared for one in things]
         rows = relevance_rows(model, processor, prepared, "CLS", methods=self.methods, progress=progress)

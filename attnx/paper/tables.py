@@ -30,8 +30,8 @@ from attnx.pipeline.pipeline import Request
 from attnx.results.base import provenance
 from attnx.results.evaluation_table import FACTS, Cells, Gathered, facts, with_left_out
 from attnx.results.statistics import Summary, dense_rank_correlation, spearman
-from attnx.runs.explain_dataset import Keeping, Measurement
-from attnx.runs.question import Tick
+from attnx.runs.explain_dataset import DatasetTask, OutputOptions
+from attnx.runs.question import RowCallback
 from attnx.targets.base import Score
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -162,7 +162,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Correlating(Measurement[Sample]):
+class Correlating(DatasetTask[Sample]):
     """The measurement behind a table: of each sentence the correlation of methods with a reference, by protocol."""
 
     name: ClassVar[str] = "table"
@@ -185,7 +185,7 @@ class Correlating(Measurement[Sample]):
         }
 
     def cells(
-        self, model: Any, processor: Any, things: Sequence[Sample], tick: Tick, progress: bool
+        self, model: Any, processor: Any, things: Sequence[Sample], tick: RowCallback, progress: bool
     ) -> Sequence[Cells]:
         prepared = [one.prepared for one in things]
         references = self.scores(model, processor, prepared, self.protocols, progress=progress)
@@ -239,7 +239,7 @@ def tabulated(
     progress: bool,
 ) -> Any:
     """The table of a measurement, whose work is kept in the folder if there is one."""
-    keeping, strange = Keeping.taken(output, options)
+    keeping, strange = OutputOptions.taken(output, options)
     if strange:
         raise ArgumentError(
             f"a table has no option {next(iter(strange))!r}; there are output, shard_rows, engine, workers"

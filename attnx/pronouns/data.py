@@ -24,9 +24,9 @@ from attnx.pronouns.probe import Ready, Sentence, Span, ask, prepare
 from attnx.pronouns.result import Probe, Report
 from attnx.results.base import provenance
 from attnx.results.evaluation_table import FACTS, Cells, Gathered, facts
-from attnx.runs.explain_dataset import Keeping, Measurement
+from attnx.runs.explain_dataset import DatasetTask, OutputOptions
 from attnx.runs.folder import as_setting
-from attnx.runs.question import Tick
+from attnx.runs.question import RowCallback
 
 SLOTS = {"$NOM_PRONOUN": ("he", "she"), "$POSS_PRONOUN": ("his", "her"), "$ACC_PRONOUN": ("him", "her")}
 """Slot → the masculine and the feminine pronoun. "her" is both a possessive and an accusative."""
@@ -228,7 +228,7 @@ def run(
     for name in methods:
         METHODS[name]
     _check_no_older_file(output)
-    keeping, unknown = Keeping.taken(output, {"shard_rows": _SHARD, **options})
+    keeping, unknown = OutputOptions.taken(output, {"shard_rows": _SHARD, **options})
     if unknown:
         raise InputError(f"{next(iter(unknown))} is no option of a run over pronouns")
     asked = None if references is None else asked_references(references)
@@ -238,7 +238,7 @@ def run(
 
 
 @dataclass(frozen=True)
-class Asking(Measurement[Ready]):
+class Asking(DatasetTask[Ready]):
     """The measurement: a probe of each sentence."""
 
     name: ClassVar[str] = "pronouns"
@@ -257,7 +257,9 @@ class Asking(Measurement[Ready]):
     def read(self, model: Any, processor: Any, given: Any) -> Sequence[Ready]:
         return prepare(model, processor, [given] if isinstance(given, Sentence) else given)
 
-    def cells(self, model: Any, processor: Any, things: Sequence[Ready], tick: Tick, progress: bool) -> Sequence[Cells]:
+    def cells(
+        self, model: Any, processor: Any, things: Sequence[Ready], tick: RowCallback, progress: bool
+    ) -> Sequence[Cells]:
         """From short sentences to long ones, batch by batch."""
         record = provenance(model, adapter_for(model).name, methods=list(self.methods), span=self.span)
         order = sorted(range(len(things)), key=lambda place: len(things[place].shown.positions))

@@ -25,7 +25,7 @@ from attnx.pipeline.loading import GivenModel, given_model
 from attnx.registry import unknown
 from attnx.runs import folder as manifests
 from attnx.runs.folder import Manifest, Part, Place, alone, check_part, fingerprint, part_name, weights_digest
-from attnx.runs.question import TRIED, NoAnswerError, Question, Tick
+from attnx.runs.question import TRIED, NoAnswerError, Question, RowCallback
 from attnx.runs.sources import MOST_ROWS, DataRow, Shard, Source, shards
 from attnx.runs.table import intact
 
@@ -57,10 +57,10 @@ Tell: TypeAlias = Callable[[Done], None]
 class Engine(Protocol):
     """Runs shards in any order, and tells of each when it is done. What it holds meanwhile ends with the call."""
 
-    def run(self, job: Job, given: GivenModel, shards: Iterator[Shard], tick: Tick, told: Tell) -> None: ...
+    def run(self, job: Job, given: GivenModel, shards: Iterator[Shard], tick: RowCallback, told: Tell) -> None: ...
 
 
-def work(job: Job, model: Any, processor: Any, shard: Shard, tick: Tick = lambda: None) -> Done:
+def work(job: Job, model: Any, processor: Any, shard: Shard, tick: RowCallback = lambda: None) -> Done:
     """One shard, from its rows to its part in the folder."""
     with threads(job.threads):
         answer = job.question.part(model, processor, shard.rows, job.layout, tick)
@@ -69,10 +69,10 @@ def work(job: Job, model: Any, processor: Any, shard: Shard, tick: Tick = lambda
     return Done(shard.number, len(shard.rows), answer.failed)
 
 
-class OneProcess:
+class LocalEngine:
     """Here, one shard after the other."""
 
-    def run(self, job: Job, given: GivenModel, shards: Iterator[Shard], tick: Tick, told: Tell) -> None:
+    def run(self, job: Job, given: GivenModel, shards: Iterator[Shard], tick: RowCallback, told: Tell) -> None:
         for shard in shards:
             told(work(job, given.model, given.processor, shard, tick))
 
@@ -111,7 +111,7 @@ def engine_of(asked: Any, workers: int | None = None, num_gpus: float = 0) -> En
 def _here(address: str | None, workers: int | None, num_gpus: float) -> Engine:
     if workers not in (None, 1):
         raise ChoiceError(f"workers={workers} asked, but one process has one; engine='ray' has more")
-    return OneProcess()
+    return LocalEngine()
 
 
 def _ray(address: str | None, workers: int | None, num_gpus: float) -> Engine:
@@ -139,7 +139,7 @@ class Ray:
     retries: int = 3
     """How often a shard is begun again whose worker died."""
 
-    def run(self, job: Job, given: GivenModel, shards: Iterator[Shard], tick: Tick, told: Tell) -> None:
+    def run(self, job: Job, given: GivenModel, shards: Iterator[Shard], tick: RowCallback, told: Tell) -> None:
         ray = _import_ray()
         with self._connected(ray, job):
             model = None if given.name is not None else ray.put((given.model, given.processor))
@@ -256,7 +256,7 @@ SHORT = "memory was short for some rows; all others are kept, and the same call 
 
 
 @dataclass(frozen=True, eq=False)
-class Travel:
+class Runner:
     """What is asked, of what, where to, by whom."""
 
     question: Question

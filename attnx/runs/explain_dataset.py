@@ -22,9 +22,9 @@ from attnx.results.evaluation_table import Cells, Recommendation
 from attnx.results.explanation import Explanation
 from attnx.results.storage import plain
 from attnx.runs import folder as manifests
-from attnx.runs.engine import SHORT, Engine, Travel, engine_of
+from attnx.runs.engine import SHORT, Engine, Runner, engine_of
 from attnx.runs.folder import Place, as_setting
-from attnx.runs.question import PartAnswer, Tick, answered, first_answers
+from attnx.runs.question import PartAnswer, RowCallback, answered, first_answers
 from attnx.runs.run import Run, failed_rows, manifest_of
 from attnx.runs.sources import MOST_ROWS, Column, Columns, DataRow, arrow, source_of
 from attnx.runs.table import FORMAT, Layout, as_part, explained_cells, is_right, named_cells, read_part
@@ -56,7 +56,7 @@ class ExplanationsQuestion:
         return made
 
     def part(
-        self, model: Any, processor: Any, rows: Sequence[DataRow], layout: Mapping[str, Any], tick: Tick
+        self, model: Any, processor: Any, rows: Sequence[DataRow], layout: Mapping[str, Any], tick: RowCallback
     ) -> PartAnswer:
         kept = Layout.from_dict(layout)
         asked = Choices.of(model, **self.options)
@@ -66,7 +66,7 @@ class ExplanationsQuestion:
 
 
 def _explained(
-    asked: Choices, processor: Any, rows: Sequence[DataRow], kept: Callable[[Explanation], T], tick: Tick
+    asked: Choices, processor: Any, rows: Sequence[DataRow], kept: Callable[[Explanation], T], tick: RowCallback
 ) -> dict[int, T | Refused]:
     """The number of each row, and what is kept of its explanation, or why there is none.
 
@@ -149,7 +149,7 @@ def explain_dataset(
         raise InputError("say where the run is kept: output='run/', a folder or an address that fsspec knows")
     asked = _options(methods, references, layer, options)
     Choices.of(given.model, **asked)  # a wrong setting is told before any row is read
-    Travel(
+    Runner(
         ExplanationsQuestion(asked),
         given,
         source_of(data, Columns(column, gold, id_column)),
@@ -179,7 +179,7 @@ ROWS_FORMAT = 1
 """Of the columns of parts. It rises when one changes its meaning."""
 
 
-class Measurement(ABC, Generic[T]):
+class DatasetTask(ABC, Generic[T]):
     """A comparison, a probe, a table: a frozen dataclass of plain values, which workers get as it is."""
 
     name: ClassVar[str]
@@ -202,7 +202,9 @@ class Measurement(ABC, Generic[T]):
         return {}
 
     @abstractmethod
-    def cells(self, model: Any, processor: Any, things: Sequence[T], tick: Tick, progress: bool) -> Sequence[Cells]:
+    def cells(
+        self, model: Any, processor: Any, things: Sequence[T], tick: RowCallback, progress: bool
+    ) -> Sequence[Cells]:
         """For each thing its cells, the same columns in all: texts, numbers, and arrays of numbers."""
 
     @abstractmethod
@@ -211,7 +213,7 @@ class Measurement(ABC, Generic[T]):
 
 
 def in_memory(
-    measurement: Measurement[T], model: Any, processor: Any, given: Any, *, shard_rows: int, progress: bool
+    measurement: DatasetTask[T], model: Any, processor: Any, given: Any, *, shard_rows: int, progress: bool
 ) -> Any:
     """The result of inputs that are held; one that cannot be measured is an error."""
     things = measurement.read(model, processor, given)
@@ -227,7 +229,7 @@ def in_memory(
 class MeasurementQuestion(Generic[T]):
     """The question of a run: the same measurement, whose rows are kept."""
 
-    measurement: Measurement[T]
+    measurement: DatasetTask[T]
 
     @property
     def name(self) -> str:
@@ -245,7 +247,7 @@ class MeasurementQuestion(Generic[T]):
         return {"decided": decided, "columns": {name: _kind(value) for name, value in seen[0].items()}}
 
     def part(
-        self, model: Any, processor: Any, rows: Sequence[DataRow], layout: Mapping[str, Any], tick: Tick
+        self, model: Any, processor: Any, rows: Sequence[DataRow], layout: Mapping[str, Any], tick: RowCallback
     ) -> PartAnswer:
         known = _known(self.measurement, layout["decided"])
         found = _asked(known, model, processor, rows, tick)
@@ -261,7 +263,7 @@ class MeasurementQuestion(Generic[T]):
         return known.result(_rows(place), _left_out(place))
 
 
-def _known(measurement: Measurement[T], decided: Any) -> Measurement[T]:
+def _known(measurement: DatasetTask[T], decided: Any) -> DatasetTask[T]:
     """With what was decided for all shards, which may come from a folder that was tampered with."""
     try:
         return replace(measurement, **decided)  # type: ignore[type-var]
@@ -270,7 +272,7 @@ def _known(measurement: Measurement[T], decided: Any) -> Measurement[T]:
 
 
 def _asked(
-    measurement: Measurement[T], model: Any, processor: Any, rows: Sequence[DataRow], tick: Tick
+    measurement: DatasetTask[T], model: Any, processor: Any, rows: Sequence[DataRow], tick: RowCallback
 ) -> dict[int, Cells | Refused]:
     forget_padding(unwrapped(model))
     return answered(
@@ -337,7 +339,7 @@ def _schema(columns: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Keeping:
+class OutputOptions:
     """The options that a question shares with `explain_dataset`."""
 
     output: str | PathLike[str] | None = None
@@ -349,7 +351,7 @@ class Keeping:
     num_gpus: float = 0
 
     @classmethod
-    def taken(cls, output: Any, options: Mapping[str, Any]) -> tuple[Keeping, dict[str, Any]]:
+    def taken(cls, output: Any, options: Mapping[str, Any]) -> tuple[OutputOptions, dict[str, Any]]:
         """These among the further options of a question, and the others."""
         names = {one.name for one in fields(cls)} - {"output"}
         own = {name: value for name, value in options.items() if name in names}
@@ -366,7 +368,7 @@ class Keeping:
             raise InputError(f"shard_rows must be at least 1, found {made.shard_rows}")
         return made, rest
 
-    def inside(self, name: str) -> Keeping:
+    def inside(self, name: str) -> OutputOptions:
         """The same, in a folder of this name in the folder, for one of several measurements."""
         return self if self.output is None else replace(self, output=f"{fspath(self.output).rstrip('/')}/{name}")
 
@@ -375,7 +377,7 @@ class Keeping:
         only_here = {"shard_rows": self.shard_rows}
         return only_here if self.output is None else {one.name: getattr(self, one.name) for one in fields(self)}
 
-    def result(self, measurement: Measurement[Any], given: GivenModel, data: Any, *, progress: bool) -> Any:
+    def result(self, measurement: DatasetTask[Any], given: GivenModel, data: Any, *, progress: bool) -> Any:
         """What the measurement says of the data: what is held, or with a folder all that `explain_dataset` takes."""
         if self.output is None:
             size = self.shard_rows or MOST_ROWS
@@ -384,7 +386,7 @@ class Keeping:
         question, place = MeasurementQuestion(measurement), Place.of(self.output)
         engine = engine_of(self.engine, self.workers, self.num_gpus)
         source = source_of(data, Columns(self.column))
-        travel = Travel(question, given, source, place, engine, self.shard_rows, bool(progress))
+        travel = Runner(question, given, source, place, engine, self.shard_rows, bool(progress))
         if not travel.run().complete:
             raise AttnxError(f"there is no result yet: {SHORT}")
         return question.result(place)

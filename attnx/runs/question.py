@@ -10,7 +10,7 @@ from attnx.errors import InputError
 from attnx.pipeline.pipeline import Refused, attempt
 from attnx.runs.sources import DataRow
 
-Tick = Callable[[], None]
+RowCallback = Callable[[], None]
 """Called for each row that is done, for whoever shows it."""
 
 
@@ -44,7 +44,7 @@ class Question(Protocol):
         ...
 
     def part(
-        self, model: Any, processor: Any, rows: Sequence[DataRow], layout: Mapping[str, Any], tick: Tick
+        self, model: Any, processor: Any, rows: Sequence[DataRow], layout: Mapping[str, Any], tick: RowCallback
     ) -> PartAnswer:
         """The same for the same rows, whatever was asked before and wherever it runs."""
         ...

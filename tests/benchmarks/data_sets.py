@@ -27,7 +27,7 @@ import torch
 
 import attnx
 from attnx.pipeline.loading import GivenModel, given_model
-from attnx.runs.engine import Engine, Job, OneProcess, Ray
+from attnx.runs.engine import Engine, Job, LocalEngine, Ray
 from attnx.runs.sources import Columns, Shard, source_of
 from tests.faults.kills import sentences
 
@@ -171,7 +171,7 @@ def main() -> None:
     few = {"methods": ("raw", "rollout"), "references": ()}
     if asked.workers:
         torch.set_num_threads(1)
-        alone = clocked(given, texts, OneProcess(), 1, **few)
+        alone = clocked(given, texts, LocalEngine(), 1, **few)
         print(f"one process on one core: {alone}", flush=True)
         several = clocked(given, texts, Ray(workers=asked.workers), asked.workers, **few)
         print(f"{asked.workers} workers with a core each: {several}")

@@ -14,7 +14,7 @@ from attnx.pronouns.data import run as probe_pronouns
 from attnx.pronouns.probe import Sentence
 from attnx.results import evaluation_table as comparison
 from attnx.runs import folder as manifest
-from attnx.runs.engine import OneProcess, work
+from attnx.runs.engine import LocalEngine, work
 from attnx.runs.explain_dataset import _left_out, _rows
 from attnx.runs.folder import Place
 from tests import verb_number_zoo, zoo
@@ -73,7 +73,7 @@ def contents(folder):
     return {one.name: one.read_bytes() for one in folder_of(folder).glob("part-*")}
 
 
-class Watched(OneProcess):
+class Watched(LocalEngine):
     """One process that remembers its job, and may stop after some shards."""
 
     def __init__(self, shards=None):
