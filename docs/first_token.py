@@ -57,7 +57,7 @@ def main() -> None:
     }
     seen["uninformed"] = [even(one) for one in seen["trained"]]
     print(f"{len(TEXTS)} texts of {min(a.length for a in seen['trained'])} to "
-          f"{max(a.length for a in seen['trained'])} tokens, {seen['trained'][0].layers} layers")  # fmt: skip
+          f"{max(a.length for a in seen['trained'])} tokens, {seen['trained'][0].num_layers} layers")  # fmt: skip
     lines = [["first token / first quarter, %", *seen]]
     for method in (attnx.rollout, attnx.flow):
         for name, way in WAYS.items():
@@ -91,7 +91,7 @@ def even(attention: attnx.AttentionTensor) -> attnx.AttentionTensor:
 
 def profile(attention: attnx.AttentionTensor, method: Any, way: dict[str, Any]) -> Any:
     """The last row at the last layer without the last position itself, as shares."""
-    row = method(attention, layer=attention.layers, position=-1, **way)[:-1].numpy()
+    row = method(attention, layer=attention.num_layers, position=-1, **way)[:-1].numpy()
     return row / row.sum()
 
 

@@ -65,11 +65,11 @@ class AttentionTensor:
         return cls(tuple(levels), head, weights)
 
     @property
-    def layers(self) -> int:
+    def num_layers(self) -> int:
         return len(self.levels)
 
     @property
-    def heads(self) -> int:
+    def num_heads(self) -> int:
         return max(level.heads for level in self.levels)
 
     @property
@@ -152,7 +152,7 @@ class AttentionTensor:
         masks = {id(level.mask): level.mask for level in self.levels}
         seen = {key: mask.visible(0, self.length) for key, mask in masks.items()}
         if len(seen) == 1:
-            return next(iter(seen.values())).expand(self.layers, -1, -1)
+            return next(iter(seen.values())).expand(self.num_layers, -1, -1)
         return torch.stack([seen[id(level.mask)] for level in self.levels])
 
     def brought(self, name: str) -> tuple[Tensor, ...] | None:
@@ -189,11 +189,11 @@ class AttentionTensor:
         return array
 
     def __repr__(self) -> str:
-        heads = f"{self.head} of heads" if self.head else f"{self.heads} heads"
+        heads = f"{self.head} of heads" if self.head else f"{self.num_heads} heads"
         kind = ", causal" if self.causal else ""
         kind += "" if self.whole else ", computed where it is read"
         if not self.sequences:
-            return f"AttentionTensor({self.layers} layers, {heads}, {self.length} positions{kind})"
+            return f"AttentionTensor({self.num_layers} layers, {heads}, {self.length} positions{kind})"
         layers = ", ".join(f"{self.kinds.count(one)} {one}" for one in dict.fromkeys(self.kinds))
         places = " + ".join(f"{place.stop - place.start} {name}" for name, place in self.sequences.items())
         return f"AttentionTensor({layers} layers, {heads}, {places} positions{kind})"

@@ -71,7 +71,7 @@ class Graph:
         """
         attention = as_attention(attention)
         row = EDGE_WEIGHTS[weighting] if isinstance(weighting, str) else weighting
-        head = check_head(head, attention.heads, attention.head)
+        head = check_head(head, attention.num_heads, attention.head)
         if not row.per_head and (isinstance(head, int) or head == "each"):
             raise ChoiceError(f"the weighting {row.name!r} is of all heads together; head={head!r} has no edges of it")
         if row.signed and head in ("max", "min"):

@@ -193,7 +193,7 @@ class Settings:
 
     def layer_of(self, attention: AttentionTensor) -> int | None:
         if self.layer is None or self.layer == LAST:
-            return None if self.layer is None else attention.layers
+            return None if self.layer is None else attention.num_layers
         return attention.number(self.layer)
 
     def normalization(self, attention: AttentionTensor, method: Method) -> Normalize | None:

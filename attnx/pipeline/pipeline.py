@@ -108,7 +108,7 @@ class Relevance:
         if attention.copies > 1:
             every = range(attention.tokens) if positions is None else positions
             positions = [attention.answering(one) for one in every]
-        asked = Selection.of(attention.layers, attention.length, layer=layer, position=positions)
+        asked = Selection.of(attention.num_layers, attention.length, layer=layer, position=positions)
         found = {
             method.name: apply(method, self._graph(method), asked, normalize(attention, method))
             for method in (self.methods if methods is None else methods)
@@ -726,7 +726,7 @@ class _Run:
         answered = [self._answered(number, seen) for number in numbers]
         places = [place for place, _ in answered]
         spare = 0 if prepared.positions[0].special else None
-        layers = Selection.of(attention.layers, attention.length, layer=settings.layer_of(attention)).layers
+        layers = Selection.of(attention.num_layers, attention.length, layer=settings.layer_of(attention)).layers
         plain, about = by_kind(plan.methods)
         edges = AnswerEdges(self.model, self.processor, about, settings, prepared, seen, spare)
         relevance = Relevance(attention, plain, settings, spare)
@@ -793,11 +793,11 @@ def _input_record(
 
 def _unseen_layers(model: nn.Module, attention: AttentionTensor) -> tuple[str, ...]:
     """A remark when some layers mix positions in another way than by attention, as hybrid models do."""
-    layers = attention.layers if attention.sequences else getattr(model.config, "num_hidden_layers", None)
-    if not isinstance(layers, int) or layers == attention.layers:
+    layers = attention.num_layers if attention.sequences else getattr(model.config, "num_hidden_layers", None)
+    if not isinstance(layers, int) or layers == attention.num_layers:
         return ()
     return (
-        f"attention was seen {attention.layers} times in {layers} layers: what other layers mix (state spaces, "
+        f"attention was seen {attention.num_layers} times in {layers} layers: what other layers mix (state spaces, "
         "convolutions) is not followed",
     )
 

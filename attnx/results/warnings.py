@@ -219,7 +219,7 @@ class Row:
         return float(sizes[places].sum() / sizes.sum()) if sizes.any() else 0.0
 
 
-Level: TypeAlias = Literal["open", "care"]
+Severity: TypeAlias = Literal["open", "care"]
 """Leaves open how far to trust the row, or tells to take care."""
 
 HALF, EVEN = 0.5, 1.3
@@ -247,7 +247,7 @@ class Said:
     name: str
     sentence: str
     weight: int
-    level: Level
+    level: Severity
     of_input: bool = False
     """Whether it is about the input, and so the same for every row."""
     advice: Advice | None = None
@@ -260,7 +260,7 @@ class Remark(NamedTuple):
     weight: int
     holds: Callable[[Row], bool]
     says: Callable[[Row], str]
-    level: Callable[[Row], Level] = lambda row: "care"
+    level: Callable[[Row], Severity] = lambda row: "care"
     of_input: bool = False
     advises: Callable[[Row], Advice | None] = lambda row: None
 
@@ -363,7 +363,7 @@ def _signed(value: float) -> str:
     return f"{value:.2f}".replace("-", "−")
 
 
-def _open(row: Row) -> Level:
+def _open(row: Row) -> Severity:
     return "open"
 
 

@@ -41,7 +41,7 @@ def test_rows_computed_again_are_the_ones_captured(name):
     assert len(list(blocks(long.levels[0]))) > 3
     torch.testing.assert_close(whole(long), held.weights, atol=1e-5, rtol=0)
     assert torch.equal(seen(long), held.visible)
-    assert (long.layers, long.heads, long.length) == (held.layers, held.heads, held.length)
+    assert (long.num_layers, long.num_heads, long.length) == (held.num_layers, held.num_heads, held.length)
     assert (long.causal, long.modules) == (held.causal, held.modules)
 
 

@@ -62,7 +62,7 @@ def test_layers_are_named_by_their_modules_in_calling_order():
 
 def test_a_module_called_for_every_layer_is_seen_in_every_layer():
     attention = capture(zoo.model("albert"), **zoo.inputs("albert"))
-    assert attention.layers == 3
+    assert attention.num_layers == 3
     assert len(set(attention.modules)) == 1
 
 
@@ -96,7 +96,7 @@ def test_torchs_own_attention_module_is_seen():
 def test_a_router_is_not_taken_for_attention():
     torch.manual_seed(0)
     config = hf.MixtralConfig(vocab_size=zoo.VOCABULARY, num_local_experts=4, **zoo.WIDTH, **zoo.GROUPED)
-    assert capture(hf.MixtralModel(config).eval(), **zoo.inputs("llama")).layers == 3
+    assert capture(hf.MixtralModel(config).eval(), **zoo.inputs("llama")).num_layers == 3
 
 
 def test_watch_records_a_call_that_the_user_makes():
@@ -265,7 +265,7 @@ def test_self_and_cross_attention_in_turn_are_not_one_stack():
 def test_a_pooling_head_is_no_layer():
     config = hf.SiglipVisionConfig(image_size=32, patch_size=8, **zoo.WIDTH)
     attention = capture(hf.SiglipVisionModel(config).eval(), **zoo.inputs("vit"))
-    assert (attention.layers, attention.length) == (3, 16)
+    assert (attention.num_layers, attention.length) == (3, 16)
 
 
 def test_products_with_named_operands_are_seen():

@@ -43,7 +43,7 @@ def test_a_stack_that_reads_its_own_result_is_deeper(backend):
     zoo.needs_interface("bert")
     model = Twice(zoo.model("bert"), again=True)
     model._supports_attention_backend = True
-    assert capture(model, backend=backend, **texts()).layers == 6
+    assert capture(model, backend=backend, **texts()).num_layers == 6
 
 
 def test_two_images_of_one_text_are_separate_passes():
@@ -71,13 +71,13 @@ def test_states_written_into_a_buffer_are_followed():
                 states = written
             return states
 
-    assert capture(Model(), states=torch.randn(1, 1, 5, 8)).layers == 3
+    assert capture(Model(), states=torch.randn(1, 1, 5, 8)).num_layers == 3
 
 
 def test_albert_on_a_single_position_is_a_stack():
     ids = torch.tensor([[7]])
-    assert capture(zoo.model("albert"), input_ids=ids).layers == 3
-    assert capture(zoo.model("albert"), held=False, input_ids=ids).layers == 3
+    assert capture(zoo.model("albert"), input_ids=ids).num_layers == 3
+    assert capture(zoo.model("albert"), held=False, input_ids=ids).num_layers == 3
 
 
 @pytest.mark.skipif(not hasattr(hf, "DiffLlamaConfig"), reason="this transformers has no model of two attentions")
@@ -114,7 +114,7 @@ def test_windows_are_no_heads(implementation, window):
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
 def test_a_window_over_the_whole_image_is_a_map_of_its_heads(implementation):
     attention = capture(sam(implementation, window=0), pixel_values=torch.randn(1, 3, 96, 96))
-    assert (attention.heads, attention.length) == (4, 144)
+    assert (attention.num_heads, attention.length) == (4, 144)
 
 
 class Folded(nn.Module):

@@ -58,7 +58,7 @@ def test_a_part_can_be_picked():
     model, inputs = zoo.model("bart"), zoo.inputs("bart")
     whole = capture(model, **inputs)
     own = capture(model, within="self", **inputs)
-    assert (own.layers, own.length, own.causal) == (3, zoo.OUTPUT, True)
+    assert (own.num_layers, own.length, own.causal) == (3, zoo.OUTPUT, True)
     torch.testing.assert_close(own.weights[0], whole.levels[2].level.weights)
     assert capture(model, within="encoder", **inputs).length == zoo.SOURCE
     cross = capture(model, within="cross", **inputs)

@@ -105,7 +105,7 @@ def test_capturing_waits_no_more_often_for_more_layers(make, padded, head):
 def test_rollout_waits_no_more_often_for_more_layers(make):
     def call(model):
         for one in capture_batch(model, inputs(True), head="mean").attention:
-            attnx.rollout(one, position=-1, layer=one.layers)
+            attnx.rollout(one, position=-1, layer=one.num_layers)
 
     assert waits(make, 2, call) == waits(make, 7, call)
 

@@ -111,7 +111,7 @@ def test_the_gate_of_qwen3_next_is_part_of_what_it_writes():
 def test_values_that_are_added_to_otherwise_are_refused():
     config = hf.NystromformerConfig(vocab_size=120, num_landmarks=9, segment_means_seq_len=9, **zoo.WIDTH)
     model = hf.NystromformerModel(config).eval()
-    assert capture(model, **zoo.inputs("bert")).layers == 3
+    assert capture(model, **zoo.inputs("bert")).num_layers == 3
     with pytest.raises(CaptureError, match="something else than a gate"):
         capture(model, extras=("values", "projections"), **zoo.inputs("bert"))
 
@@ -158,7 +158,7 @@ def test_an_encoder_of_torch_is_followed_from_layer_to_layer():
     layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
     model = zoo.biased(nn.TransformerEncoder(layer, 3, enable_nested_tensor=False)).eval()
     attention = capture(model, extras=(*ALL, "blocks"), src=torch.randn(1, 5, 8))
-    assert (attention.layers, attention.heads) == (3, 2)
+    assert (attention.num_layers, attention.num_heads) == (3, 2)
     assert all(float(level.brought["miss"]) < 1e-5 for level in attention.levels)
 
 

@@ -448,7 +448,7 @@ class TestBadInput:
             attnx.AttnxError, match=r"none is given: decoder_input_ids=.*capture\(model.get_encoder\(\)"
         ):
             attnx.capture(model, **ids)
-        assert attnx.capture(model.get_encoder(), **ids).layers == 2
+        assert attnx.capture(model.get_encoder(), **ids).num_layers == 2
 
     def test_options_of_explain_are_no_settings_of_generation(self):
         with pytest.raises(InputError, match=r"within is an option of explain: explain\(…, target_text=…, within=…\)"):

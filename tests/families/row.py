@@ -88,7 +88,7 @@ def _verdict(
     if any(difference(seen.weights.mean(1, keepdim=True).expand_as(seen.weights), maps) <= TOLERANCE for maps in told):
         return "eager is wrong", "eager returns the mean of heads, repeated for each"
     if _comparable(seen, told):
-        found = (seen.layers, seen.heads, seen.length)
+        found = (seen.num_layers, seen.num_heads, seen.length)
         return "different", f"{part} seen {found}, eager {[(len(maps), *maps[0].shape[1:]) for maps in told]}"
     # Eager attention returns nothing of this stack, but its softmax can be seen; the fused kernel's is computed.
     beside = capture(eager, within=within, **inputs)

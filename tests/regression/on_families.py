@@ -48,7 +48,7 @@ def _captured(name: str) -> dict[str, Outcome]:
         "weights": numbers(attention.weights),
         "visible": numbers(present.visible(attention)),
         "modules": json.dumps(present.modules(attention)),
-        "facts": json.dumps([attention.layers, attention.heads, attention.length, attention.causal]),
+        "facts": json.dumps([attention.num_layers, attention.num_heads, attention.length, attention.causal]),
         "values": numbers(torch.stack(values)),
         "projections": numbers(torch.stack(projections)),
         "sink share": outcome(lambda: present.sink_share(attention)),

@@ -203,8 +203,10 @@ def flow(
     if threads is not None and whole_number("threads", threads) < 1:
         raise ChoiceError(f"threads={threads} asked; at least 1 is needed, or None for one per core")
     tensor = as_attention(attention)
-    layers = range(1, tensor.layers + 1) if layer is None else (check_layer(tensor.number(layer), tensor.layers),)
-    starts = len(check_positions(position, tensor.length)) * (tensor.heads if head == "each" else 1)
+    layers = (
+        range(1, tensor.num_layers + 1) if layer is None else (check_layer(tensor.number(layer), tensor.num_layers),)
+    )
+    starts = len(check_positions(position, tensor.length)) * (tensor.num_heads if head == "each" else 1)
     check_cost(FLOW, layers, tensor.length, starts, limit, hint="; limit=None waits for it")
     found = call(
         _row(solver, threads),
