@@ -15,7 +15,7 @@ IMAGES = Path(__file__).parent / "images"
 def main() -> None:
     planted = generate(1, seed=3)[0]
     e = attnx.explain(
-        *load_demo(), planted.sound, methods=("raw", "rollout"), references=("lrp", "attn_lrp", "blankout")
+        *load_demo(), planted.audio, methods=("raw", "rollout"), references=("lrp", "attn_lrp", "blankout")
     )
     figure = time_strips(e)
     for axes in figure.axes:

@@ -83,7 +83,7 @@ def extractor(name):
     return FAMILIES[name][1]()
 
 
-def sound(seconds=0.6, seed=0):
+def audio(seconds=0.6, seed=0):
     """Noise that grows, so that no stretch is like another."""
     count = round(16_000 * seconds)
     noise = 0.1 * np.random.default_rng(seed).standard_normal(count)

@@ -26,7 +26,7 @@ import tokenizers
 import torch
 import transformers as hf
 
-from attnx.adapters.adapter import Samples, read_sound
+from attnx.adapters.adapter import Samples, load_audio
 
 RATE = 16_000
 END, START, NO_TIMES, TIMES = 50256, 50257, 50362, 1501
@@ -77,7 +77,7 @@ def load() -> tuple[Any, Any]:
 class Spoken:
     """A sentence, word by word with silence between, and when each word is spoken, in seconds."""
 
-    sound: Samples
+    audio: Samples
     words: tuple[str, ...]
     times: tuple[tuple[float, float], ...]
 
@@ -101,7 +101,7 @@ def _said(text: str) -> Samples:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "said.wav"
         subprocess.run(["espeak-ng", "-v", "en-us", "-s", "130", "-w", str(path), text], check=True)
-        return read_sound(path, RATE)[0].samples
+        return load_audio(path, RATE)[0].samples
 
 
 def _sounding(samples: Samples) -> Samples:

@@ -38,7 +38,7 @@ class Audio:
         return len(self.samples) / self.rate
 
 
-def read_sound(given: Any, rate: int) -> tuple[Audio, tuple[str, ...]]:
+def load_audio(given: Any, rate: int) -> tuple[Audio, tuple[str, ...]]:
     """The sound at the model's rate, and notes on what was changed on the way.
 
     Samples alone are taken to be of that rate already; a WAV file and `{"array": …, "sampling_rate": …}`, as data sets
@@ -53,13 +53,13 @@ def read_sound(given: Any, rate: int) -> tuple[Audio, tuple[str, ...]]:
     return _resampled(*_one_channel(samples), own, rate)
 
 
-def names_sound(given: Any) -> bool:
+def is_audio_path(given: Any) -> bool:
     """Whether a string or a path can only mean a file of sound."""
     return isinstance(given, (str, PathLike)) and os.fspath(given).lower().endswith((".wav", ".wave"))
 
 
 def _read_wave(path: str | PathLike[str]) -> tuple[Any, int]:
-    if not names_sound(path):
+    if not is_audio_path(path):
         raise InputError(
             f"this model explains sound, not text; pass a WAV file, the samples of one channel, or "
             f"{{'array': samples, 'sampling_rate': rate}}; found {fspath(path)[:60]!r}"
@@ -142,7 +142,7 @@ class AudioInput:
     """The name of the tensor that goes in."""
     cells: tuple[Cell | None, ...]
     """For each position of the sound, its own part of that tensor; parts of two positions do not overlap."""
-    sound: Audio | None = None
+    audio: Audio | None = None
     """At the model's rate; None where frames of a spectrum were given."""
     process: Callable[[Samples], Tensor] | None = None
     """From samples to that tensor, as the processor makes it; None where the tensor was given."""
@@ -195,7 +195,7 @@ class PreparedInput:
     """Inputs whose first axis counts pictures, tiles or patches: those of a batch are laid one behind the other."""
     readers: Tensor | None = None
     """Of a picture with a text: in the shape of its pixel values, the position that reads each of them; −1 for none."""
-    heard: AudioInput | None = None
+    audio_input: AudioInput | None = None
     """Of sound how the model reads it, and the sound itself."""
 
     def __post_init__(self) -> None:
@@ -210,13 +210,15 @@ class PreparedInput:
     def shape(self) -> tuple[int, ...]:
         """Of an image's pixel values, of sound, or of two streams: only equal ones fit in one batch. Empty for a text,
         which can be padded."""
-        dense = self.inputs.get("pixel_values" if self.heard is None or self.sequences else self.heard.entry)
+        dense = self.inputs.get(
+            "pixel_values" if self.audio_input is None or self.sequences else self.audio_input.entry
+        )
         if dense is None:
             return tuple(self.sequences.values())
         return (len(self.positions), *dense.shape) if self.joined else tuple(dense.shape)
 
     @property
-    def rewrites(self) -> bool:
+    def is_encoder_decoder(self) -> bool:
         """Whether what is written stands in a stream of its own, behind a source."""
         return "decoder_input_ids" in self.inputs or "decoder_inputs_embeds" in self.inputs
 
@@ -230,25 +232,29 @@ class PreparedInput:
         return digest.hexdigest()
 
     @property
-    def source_length(self) -> int:
+    def encoder_length(self) -> int:
         """How many positions stand before what the model writes: those of an encoder–decoder's source, else none."""
-        return next(iter(self.sequences.values()), 0) if self.rewrites else 0
+        return next(iter(self.sequences.values()), 0) if self.is_encoder_decoder else 0
 
     @property
     def text_length(self) -> int:
         """How many positions the text of a picture with a text has, or all of one stream."""
-        return next(iter(self.sequences.values()), len(self.positions)) if not self.rewrites else len(self.positions)
+        return (
+            next(iter(self.sequences.values()), len(self.positions))
+            if not self.is_encoder_decoder
+            else len(self.positions)
+        )
 
     @property
-    def written_ids(self) -> dict[int, int]:
+    def decoder_ids(self) -> dict[int, int]:
         """Position → token id, of all that the model writes or goes on from."""
-        ids = self.inputs["decoder_input_ids" if self.rewrites else "input_ids"].tolist()
-        return dict(enumerate(ids, start=self.source_length))
+        ids = self.inputs["decoder_input_ids" if self.is_encoder_decoder else "input_ids"].tolist()
+        return dict(enumerate(ids, start=self.encoder_length))
 
     @property
     def ids(self) -> dict[str, slice]:
         """The inputs that hold token ids, and whose positions they are."""
-        if not self.rewrites:
+        if not self.is_encoder_decoder:
             return {"input_ids": slice(0, self.text_length)}
         source = next(iter(self.sequences.values()))
         places = {"input_ids": slice(0, source), "decoder_input_ids": slice(source, len(self.positions))}
@@ -282,7 +288,7 @@ class Adapter:
     """Tokens that can stand for "nothing here": the first that the tokenizer has, and that is nothing else to it."""
     embeddings: str | None = None
     """Name of the module that embeds the input; None asks `model.get_input_embeddings()`."""
-    output_embeddings: Callable[[nn.Module], nn.Module] | None = None
+    decoder_embeddings: Callable[[nn.Module], nn.Module] | None = None
     """(model) → the module that embeds the output of an encoder–decoder; None where the input is one stream."""
     within: str = ""
     """Where in the model the explained stack of attention is, when it has several; of an encoder–decoder the one kind

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attnx.adapters.adapter import Audio, AudioInput, Cell, PreparedInput, Samples, read_sound
-from attnx.adapters.audio_frames import MOMENT, FoundFront, Timing, front_of, measured_timing
+from attnx.adapters.adapter import Audio, AudioInput, Cell, PreparedInput, Samples, load_audio
+from attnx.adapters.audio_frames import MOMENT, FoundFront, Timing, front_of, measure_timing
 from attnx.adapters.positions import Position, Positions, Word
 from attnx.errors import InputError, in_a_line
 
@@ -32,12 +32,12 @@ _fronts: weakref.WeakKeyDictionary[nn.Module, dict[tuple[int, ...], tuple[Timing
 """What was measured of models: their columns, and their bands."""
 
 
-def reads_sound(model: nn.Module) -> bool:
+def accepts_audio(model: nn.Module) -> bool:
     """Whether sound goes into the model, as samples or as frames of its spectrum."""
     return getattr(model, "main_input_name", "") in ENTRIES
 
 
-def prepare_sound(model: nn.Module, processor: Any, sound: Any, *, truncate: bool = False) -> PreparedInput:
+def prepare_audio(model: nn.Module, processor: Any, audio: Any, *, truncate: bool = False) -> PreparedInput:
     """A WAV file, samples of one channel, or features that a processor made of them; a position is a stretch of time.
 
     When each position hears is measured with clicks in silence. What the processor adds behind the sound is named and
@@ -47,15 +47,15 @@ def prepare_sound(model: nn.Module, processor: Any, sound: Any, *, truncate: boo
     extractor = getattr(processor, "feature_extractor", processor)
     rate = int(getattr(extractor, "sampling_rate", RATE))
     notes: tuple[str, ...] = ()
-    heard: Audio | None = None
+    audio_input: Audio | None = None
     process: Process | None = None
-    if isinstance(sound, Mapping) and entry in sound:
-        values = _given(sound, entry, found)
-        heard = Audio(values.detach().cpu().float().numpy(), rate) if values.ndim == 1 else None
+    if isinstance(audio, Mapping) and entry in audio:
+        values = _given(audio, entry, found)
+        audio_input = Audio(values.detach().cpu().float().numpy(), rate) if values.ndim == 1 else None
     else:
-        heard, notes = read_sound(sound, rate)
+        audio_input, notes = load_audio(audio, rate)
         process = _process(extractor, entry, rate)
-        values = process(heard.samples)
+        values = process(audio_input.samples)
     try:
         columns = found.columns(values)
     except RuntimeError as error:  # convolutions say so where their kernel is longer than what they read
@@ -66,7 +66,7 @@ def prepare_sound(model: nn.Module, processor: Any, sound: Any, *, truncate: boo
     frames, unmeasured = _frame_timing(extractor, entry, rate, values, found.front.time)
     own, bands = _front_timing(model, found, values)
     timing = own.behind(frames)
-    end = values.shape[found.front.time] * frames.hop if heard is None else len(heard.samples)
+    end = values.shape[found.front.time] * frames.hop if audio_input is None else len(audio_input.samples)
     notes += (*unmeasured, *_cut(timing, columns.shape[1], end, rate, truncate=truncate))
     positions, words, padding = _positions(found, columns, timing, bands, end, rate)
     cells = _cells(found, columns, values, own, bands)
@@ -81,20 +81,20 @@ def prepare_sound(model: nn.Module, processor: Any, sound: Any, *, truncate: boo
         words,
         notes=notes,
         facts={"hears": round(timing.field / rate, 4)},
-        heard=AudioInput(entry, cells, heard, process, found.front.bands is not None, found.front.time),
+        audio_input=AudioInput(entry, cells, audio_input, process, found.front.bands is not None, found.front.time),
     )
 
 
-def _given(sound: Mapping[str, Any], entry: str, found: FoundFront) -> Tensor:
+def _given(audio: Mapping[str, Any], entry: str, found: FoundFront) -> Tensor:
     """Processed sound, without a batch axis, and without what a mask says is padding behind it."""
-    values = torch.as_tensor(sound[entry])
+    values = torch.as_tensor(audio[entry])
     expected = 1 if found.front.time == 0 and found.front.bands is None else 2
     if values.ndim == expected + 1 and len(values) == 1:
         values = values[0]
     if values.ndim != expected:
         axes = "samples" if expected == 1 else "two axes, channel and frame"
         raise InputError(f"{entry} must be those of one sound, {axes}; found {tuple(values.shape)}")
-    mask = sound.get("attention_mask")
+    mask = audio.get("attention_mask")
     if mask is not None and expected == 1:
         values = values[: int(torch.as_tensor(mask).sum())]
     if not bool(values.isfinite().all()):
@@ -138,7 +138,7 @@ def _frame_timing(extractor: Any, entry: str, rate: int, values: Tensor, time: i
             return process(clicks.astype(np.float32)).movedim(time, 0).double().numpy()
 
         lengths = (2 * rate // 2**halved for halved in range(5))
-        timing = next((one for length in lengths if (one := measured_timing(hearing, length)) is not None), None)
+        timing = next((one for length in lengths if (one := measure_timing(hearing, length)) is not None), None)
         if key is None:
             return (assumed, ()) if timing is None else (timing, ())
         _frames[key] = timing
@@ -169,8 +169,8 @@ def _front_timing(model: nn.Module, found: FoundFront, values: Tensor) -> tuple[
             return found.columns(one).mean(1).double().cpu().numpy()
 
         length = 2 * RATE if values.ndim == 1 else values.shape[time]
-        own = measured_timing(of_time, length)
-        known[shape] = own, None if bands is None else measured_timing(of_bands, values.shape[bands])
+        own = measure_timing(of_time, length)
+        known[shape] = own, None if bands is None else measure_timing(of_bands, values.shape[bands])
     own, across = known[shape]
     if own is None:
         raise InputError(

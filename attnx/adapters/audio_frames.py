@@ -63,19 +63,19 @@ MOMENT = Timing(1.0, 0.5, 1.0)
 """Of sound that goes into a model as it is: a column is a moment."""
 
 
-def measured_timing(hearing: Hearing, length: int) -> Timing | None:
+def measure_timing(hearing: Hearing, length: int) -> Timing | None:
     """When the columns of a sound of so many moments hear; None where they do not hear alike, a hop apart."""
     ear = _Ear(hearing, hearing(np.zeros(length)), length)
     hop = _roughly(ear)
     if hop is None:
         return None
-    heard = ear.heard(_runs(ear, hop), hop)
-    found = _fitting(heard, hop, ear.count)
+    audio_input = ear.audio_input(_runs(ear, hop), hop)
+    found = _fitting(audio_input, hop, ear.count)
     if found is not None and found.doubtful.size and ear.count >= _MANY:
         # Columns of padding, which hear nothing, may follow those of the sound.
         within = min(ear.count, length // found.hop)
-        heard += ear.heard(_at_phases(found.doubtful, found.hop, within), found.hop)
-        found = _fitting(heard, found.hop, ear.count)
+        audio_input += ear.audio_input(_at_phases(found.doubtful, found.hop, within), found.hop)
+        found = _fitting(audio_input, found.hop, ear.count)
     return None if found is None else found.timing
 
 
@@ -103,16 +103,16 @@ class _Fitting:
         return Timing(float(self.hop), float(low + high + 1) / 2, float(high - low + 1))
 
 
-def _fitting(heard: Sequence[Click], roughly: float, count: int) -> _Fitting | None:
+def _fitting(audio_input: Sequence[Click], roughly: float, count: int) -> _Fitting | None:
     """The whole hop that fits all clicks, each with the first and the last column that hear it.
 
     That a column is the last to hear a click says that its `low` is not behind the click, and that of the column after
     it is, if there is one; likewise of the first. Of several hops that fit, the one that leaves most room is the true
     one but for a sample or two.
     """
-    if len(heard) < _FEW:
+    if len(audio_input) < _FEW:
         return None
-    at, first, last = np.array(heard, dtype=np.float64).T
+    at, first, last = np.array(audio_input, dtype=np.float64).T
     ends, begins = last < count - 1, first > 0
     best: _Fitting | None = None
     for hop in range(max(1, round(roughly / 2)), round(2 * roughly) + 2):
@@ -138,13 +138,13 @@ class _Ear:
 
     def changes(self, clicks: Array) -> Array:
         """By how much each column changes. What all share is no hearing of a click: sound is normalised as a whole."""
-        sound = np.zeros(self.length)
-        sound[clicks.astype(int)] = 1
-        changes = self.hearing(sound) - self.silence
+        audio = np.zeros(self.length)
+        audio[clicks.astype(int)] = 1
+        changes = self.hearing(audio) - self.silence
         own: Array = np.abs(changes - np.median(changes, axis=0)).max(1)
         return own
 
-    def heard(self, runs: Sequence[Array], hop: float) -> list[Click]:
+    def audio_input(self, runs: Sequence[Array], hop: float) -> list[Click]:
         """Each click of all runs with the first and the last column that hear it."""
         found = []
         for clicks in runs:

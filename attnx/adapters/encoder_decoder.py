@@ -10,10 +10,10 @@ import torch
 from torch import nn
 
 from attnx.adapters.adapter import Adapter, PreparedInput
-from attnx.adapters.audio import prepare_sound, reads_sound
-from attnx.adapters.model_config import generation_fact, output_limit
+from attnx.adapters.audio import accepts_audio, prepare_audio
+from attnx.adapters.model_config import generation_setting, max_decoder_positions
 from attnx.adapters.positions import Position, Positions, Word, group_words
-from attnx.adapters.text import UnchangedTokenizer, end_tokens, prepare_text, special_ids
+from attnx.adapters.text import TokenizerState, end_token_ids, prepare_text, special_token_ids
 from attnx.errors import CaptureError, InputError
 from attnx.registry import quoted
 
@@ -28,10 +28,10 @@ class Output:
     notes: tuple[str, ...] = ()
 
 
-def written_so_far(model: nn.Module, tokenizer: Any, given: Any) -> Output:
+def decoder_prefix(model: nn.Module, tokenizer: Any, given: Any) -> Output:
     """What the decoder reads: the start, and the text or the token ids that were given; None is nothing yet."""
     if given is None:
-        return begun_output(tokenizer, [*_started(model), *_language(model, tokenizer)])
+        return start_prefix(tokenizer, [*_started(model), *_language(model, tokenizer)])
     if isinstance(given, str):
         return _of_text(model, tokenizer, given)
     ids = _numbers(given)
@@ -44,7 +44,7 @@ def written_so_far(model: nn.Module, tokenizer: Any, given: Any) -> Output:
     return Output(ids, _named(tokenizer, ids), None)
 
 
-def begun_output(tokenizer: Any, ids: list[int]) -> Output:
+def start_prefix(tokenizer: Any, ids: list[int]) -> Output:
     """Nothing but the tokens with which a model begins."""
     return Output(ids, _specials(tokenizer, ids), None)
 
@@ -52,12 +52,12 @@ def begun_output(tokenizer: Any, ids: list[int]) -> Output:
 def _of_text(model: nn.Module, tokenizer: Any, text: str) -> Output:
     if not text.strip():
         raise InputError("target_text is empty: give what is written so far, or leave it out for the first token")
-    with UnchangedTokenizer(tokenizer):
+    with TokenizerState(tokenizer):
         encoding = tokenizer(text_target=text, truncation=False, verbose=False, return_special_tokens_mask=True)
     ids = [int(one) for one in encoding["input_ids"]]
     offsets = encoding.encodings[0].offsets if getattr(encoding, "encodings", None) else None
-    ends, unknown = end_tokens(model, tokenizer), tokenizer.unk_token_id
-    specials = special_ids(tokenizer) - ({unknown} - ends)  # Whisper's end token is also its unknown token
+    ends, unknown = end_token_ids(model, tokenizer), tokenizer.unk_token_id
+    specials = special_token_ids(tokenizer) - ({unknown} - ends)  # Whisper's end token is also its unknown token
     added = [bool(one) for one in encoding["special_tokens_mask"]]
     special = [added[place] or one in specials for place, one in enumerate(ids)]
     places = list(range(len(ids)))
@@ -83,8 +83,8 @@ def _of_text(model: nn.Module, tokenizer: Any, text: str) -> Output:
 
 
 def _started(model: nn.Module) -> list[int]:
-    found = generation_fact(model, "decoder_start_token_id")
-    start = found if found is not None else generation_fact(model, "bos_token_id")
+    found = generation_setting(model, "decoder_start_token_id")
+    start = found if found is not None else generation_setting(model, "bos_token_id")
     if not isinstance(start, int):
         raise InputError(
             f"{type(model).__name__} names no start token, so a target is needed: set "
@@ -95,12 +95,12 @@ def _started(model: nn.Module) -> list[int]:
 
 def _language(model: nn.Module, tokenizer: Any) -> list[int]:
     """The token of the language that is written, where one is set: forced by `generate`, or by the tokenizer."""
-    forced = generation_fact(model, "forced_bos_token_id")
+    forced = generation_setting(model, "forced_bos_token_id")
     if forced is not None:
         return _several(forced)
     if getattr(tokenizer, "tgt_lang", None) is None:
         return []
-    with UnchangedTokenizer(tokenizer):
+    with TokenizerState(tokenizer):
         ids = [int(one) for one in tokenizer(text_target="", verbose=False)["input_ids"]]
     frame = {getattr(tokenizer, "eos_token_id", None), getattr(tokenizer, "bos_token_id", None)}
     return [one for one in ids if one not in frame][:1]
@@ -142,7 +142,7 @@ def _numbers(given: Any) -> list[int]:
 
 
 def _named(tokenizer: Any, ids: Sequence[int]) -> list[Position]:
-    specials = special_ids(tokenizer)
+    specials = special_token_ids(tokenizer)
     tokens = tokenizer.convert_ids_to_tokens(list(ids))
     # The first is the start, whatever else it is.
     return [Position(i, str(token), special=i == 0 or ids[i] in specials) for i, token in enumerate(tokens)]
@@ -161,21 +161,21 @@ WRITING = {"self": "the output to itself", "cross": "the output to the source"}
 """The kinds of levels that write the output, each in words."""
 
 
-def prepare_source(
+def prepare_encoder_decoder(
     model: nn.Module, processor: Any, source: Any, *, truncate: bool = False, target_text: Any = None
 ) -> PreparedInput:
     """The source, and the output as far as `target_text` says; the next token of it is what is explained."""
     tokenizer = getattr(processor, "tokenizer", processor)
-    read = prepare_sound if reads_sound(model) else prepare_text
+    read = prepare_audio if accepts_audio(model) else prepare_text
     prepared = read(model, processor, source, truncate=truncate)
     if isinstance(prepared.text, tuple):
         raise InputError("an encoder–decoder reads one source; give the second text as target_text=…")
-    return with_output(model, prepared, written_so_far(model, tokenizer, target_text))
+    return with_decoder_prefix(model, prepared, decoder_prefix(model, tokenizer, target_text))
 
 
-def with_output(model: nn.Module, source: PreparedInput, output: Output) -> PreparedInput:
+def with_decoder_prefix(model: nn.Module, source: PreparedInput, output: Output) -> PreparedInput:
     """The source with the output behind it."""
-    limit = output_limit(model)
+    limit = max_decoder_positions(model)
     if limit is not None and len(output.ids) > limit:
         raise InputError(
             f"the target has {len(output.ids)} tokens with its start, and {type(model).__name__} has {limit} positions "
@@ -203,17 +203,17 @@ def with_output(model: nn.Module, source: PreparedInput, output: Output) -> Prep
 
 def _texts(source: PreparedInput, output: Output) -> tuple[str, str] | None:
     """The text of each stream; that of sound is empty, and where a source came tokenised none is known."""
-    heard = "" if source.heard is not None else None
-    read = heard if source.text is None else source.text
+    audio_input = "" if source.audio_input is not None else None
+    read = audio_input if source.text is None else source.text
     return (read, output.text or "") if isinstance(read, str) else None
 
 
-def source_alone(prepared: PreparedInput) -> PreparedInput:
+def encoder_only_input(prepared: PreparedInput) -> PreparedInput:
     """The source without the output."""
     return replace(
         prepared,
         inputs={name: one for name, one in prepared.inputs.items() if name != "decoder_input_ids"},
-        positions=prepared.positions[: prepared.source_length],
+        positions=prepared.positions[: prepared.encoder_length],
         words=tuple(one for one in prepared.words if one.segment == 0),
         text=prepared.text[0] if isinstance(prepared.text, tuple) else prepared.text,
         sequences={},
@@ -230,17 +230,17 @@ def decoder_embedding(model: nn.Module) -> nn.Module:
     if not isinstance(module, nn.Module):
         raise CaptureError(
             f"{type(model).__name__}: its decoder names no embedding (get_input_embeddings or embed_tokens), so what "
-            "the decoder reads is not known; register an adapter with output_embeddings=… (see docs/adapters.md)"
+            "the decoder reads is not known; register an adapter with decoder_embeddings=… (see docs/adapters.md)"
         )
     return module
 
 
-def followed_kind(adapter: Adapter) -> str:
+def attention_kind(adapter: Adapter) -> str:
     """Of two streams the one kind of levels that is followed, "self" or "cross"; empty for all, and for one stream."""
-    return "" if adapter.output_embeddings is None else adapter.within
+    return "" if adapter.decoder_embeddings is None else adapter.within
 
 
-def last_of_output(model: nn.Module, processor: Any, prepared: PreparedInput) -> int:
+def last_decoder_position(model: nn.Module, processor: Any, prepared: PreparedInput) -> int:
     """The last token of the output so far: from it the next is predicted."""
     return len(prepared.positions) - 1
 

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from attnx.adapters.adapter import Adapter, PreparedInput
-from attnx.adapters.audio import prepare_sound, reads_sound
-from attnx.adapters.encoder_decoder import WRITING, decoder_embedding, last_of_output, prepare_source
+from attnx.adapters.audio import accepts_audio, prepare_audio
+from attnx.adapters.encoder_decoder import WRITING, decoder_embedding, last_decoder_position, prepare_encoder_decoder
 from attnx.adapters.image import prepare_image
-from attnx.adapters.image_text import last_of_text, prepare_pictured, reads_both
+from attnx.adapters.image_text import accepts_image_and_text, last_text_position, prepare_image_text
 from attnx.adapters.model_config import has_head
 from attnx.adapters.text import prepare_prompt, prepare_text
-from attnx.adapters.towers import is_two_sided
+from attnx.adapters.towers import is_dual_encoder
 from attnx.errors import CaptureError, ChoiceError
 from attnx.registry import Registry
 
@@ -65,7 +65,7 @@ def image_position(model: nn.Module, processor: Any, prepared: PreparedInput) ->
     return 0
 
 
-def sound_position(model: nn.Module, processor: Any, prepared: PreparedInput) -> int:
+def audio_position(model: nn.Module, processor: Any, prepared: PreparedInput) -> int:
     """CLS, where the family has one."""
     if not prepared.positions[0].special:
         raise ChoiceError(
@@ -121,7 +121,7 @@ _ROWS = (
         "(LLaVA, PaliGemma, Qwen2-VL, SmolVLM)",
     ),
     Unfollowed(
-        lambda model, config: is_two_sided(model) and not getattr(model, "can_generate", lambda: False)(),
+        lambda model, config: is_dual_encoder(model) and not getattr(model, "can_generate", lambda: False)(),
         "holds pictures against texts, and answers to both together",
         "use attnx.explain_similarity(model, processor, picture, text), or explain one tower: "
         "attnx.explain(model.vision_model, processor, picture)",
@@ -225,7 +225,7 @@ def _encoder_call(model: nn.Module) -> str:
     encoder = model.get_encoder() if hasattr(model, "get_encoder") else None  # type: ignore[operator]
     main = getattr(model, "main_input_name", "input_ids")
     if encoder is not None and main in signature(encoder.forward).parameters:
-        sees, hears = reads_images(encoder), reads_sound(encoder)
+        sees, hears = accepts_images(encoder), accepts_audio(encoder)
         given = "processor, image" if sees else "processor, sound, position='mean'" if hears else "tokenizer, text"
         return f"attnx.explain(model.get_encoder(), {given})"
     name = next((name for name, _ in model.named_modules() if name.rpartition(".")[2] == "encoder"), "encoder")
@@ -243,16 +243,16 @@ def _lost(model: nn.Module) -> str:
 
 
 def _generic(model: nn.Module, config: Any) -> str:
-    if reads_both(model) and not getattr(config, "is_encoder_decoder", False):
+    if accepts_image_and_text(model) and not getattr(config, "is_encoder_decoder", False):
         return "image_text"
-    if reads_images(model):
+    if accepts_images(model):
         return "vision"
-    if reads_sound(model):
-        return "sound"
+    if accepts_audio(model):
+        return "audio"
     return "decoder" if is_decoder(config) else "encoder"
 
 
-def reads_images(model: nn.Module) -> bool:
+def accepts_images(model: nn.Module) -> bool:
     """Whether images go into the model, as into a vision tower that was taken out of a larger one."""
     takes = signature(model.forward).parameters
     return getattr(model, "main_input_name", "") == "pixel_values" or (
@@ -279,18 +279,18 @@ _WRITES: dict[str, Any] = {
     "blank": ("unk_token",),  # a mask is nothing that a decoder was trained on
 }
 _REWRITES: dict[str, Any] = {
-    "prepare": prepare_source,
+    "prepare": prepare_encoder_decoder,
     "takes": frozenset({"target_text"}),
     "noun": "input",  # a text or sound
-    "explained": last_of_output,
-    "output_embeddings": decoder_embedding,
+    "explained": last_decoder_position,
+    "decoder_embeddings": decoder_embedding,
 }
-_HEARS: dict[str, Any] = {"prepare": prepare_sound, "explained": sound_position, "noun": "sound"}
+_HEARS: dict[str, Any] = {"prepare": prepare_audio, "explained": audio_position, "noun": "audio"}
 _SEES_AND_WRITES: dict[str, Any] = {
     **_WRITES,
-    "prepare": prepare_pictured,
+    "prepare": prepare_image_text,
     "noun": "input",
-    "explained": last_of_text,
+    "explained": last_text_position,
 }
 _SEES: dict[str, Any] = {
     "prepare": prepare_image,
@@ -309,7 +309,7 @@ for _row in (
     Adapter(name="decoder", **_WRITES),
     Adapter(name="encoder_decoder", **_REWRITES),
     Adapter(name="vision", **_SEES),
-    Adapter(name="sound", **_HEARS),
+    Adapter(name="audio", **_HEARS),
     Adapter(name="image_text", **_SEES_AND_WRITES),
 ):
     register_adapter(_row)

@@ -41,7 +41,7 @@ class _Tabs(csv.excel_tab):
 
 
 _DIALECTS = {".csv": csv.excel, ".tsv": _Tabs}
-TABLES_OF_TEXT = tuple(_DIALECTS)
+DELIMITED_SUFFIXES = tuple(_DIALECTS)
 
 
 @dataclass(frozen=True)
@@ -67,11 +67,11 @@ def read_texts(path: str | Path, *, column: str | None = None, limit: int | None
     return found
 
 
-def lines_of(path: Path) -> list[str]:
+def read_lines(path: Path) -> list[str]:
     """Every line of a file, empty ones too, where its number counts: lines of two files belong together."""
     try:
         with opened(path) as file:
-            return [line.rstrip("\r\n") for line in lines_in(file, path)]
+            return [line.rstrip("\r\n") for line in iterate_lines(file, path)]
     except _UNREADABLE as error:
         raise FileFormatError(f"cannot read {path}: {error!s:.200}") from error
 
@@ -87,10 +87,10 @@ def _read(path: Path, column: str | None) -> Iterator[LabelledText]:
     kind = kind_of(path)
     try:
         with opened(path) as file:
-            lines = lines_in(file, path)
+            lines = iterate_lines(file, path)
             if kind == ".jsonl":
                 yield from _rows(_json_rows(lines, path), path, column)
-            elif kind in TABLES_OF_TEXT:
+            elif kind in DELIMITED_SUFFIXES:
                 known, rows = separated(lines, path.name, kind)
                 yield from _rows(rows, path, column, known)
             else:
@@ -150,7 +150,7 @@ def _cells(columns: Sequence[str], cells: list[str] | str, kind: str) -> dict[st
     return dict(zip(columns, cells, strict=True))
 
 
-def lines_in(file: IO[str], path: Path, longest: float | None = None) -> Iterator[str]:
+def iterate_lines(file: IO[str], path: Path, longest: float | None = None) -> Iterator[str]:
     """The lines as they are needed, none too long and not without end: a small gzip file may hold terabytes."""
     longest = LONGEST_FILE if longest is None else longest
     total = 0
@@ -316,7 +316,7 @@ def read_links(path: str | Path, *, first: int | None = None) -> list[Gold]:
         raise InputError(f"the first word is number 0 or 1, found {first}")
     path = Path(path_of(path))
     start = (1 if path.suffix.lower() in _FROM_ONE else 0) if first is None else first
-    return [_gold(line, start, f"{path.name}, line {number}") for number, line in enumerate(lines_of(path), start=1)]
+    return [_gold(line, start, f"{path.name}, line {number}") for number, line in enumerate(read_lines(path), start=1)]
 
 
 def pharaoh(sentences: Iterable[Sequence[Link]]) -> str:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from attnx.adapters.adapter import Box, PreparedInput
 from attnx.adapters.model_config import has_head
 from attnx.adapters.positions import Position, group_words
-from attnx.adapters.text import TokenisedRow
+from attnx.adapters.text import TokenizedInput
 from attnx.arguments import path_of
 from attnx.errors import InputError, first_line, in_a_line
 
@@ -140,7 +140,7 @@ SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", "
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-def read_picture(image: Any, channels: int = 3) -> tuple[Image, tuple[str, ...]]:
+def load_image(image: Any, channels: int = 3) -> tuple[Image, tuple[str, ...]]:
     """The picture in RGB (gray for a model of one channel), and notes on what was lost on the way.
 
     Transparency is dropped, as transformers' pipelines do it. A photo's rotation flag is obeyed in a file, where
@@ -168,7 +168,7 @@ def read_picture(image: Any, channels: int = 3) -> tuple[Image, tuple[str, ...]]
     return _converted(picture, "L" if channels == 1 else "RGB")
 
 
-def names_image(text: Any) -> bool:
+def is_image_path(text: Any) -> bool:
     """Whether a string or a path can only mean an image file."""
     return isinstance(text, PathLike) or (isinstance(text, str) and text.lower().endswith(SUFFIXES))
 
@@ -176,7 +176,7 @@ def names_image(text: Any) -> bool:
 def _open(path: str | PathLike[str]) -> Image:
     from PIL import Image, ImageOps
 
-    if not names_image(path) and not _is_file(path):
+    if not is_image_path(path) and not _is_file(path):
         raise InputError(
             "this is a vision model and explains images, not text; pass a PIL image, the path of one, an array, or "
             "processed pixels"
@@ -300,7 +300,7 @@ class Geometry:
         return None if across is None or down is None else (across[0], down[0], across[1], down[1])
 
 
-def measured_geometry(process: Process, size: tuple[int, int], mode: str) -> Geometry | None:
+def measure_geometry(process: Process, size: tuple[int, int], mode: str) -> Geometry | None:
     """How pictures of this (width, height) and mode are placed in the pixel values.
 
     None where the processor does more than to scale, crop and pad, so that columns and rows stay no columns and rows.
@@ -419,7 +419,7 @@ def prepare_image(
     Processed pixels have no original: boxes are in the picture that they make up. With `interpolate` the model may be
     given another size than it was built for, square or not.
     """
-    if isinstance(image, TokenisedRow):
+    if isinstance(image, TokenizedInput):
         raise InputError("this is a vision model and explains images, not tokenised text; pass an image")
     notes: tuple[str, ...] = ()
     if isinstance(image, Mapping):
@@ -427,7 +427,7 @@ def prepare_image(
         check_channels(model, pixels)
         picture, geometry = _shown(processor, pixels), None
     else:
-        picture, notes = read_picture(image, channels(model))
+        picture, notes = load_image(image, channels(model))
         process = partial(_process, _image_processor(processor))
         pixels = process(picture)
         check_channels(model, pixels)
@@ -503,7 +503,7 @@ def _geometry(processor: Any, process: Any, picture: Any) -> tuple[Geometry | No
     if key is not None and key in _geometries:
         geometry = _geometries[key]
     else:
-        geometry = measured_geometry(lambda probe: process(probe).double().numpy(), picture.size, picture.mode)
+        geometry = measure_geometry(lambda probe: process(probe).double().numpy(), picture.size, picture.mode)
     if key is not None:
         if len(_geometries) >= _MOST_GEOMETRIES:
             _geometries.clear()

@@ -19,10 +19,10 @@ from torch import Tensor, nn
 
 from attnx.adapters.adapter import Box, PreparedInput
 from attnx.adapters.chat import Chat, is_chat, rendered
-from attnx.adapters.image import Array, Geometry, measured_geometry, read_picture, vision_config
-from attnx.adapters.image_tokens import PIXELS, Projection, projection_of
+from attnx.adapters.image import Array, Geometry, load_image, measure_geometry, vision_config
+from attnx.adapters.image_tokens import PIXELS, Projection, find_projection
 from attnx.adapters.positions import Position, Positions, Word, group_words
-from attnx.adapters.text import UnchangedTokenizer, prepare_prompt
+from attnx.adapters.text import TokenizerState, prepare_prompt
 from attnx.errors import InputError, in_a_line
 
 
@@ -44,7 +44,7 @@ def expanded(processor: Any, pictures: Sequence[Any], text: str) -> Expanded:
     asked = copy.copy(processor)
     asked.tokenizer = told
     try:
-        with UnchangedTokenizer(processor.tokenizer):
+        with TokenizerState(processor.tokenizer):
             given = asked(images=list(pictures), text=[text], return_tensors="pt")
     except Exception as error:
         raise InputError(
@@ -222,7 +222,7 @@ def _measured(process: Process, pictures: Sequence[Any], layout: SheetLayout) ->
         found += [None] * (count - len(found))
         for sheet in range(count):
             if found[sheet] is None:
-                geometry = measured_geometry(partial(probed.sheet, sheet), picture.size, picture.mode)
+                geometry = measure_geometry(partial(probed.sheet, sheet), picture.size, picture.mode)
                 found[sheet] = None if geometry is None else (number, geometry)
     return found
 
@@ -268,25 +268,25 @@ TEXT, PICTURE = "text", "picture"
 _IMAGES = ("image", "images")
 
 
-def reads_both(model: nn.Module) -> bool:
+def accepts_image_and_text(model: nn.Module) -> bool:
     """Whether a picture and a text go into the model, and text comes out of it."""
     takes = signature(model.forward).parameters
     generates = getattr(model, "can_generate", lambda: False)()
     return bool(generates) and {"input_ids", PIXELS} <= set(takes)
 
 
-def is_pictured(given: Any) -> bool:
+def is_image_text(given: Any) -> bool:
     """Whether a caller gave a picture and a text: {"image": …, "text": …}."""
     return isinstance(given, Mapping) and "text" in given and any(name in given for name in _IMAGES)
 
 
-def prepare_pictured(model: nn.Module, processor: Any, given: Any, *, truncate: bool = False) -> PreparedInput:
+def prepare_image_text(model: nn.Module, processor: Any, given: Any, *, truncate: bool = False) -> PreparedInput:
     """Pictures and a text, as `{"image": picture, "text": text}`; a text alone is read as that of a decoder.
 
     `image` may be a list; the text has the processor's image token where each stands, or is a chat whose template puts
     it there. Where the text names no picture, they stand in front of it.
     """
-    if not is_pictured(given):
+    if not is_image_text(given):
         return prepare_prompt(model, getattr(processor, "tokenizer", processor), given, truncate=truncate)
     if not hasattr(processor, "tokenizer") or not hasattr(processor, "image_processor"):
         raise InputError(
@@ -324,7 +324,7 @@ def prepare_pictured(model: nn.Module, processor: Any, given: Any, *, truncate: 
     return _with_patches(prepared, projection, patches, several=len(pictures) > 1)
 
 
-def last_of_text(model: nn.Module, processor: Any, prepared: PreparedInput) -> int:
+def last_text_position(model: nn.Module, processor: Any, prepared: PreparedInput) -> int:
     """The last token of the text, from which the next is predicted."""
     return prepared.text_length - 1
 
@@ -334,7 +334,7 @@ def _pictures(given: Mapping[str, Any]) -> tuple[list[Any], tuple[str, ...]]:
     several = given[named] if isinstance(given[named], (list, tuple)) else [given[named]]
     if not several:
         raise InputError("the list of pictures is empty: give at least one, or the text alone")
-    read = [read_picture(one, 3) for one in several]
+    read = [load_image(one, 3) for one in several]
     return [picture for picture, _ in read], tuple(dict.fromkeys(note for _, notes in read for note in notes))
 
 
@@ -411,7 +411,7 @@ def _projection(model: nn.Module, inputs: Mapping[str, Tensor], joined: Sequence
     batch = {name: one if name in joined else one[None] for name, one in inputs.items()}
     accepted = signature(model.forward).parameters
     first = next(model.parameters())
-    return projection_of(
+    return find_projection(
         model,
         {
             name: one.to(first.device, first.dtype if one.is_floating_point() else one.dtype)

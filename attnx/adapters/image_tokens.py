@@ -52,7 +52,7 @@ class Projection:
 _known: weakref.WeakKeyDictionary[nn.Module, dict[Key, Projection | None]] = weakref.WeakKeyDictionary()
 
 
-def projection_of(model: nn.Module, inputs: Mapping[str, Any]) -> Projection | None:
+def find_projection(model: nn.Module, inputs: Mapping[str, Any]) -> Projection | None:
     """Of one input, a batch of one as the model takes it; None where image tokens are no fixed map of patches.
 
     It depends on the shapes alone, and is measured once for each.

@@ -44,7 +44,7 @@ def _children(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
                 waiting.append(module)
 
 
-def output_limit(model: nn.Module) -> int | None:
+def max_decoder_positions(model: nn.Module) -> int | None:
     """The number of positions that the decoder of an encoder–decoder was built for; None when it names no limit."""
     config = getattr(model, "config", None)
     for owner in (config, getattr(config, "decoder", None)):
@@ -55,7 +55,7 @@ def output_limit(model: nn.Module) -> int | None:
     return None
 
 
-def generation_fact(model: nn.Module, name: str) -> Any:
+def generation_setting(model: nn.Module, name: str) -> Any:
     """What the model's generation config says, or else its config, or its decoder's; None where none does."""
     config = getattr(model, "config", None)
     for owner in (getattr(model, "generation_config", None), config, getattr(config, "decoder", None)):
@@ -87,8 +87,8 @@ def takes_logits_to_keep(model: nn.Module) -> bool:
         return False
     if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
         return False
-    output_embeddings = getattr(base_model(model), "get_output_embeddings", None)
-    return callable(output_embeddings) and output_embeddings() is not None
+    decoder_embeddings = getattr(base_model(model), "get_output_embeddings", None)
+    return callable(decoder_embeddings) and decoder_embeddings() is not None
 
 
 def called(model: nn.Module, inputs: Mapping[str, Any]) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 
 from attnx.adapters.adapter import PreparedInput
-from attnx.adapters.audio import reads_sound
+from attnx.adapters.audio import accepts_audio
 from attnx.adapters.model_config import has_head
 from attnx.errors import ChoiceError
 from attnx.registry import unknown
@@ -38,7 +38,7 @@ OWN = "own"
 _AT_EACH = ("ForTokenClassification", "ForMaskedLM", "ForCausalLM", "LMHeadModel", "ForCTC")
 
 
-def answer_facts(model: nn.Module, processor: Any, prepared: PreparedInput) -> dict[str, Any]:
+def pooling_facts(model: nn.Module, processor: Any, prepared: PreparedInput) -> dict[str, Any]:
     """What bears on the explained position, for `provenance["input"]`: how the model pools, and a missing mask."""
     facts: dict[str, Any] = {}
     if pools_by_mean(model):
@@ -52,7 +52,7 @@ def answer_facts(model: nn.Module, processor: Any, prepared: PreparedInput) -> d
 def pools_by_mean(model: nn.Module) -> bool:
     """Whether the model answers from the mean of all positions: by its config, or without a head by the file beside."""
     config = model.config
-    if averages_sound(model):
+    if pools_audio_by_mean(model):
         return True
     if has_head(model, "ForSequenceClassification", "ForImageClassification"):
         by_config = (getattr(config, "classifier_pooling", None), getattr(config, "summary_type", None))
@@ -60,9 +60,9 @@ def pools_by_mean(model: nn.Module) -> bool:
     return not has_head(model, *_AT_EACH) and _kept_mean(getattr(config, "name_or_path", ""))
 
 
-def averages_sound(model: nn.Module) -> bool:
+def pools_audio_by_mean(model: nn.Module) -> bool:
     """Whether a classifier of sound answers from the mean of all stretches, which is then what is explained."""
-    return reads_sound(model) and has_head(model, "ForSequenceClassification", "WhisperForAudioClassification")
+    return accepts_audio(model) and has_head(model, "ForSequenceClassification", "WhisperForAudioClassification")
 
 
 def check_mean(model: nn.Module) -> None:
@@ -88,10 +88,10 @@ def embedding_pooling(model: nn.Module, asked: str | None = None) -> str:
     return _named_pooling(model, _kept(place), _modules(place))
 
 
-def pooling_of(sentence_transformer: Any, asked: str | None = None) -> str:
+def sentence_transformer_pooling(sentence_transformer: Any, asked: str | None = None) -> str:
     """How a SentenceTransformer makes its embedding, read off its own modules."""
     if asked is not None:
-        return embedding_pooling(transformer_of(sentence_transformer), asked)
+        return embedding_pooling(unwrap_sentence_transformer(sentence_transformer), asked)
     prompt = getattr(sentence_transformer, "default_prompt_name", None)
     if prompt is not None:
         raise ChoiceError(
@@ -101,7 +101,9 @@ def pooling_of(sentence_transformer: Any, asked: str | None = None) -> str:
     modules = list(sentence_transformer.children())
     pooling = next((one for one in modules if type(one).__name__ == "Pooling"), None)
     kept = pooling.get_config_dict() if pooling is not None else {}
-    return _named_pooling(transformer_of(sentence_transformer), kept, [type(one).__name__ for one in modules])
+    return _named_pooling(
+        unwrap_sentence_transformer(sentence_transformer), kept, [type(one).__name__ for one in modules]
+    )
 
 
 def is_sentence_transformer(model: Any) -> bool:
@@ -109,7 +111,7 @@ def is_sentence_transformer(model: Any) -> bool:
     return any(kind.__name__ == "SentenceTransformer" for kind in type(model).__mro__)
 
 
-def transformer_of(sentence_transformer: Any) -> nn.Module:
+def unwrap_sentence_transformer(sentence_transformer: Any) -> nn.Module:
     """The transformers model in it, which is its first module."""
     first = next(iter(sentence_transformer.children()), None)
     model = getattr(first, "auto_model", None)

@@ -79,7 +79,7 @@ class Positions(tuple[Position, ...]):
         return all(one.start is not None and one.end is not None for one in self.named)
 
     @property
-    def stretches(self) -> list[tuple[int, ...]]:
+    def time_segments(self) -> list[tuple[int, ...]]:
         """Of sound, the positions of each stretch of time, with all its bands, in their order; none of a text."""
         found: dict[tuple[float, float], list[int]] = {}
         for one in self:
@@ -97,7 +97,7 @@ class Positions(tuple[Position, ...]):
         of one stretch of time."""
         if spans:
             return [one.positions for one in spans]
-        return [*self.stretches, *((one.index,) for one in self.named if one.time is None)]
+        return [*self.time_segments, *((one.index,) for one in self.named if one.time is None)]
 
     @overload
     def __getitem__(self, index: SupportsIndex) -> Position: ...
@@ -156,9 +156,9 @@ def group_words(positions: Sequence[Position], texts: Sequence[str] | None) -> t
     for one in pieces_of_text:
         place = _word_place(one, texts[one.segment], spans[one.segment])
         groups.setdefault((one.segment, place), []).append(one)
-    heard = [one for one in positions.named if one.time is not None]  # a stretch of sound in front of a text
-    words = [Word(index, one.token, (one.index,)) for index, one in enumerate(heard)]
-    word_of = {one.index: index for index, one in enumerate(heard)}
+    audio_input = [one for one in positions.named if one.time is not None]  # a stretch of sound in front of a text
+    words = [Word(index, one.token, (one.index,)) for index, one in enumerate(audio_input)]
+    word_of = {one.index: index for index, one in enumerate(audio_input)}
     for (segment, _), pieces in sorted(groups.items()):
         start = min(inked(one, texts[segment])[0] for one in pieces)
         end = max(inked(one, texts[segment])[1] for one in pieces)

@@ -20,10 +20,10 @@ from attnx.adapters.adapter import Adapter, PreparedInput
 from attnx.adapters.audio import ENTRIES
 from attnx.adapters.chat import Chat, is_chat
 from attnx.adapters.families import is_decoder
-from attnx.adapters.image_text import is_pictured
+from attnx.adapters.image_text import is_image_text
 from attnx.adapters.model_config import max_positions, vocabulary_size
 from attnx.adapters.positions import Position, Positions
-from attnx.adapters.text import UnchangedTokenizer, prepare_choices, questions, takes_choices, tokenised_rows
+from attnx.adapters.text import TokenizerState, prepare_choices, questions, takes_choices, tokenized_inputs
 from attnx.errors import AttnxError, ChoiceError, InputError
 from attnx.registry import quoted
 
@@ -31,7 +31,7 @@ _SOUND = (*ENTRIES, "array", "raw")
 """Keys of sound, processed or with its rate."""
 
 
-def prepare_all(
+def prepare_inputs(
     adapter: Adapter,
     model: nn.Module,
     processor: Any,
@@ -90,15 +90,15 @@ def _prepare(
             raise type(error)(f"{adapter.noun} {number} of {len(items)}: {error}") from error
 
 
-def is_one_input(given: Mapping[str, Any]) -> bool:
+def is_single_input(given: Mapping[str, Any]) -> bool:
     """Whether a dictionary is what `explain` takes, and no row of a table: tokens, pixels, sound, a picture with a
     text."""
-    return any(name in given for name in (*_SOUND, "input_ids", "pixel_values")) or is_pictured(given)
+    return any(name in given for name in (*_SOUND, "input_ids", "pixel_values")) or is_image_text(given)
 
 
 def _items(given: Any) -> tuple[list[Any], bool]:
     if isinstance(given, Mapping):
-        if any(name in given for name in _SOUND) or is_pictured(given):
+        if any(name in given for name in _SOUND) or is_image_text(given):
             return [given], True
         if "pixel_values" in given:
             pixels = _pixels(given["pixel_values"])
@@ -106,7 +106,7 @@ def _items(given: Any) -> tuple[list[Any], bool]:
             if not rows:
                 raise InputError("the batch of processed images is empty: give at least one")
             return list(rows), len(rows) == 1
-        tokenised = tokenised_rows(given)
+        tokenised = tokenized_inputs(given)
         return list(tokenised), len(tokenised) == 1
     if is_chat(given):
         return [Chat(tuple(given))], True
@@ -146,7 +146,7 @@ _FILLED = {"attention_mask": 1, "token_type_ids": 0}
 """What the added position has in the inputs beside its id."""
 
 
-def with_first_token(model: nn.Module, tokenizer: Any, prepared: PreparedInput, asked: str | int) -> PreparedInput:
+def with_prepended_token(model: nn.Module, tokenizer: Any, prepared: PreparedInput, asked: str | int) -> PreparedInput:
     """The same input behind one more position, a special one. What begins with a special token is left as it is."""
     if not is_decoder(model.config) or "input_ids" not in prepared.inputs:
         raise ChoiceError(
@@ -217,7 +217,7 @@ def _pieces(tokenizer: Any, text: str) -> list[int]:
     """The ids of a text; none of what cannot be written."""
     if any("\ud800" <= character <= "\udfff" for character in text):
         return []
-    with UnchangedTokenizer(tokenizer):
+    with TokenizerState(tokenizer):
         return [int(one) for one in tokenizer(text, add_special_tokens=False)["input_ids"]]
 
 

@@ -14,7 +14,7 @@ from attnx.registry import quoted, unknown
 
 Place: TypeAlias = tuple[int, int]
 """First character, and one past the last."""
-AskedSpans: TypeAlias = Mapping[str, Place | str] | Sequence[str] | str
+SpanSpec: TypeAlias = Mapping[str, Place | str] | Sequence[str] | str
 """Name → offsets, or the text itself; texts alone; or "sentences" or "lines"."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？])|\n+")
@@ -22,9 +22,7 @@ _SHOWN = 24
 """Characters of a text without a name that stand for it."""
 
 
-def with_spans(
-    prepared: PreparedInput, asked: AskedSpans, prompt: tuple[int | None, int] | None = None
-) -> PreparedInput:
+def with_spans(prepared: PreparedInput, asked: SpanSpec, prompt: tuple[int | None, int] | None = None) -> PreparedInput:
     """The same input, of which these parts are units.
 
     A token belongs to the part in which its first letter stands. Parts do not overlap, and need not be all of the text.
@@ -45,7 +43,7 @@ def with_spans(
 
 
 def with_spans_of_each(
-    prepared: Sequence[PreparedInput], asked: AskedSpans | Sequence[AskedSpans], *, single: bool
+    prepared: Sequence[PreparedInput], asked: SpanSpec | Sequence[SpanSpec], *, single: bool
 ) -> list[PreparedInput]:
     """The same for one input, or for a list of them: what each has, or "sentences" or "lines" for all."""
     if single or isinstance(asked, str):
@@ -57,7 +55,7 @@ def with_spans_of_each(
     return [with_spans(one, own) for one, own in zip(prepared, asked, strict=True)]
 
 
-def _places(text: str, asked: AskedSpans) -> dict[str, Place]:
+def _places(text: str, asked: SpanSpec) -> dict[str, Place]:
     if isinstance(asked, str):
         if asked not in READY_MADE:
             raise InputError(unknown("spans", asked, READY_MADE))

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from attnx._signals import Unbroken, in_every_child
 from attnx.adapters.adapter import PreparedInput
 from attnx.adapters.chat import Chat, parts_by_position, parts_of, rendered
-from attnx.adapters.model_config import generation_fact, has_head, max_positions, vocabulary_size
+from attnx.adapters.model_config import generation_setting, has_head, max_positions, vocabulary_size
 from attnx.adapters.positions import Position, group_words
 from attnx.errors import InputError
 
@@ -22,7 +22,7 @@ _tokenizer_lock = RLock()
 
 
 @dataclass(frozen=True, eq=False)
-class TokenisedRow:
+class TokenizedInput:
     """One row of a `BatchEncoding` without its padding: the tensors, and the tokenizer's own record of it if any."""
 
     inputs: dict[str, Tensor]
@@ -53,7 +53,7 @@ def _prepared(model: nn.Module, tokenizer: Any, text: Any, truncate: bool, *, op
     notes: list[str] = []
     facts: dict[str, Any] = {}
     texts: tuple[str, ...] | None = None
-    if isinstance(text, TokenisedRow):
+    if isinstance(text, TokenizedInput):
         row, texts = _read_back(tokenizer, text)
     else:
         # A chat template writes its special tokens itself.
@@ -62,7 +62,7 @@ def _prepared(model: nn.Module, tokenizer: Any, text: Any, truncate: bool, *, op
         row = _tokenise(model, tokenizer, texts, truncate, facts, add_special_tokens=not isinstance(text, Chat))
         if open_end and (count := _added_ends(model, tokenizer, texts, row)):
             inputs = {name: tensor[:-count] for name, tensor in row.inputs.items()}
-            row = TokenisedRow(inputs, row.kept[:-count], row.encoding)
+            row = TokenizedInput(inputs, row.kept[:-count], row.encoding)
             notes.append("the end token that the tokenizer adds is left out: the model continues the text")
     _check_ids(model, row)
     template = isinstance(text, Chat) or row is not text
@@ -81,7 +81,7 @@ def _prepared(model: nn.Module, tokenizer: Any, text: Any, truncate: bool, *, op
     return PreparedInput(row.inputs, positions, words, given, tuple(notes), facts)
 
 
-def tokenised_rows(encoding: Mapping[str, Any]) -> list[TokenisedRow]:
+def tokenized_inputs(encoding: Mapping[str, Any]) -> list[TokenizedInput]:
     """The rows of a tokenised batch, each without its padding (or the one row of an encoding without a batch axis)."""
     if "input_ids" not in encoding:
         raise InputError(f"a tokenised input needs 'input_ids', found {', '.join(map(str, encoding)) or 'nothing'}")
@@ -98,7 +98,7 @@ def tokenised_rows(encoding: Mapping[str, Any]) -> list[TokenisedRow]:
     for index in range(batch):
         kept = _unpadded(mask[index])
         inputs = {name: tensor[index][kept] for name, tensor in tensors.items() if tensor.shape[:2] == (batch, length)}
-        rows.append(TokenisedRow(inputs, kept, encodings[index] if encodings else None))
+        rows.append(TokenizedInput(inputs, kept, encodings[index] if encodings else None))
     return rows
 
 
@@ -146,12 +146,12 @@ def _tokenise(
     facts: dict[str, Any],
     *,
     add_special_tokens: bool = True,
-) -> TokenisedRow:
+) -> TokenizedInput:
     limit = max_positions(model)
     how = {"padding": False, "return_attention_mask": True, "add_special_tokens": add_special_tokens}
     if not hasattr(tokenizer, "convert_ids_to_tokens"):
         raise InputError(f"a text needs a tokenizer, found {type(tokenizer).__name__}; an image needs a vision model")
-    with UnchangedTokenizer(tokenizer):
+    with TokenizerState(tokenizer):
         encoding = tokenizer(*texts, truncation=False, verbose=False, **how)
         length = len(encoding["input_ids"])
         if limit is not None and length > limit:
@@ -162,45 +162,45 @@ def _tokenise(
                 )
             encoding = tokenizer(*texts, truncation=True, max_length=limit, **how)
             facts["cut"] = [limit, length]
-    return tokenised_rows(encoding)[0]
+    return tokenized_inputs(encoding)[0]
 
 
-def _read_back(tokenizer: Any, row: TokenisedRow) -> tuple[TokenisedRow, tuple[str, ...] | None]:
+def _read_back(tokenizer: Any, row: TokenizedInput) -> tuple[TokenizedInput, tuple[str, ...] | None]:
     """Ids, as of a chat template, with the text that is tokenised into them; the row alone where there is none."""
     ids = row.inputs["input_ids"].tolist()
     try:
         text = tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
-        with UnchangedTokenizer(tokenizer):
+        with TokenizerState(tokenizer):
             encoding = tokenizer(text, truncation=False, padding=False, verbose=False, add_special_tokens=False)
     except Exception:  # a tokenizer that does not decode, or ids that are not its own
         return row, None
     encodings = getattr(encoding, "encodings", None)
     if not encodings or encoding["input_ids"] != ids:
         return row, None
-    return TokenisedRow(row.inputs, list(range(len(ids))), encodings[0]), (text,)
+    return TokenizedInput(row.inputs, list(range(len(ids))), encodings[0]), (text,)
 
 
-def special_ids(tokenizer: Any) -> set[int]:
+def special_token_ids(tokenizer: Any) -> set[int]:
     """Ids that stand for no text: the tokenizer's named special tokens, and added ones that it marks as special."""
     added: Mapping[int, Any] = getattr(tokenizer, "added_tokens_decoder", {})
     marked = {number for number, token in added.items() if getattr(token, "special", False)}
     return marked | set(getattr(tokenizer, "all_special_ids", ()))
 
 
-def end_tokens(model: nn.Module, tokenizer: Any) -> set[int]:
+def end_token_ids(model: nn.Module, tokenizer: Any) -> set[int]:
     """Ids behind which nothing is generated, as tokenizer and generation config say."""
-    configured = generation_fact(model, "eos_token_id")
+    configured = generation_setting(model, "eos_token_id")
     ids = {getattr(tokenizer, "eos_token_id", None)}
     ids |= set(configured) if isinstance(configured, (list, tuple)) else {configured}
     return {number for number in ids if isinstance(number, int)}
 
 
-def _added_ends(model: nn.Module, tokenizer: Any, texts: tuple[str, ...], row: TokenisedRow) -> int:
+def _added_ends(model: nn.Module, tokenizer: Any, texts: tuple[str, ...], row: TokenizedInput) -> int:
     """How many end tokens the tokenizer added behind the text; those that stand in the text itself do not count."""
-    ends, ids = end_tokens(model, tokenizer), row.inputs["input_ids"].tolist()
+    ends, ids = end_token_ids(model, tokenizer), row.inputs["input_ids"].tolist()
     if not _trailing(ids, ends):
         return 0
-    with UnchangedTokenizer(tokenizer):
+    with TokenizerState(tokenizer):
         bare = tokenizer(*texts, truncation=False, verbose=False, padding=False, add_special_tokens=False)["input_ids"]
     return max(_trailing(ids, ends) - _trailing(bare, ends), 0)
 
@@ -209,7 +209,7 @@ def _trailing(ids: Sequence[int], ends: set[int]) -> int:
     return next((count for count, number in enumerate(reversed(ids)) if number not in ends), len(ids))
 
 
-class UnchangedTokenizer(Unbroken[None]):
+class TokenizerState(Unbroken[None]):
     """Fast tokenizers keep the truncation and padding of the last call, or those saved in their file: put them back."""
 
     def __init__(self, tokenizer: Any) -> None:
@@ -236,12 +236,12 @@ class UnchangedTokenizer(Unbroken[None]):
             self._lock.release()
 
 
-def _positions(row: TokenisedRow, tokenizer: Any, *, template: bool = False) -> list[Position]:
+def _positions(row: TokenizedInput, tokenizer: Any, *, template: bool = False) -> list[Position]:
     """What each position is. A `template` writes its special tokens into the text, where nothing else marks them."""
     ids = row.inputs["input_ids"].tolist()
     specials: set[int] = set()
     if row.encoding is None or template:
-        specials = special_ids(tokenizer) - {getattr(tokenizer, "mask_token_id", None), tokenizer.unk_token_id}
+        specials = special_token_ids(tokenizer) - {getattr(tokenizer, "mask_token_id", None), tokenizer.unk_token_id}
     if row.encoding is None:
         tokens = tokenizer.convert_ids_to_tokens(ids)
         # A vocabulary that is padded to a round number has ids that are no token.
@@ -272,7 +272,7 @@ def _check_vocabulary(model: nn.Module, tokenizer: Any) -> None:
         )
 
 
-def _check_ids(model: nn.Module, row: TokenisedRow) -> None:
+def _check_ids(model: nn.Module, row: TokenizedInput) -> None:
     rows, limit = vocabulary_size(model), max_positions(model)
     ids = row.inputs["input_ids"]
     if ids.numel() == 0:
@@ -286,7 +286,7 @@ def _check_ids(model: nn.Module, row: TokenisedRow) -> None:
         raise InputError(f"the input has {ids.numel()} tokens, the model takes {limit}; cut it before tokenising")
 
 
-def _unknown_words(row: TokenisedRow, tokenizer: Any, texts: tuple[str, ...] | None, words: Any) -> list[str]:
+def _unknown_words(row: TokenizedInput, tokenizer: Any, texts: tuple[str, ...] | None, words: Any) -> list[str]:
     unknown = getattr(tokenizer, "unk_token_id", None)
     # In GPT-2 one token is both the unknown word and the end of the text; it can write any text, so nothing is unknown.
     if texts is None or unknown is None or unknown == getattr(tokenizer, "eos_token_id", None):
@@ -326,9 +326,9 @@ def questions(given: Any) -> tuple[list[Any], bool]:
     if isinstance(given, Mapping):
         ids = torch.as_tensor(given.get("input_ids", ()))
         if ids.ndim != 3:
-            return [tokenised_rows(given)], True
+            return [tokenized_inputs(given)], True
         batch = [{name: value[row] for name, value in given.items()} for row in range(len(ids))]
-        return [tokenised_rows(one) for one in batch], len(batch) == 1
+        return [tokenized_inputs(one) for one in batch], len(batch) == 1
     if isinstance(given, list):
         if not given:
             raise InputError("the list of questions is empty: give at least one, (text, [choice, …])")
@@ -338,7 +338,7 @@ def questions(given: Any) -> tuple[list[Any], bool]:
 
 def prepare_choices(prepare: Callable[[Any], PreparedInput], question: Any) -> PreparedInput:
     """The first choice, with all of them as its `choices`."""
-    rows = isinstance(question, list) and all(isinstance(one, TokenisedRow) for one in question)
+    rows = isinstance(question, list) and all(isinstance(one, TokenizedInput) for one in question)
     pair = isinstance(question, tuple) and len(question) == 2
     if not rows and not (pair and isinstance(question[0], str) and isinstance(question[1], (list, tuple))):
         raise InputError(

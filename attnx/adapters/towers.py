@@ -16,18 +16,18 @@ import torch
 from torch import Tensor, nn
 
 from attnx.adapters.adapter import PreparedInput
-from attnx.adapters.image import names_image
+from attnx.adapters.image import is_image_path
 from attnx.adapters.positions import Position, Positions
 from attnx.errors import CaptureError, InputError
 
 Kind = Literal["text", "picture"]
 TEXT_SIDE: Kind = "text"
-PICTURE_SIDE: Kind = "picture"
+IMAGE_SIDE: Kind = "picture"
 MATCH, NO_MATCH = "match", "no match"
 
 _TEXT_STACKS = ("text_model", "text_encoder")
 _FAMILIES = ("altclip_", "blip_text", "blip_vision", "chinese_clip_", "clip_", "metaclip_2_", "siglip_")
-_TAKEN_OUT: Mapping[str, Kind] = {"_vision_model": TEXT_SIDE, "_text_model": PICTURE_SIDE}
+_TAKEN_OUT: Mapping[str, Kind] = {"_vision_model": TEXT_SIDE, "_text_model": IMAGE_SIDE}
 """How the towers of these are called by themselves, and what the other one reads."""
 _PADDED = ("siglip",)
 """Families that were trained on texts padded to their full length, and answer from their last position, padded or not.
@@ -84,10 +84,10 @@ class TextTower(Tower):
         return found
 
 
-class PictureTower(Tower):
+class ImageTower(Tower):
     """The side that reads pictures."""
 
-    kind = PICTURE_SIDE
+    kind = IMAGE_SIDE
     main_input_name = "pixel_values"
 
     def forward(self, pixel_values: Tensor, interpolate_pos_encoding: bool = False) -> Any:
@@ -97,26 +97,26 @@ class PictureTower(Tower):
 
 def tower(model: nn.Module, kind: Kind, beside: Mapping[str, Tensor] | None = None) -> Tower:
     """The side of this kind, called by the model's own name in what is said of it."""
-    side = {TEXT_SIDE: TextTower, PICTURE_SIDE: PictureTower}[kind]
+    side = {TEXT_SIDE: TextTower, IMAGE_SIDE: ImageTower}[kind]
     named: type[Tower] = type(f"{type(model).__name__}'s {kind} tower", (side,), {})
     return named(model, beside)
 
 
-def is_two_sided(model: nn.Module) -> bool:
+def is_dual_encoder(model: nn.Module) -> bool:
     """Whether the model embeds pictures and texts in one space, each by a stack of its own."""
     stacks = hasattr(model, "vision_model") and any(hasattr(model, name) for name in _TEXT_STACKS)
     return stacks and any(one.fits(model) for one in _WAYS) and not hasattr(model, "qformer")
 
 
-def named_tower(model: nn.Module, within: str) -> nn.Module | None:
+def select_tower(model: nn.Module, within: str) -> nn.Module | None:
     """The stack of a two-sided model that a caller names: it alone reads a picture, or a text. None of other models."""
-    if not within or not is_two_sided(model) or getattr(model, "can_generate", lambda: False)():
+    if not within or not is_dual_encoder(model) or getattr(model, "can_generate", lambda: False)():
         return None
     stack = dict(model.named_children()).get(within)
     return stack if hasattr(stack, "config") else None
 
 
-def check_sides(model: nn.Module) -> None:
+def check_dual_encoder(model: nn.Module) -> None:
     """Refuse what reads pictures and texts, but in no two towers that can be followed; with what works instead."""
     name = type(model).__name__
     if hasattr(model, "qformer"):
@@ -130,7 +130,7 @@ def check_sides(model: nn.Module) -> None:
             f"{name} reads pictures of any size as rows of patches (NaFlex), which are not followed; a SigLIP 2 "
             "checkpoint of one size loads as SiglipModel, and is explained"
         )
-    if {"input_ids", "pixel_values"} <= set(takes) and not is_two_sided(model):
+    if {"input_ids", "pixel_values"} <= set(takes) and not is_dual_encoder(model):
         raise CaptureError(
             f"{name} reads pictures and texts, but embeds them in no space of both, as CLIP, SigLIP and BLIP do; what "
             'it writes is explained by attnx.explain(model, processor, {"image": …, "text": …})'
@@ -139,10 +139,10 @@ def check_sides(model: nn.Module) -> None:
 
 def matches(model: nn.Module) -> bool:
     """Whether it has a head that reads both sides together and says whether they belong to one another."""
-    return is_two_sided(model) and hasattr(model, "itm_head")
+    return is_dual_encoder(model) and hasattr(model, "itm_head")
 
 
-def other_side(model: nn.Module) -> Kind | None:
+def missing_modality(model: nn.Module) -> Kind | None:
     """Of a tower that was taken out of such a model, by its config, what the other one reads; None of all else."""
     named = getattr(model.config, "model_type", "")
     if isinstance(model, Tower) or not named.startswith(_FAMILIES):
@@ -155,13 +155,13 @@ def kind_of(given: Any) -> Kind:
     if isinstance(given, list) and given:
         return kind_of(given[0])
     processed = isinstance(given, Mapping) and "pixel_values" in given
-    spoken = isinstance(given, (str, tuple, Mapping)) and not names_image(given)
-    return TEXT_SIDE if spoken and not processed else PICTURE_SIDE
+    spoken = isinstance(given, (str, tuple, Mapping)) and not is_image_path(given)
+    return TEXT_SIDE if spoken and not processed else IMAGE_SIDE
 
 
 def side_processor(processor: Any, kind: Kind) -> Any:
     """What prepares one side: the tokenizer, or the whole processor, whose image processor is asked."""
-    if kind == PICTURE_SIDE:
+    if kind == IMAGE_SIDE:
         return processor
     found = getattr(processor, "tokenizer", processor)
     if not hasattr(found, "convert_ids_to_tokens"):
@@ -171,7 +171,7 @@ def side_processor(processor: Any, kind: Kind) -> Any:
     return found
 
 
-def as_trained(model: nn.Module, tokenizer: Any, prepared: PreparedInput) -> PreparedInput:
+def pad_as_trained(model: nn.Module, tokenizer: Any, prepared: PreparedInput) -> PreparedInput:
     """A text as its tower was trained to read it: SigLIP's are padded to their full length, and padding is read."""
     length = getattr(text_config(model), "max_position_embeddings", 0)
     if getattr(model.config, "model_type", "") not in _PADDED or "input_ids" not in prepared.inputs:
@@ -189,7 +189,7 @@ def as_trained(model: nn.Module, tokenizer: Any, prepared: PreparedInput) -> Pre
     return replace(prepared, inputs={"input_ids": whole}, positions=Positions((*prepared.positions, *filled)))
 
 
-def answers_at(model: nn.Module, prepared: PreparedInput, kind: Kind) -> int | Literal["mean"] | None:
+def embedding_position(model: nn.Module, prepared: PreparedInput, kind: Kind) -> int | Literal["mean"] | None:
     """From which position the embedding is made: None leaves it to the family, "mean" is all patches together."""
     if kind == TEXT_SIDE:
         return len(prepared.positions) - 1 if getattr(model.config, "model_type", "") in _PADDED else None

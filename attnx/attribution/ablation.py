@@ -97,9 +97,9 @@ def feature_ablation(
 
 def _window(batch: Batch, window: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The window's shape and step in the values' own axes, without the batch."""
-    boxes, heard = batch.cases[0].prepared.boxes, batch.cases[0].prepared.heard
-    if heard is not None:
-        return _stretch_window(batch, heard, window)
+    boxes, audio_input = batch.cases[0].prepared.boxes, batch.cases[0].prepared.audio_input
+    if audio_input is not None:
+        return _stretch_window(batch, audio_input, window)
     if boxes is None:
         length, width = batch.values.shape[1:]
         return (min(window, length), width), (1, width)
@@ -109,11 +109,11 @@ def _window(batch: Batch, window: int) -> tuple[tuple[int, ...], tuple[int, ...]
     return (channels, *size), (channels, bottom - top, right - left)
 
 
-def _stretch_window(batch: Batch, heard: AudioInput, window: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _stretch_window(batch: Batch, audio_input: AudioInput, window: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     if batch.cases[0].prepared.sequences:
         raise InputError("no window slides over sound and what was written of it; use references=('blankout',)")
     shape = list(batch.values.shape[1:])
-    cells = [cell for cell in heard.cells if cell is not None]
+    cells = [cell for cell in audio_input.cells if cell is not None]
     middle = cells[len(cells) // 2]
     steps = [len(range(*part.indices(size))) for part, size in zip(middle, shape, strict=True)]
     return tuple(min(window * step, size) for step, size in zip(steps, shape, strict=True)), tuple(steps)
@@ -127,7 +127,7 @@ def _features(batch: Batch) -> tuple[Tensor, Tensor]:
     (case,) = batch.cases
     features = torch.zeros_like(batch.values, dtype=torch.long)
     pieces = torch.ones_like(batch.values)
-    if case.prepared.heard is not None:
+    if case.prepared.audio_input is not None:
         _mark_stretches(case.prepared, features, pieces)
         return features, pieces
     if case.prepared.boxes is None:
@@ -143,20 +143,20 @@ def _features(batch: Batch) -> tuple[Tensor, Tensor]:
 
 def _mark_stretches(prepared: PreparedInput, features: Tensor, pieces: Tensor) -> None:
     """Each stretch of the sound and each written word a feature, its score shared out among its positions."""
-    heard = prepared.heard
-    assert heard is not None
-    (sound, output), (shares, others) = (
+    audio_input = prepared.audio_input
+    assert audio_input is not None
+    (audio, output), (shares, others) = (
         split_streams(one[0], prepared) if prepared.sequences else (one[0], None) for one in (features, pieces)
     )
     written = [one.positions for one in prepared.words if one.segment]
-    for number, places in enumerate([*prepared.positions.stretches, *written], start=1):
+    for number, places in enumerate([*prepared.positions.time_segments, *written], start=1):
         for place in places:
-            cell = heard.cells[place] if place < len(heard.cells) else None
+            cell = audio_input.cells[place] if place < len(audio_input.cells) else None
             if cell is not None:
-                sound[cell], shares[cell] = number, len(places)
+                audio[cell], shares[cell] = number, len(places)
             elif output is not None and others is not None:
-                output[place - prepared.source_length] = number
-                others[place - prepared.source_length] = len(places)
+                output[place - prepared.encoder_length] = number
+                others[place - prepared.encoder_length] = len(places)
 
 
 def _together(model: nn.Module, batch: Batch) -> int:
@@ -280,7 +280,7 @@ def _units(
             [(check_position(place, length),) for place in several]
             for several, length in zip(positions, lengths, strict=True)
         ]
-    if all(case.prepared.heard is not None for case in cases) and unit != "span":
+    if all(case.prepared.audio_input is not None for case in cases) and unit != "span":
         return [_in_time(case, group) for case in cases]
     if group is not None or all(case.prepared.boxes is not None for case in cases):
         return [patch_groups(case.prepared, group) for case in cases]
@@ -301,9 +301,9 @@ def _in_time(case: Case, size: int | None) -> list[tuple[int, ...]]:
     """Neighbouring stretches of sound, and each token that was written of it."""
     if size is not None and whole_number("group", size) < 1:
         raise ChoiceError(f"group={size} asked; a group has at least 1 stretch of time")
-    source = case.prepared.source_length
-    stretches = len(case.prepared.positions.stretches)
-    groups = stretch_groups(case.prepared, size or -(-stretches // MOST_STRETCHES) or 1)
+    source = case.prepared.encoder_length
+    time_segments = len(case.prepared.positions.time_segments)
+    groups = stretch_groups(case.prepared, size or -(-time_segments // MOST_STRETCHES) or 1)
     return [*groups, *((place,) for place in case.content if source and place >= source)]
 
 

@@ -29,7 +29,7 @@ from attnx.hooks.forward import undisturbed
 from attnx.hooks.patching import switched
 from attnx.linearize.sink import Check, on_device_of, weights_check
 from attnx.registry import unknown
-from attnx.targets.score import numbers_of
+from attnx.targets.score import head_values
 
 Fill: TypeAlias = Callable[[PreparedInput, Any], Tensor]
 """(image, processor) → what stands in place of its pixels, or of a colour each."""
@@ -94,52 +94,52 @@ SILENCE = "silence"
 
 def silenced(prepared: PreparedInput, places: Sequence[int]) -> PreparedInput:
     """Nothing to be heard at these positions."""
-    heard = prepared.heard
-    assert heard is not None
+    audio_input = prepared.audio_input
+    assert audio_input is not None
     whole, parts = _by_stretch(prepared, places)
-    values = prepared.inputs[heard.entry]
-    if heard.process is None or heard.sound is None:
-        quiet, values = heard.quiet(values), values.clone()
-        _copy(heard, quiet, values, places)
+    values = prepared.inputs[audio_input.entry]
+    if audio_input.process is None or audio_input.audio is None:
+        quiet, values = audio_input.quiet(values), values.clone()
+        _copy(audio_input, quiet, values, places)
     else:
-        samples = heard.sound.samples
-        values = _read(heard, _quieted(prepared, samples, whole), values) if whole else values.clone()
+        samples = audio_input.audio.samples
+        values = _read(audio_input, _quieted(prepared, samples, whole), values) if whole else values.clone()
         if parts:
-            _copy(heard, _read(heard, _quieted(prepared, samples, [*whole, *parts]), values), values, parts)
-    return replace(prepared, inputs={**prepared.inputs, heard.entry: values})
+            _copy(audio_input, _read(audio_input, _quieted(prepared, samples, [*whole, *parts]), values), values, parts)
+    return replace(prepared, inputs={**prepared.inputs, audio_input.entry: values})
 
 
 def stretch_groups(prepared: PreparedInput, size: int) -> list[tuple[int, ...]]:
     """The stretches of the sound, each with all its bands, so many neighbours together."""
-    each = prepared.positions.stretches
+    each = prepared.positions.time_segments
     return [tuple(place for one in each[start : start + size] for place in one) for start in range(0, len(each), size)]
 
 
 def _by_stretch(prepared: PreparedInput, places: Sequence[int]) -> tuple[list[int], list[int]]:
     """Places whose whole stretch is asked for, and those that are one band of it."""
     asked = set(places)
-    whole = {place for one in prepared.positions.stretches if asked.issuperset(one) for place in one}
+    whole = {place for one in prepared.positions.time_segments if asked.issuperset(one) for place in one}
     return sorted(whole), sorted(asked - whole)
 
 
 def _quieted(prepared: PreparedInput, samples: Samples, places: Sequence[int]) -> Samples:
-    assert prepared.heard is not None
-    assert prepared.heard.sound is not None
-    quiet, rate = samples.copy(), prepared.heard.sound.rate
+    assert prepared.audio_input is not None
+    assert prepared.audio_input.audio is not None
+    quiet, rate = samples.copy(), prepared.audio_input.audio.rate
     for place in places:
         start, end = prepared.positions[place].time or (0.0, 0.0)
         quiet[round(start * rate) : round(end * rate)] = 0
     return quiet
 
 
-def _read(heard: AudioInput, samples: Samples, like: Tensor) -> Tensor:
-    assert heard.process is not None
-    return heard.process(samples).to(like)
+def _read(audio_input: AudioInput, samples: Samples, like: Tensor) -> Tensor:
+    assert audio_input.process is not None
+    return audio_input.process(samples).to(like)
 
 
-def _copy(heard: AudioInput, source: Tensor, values: Tensor, places: Sequence[int]) -> None:
+def _copy(audio_input: AudioInput, source: Tensor, values: Tensor, places: Sequence[int]) -> None:
     for place in places:
-        cell = heard.cells[place]
+        cell = audio_input.cells[place]
         if cell is not None:
             values[cell] = source[cell]
 
@@ -170,11 +170,11 @@ def same_by_embeddings(model: nn.Module, adapter: Adapter, processor: Any, examp
     if model not in _same:
         pad_id = padding_id(model, processor)
         with undisturbed(model):
-            by_id = numbers_of(model, answer_of(model, collate(model, [example], pad_id)))
+            by_id = head_values(model, answer_of(model, collate(model, [example], pad_id)))
         if by_id is None:
             raise InputError(f"{type(model).__name__} predicts nothing; load it with a head")
         output = _output(model, lambda: embedded(model, adapter, example), pad_id)
-        numbers = None if output is None else numbers_of(model, output)
+        numbers = None if output is None else head_values(model, output)
         _same[model] = None if numbers is None else torch.allclose(by_id, numbers, atol=slack(by_id), rtol=0)
     return _same[model]
 
@@ -218,8 +218,8 @@ def embedded(model: nn.Module, adapter: Adapter, prepared: PreparedInput) -> Pre
 
 def embedding_of(model: nn.Module, adapter: Adapter, name: str) -> nn.Module:
     """The module that embeds these ids: those of an output have one of their own."""
-    if name == "decoder_input_ids" and adapter.output_embeddings is not None:
-        return adapter.output_embeddings(model)
+    if name == "decoder_input_ids" and adapter.decoder_embeddings is not None:
+        return adapter.decoder_embeddings(model)
     return adapter.embedding_module(model)
 
 
@@ -280,7 +280,7 @@ def choose_blank(
     image: `"gray"` (the default), `"mean"`, the mean colour of the picture, or `"blur"`, the picture out of focus,
     which takes away detail without putting in edges that no photo has. Of sound it is silence.
     """
-    if prepared.heard is not None:
+    if prepared.audio_input is not None:
         if named not in (None, SILENCE):
             raise ChoiceError(unknown("blank", named, (SILENCE,)) + " (this is sound)")
         return _silence(model, adapter, prepared)
@@ -400,7 +400,7 @@ def _silence(model: nn.Module, adapter: Adapter, prepared: PreparedInput) -> Bla
     mean = _mean(model, adapter)
 
     def apply(prepared: PreparedInput, places: Sequence[int]) -> PreparedInput:
-        source = prepared.source_length
+        source = prepared.encoder_length
         quiet = silenced(prepared, [place for place in places if place < source])
         return mean.apply(quiet, [place for place in places if place >= source])
 

@@ -24,7 +24,7 @@ from attnx.hooks.patching import GradientCheck, StandingIn, looking_on, no_gradi
 from attnx.linearize.matmul import LinearMaps
 from attnx.registry import unknown
 from attnx.targets.base import Score
-from attnx.targets.score import as_rows, check_score, first_answer, kind_of, score
+from attnx.targets.score import check_score, encode_targets, first_output, kind_of, score
 
 Reduction: TypeAlias = Literal["sum", "absolute sum", "norm", "mean"]
 REDUCTIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
@@ -216,8 +216,8 @@ class _Entry:
         if self.embed_output is None:
             return {self.name: values}
         if self.name in ENTRIES:
-            sound, output = split_streams(values, prepared)
-            return {self.name: sound, "decoder_inputs_embeds": output}
+            audio, output = split_streams(values, prepared)
+            return {self.name: audio, "decoder_inputs_embeds": output}
         source = next(iter(prepared.sequences.values()))
         return {"inputs_embeds": values[:, :source], "decoder_inputs_embeds": values[:, source:]}
 
@@ -231,13 +231,13 @@ def _entry(model: nn.Module, adapter: Adapter, processor: Any, example: Prepared
         )
     if "pixel_values" in example.inputs:
         return _Entry(model, "pixel_values", pad_id, None)
-    if example.heard is not None:
-        output = adapter.output_embeddings(model) if adapter.output_embeddings is not None else None
-        return _Entry(model, example.heard.entry, pad_id, None, output)
+    if example.audio_input is not None:
+        output = adapter.decoder_embeddings(model) if adapter.decoder_embeddings is not None else None
+        return _Entry(model, example.audio_input.entry, pad_id, None, output)
     same = same_by_embeddings(model, adapter, processor, example) if embed is None else takes_embeddings(model) or None
     if same is None:
         table = getattr(adapter.embedding_module(model), "weight", None)
-        if embed is not None or example.rewrites or not isinstance(table, Tensor):
+        if embed is not None or example.is_encoder_decoder or not isinstance(table, Tensor):
             raise InputError(
                 f"{type(model).__name__} does not run on inputs_embeds alone, so gradients cannot reach its tokens; "
                 "use references=('blankout',), which needs none"
@@ -248,7 +248,7 @@ def _entry(model: nn.Module, adapter: Adapter, processor: Any, example: Prepared
             f"{type(model).__name__} answers differently to inputs_embeds than to the same input_ids, so its "
             "gradients would explain another answer; use references=('blankout',)"
         )
-    output = adapter.output_embeddings(model) if adapter.output_embeddings is not None else None
+    output = adapter.decoder_embeddings(model) if adapter.decoder_embeddings is not None else None
     return _Entry(model, "inputs_embeds", pad_id, embed or adapter.embedding_module(model), output)
 
 
@@ -258,7 +258,7 @@ def _rows_of(table: Tensor, ids: Tensor) -> Tensor:
 
 def _first_answer(entry: _Entry, prepared: Sequence[PreparedInput]) -> list[Tensor]:
     with switched(gradients=False):
-        return first_answer(entry.model, entry.inputs(prepared), len(prepared[0].positions))
+        return first_output(entry.model, entry.inputs(prepared), len(prepared[0].positions))
 
 
 def _batch(entry: _Entry, inputs: dict[str, Tensor], cases: list[Case], kind: Score) -> Batch:
@@ -275,7 +275,7 @@ def _batch(entry: _Entry, inputs: dict[str, Tensor], cases: list[Case], kind: Sc
         cases=tuple(cases),
         values=values,
         forward=forward,
-        extra=(as_rows([case.target for case in cases], values.device), *inputs.values()),
+        extra=(encode_targets([case.target for case in cases], values.device), *inputs.values()),
         enter=lambda prepared: entry.inputs(prepared)[entry.name].detach(),
     )
 
@@ -296,7 +296,7 @@ def _rounding_note(vectors: Tensor, reduction: str, label: str) -> tuple[str, ..
 
 def _vectors(attribution: Tensor, prepared: PreparedInput) -> Tensor:
     """position × dimension: the attribution to a token's embedding, or to all pixels of a patch."""
-    if prepared.heard is not None:
+    if prepared.audio_input is not None:
         return _of_sound(attribution, prepared)
     if prepared.boxes is None:
         return attribution[: len(prepared.positions)]
@@ -312,20 +312,20 @@ def _vectors(attribution: Tensor, prepared: PreparedInput) -> Tensor:
 
 def split_streams(values: Tensor, prepared: PreparedInput) -> tuple[Tensor, Tensor]:
     """Of sound and an output in one row of numbers each: the tensor that goes in, and the embeddings."""
-    assert prepared.heard is not None
-    shape = prepared.inputs[prepared.heard.entry].shape
+    assert prepared.audio_input is not None
+    shape = prepared.inputs[prepared.audio_input.entry].shape
     size = shape.numel()
-    output = len(prepared.positions) - prepared.source_length
+    output = len(prepared.positions) - prepared.encoder_length
     before = values.shape[:-1]
     return values[..., :size].reshape(*before, *shape), values[..., size:].reshape(*before, output, -1)
 
 
 def _of_sound(attribution: Tensor, prepared: PreparedInput) -> Tensor:
     """position × dimension: all numbers of a stretch's own part, filled up with 0, and the embeddings of the output."""
-    heard = prepared.heard
-    assert heard is not None
-    sound, output = split_streams(attribution, prepared) if prepared.sequences else (attribution, None)
-    parts = [sound[cell].flatten() if cell is not None else sound.flatten()[:0] for cell in heard.cells]
+    audio_input = prepared.audio_input
+    assert audio_input is not None
+    audio, output = split_streams(attribution, prepared) if prepared.sequences else (attribution, None)
+    parts = [audio[cell].flatten() if cell is not None else audio.flatten()[:0] for cell in audio_input.cells]
     rows = [*parts, *([] if output is None else output)]
     return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
 
@@ -357,7 +357,7 @@ def baseline(
 def _zero(batch: Batch) -> Tensor:
     zero = batch.values.detach().clone()
     for row, case in enumerate(batch.cases):
-        if case.prepared.boxes is None and case.prepared.heard is None:
+        if case.prepared.boxes is None and case.prepared.audio_input is None:
             zero[row, case.content] = 0
         else:
             zero[row] = torch.zeros_like(zero[row])

@@ -28,7 +28,7 @@ from attnx.linearize.mode import ATTN_LRP, LRP, Path
 from attnx.linearize.run import FrozenRun, check_can_be_frozen, frozen_run, frozen_runs
 from attnx.linearize.sink import sink_shares
 from attnx.targets.base import Score
-from attnx.targets.score import as_rows, check_score, kind_of, score, score_each
+from attnx.targets.score import check_score, encode_targets, kind_of, score, score_each
 
 POSITIONS_AT_ONCE = 1_024
 """Less than a plain batch has: what the way back needs is kept of every layer."""
@@ -56,7 +56,7 @@ def lrp(
     def read(rows: list[int], run: FrozenRun, entry: nn.Module | None) -> None:
         every = [_parts(run, place, cases[row]) for place, row in enumerate(rows)]
         shares: Sequence[float] | Tensor | None = None
-        if sink is not False and cases[rows[0]].prepared.rewrites:
+        if sink is not False and cases[rows[0]].prepared.is_encoder_decoder:
             shares = [_of_start(parts, cases[row]) for parts, row in zip(every, rows, strict=True)]
         elif sink is not False and entry is not None:
             shares = sink_shares(unwrapped(model), entry, run.kernels, len(rows))
@@ -71,7 +71,7 @@ def lrp(
                 "biases": biases,
             }
             if shares is not None:
-                parts[cases[row].prepared.source_length] -= shares[place]
+                parts[cases[row].prepared.encoder_length] -= shares[place]
                 facts["sink"] = float(shares[place])
             facts["account"] = _account(facts, float(parts.sum()), alone=cases[row].target.against is None)
             found[row] = Scored(parts.numpy(), facts, run.notes, signed=True)
@@ -158,7 +158,7 @@ def _each_run(
             return first_answers(model, pad_id, several)
 
     def asked_of(inputs: dict[str, Any], rows: Sequence[int]) -> tuple[nn.Module, dict[str, Any], Tensor, Score]:
-        targets = as_rows([cases[row].target for row in rows], next(iter(inputs.values())).device)
+        targets = encode_targets([cases[row].target for row in rows], next(iter(inputs.values())).device)
         return model, inputs, targets, kind
 
     alone, shared = by_input(cases)
@@ -199,21 +199,21 @@ def _parts(run: FrozenRun, place: int, case: Case) -> Tensor:
             "an adapter of its own (see docs/adapters.md)"
         )
     parts = run.entry.relevance[place].cpu()
-    heard = case.prepared.heard
-    if heard is not None and case.prepared.sequences:
+    audio_input = case.prepared.audio_input
+    if audio_input is not None and case.prepared.sequences:
         # Of sound the run goes down to the frames that go in, and what counts is by how much they are not silent.
         output = case.prepared.sequences["output"]
-        values = case.prepared.inputs[heard.entry]
+        values = case.prepared.inputs[audio_input.entry]
         gradient = run.entry.gradient[place][:-output, : len(values)].T.double().cpu()
-        sounding = (values - heard.quiet(values)).double().cpu()
-        return torch.cat([heard.pooled(sounding * gradient), parts[-output:]])
+        sounding = (values - audio_input.quiet(values)).double().cpu()
+        return torch.cat([audio_input.pooled(sounding * gradient), parts[-output:]])
     return parts[:length].clone()
 
 
 def _of_start(parts: Tensor, case: Case) -> float:
     """What later positions take from the start of an output, by the values of its self-attention, which is all that
     reaches them; what it says at its own place, of the first token, is no sink's."""
-    start = case.prepared.source_length
+    start = case.prepared.encoder_length
     return float(parts[start]) if case.target.position > start else 0.0
 
 

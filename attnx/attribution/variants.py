@@ -34,8 +34,8 @@ from attnx.hooks.batching import bar, collate, first_answers, in_batches, paddin
 from attnx.hooks.forward import undisturbed
 from attnx.hooks.patching import looking_on
 from attnx.linearize.matmul import Alike, LinearMaps
-from attnx.targets.base import HeadKind, Score, Target, position_moved
-from attnx.targets.score import ANSWERS, answered, as_rows, kind_of
+from attnx.targets.base import HeadKind, Score, Target, shift_target_position
+from attnx.targets.score import HEAD_KINDS, answered, encode_targets, kind_of
 
 _LARGEST = 4_096
 """Numbers of an answer that is kept; one over a vocabulary is not, for many would fill the memory."""
@@ -60,7 +60,7 @@ class KeptAnswers:
             return []
         row, first = self.kept[keys[0]]
         answers = torch.stack([self.kept[key][1] for key in keys])
-        return list(row.score(model, answers, as_rows(targets, first.device), kind).tolist())
+        return list(row.score(model, answers, encode_targets(targets, first.device), kind).tolist())
 
 
 _cached_scores: ContextVar[KeptAnswers | None] = ContextVar("said", default=None)
@@ -128,7 +128,7 @@ class Runs:
     wanted: Mapping[Variant, tuple[Target, ...]]
     kind: Score
     answers: str
-    """The row of `ANSWERS` that all targets name."""
+    """The row of `HEAD_KINDS` that all targets name."""
     said: KeptAnswers | None = None
     """Where answers are kept for another question."""
     maps: LinearMaps = field(default_factory=LinearMaps)
@@ -147,7 +147,7 @@ class Runs:
     ) -> Tensor:
         """The same of inputs that lack so many positions in front."""
         asked, device = self.asked(rows), next(iter(inputs.values())).device
-        targets = as_rows([self._read_at(target, variant) for _, variant, target in asked], device)
+        targets = encode_targets([self._read_at(target, variant) for _, variant, target in asked], device)
         targets[:, 1] -= behind
         of = torch.tensor([place for place, _, _ in asked], device=device)
         self.maps.begin(targets[:, 1].long() if len(asked) == len(rows) else None, Alike.of(inputs))
@@ -165,7 +165,7 @@ class Runs:
         """The target where it has moved to."""
         if not self.made.blank.shortens:
             return target
-        moved = ANSWERS[target.kind].moved if target.kind else position_moved
+        moved = HEAD_KINDS[target.kind].moved if target.kind else shift_target_position
         return moved(target, variant.places)
 
 

@@ -26,8 +26,8 @@ from attnx.results.evaluation_table import FACTS, Cells, Gathered, facts, with_l
 from attnx.runs.explain_dataset import DatasetTask
 from attnx.runs.folder import as_setting
 from attnx.runs.question import RowCallback
-from attnx.targets.base import behind_source, split
-from attnx.targets.score import logits_of
+from attnx.targets.base import encoder_offset, split
+from attnx.targets.score import head_logits
 
 
 def reciprocal_rank(scores: Sequence[float], right: Collection[int], digits: int = DIGITS) -> float:
@@ -99,12 +99,12 @@ def margins(model: nn.Module, processor: Any, requests: Sequence[Request]) -> li
     adapter = adapter_for(model)
 
     def read(row: int, output: Any, place: int) -> float:
-        logits = logits_of(model, output)
+        logits = head_logits(model, output)
         if logits is None:
             raise ChoiceError(f"{type(model).__name__} predicts nothing, so nothing can be right; load a head")
         asked = requests[row]
         where = adapter.explained(model, processor, asked.prepared) if asked.position is None else asked.position
-        seat = where - behind_source(output)
+        seat = where - encoder_offset(output)
         return _margin(logits[place, seat] if logits.ndim == 3 else logits[place], asked.target)
 
     return each_answer(model, processor, [one.prepared for one in requests], read)

@@ -15,7 +15,7 @@ import numpy as np
 from attnx.adapters.adapter import PreparedInput
 from attnx.adapters.families import adapter_for
 from attnx.adapters.files import read_texts
-from attnx.adapters.image_text import reads_both
+from attnx.adapters.image_text import accepts_image_and_text
 from attnx.adapters.spans import with_spans
 from attnx.benchmarks.benchmark import Explainers, Known, Metric, Suite, SuiteResult, Trial, scores_of
 from attnx.benchmarks.cues import is_cue_file
@@ -230,7 +230,7 @@ PATCH = Suite(
 def question_questions(given: Trial) -> Iterator[Known]:
     """Pictures without end, each asked for its colour, behind the words that lead up to it."""
     model, processor = given.model, given.processor
-    if not reads_both(model):
+    if not accepts_image_and_text(model):
         raise ChoiceError(f"the suite 'question' asks a decoder of pictures and text; {type(model).__name__} is none")
     tokens = token_of_each(processor.tokenizer, tuple(picture_question.COLOURS), "question")
     prepare = adapter_for(model).prepare
@@ -396,8 +396,8 @@ def tone_questions(given: Trial) -> Iterator[Known]:
     prepare = adapter_for(model).prepare
     for part in count():
         for one in planted_tone.generate(_AT_ONCE, seed=1 + given.seed * 1_000_003 + part):
-            sound = {"array": one.sound, "sampling_rate": planted_tone.RATE}
-            prepared = prepare(model, given.processor, sound)
+            audio = {"array": one.audio, "sampling_rate": planted_tone.RATE}
+            prepared = prepare(model, given.processor, audio)
             times = [prepared.positions[word.positions[0]].time or (0.0, 0.0) for word in prepared.words]
             units = tuple(word.positions for word in prepared.words)
             yield Known(Request(prepared, target=labels.index(one.label)), units, one.filled(times))

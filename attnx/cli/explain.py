@@ -101,16 +101,16 @@ PICTURES = (".png", ".jpg", ".jpeg", ".webp")
 
 
 def check_arguments(
-    text: str | None, pair: str | None, image: Path | None, sound: Path | None, model: str | None, output: Path | None
+    text: str | None, pair: str | None, image: Path | None, audio: Path | None, model: str | None, output: Path | None
 ) -> None:
     """A text, an image or a sound, or a text with an image for a model that reads both, with what belongs to it."""
-    if (text is None and image is None and sound is None) or (sound is not None and (text or image)):
+    if (text is None and image is None and audio is None) or (audio is not None and (text or image)):
         raise InputError("give a text, or an image with --image, or a sound with --sound, and not both")
     if (text is None or image is not None) and pair is not None:
         raise InputError("--pair is a second text; an image has none, nor has a sound")
     if image is not None and model is None:
         raise InputError("--image needs a vision model: --model directory-or-hub-id")
-    if sound is not None and model is None:
+    if audio is not None and model is None:
         raise InputError("--sound needs a model that hears: --model directory-or-hub-id")
     check_output(output, SAVED if text is not None else (*SAVED, *PICTURES))
 
@@ -151,7 +151,7 @@ def explain_command(
         str | None, typer.Option("--model", help="A directory, hub id or embedded model; else verb-number.")
     ] = None,
     image: Annotated[Path | None, typer.Option("--image", help="An image to explain, for vision models.")] = None,
-    sound: Annotated[Path | None, typer.Option("--sound", help="A WAV file to explain, for models of sound.")] = None,
+    audio: Annotated[Path | None, typer.Option("--sound", help="A WAV file to explain, for models of sound.")] = None,
     pair: Annotated[str | None, typer.Option("--pair", help="The second text, for models that take two.")] = None,
     method: Annotated[
         list[str] | None,
@@ -223,8 +223,8 @@ def explain_command(
     """Show what a model looked at in a text, in an image or in a sound."""
     if data is not None:
         raise InputError(f"explain is for one text; a whole file is a run: attnx run --data {data} --output run/")
-    check_arguments(text, pair, image, sound, model, output)
-    counterpart = Counterpart.of(replaced, beside, image or sound, {"--content-only": content_only, "--layers": layers})
+    check_arguments(text, pair, image, audio, model, output)
+    counterpart = Counterpart.of(replaced, beside, image or audio, {"--content-only": content_only, "--layers": layers})
     check_output(html, PAGES, "--html")
     options: dict[str, Any] = {
         "layer": level(layer),
@@ -237,7 +237,7 @@ def explain_command(
     check_asked(model=beside)
     typed = text or ""
     text = read_input() if text == "-" else text
-    given: Any = (image or sound) if text is None else text if pair is None else (text, pair)
+    given: Any = (image or audio) if text is None else text if pair is None else (text, pair)
     if image is not None and text is not None:
         given = {"image": image, "text": text}
     explanation, both = _explain(model, given, method, html, counterpart, {

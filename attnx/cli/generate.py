@@ -194,9 +194,9 @@ def align_command(
     if target is not None and (written is not None or max_new_tokens is not None):
         raise InputError("--written and --max-new-tokens are of what the model writes, and a --target is given")
     check_asked(None if method in REFERENCES else method, model=model)
-    from attnx.adapters.files import lines_of, read_links
+    from attnx.adapters.files import read_lines, read_links
 
-    sources, targets = lines_of(source), None if target is None else lines_of(target)
+    sources, targets = read_lines(source), None if target is None else read_lines(target)
     wanted = None if gold is None else read_links(gold, first=gold_first)
     # Loaded here, so that --help and mistakes in the files answer at once.
     from attnx.pipeline.loading import load

@@ -174,9 +174,9 @@ def measured(
         with chosen_model(asked.model) as (directory, loaded, tokenizer):
             table = measure(loaded, tokenizer, _sentences(asked, directory, loaded, tokenizer), **options)
         return table
-    from attnx.adapters.files import lines_of
+    from attnx.adapters.files import read_lines
 
-    saved = [kind.from_json("\n".join(lines_of(one))) for one in asked.tables]
+    saved = [kind.from_json("\n".join(read_lines(one))) for one in asked.tables]
     parts = [*saved, *([over(_trained(asked), **options)] if asked.places else [])]
     return parts[0] if len(parts) == 1 else kind.merge(parts)
 

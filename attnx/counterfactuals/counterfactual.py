@@ -13,7 +13,7 @@ from attnx.adapters.adapter import PreparedInput
 from attnx.adapters.encoder_decoder import OUTPUT, SOURCE
 from attnx.adapters.families import adapter_for
 from attnx.adapters.positions import word_spans
-from attnx.adapters.prepare import with_first_token
+from attnx.adapters.prepare import with_prepended_token
 from attnx.arguments import checked
 from attnx.counterfactuals.side_by_side import SideBySide
 from attnx.errors import ArgumentError, ChoiceError, InputError
@@ -140,7 +140,7 @@ def _prepared(model: nn.Module, tokenizer: Any, text: Any, given: Mapping[str, A
     how = {name: given[name] for name in ("truncate", "target_text") if name in given}
     prepared = adapter_for(model, given["within"]).prepare(model, tokenizer, text, **how)
     first = given["prepend_token"]
-    return prepared if first is None else with_first_token(model, tokenizer, prepared, first)
+    return prepared if first is None else with_prepended_token(model, tokenizer, prepared, first)
 
 
 def _spliced(explanation: Explanation, first: int, last: int, new: str) -> list[Change]:
@@ -217,8 +217,8 @@ def _moved(explanation: Explanation, changes: tuple[Change, ...], after: Prepare
     behind = len(explanation.positions) - place
     first = min((one.segment, one.start) for one in changes)
     last = max((one.segment, one.end) for one in changes)
-    if own.start is None and after.rewrites:  # the start of the output, or a language behind it
-        return place - explanation.sequences[SOURCE] + after.source_length
+    if own.start is None and after.is_encoder_decoder:  # the start of the output, or a language behind it
+        return place - explanation.sequences[SOURCE] + after.encoder_length
     if own.start is None:  # a special token: at the beginning, or counted from the end
         return place if place == 0 else len(after.positions) - behind
     if (own.segment, own.end or 0) <= first:

@@ -41,7 +41,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 class Planted:
     """A sound, its class, and when the tone is heard that tells it."""
 
-    sound: Array
+    audio: Array
     """Samples of one channel, `RATE` a second."""
     label: str
     start: float
@@ -64,14 +64,14 @@ def generate(count: int, *, seed: int = 0) -> list[Planted]:
     """So many sounds, the same for the same seed.
 
     >>> one = generate(1, seed=3)[0]
-    >>> one.label, round(one.start, 3), len(one.sound)
+    >>> one.label, round(one.start, 3), len(one.audio)
     ('300 Hz', 1.279, 32000)
     """
     if count < 1:
         raise InputError(f"count must be at least 1, found {count}")
     sounds, labels, starts = draw(count, np.random.default_rng(seed))
     return [
-        Planted(sound, LABELS[label], float(start)) for sound, label, start in zip(sounds, labels, starts, strict=True)
+        Planted(audio, LABELS[label], float(start)) for audio, label, start in zip(sounds, labels, starts, strict=True)
     ]
 
 
@@ -83,10 +83,10 @@ def draw(count: int, random: np.random.Generator) -> tuple[Array, Array, Array]:
     starts = np.round((slots * _SLOT + random.uniform(0, _SLOT - TONE, slots.shape)) * RATE).astype(int)
     pitches = np.array(DECOY_PITCHES)[random.integers(len(DECOY_PITCHES), size=slots.shape)]
     pitches[:, 0] = np.array(list(PITCHES.values()))[labels]
-    for sound, own_starts, own_pitches in zip(sounds, starts, pitches, strict=True):
+    for audio, own_starts, own_pitches in zip(sounds, starts, pitches, strict=True):
         for start, pitch in zip(own_starts, own_pitches, strict=True):
             tone = _tone(pitch, random)
-            sound[start : start + len(tone)] += tone
+            audio[start : start + len(tone)] += tone
     return sounds.astype(np.float32), labels, starts[:, 0] / RATE
 
 
@@ -124,7 +124,7 @@ def load_demo() -> tuple[Any, Any]:
     >>> from attnx.demo_models.planted_tone import RATE, generate
     >>> model, extractor = load_demo()
     >>> one = generate(1, seed=6)[0]
-    >>> given = extractor(one.sound, sampling_rate=RATE, return_tensors="pt")
+    >>> given = extractor(one.audio, sampling_rate=RATE, return_tensors="pt")
     >>> model.config.id2label[int(model(**given).logits.argmax())] == one.label
     True
     """

@@ -272,7 +272,7 @@ def _fall(number: int, orders: Sequence[Order], counts: Sequence[int], scores: S
 
 def _units(prepared: PreparedInput) -> str:
     """What is removed."""
-    return "stretches of time" if prepared.heard is not None else "words" if prepared.boxes is None else "patches"
+    return "stretches of time" if prepared.audio_input is not None else "words" if prepared.boxes is None else "patches"
 
 
 def _counts(request: Request) -> list[int]:

@@ -14,8 +14,8 @@ from attnx.adapters.adapter import PreparedInput
 from attnx.adapters.families import adapter_for
 from attnx.adapters.model_config import takes_logits_to_keep, without_cache
 from attnx.adapters.positions import group_words
-from attnx.adapters.prepare import prepare_all, with_first_token
-from attnx.adapters.spans import AskedSpans, with_spans
+from attnx.adapters.prepare import prepare_inputs, with_prepended_token
+from attnx.adapters.spans import SpanSpec, with_spans
 from attnx.arguments import checked
 from attnx.errors import CaptureError, ChoiceError, InputError
 from attnx.generation.generate import Written, check_writer, picture_first, read, write
@@ -30,7 +30,7 @@ from attnx.pipeline.options import DEFAULT_REFERENCES, LAST, Settings, check_no_
 from attnx.pipeline.pipeline import Request, explain_prepared
 from attnx.results.base import Array
 from attnx.results.explanation import Explanation
-from attnx.targets.score import logits_of
+from attnx.targets.score import head_logits
 
 if TYPE_CHECKING:
     from attnx.attribution.base import AskedReferences
@@ -80,7 +80,7 @@ def joined(
         against={name: _rows(contrasts, name) for name in _about_answer(contrasts)},
         image=whole.image,
         image_size=None if whole.image is None else whole.image.size,
-        sound=None if whole.heard is None else whole.heard.sound,
+        audio=None if whole.audio_input is None else whole.audio_input.audio,
     )
 
 
@@ -165,16 +165,16 @@ def _with_generation(provenance: Mapping[str, Any], generation: Mapping[str, Any
 def runners_up(model: nn.Module, tokenizer: Any, whole: PreparedInput, queries: Sequence[int]) -> list[int]:
     """For each position that predicted a token, the id of the best token that is not the one that was written."""
     inputs = without_cache(model, collate(model, [whole], padding_id(model, tokenizer)))
-    ids = whole.written_ids
+    ids = whole.decoder_ids
     places = torch.tensor(queries, device=next(iter(inputs.values())).device)
     told = {"logits_to_keep": places} if takes_logits_to_keep(model) else {}
     with undisturbed(model):
-        logits = logits_of(model, model(**inputs, **told))
+        logits = head_logits(model, model(**inputs, **told))
         if logits is None:
             raise CaptureError(
                 f"{type(model).__name__} predicts no token, so none is a runner-up; load it with its head"
             )
-        best = (logits[0] if told else logits[0, places - whole.source_length]).topk(2).indices
+        best = (logits[0] if told else logits[0, places - whole.encoder_length]).topk(2).indices
     return [
         next(one for one in pair if one != wrote)
         for pair, wrote in zip(best.tolist(), (ids[query + 1] for query in queries), strict=True)
@@ -205,7 +205,7 @@ def explain_generation(
     normalize: Normalization = "auto",
     drop_sink: bool = False,
     prepend_token: str | int | None = None,
-    spans: AskedSpans | None = None,
+    spans: SpanSpec | None = None,
     truncate: bool = False,
     progress: bool = True,
     **generation: Any,
@@ -265,7 +265,7 @@ def explain_generation(
         if generation:
             raise InputError(f"{', '.join(generation)} steers generation, but a continuation is given: leave one out")
         return call.explained(call.read(prompt, continuation), {})
-    prompts, single = prepare_all(adapter_for(model), model, tokenizer, prompt, truncate=truncate)
+    prompts, single = prepare_inputs(adapter_for(model), model, tokenizer, prompt, truncate=truncate)
     found = [call.explained(one, generation) for one in call.written(prompts, max_new_tokens, generation)]
     return found[0] if single else found
 
@@ -281,14 +281,14 @@ class _Call:
     chosen: bool
     contrast: bool
     prepend_token: str | int | None
-    spans: AskedSpans | None
+    spans: SpanSpec | None
     truncate: bool
     progress: bool
 
     def written(self, prompts: Sequence[PreparedInput], most: int, generation: Mapping[str, Any]) -> Iterator[Written]:
         """What the model writes behind each prompt."""
         for one in prompts:
-            if "input_ids" not in one.inputs and not one.rewrites:
+            if "input_ids" not in one.inputs and not one.is_encoder_decoder:
                 raise InputError(
                     "explain_generation goes on from a text, or writes one from sound; what a model saw in an image is "
                     "attnx.explain"
@@ -311,11 +311,11 @@ class _Call:
 
     def _begun(self, prepared: PreparedInput) -> PreparedInput:
         first = self.prepend_token
-        return prepared if first is None else with_first_token(self.model, self.tokenizer, prepared, first)
+        return prepared if first is None else with_prepended_token(self.model, self.tokenizer, prepared, first)
 
     def explained(self, written: Written, generation: Mapping[str, Any]) -> GenerationExplanation:
         whole, queries = written.prepared, _queries(written)
-        ids = whole.written_ids
+        ids = whole.decoder_ids
         requests = [Request(whole, position=query, target=ids[query + 1]) for query in queries]
         if self.contrast:
             rivals = runners_up(self.model, self.tokenizer, whole, queries)

@@ -13,11 +13,11 @@ from torch import nn
 
 from attnx.adapters.adapter import Adapter, PreparedInput
 from attnx.adapters.chat import Chat, is_chat
-from attnx.adapters.encoder_decoder import Output, begun_output, source_alone, with_output
-from attnx.adapters.image_text import TEXT, is_pictured
-from attnx.adapters.model_config import max_positions, output_limit
+from attnx.adapters.encoder_decoder import Output, encoder_only_input, start_prefix, with_decoder_prefix
+from attnx.adapters.image_text import TEXT, is_image_text
+from attnx.adapters.model_config import max_decoder_positions, max_positions
 from attnx.adapters.positions import BROKEN, Position, Positions, Word, group_words
-from attnx.adapters.text import end_tokens, special_ids
+from attnx.adapters.text import end_token_ids, special_token_ids
 from attnx.errors import CaptureError, InputError, in_a_line, whole_number
 from attnx.hooks.batching import bar, collate, padding_id
 from attnx.hooks.forward import undisturbed
@@ -40,7 +40,7 @@ def with_beginning(
     model: nn.Module, tokenizer: Any, prompt: PreparedInput, options: Mapping[str, Any]
 ) -> PreparedInput:
     """The sound, and behind it the tokens with which the model begins."""
-    inputs = collate(model, [source_alone(prompt)], None)
+    inputs = collate(model, [encoder_only_input(prompt)], None)
     told = {name: one for name, one in options.items() if name in STEERED_BY}
     try:
         with undisturbed(model):
@@ -48,7 +48,7 @@ def with_beginning(
     except Exception as error:  # a language that it does not know, or a task
         raise InputError(f"model.generate refused ({in_a_line(error)}); check {', '.join(STEERED_BY)}") from error
     *begun, _ = ids[0].tolist()
-    return with_output(model, source_alone(prompt), begun_output(tokenizer, begun))
+    return with_decoder_prefix(model, encoder_only_input(prompt), start_prefix(tokenizer, begun))
 
 
 def text_alone(prompt: PreparedInput) -> PreparedInput:
@@ -141,8 +141,8 @@ def write(
     if begins_itself(model):
         prompt = with_beginning(model, tokenizer, prompt, options)
         options = {name: one for name, one in options.items() if name not in STEERED_BY}
-    length = prompt.text_length - prompt.source_length
-    limit = output_limit(model) if prompt.rewrites else max_positions(model)
+    length = prompt.text_length - prompt.encoder_length
+    limit = max_decoder_positions(model) if prompt.is_encoder_decoder else max_positions(model)
     wanted, notes = _room(length, max_new_tokens, limit)
     inputs = collate(model, [prompt], None)
     config = _config(model, tokenizer, wanted, options)
@@ -153,10 +153,10 @@ def write(
         raise InputError(
             "the model wrote nothing: allow it more with max_new_tokens=…, or give the text: continuation=…"
         )
-    ends = end_tokens(model, tokenizer)
+    ends = end_token_ids(model, tokenizer)
     if new[0] in ends:
         notes += ("the model ended the text at once: the one row explains the end-of-text token",)
-    if prompt.rewrites:
+    if prompt.is_encoder_decoder:
         return Written(_behind_source(model, tokenizer, prompt, new, ends, notes), len(prompt.positions))
     if prompt.joined:
         begun = _joined(tokenizer, text_alone(prompt), new, ends, notes)
@@ -171,11 +171,11 @@ def read(
 
     `truncate` cuts the source of an encoder–decoder; a prompt and what stands behind it are never cut.
     """
-    if adapter.output_embeddings is not None:
+    if adapter.decoder_embeddings is not None:
         prepared = adapter.prepare(model, tokenizer, prompt, truncate=truncate, target_text=continuation)
-        written = prepared.positions[prepared.source_length :]
+        written = prepared.positions[prepared.encoder_length :]
         return Written(prepared, written.content[0])
-    pictured = is_pictured(prompt)
+    pictured = is_image_text(prompt)
     text = _continued(prompt["text"] if pictured else prompt, continuation)
     prepared = adapter.prepare(model, tokenizer, {**prompt, "text": text} if pictured else text)
     if not pictured and not prepared.positions.told:
@@ -277,7 +277,7 @@ def _config(model: nn.Module, tokenizer: Any, wanted: int, options: Mapping[str,
             f"{', '.join(unknown)} is no setting of transformers' GenerationConfig, and only those are passed on{hint}"
         )
     if config.pad_token_id is None:
-        ends = end_tokens(model, tokenizer)
+        ends = end_token_ids(model, tokenizer)
         config.pad_token_id = pad if pad is not None else min(ends, default=None)
     return config
 
@@ -289,7 +289,7 @@ def _joined(
     length = len(prompt.positions)
     ids = torch.cat([prompt.inputs["input_ids"], torch.tensor(new)])
     inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-    specials = special_ids(tokenizer) | ends
+    specials = special_token_ids(tokenizer) | ends
     names = tokenizer.convert_ids_to_tokens(list(new))
     text = prompt.text if isinstance(prompt.text, str) else None
     added, spans = _spans(tokenizer, ids.tolist(), length)
@@ -312,7 +312,7 @@ def _behind_source(
     """The source with all that was written behind it, in a text of its own."""
     begun = prompt.inputs["decoder_input_ids"].tolist()
     ids = [*begun, *new]
-    specials = special_ids(tokenizer) | ends
+    specials = special_token_ids(tokenizer) | ends
     text, spans = _spans(tokenizer, ids, len(begun))
     names = tokenizer.convert_ids_to_tokens(ids)
     positions = [Position(index, names[index], special=True) for index in range(len(begun))]
@@ -320,7 +320,7 @@ def _behind_source(
         special = ids[index] in specials
         at = (None, None) if special else (start, end)
         positions.append(Position(index, names[index], special, *at))
-    return with_output(model, source_alone(prompt), Output(ids, positions, text, notes))
+    return with_decoder_prefix(model, encoder_only_input(prompt), Output(ids, positions, text, notes))
 
 
 def _spans(tokenizer: Any, ids: Sequence[int], length: int) -> tuple[str, list[tuple[int, int]]]:

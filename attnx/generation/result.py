@@ -151,7 +151,7 @@ class GenerationExplanation(Result):
     """The picture beside the text, whose patches stand first. It stays in memory and is not saved."""
     image_size: tuple[int, int] | None = field(default=None, metadata=LATER)
     """Its width and height, in which the boxes of patches are counted; None where there is none."""
-    sound: Audio | None = field(default=None, repr=False, compare=False, metadata=LATER)
+    audio: Audio | None = field(default=None, repr=False, compare=False, metadata=LATER)
     """The sound that was written down. It stays in memory and is not saved, as in `Explanation`."""
 
     def __post_init__(self) -> None:
@@ -311,7 +311,7 @@ class GenerationExplanation(Result):
             provenance=self._provenance(number),
             image=self.image,
             image_size=self.image_size,
-            sound=self.sound,
+            audio=self.audio,
         )
 
     def _streams_before(self, seen: int) -> dict[str, int]:

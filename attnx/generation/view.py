@@ -327,14 +327,14 @@ def _title(written: GenerationExplanation) -> str:
 
 def _tokens(written: GenerationExplanation) -> list[dict[str, Any]]:
     """Each token as it stands in the text, with the white space before it; of sound, what is padding behind it."""
-    heard = written.front[1] if any(one.time is not None for one in written.positions) else 0
+    audio_input = written.front[1] if any(one.time is not None for one in written.positions) else 0
     found: list[dict[str, Any]] = []
     end = 0
     for one in written.positions:
         if written.text is None or one.start is None or one.end is None or one.special:
             gap, end = _before_special(written.text, end, one.token)
             found.append({"text": one.token, "gap": gap if found else "", "special": one.special})
-            if one.special and one.index < heard:
+            if one.special and one.index < audio_input:
                 found[-1]["padding"] = True
             continue
         piece = written.text[max(end, one.start) : one.end]

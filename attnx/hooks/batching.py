@@ -21,7 +21,7 @@ from attnx.errors import InputError, duration
 from attnx.hooks.capture import answer_of
 from attnx.hooks.forward import undisturbed
 from attnx.hooks.patching import Entry
-from attnx.targets.score import first_answer
+from attnx.targets.score import first_output
 
 _DENSE = ("pixel_values", "input_features", "input_values")
 """Inputs that are numbers with a gradient, and are embedded by no table."""
@@ -38,9 +38,9 @@ def with_entry(adapter: Adapter, model: nn.Module, inputs: dict[str, Any]) -> tu
     source: nn.Module | Tensor = adapter.embedding_module(model) if dense is None else inputs[dense]
     if dense is not None and "input_ids" in inputs:
         return inputs, (source, adapter.embedding_module(model))
-    if adapter.output_embeddings is None:
+    if adapter.decoder_embeddings is None:
         return inputs, source
-    return inputs, (source, adapter.output_embeddings(model))
+    return inputs, (source, adapter.decoder_embeddings(model))
 
 
 MOMENT = 2.0
@@ -367,4 +367,4 @@ def each_answer(
 
 def first_answers(model: nn.Module, pad_id: int | None, prepared: Sequence[PreparedInput]) -> list[Any]:
     """What the model says of the first of some inputs, padded to the longest of them."""
-    return first_answer(model, collate(model, prepared, pad_id), len(prepared[0].positions))
+    return first_output(model, collate(model, prepared, pad_id), len(prepared[0].positions))

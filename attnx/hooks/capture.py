@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from attnx.adapters.image_tokens import Projection, projection_of
+from attnx.adapters.image_tokens import Projection, find_projection
 from attnx.adapters.model_config import called, takes_logits_to_keep
 from attnx.arguments import checked
 from attnx.attention.layers import Anew, Computed, Level
@@ -185,7 +185,7 @@ def _projection(model: nn.Module, inputs: Mapping[str, Any], batch: int) -> Proj
     if batch != 1:
         return None
     with undisturbed(model):
-        return projection_of(model, inputs)
+        return find_projection(model, inputs)
 
 
 _SWITCHES = {

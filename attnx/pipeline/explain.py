@@ -11,9 +11,9 @@ from torch import nn
 from attnx.adapters.adapter import PreparedInput
 from attnx.adapters.families import adapter_for
 from attnx.adapters.pooling import MEAN, check_mean
-from attnx.adapters.prepare import prepare_all, with_first_token
-from attnx.adapters.spans import AskedSpans, with_spans_of_each
-from attnx.adapters.towers import named_tower
+from attnx.adapters.prepare import prepare_inputs, with_prepended_token
+from attnx.adapters.spans import SpanSpec, with_spans_of_each
+from attnx.adapters.towers import select_tower
 from attnx.arguments import checked
 from attnx.attribution import base as registry
 from attnx.attribution.base import AskedReferences
@@ -192,7 +192,7 @@ class Options(TypedDict, total=False):
     drop_sink: bool
     discard: float
     prepend_token: str | int | None
-    spans: AskedSpans | Sequence[AskedSpans] | None
+    spans: SpanSpec | Sequence[SpanSpec] | None
     target_text: Any
     truncate: bool
     maps: bool
@@ -242,7 +242,7 @@ class Choices:
             methods = chosen.pop("methods")
         check_no_reference(methods)
         model = unwrapped(model)
-        tower = named_tower(model, chosen.get("within", ""))
+        tower = select_tower(model, chosen.get("within", ""))
         if tower is not None:
             model, chosen["within"] = tower, ""
         reading = {name: chosen.pop(name, False) for name in ("truncate", "interpolate")}
@@ -282,7 +282,7 @@ class Choices:
     def requests(self, tokenizer: Any, text: Any) -> tuple[list[Request], bool]:
         """What is asked of a text or of several, and whether it is one and no list."""
         adapter = adapter_for(self.model, self.settings.within)
-        prepared, single = prepare_all(
+        prepared, single = prepare_inputs(
             adapter, self.model, tokenizer, text, target_text=self.target_text, **self.reading
         )
         if self.prepend_token is not None:
@@ -392,8 +392,8 @@ def _averaged(model: nn.Module, position: str, settings: Settings) -> Settings:
 
 def _begun(model: nn.Module, tokenizer: Any, prepared: PreparedInput, prepend_token: str | int) -> PreparedInput:
     """The input with a token in front, and so all that it is chosen from."""
-    choices = tuple(with_first_token(model, tokenizer, one, prepend_token) for one in prepared.choices)
-    return replace(with_first_token(model, tokenizer, prepared, prepend_token), choices=choices)
+    choices = tuple(with_prepended_token(model, tokenizer, one, prepend_token) for one in prepared.choices)
+    return replace(with_prepended_token(model, tokenizer, prepared, prepend_token), choices=choices)
 
 
 def _requests(prepared: Sequence[PreparedInput], position: Any, target: Any, *, single: bool) -> list[Request]:
@@ -446,7 +446,7 @@ def explain(
     drop_sink: bool = False,
     discard: float = 0.0,
     prepend_token: str | int | None = None,
-    spans: AskedSpans | Sequence[AskedSpans] | None = None,
+    spans: SpanSpec | Sequence[SpanSpec] | None = None,
     target_text: Any = None,
     truncate: bool = False,
     maps: bool = False,

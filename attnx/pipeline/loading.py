@@ -14,11 +14,11 @@ from typing import Any, ParamSpec, TypeVar
 
 from torch import nn
 
-from attnx.adapters.audio import reads_sound
-from attnx.adapters.families import reads_images
-from attnx.adapters.image_text import reads_both
+from attnx.adapters.audio import accepts_audio
+from attnx.adapters.families import accepts_images
+from attnx.adapters.image_text import accepts_image_and_text
 from attnx.adapters.model_config import has_head
-from attnx.adapters.pooling import is_sentence_transformer, transformer_of
+from attnx.adapters.pooling import is_sentence_transformer, unwrap_sentence_transformer
 from attnx.demo_models.hub import SHIPPED, embedded_name, shipped_directory
 from attnx.errors import ArgumentError, AttnxError, InputError, first_line
 from attnx.registry import quoted
@@ -138,9 +138,9 @@ def _auto(model: Any) -> Any:
     entry = getattr(model, "main_input_name", "")
     if entry == "pixel_values":
         return transformers.AutoImageProcessor
-    if reads_both(model):
+    if accepts_image_and_text(model):
         return transformers.AutoProcessor
-    if not reads_sound(model):
+    if not accepts_audio(model):
         return transformers.AutoTokenizer
     writes = has_head(model, "ForCTC", "ForConditionalGeneration")
     return transformers.AutoProcessor if writes else transformers.AutoFeatureExtractor
@@ -291,7 +291,7 @@ def given_model(model: Any, processor: Any = None) -> GivenModel:
         name = str(Path(model).absolute()) if Path(model).is_dir() else fspath(model)  # workers have other directories
         return GivenModel(loaded, own if processor is None else processor, name if processor is None else None)
     if is_sentence_transformer(model):
-        return GivenModel(transformer_of(model), model.tokenizer if processor is None else processor)
+        return GivenModel(unwrap_sentence_transformer(model), model.tokenizer if processor is None else processor)
     inner = getattr(model, "model", None)
     if is_pipeline(model) and inner is not None:
         own = _own_processor(model, inner)
@@ -301,7 +301,7 @@ def given_model(model: Any, processor: Any = None) -> GivenModel:
             "a model is one of transformers with its tokenizer, a pipeline, or the directory or hub id of one; "
             f"found {quoted(model)}"
         )
-    if isinstance(processor, str) or (processor is None and not reads_images(model)):  # pixels need no processor
+    if isinstance(processor, str) or (processor is None and not accepts_images(model)):  # pixels need no processor
         name = getattr(getattr(model, "config", None), "name_or_path", "") or "the model's directory"
         raise ArgumentError(
             f"{type(model).__name__} comes without its tokenizer; load it, "
@@ -313,7 +313,7 @@ def given_model(model: Any, processor: Any = None) -> GivenModel:
 def _own_processor(pipeline: Any, model: nn.Module) -> Any:
     """What a pipeline prepares its inputs with; of sound that is written down it needs a tokenizer as well."""
     tokenizer, extractor = (getattr(pipeline, name, None) for name in ("tokenizer", "feature_extractor"))
-    if reads_sound(model) and extractor is not None:
+    if accepts_audio(model) and extractor is not None:
         return getattr(pipeline, "processor", None) or (Both(extractor, tokenizer) if tokenizer else extractor)
     return tokenizer or getattr(pipeline, "image_processor", None)
 

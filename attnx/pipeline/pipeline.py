@@ -17,10 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from attnx.adapters.adapter import Adapter, PreparedInput
-from attnx.adapters.encoder_decoder import followed_kind
+from attnx.adapters.encoder_decoder import attention_kind
 from attnx.adapters.families import adapter_for
-from attnx.adapters.pooling import answer_facts, averages_sound
-from attnx.adapters.towers import other_side
+from attnx.adapters.pooling import pooling_facts, pools_audio_by_mean
+from attnx.adapters.towers import missing_modality
 from attnx.attention.layers import MERGERS, Level
 from attnx.attention.tensor import AttentionTensor
 from attnx.errors import CaptureError, ChoiceError, InputError, in_a_line, out_of_memory, whole_number
@@ -39,7 +39,7 @@ from attnx.results.base import NOT_KEPT, provenance
 from attnx.results.explanation import Explanation
 from attnx.targets.base import Target
 from attnx.targets.prediction import Prediction
-from attnx.targets.score import answer_notes, as_rows, check_score, kind_of, predict, score, score_of
+from attnx.targets.score import check_score, encode_targets, kind_of, predict, prediction_notes, score, score_output
 
 if TYPE_CHECKING:
     from attnx.attribution.base import Scored
@@ -404,7 +404,7 @@ def observe(
         # What is made in inference mode could not be kept for the way back.
         with switched(gradients=True) if way_back else nullcontext():
             inputs, entry = _inputs(model, adapter, chosen, pad_id, way_back=way_back)
-            part = "" if followed_kind(adapter) else adapter.within
+            part = "" if attention_kind(adapter) else adapter.within
             return capture_batch(model, inputs, within=part, entry=entry, answer_at=places, **how, **options)
 
     short = [index for index, one in enumerate(plans) if one.held]
@@ -425,7 +425,7 @@ def observe(
 
 def _observation(captured: Captured, row: int, adapter: Adapter) -> Observation:
     attention = captured.attention[row]
-    if kind := followed_kind(adapter):  # over the positions of both streams, without what other levels mix
+    if kind := attention_kind(adapter):  # over the positions of both streams, without what other levels mix
         attention = replace(attention, levels=tuple(one for one in attention.levels if one.kind == kind))
     return Observation(attention, captured.output, row, captured.answered, captured.mixers)
 
@@ -454,7 +454,7 @@ def with_answer_gradient(model: nn.Module, seen: Observation, target: Target) ->
     levels = seen.attention.levels
     with switched(gradients=True):
         kind = check_score(None, model, "margin", target.kind)
-        reached = score_of(model, seen.output, seen.row, seen.seat(target.position), target, kind)
+        reached = score_output(model, seen.output, seen.row, seen.seat(target.position), target, kind)
         outputs = [level.brought["outputs"] for level in levels if "outputs" in level.brought]
         followed = len(outputs) == len(levels) and all(one.requires_grad for one in outputs)
         able = followed and reached.requires_grad
@@ -505,7 +505,7 @@ def readouts_of(
         answers = kind_of(targets)
         kind = check_score(None, model, "margin", answers)
         device = next(iter(inputs.values())).device
-        rows, of = as_rows(targets, device), torch.zeros(len(targets), dtype=torch.long, device=device)
+        rows, of = encode_targets(targets, device), torch.zeros(len(targets), dtype=torch.long, device=device)
         block = _last_block(model, attention.modules)
         found = readouts(model, lambda: score(model, inputs, rows, kind, of, answers=answers), block=block)
     if found[0].states.shape != attention.levels[-1].brought["states"].shape:
@@ -650,7 +650,7 @@ class _Run:
     def __init__(
         self, model: nn.Module, processor: Any, requests: Sequence[Request], settings: Settings, batch_size: int | None
     ) -> None:
-        if settings.over_rows is None and averages_sound(model) and all(one.position is None for one in requests):
+        if settings.over_rows is None and pools_audio_by_mean(model) and all(one.position is None for one in requests):
             settings = replace(settings, over_rows=mean_row)
         self.model, self.processor, self.settings, self.batch_size = model, processor, settings, batch_size
         self.adapter: Adapter = adapter_for(model, settings.within)
@@ -756,7 +756,7 @@ class _Run:
                     text=prepared.text,
                     image=prepared.image,
                     image_size=None if prepared.image is None else prepared.image.size,
-                    sound=None if prepared.heard is None else prepared.heard.sound,
+                    audio=None if prepared.audio_input is None else prepared.audio_input.audio,
                     prediction=prediction,
                     causal=attention.causal,
                     diagnostics=own.diagnostics,
@@ -767,7 +767,7 @@ class _Run:
                     sink=sink,
                     notes=(
                         *notes,
-                        *answer_notes(self.model, self.processor, prediction, target),
+                        *prediction_notes(self.model, self.processor, prediction, target),
                         *edges.notes(prediction, plain),
                     ),
                     provenance={**record, "methods": own.facts} if own.facts else record,
@@ -787,7 +787,7 @@ def _input_record(
 ) -> dict[str, Any]:
     """How the input was read, where there is anything to say of it."""
     averaged = {"averaged": True} if settings.averaged else {}
-    found = {**prepared.facts, **answer_facts(model, processor, prepared), **averaged, **sink_facts(prepared, sinks)}
+    found = {**prepared.facts, **pooling_facts(model, processor, prepared), **averaged, **sink_facts(prepared, sinks)}
     return {"input": found} if found else {}
 
 
@@ -804,7 +804,7 @@ def _unseen_layers(model: nn.Module, attention: AttentionTensor) -> tuple[str, .
 
 def _one_tower(model: nn.Module) -> tuple[str, ...]:
     """A remark on a tower that was taken out of CLIP or the like: what it is held against there is not here."""
-    other = other_side(model)
+    other = missing_modality(model)
     if other is None:
         return ()
     return (
@@ -825,7 +825,7 @@ def _unseen_mixers(seen: Observation) -> tuple[str, ...]:
 
 def _left_out(adapter: Adapter) -> tuple[str, ...]:
     """The same for levels of other kinds, where the caller asked for one."""
-    if not (kind := followed_kind(adapter)):
+    if not (kind := attention_kind(adapter)):
         return ()
     return (
         f"within={kind!r}: methods follow these levels alone, each over what the level before it wrote; what "

@@ -18,7 +18,7 @@ from attnx.hooks.batching import each_answer
 from attnx.pipeline.options import ENTITIES, EVERY
 from attnx.pipeline.pipeline import Request
 from attnx.targets.base import class_names
-from attnx.targets.heads import AmongChoices
+from attnx.targets.heads import ChoiceTarget
 from attnx.targets.score import read
 
 _NO_ENTITY = "O"
@@ -44,7 +44,7 @@ def _chosen(request: Request, logits: tuple[float, ...]) -> Request:
     labels = tuple(
         one.text[1] if isinstance(one.text, tuple) else f"choice {number}" for number, one in enumerate(choices)
     )
-    among = AmongChoices.of(labels, logits, request.target)
+    among = ChoiceTarget.of(labels, logits, request.target)
     return replace(request, prepared=choices[among.index], target=among)
 
 
@@ -97,7 +97,7 @@ def answers_of(model: nn.Module, processor: Any, prepared: Sequence[PreparedInpu
         if answer is None:
             raise ChoiceError(f"{type(model).__name__} predicts nothing; load it with a head")
         kind, logits = answer
-        own = logits[place, : len(prepared[row].positions)] if kind.at_each else logits[place]
+        own = logits[place, : len(prepared[row].positions)] if kind.per_position else logits[place]
         return own.detach().float().cpu()
 
     return each_answer(model, processor, prepared, numbers)
@@ -186,7 +186,7 @@ def _tokenizer(processor: Any) -> Any:
 
 def of_every_token(requests: Sequence[Request], model: nn.Module, *, single: bool) -> list[Request]:
     """A request for each token of the output, and for the one that comes next."""
-    if not single or not requests[0].prepared.rewrites:
+    if not single or not requests[0].prepared.is_encoder_decoder:
         raise ChoiceError(
             f"position={EVERY!r} explains each token that an encoder–decoder writes for one source; for "
             f"{type(model).__name__} here give a number, or use explain_generation"
@@ -199,7 +199,7 @@ def of_every_token(requests: Sequence[Request], model: nn.Module, *, single: boo
 def of_output(request: Request) -> Request:
     """Of an encoder–decoder, inside its output, the token that was written there is what is explained."""
     prepared, position = request.prepared, request.position
-    if not prepared.rewrites or position is None or request.target is not None:
+    if not prepared.is_encoder_decoder or position is None or request.target is not None:
         return request
     source, output = prepared.sequences.values()
     place = check_position(position, source + output)

@@ -199,7 +199,7 @@ class Explanation(Drawn):
     """The picture that was explained. It stays in memory and is not saved: files are small, and tell no faces."""
     image_size: tuple[int, int] | None = None
     """Its width and height, in which the boxes of the positions are counted; None for a text."""
-    sound: Audio | None = field(default=None, repr=False, compare=False, metadata=LATER)
+    audio: Audio | None = field(default=None, repr=False, compare=False, metadata=LATER)
     """The sound that was explained. As a picture it stays in memory and is not saved: files tell no voices."""
     sequences: Mapping[str, int] = field(default_factory=dict, metadata=LATER)
     """Of an encoder–decoder how many positions its source and its output have, in the order of the count; else none."""
@@ -287,9 +287,9 @@ class Explanation(Drawn):
         return max((one.time[1] for one in self.positions if one.time is not None), default=None)
 
     @property
-    def stretches(self) -> tuple[Word, ...]:
+    def time_segments(self) -> tuple[Word, ...]:
         """The stretches of time of a sound, in their order, each called by its beginning; none of a text."""
-        each = self.positions.stretches
+        each = self.positions.time_segments
         begins = [when[0] if (when := self.positions.when(places)) else 0.0 for places in each]
         return tuple(
             Word(number, f"{begin:.2f} s", places)

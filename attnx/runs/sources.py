@@ -17,17 +17,17 @@ from typing import Any, TypeAlias
 import torch
 
 from attnx.adapters.files import (
+    DELIMITED_SUFFIXES,
     LABEL_COLUMNS,
-    TABLES_OF_TEXT,
     check_column,
+    iterate_lines,
     kind_of,
-    lines_in,
     opened,
     separated,
     text_column,
 )
 from attnx.adapters.image import SUFFIXES
-from attnx.adapters.prepare import is_one_input
+from attnx.adapters.prepare import is_single_input
 from attnx.arguments import path_of
 from attnx.errors import AttnxError, FileFormatError, InputError, escaped, in_a_line
 from attnx.registry import quoted
@@ -252,10 +252,10 @@ def file_rows(path: Path, columns: Columns) -> Iterator[DataRow]:
             yield from _parquet(path, columns)
             return
         with opened(path, errors="surrogateescape") as file:  # what is no UTF-8 is one bad row, and not the end
-            lines = lines_in(file, path, longest=inf)
+            lines = iterate_lines(file, path, longest=inf)
             if kind in _LINES:
                 yield from _texts(lines, path, columns)
-            elif kind in TABLES_OF_TEXT:
+            elif kind in DELIMITED_SUFFIXES:
                 known, rows = separated(lines, path.name, kind)
                 yield from _numbered(rows, path, columns, known)
             else:
@@ -465,7 +465,7 @@ def _several(data: Iterable[Any], columns: Columns) -> Source:
 def _each(data: Iterator[Any], name: str, columns: Columns) -> Iterator[DataRow]:
     found: FoundColumns | None = None
     for number, one in enumerate(data):
-        if isinstance(one, Mapping) and columns.text is None and is_one_input(one):
+        if isinstance(one, Mapping) and columns.text is None and is_single_input(one):
             yield columns.beside(list(one)).row(number, str(number), one, given=one)
         elif isinstance(one, Mapping):
             cells = {str(key): value for key, value in one.items()}

@@ -277,7 +277,7 @@ def _extra(explanation: Explanation, layout: Layout) -> dict[str, Any]:
         "sequences": explanation.sequences,
         "sink": None if layout.causal else explanation.sink,
         "words": () if explanation.texts or group_words(positions, None)[1] == words else words,
-        "heard": {name: numbers for name in _HEARD if any(numbers := [getattr(one, name) for one in positions])},
+        "audio_input": {name: numbers for name in _HEARD if any(numbers := [getattr(one, name) for one in positions])},
     }
     return extra | {name: plain(value) for name, value in parts.items() if value}
 
@@ -295,8 +295,8 @@ def _facts(layout: Layout, names: set[str]) -> dict[str, Any]:
 def _positions(cells: Mapping[str, Any], extra: Mapping[str, Any]) -> list[Position]:
     columns = [cells[name] for name in ("tokens", "special", "starts", "ends", "segments")]
     boxes = cells.get("boxes") or [None] * len(columns[0])
-    heard = [extra.get("heard", {}).get(name, [None] * len(boxes)) for name in _HEARD]
-    places = ([None if one is None else tuple(one) for one in column] for column in (boxes, *heard))
+    audio_input = [extra.get("audio_input", {}).get(name, [None] * len(boxes)) for name in _HEARD]
+    places = ([None if one is None else tuple(one) for one in column] for column in (boxes, *audio_input))
     return [
         Position(index, token, special, start, end, segment, box=box, time=time, band=band)
         for index, (token, special, start, end, segment, box, time, band) in enumerate(

@@ -17,18 +17,18 @@ import torch
 from torch import Tensor, nn
 
 from attnx.adapters.adapter import PreparedInput
-from attnx.adapters.pooling import MEAN, OWN, embedding_pooling, is_sentence_transformer, pooling_of
+from attnx.adapters.pooling import MEAN, OWN, embedding_pooling, is_sentence_transformer, sentence_transformer_pooling
 from attnx.adapters.towers import (
     MATCH,
     NO_MATCH,
     TEXT_SIDE,
     Kind,
-    answers_at,
-    as_trained,
-    check_sides,
-    is_two_sided,
+    check_dual_encoder,
+    embedding_position,
+    is_dual_encoder,
     kind_of,
     matches,
+    pad_as_trained,
     side_processor,
     tower,
 )
@@ -43,8 +43,8 @@ from attnx.pipeline.pipeline import Request
 from attnx.registry import unknown
 from attnx.results.explanation import Explanation
 from attnx.similarity.result import COSINE, Similarity
-from attnx.targets.score import ANSWERS, read
-from attnx.targets.similarity import SimilarTo, pooled
+from attnx.targets.score import HEAD_KINDS, read
+from attnx.targets.similarity import SimilarityTarget, pooled
 
 if TYPE_CHECKING:
     from attnx.attribution.base import AskedReferences
@@ -80,7 +80,7 @@ class Side:
         """position × width, as it leaves the model; of a tower its embedding alone. In double precision."""
 
         def own(row: int, output: Any, place: int) -> Tensor:
-            states = ANSWERS[SimilarTo.kind].logits(self.model, output)
+            states = HEAD_KINDS[SimilarityTarget.kind].logits(self.model, output)
             if states is None or read(self.model, output) is not None:
                 raise ChoiceError(
                     f"{type(self.model).__name__} has a head that answers, and is no embedding model; load it by "
@@ -97,9 +97,9 @@ class Side:
         length: Tensor = found / found.norm()
         return length
 
-    def towards(self, direction: Any, name: str = "") -> SimilarTo:
+    def towards(self, direction: Any, name: str = "") -> SimilarityTarget:
         """The target: the cosine with an embedding that stands fixed."""
-        return SimilarTo(tuple(direction), name, self.pooling, len(self.prepared.positions))
+        return SimilarityTarget(tuple(direction), name, self.pooling, len(self.prepared.positions))
 
     def explained(self, target: Any) -> Explanation:
         request = replace(self.call.requests[0], target=target)
@@ -118,8 +118,8 @@ def two_sides(
     model: nn.Module, processor: Any, inputs: tuple[Any, Any], pooling: str | None, options: Mapping[str, Any]
 ) -> tuple[Side, Side]:
     """What is compared, prepared and checked, before anything runs."""
-    check_sides(model)
-    made = _of_two_towers if is_two_sided(model) else _of_one_model
+    check_dual_encoder(model)
+    made = _of_two_towers if is_dual_encoder(model) else _of_one_model
     first, second = (made(model, processor, one, pooling, options) for one in inputs)
     return first, second
 
@@ -157,8 +157,8 @@ def _of_two_towers(
     call = _call(own, side_processor(processor, kind), given, options)
     prepared = call.requests[0].prepared
     if kind == TEXT_SIDE:
-        prepared = as_trained(model, call.tokenizer, prepared)
-    place = answers_at(model, prepared, kind)
+        prepared = pad_as_trained(model, call.tokenizer, prepared)
+    place = embedding_position(model, prepared, kind)
     if place == MEAN:
         call = replace(call, settings=replace(call.settings, over_rows=mean_row))
     request = Request(prepared, place if isinstance(place, int) else None)
@@ -232,7 +232,7 @@ def explain_similarity(
     1.0
     """
     if is_sentence_transformer(model):
-        pooling = pooling_of(model, pooling)
+        pooling = sentence_transformer_pooling(model, pooling)
     model, tokenizer = model_and_processor(model, tokenizer)
     model = unwrapped(model)
     if grid is not None and not isinstance(grid, bool) and grid not in GRIDS:

@@ -25,7 +25,7 @@ class Target:
     """Where the answer is read in models that give one for each position."""
     against: int | None = None
     kind: str = ""
-    """The row of `ANSWERS` that scores it; "" for the row that reads the model's output."""
+    """The row of `HEAD_KINDS` that scores it; "" for the row that reads the model's output."""
     beside: tuple[float, ...] = ()
     """What that row needs to know besides (see `Prediction.beside`)."""
 
@@ -145,7 +145,7 @@ def _values(logits: Tensor, kind: Score, index: Tensor, exclusive: bool) -> Tens
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
+class HeadOutput:
     """What one input was answered, for a row to put into words."""
 
     model: nn.Module
@@ -175,12 +175,12 @@ class Told:
         return other
 
 
-def position_moved(target: Target, gone: Sequence[int]) -> Target:
+def shift_target_position(target: Target, gone: Sequence[int]) -> Target:
     """The answer is read where its position has moved to; if it is gone itself, at the one before."""
-    return replace(target, position=place_after(target.position, gone))
+    return replace(target, position=shifted_index(target.position, gone))
 
 
-def place_after(place: int, gone: Sequence[int]) -> int:
+def shifted_index(place: int, gone: Sequence[int]) -> int:
     """Where a position stands when some are gone."""
     return max(0, place - sum(one <= place for one in gone))
 
@@ -192,21 +192,21 @@ class HeadKind:
     name: str
     logits: Callable[[nn.Module, Any], Tensor | None]
     """(model, output) → its numbers, the batch first; None where the model has no such head."""
-    prediction: Callable[[Told], Prediction | None]
+    prediction: Callable[[HeadOutput], Prediction | None]
     """What it says of one input; None where these numbers are no answer."""
     score: Callable[[nn.Module, Tensor, Tensor, Score], Tensor]
     """(model, logits of a batch, targets as rows, which number) → one number for each input."""
-    at_each: bool = False
+    per_position: bool = False
     """Whether it answers at each position: logits are batch × position × class, and `score` gets the target's."""
-    by_target: bool = False
+    requires_target: bool = False
     """Whether a target alone asks for it, and no model answers so by itself."""
     scores: tuple[Score, ...] = SCORES
     """The numbers that its answers have; where a caller leaves open which, the first if the usual one is none."""
-    known_by: Callable[[nn.Module], bool] = lambda model: False
+    recognized_by: Callable[[nn.Module], bool] = lambda model: False
     """Whether a model tells before it runs that it answers so; needed of rows that lack some scores."""
-    moved: Callable[[Target, Sequence[int]], Target] = position_moved
+    moved: Callable[[Target, Sequence[int]], Target] = shift_target_position
     """(target, positions) → the target when these positions are taken out of the input."""
-    notes: Callable[[Told, Prediction], tuple[str, ...]] = lambda told, prediction: ()
+    notes: Callable[[HeadOutput, Prediction], tuple[str, ...]] = lambda told, prediction: ()
     """What the user should know of what is explained."""
 
 
@@ -226,7 +226,7 @@ def head_output(model: nn.Module, output: Any) -> Tensor | None:
     return logits if isinstance(logits, Tensor) and logits.ndim in (2, 3) else None
 
 
-def behind_source(output: Any) -> int:
+def encoder_offset(output: Any) -> int:
     """How many positions stand before the first that is answered: those of an encoder–decoder's source."""
     states = getattr(output, "encoder_last_hidden_state", None)
     return 0 if states is None else int(states.shape[1])

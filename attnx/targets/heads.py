@@ -14,8 +14,8 @@ from attnx.targets.base import (
     LANGUAGE_MODELS,
     NOTHING,
     HeadKind,
+    HeadOutput,
     Score,
-    Told,
     class_count,
     class_index,
     class_names,
@@ -32,7 +32,7 @@ from attnx.targets.base import (
 from attnx.targets.prediction import Prediction
 
 
-def class_prediction(told: Told, kind: str, labels: tuple[str, ...]) -> Prediction:
+def class_prediction(told: HeadOutput, kind: str, labels: tuple[str, ...]) -> Prediction:
     """One of the classes with its probability."""
     index, rival = told.chosen(told.logits, lambda asked: class_index(asked, labels))
     shares = probabilities(told.logits, exclusive=exclusive(told.model, len(labels)))
@@ -67,17 +67,17 @@ def _is_label(model: nn.Module, logits: Tensor | None) -> bool:
     return logits is not None and logits.shape[-1] > 1 and not exclusive(model, logits.shape[-1])
 
 
-def _class(told: Told) -> Prediction | None:
+def _class(told: HeadOutput) -> Prediction | None:
     count = len(told.logits)
     return class_prediction(told, "class", class_names(told.model, count)) if count == class_count(told.model) else None
 
 
-def _label(told: Told) -> Prediction | None:
+def _label(told: HeadOutput) -> Prediction | None:
     count = len(told.logits)
     return class_prediction(told, "label", class_names(told.model, count)) if count == class_count(told.model) else None
 
 
-def _value(told: Told) -> Prediction | None:
+def _value(told: HeadOutput) -> Prediction | None:
     if len(told.logits) != class_count(told.model):
         return None
     labels, values = class_names(told.model, len(told.logits)), _values(told.logits)
@@ -86,7 +86,7 @@ def _value(told: Told) -> Prediction | None:
     return Prediction("value", f"{labels[index]} = {values[index]:.4g}", index, None, labels, values, against, rival)
 
 
-def _value_notes(told: Told, prediction: Prediction) -> tuple[str, ...]:
+def _value_notes(told: HeadOutput, prediction: Prediction) -> tuple[str, ...]:
     name = prediction.labels[prediction.index]
     unit = "a unit that its config does not name" if name.startswith("LABEL_") else f"the unit of {name!r}"
     return (f"a regression: the value is in {unit}, that of the data it was trained on, and has no probability",)
@@ -102,7 +102,7 @@ VALUE = HeadKind(
     prediction=_value,
     score=class_score,
     scores=("logit",),
-    known_by=_is_value,
+    recognized_by=_is_value,
     notes=_value_notes,
 )
 LABEL = HeadKind(
@@ -130,11 +130,11 @@ def _tags(model: nn.Module, output: Any) -> Tensor | None:
     return logits
 
 
-def _tag(told: Told) -> Prediction:
+def _tag(told: HeadOutput) -> Prediction:
     return class_prediction(told, "tag", class_names(told.model, len(told.logits)))
 
 
-def _token(told: Told) -> Prediction:
+def _token(told: HeadOutput) -> Prediction:
     tokenizer, logits = told.processor, told.logits
     index, rival = told.chosen(logits, lambda asked: token_index(asked, tokenizer, len(logits)))
     against = None if rival is None else tokenizer.decode([rival])
@@ -154,7 +154,7 @@ def _token(told: Told) -> Prediction:
     )
 
 
-def _piece_notes(told: Told, prediction: Prediction) -> tuple[str, ...]:
+def _piece_notes(told: HeadOutput, prediction: Prediction) -> tuple[str, ...]:
     """What a user must know of a target that is more than one token: only the first is explained."""
     tokenizer, notes = told.processor, []
     for target in split(told.target):
@@ -168,15 +168,17 @@ def _piece_notes(told: Told, prediction: Prediction) -> tuple[str, ...]:
     return tuple(notes)
 
 
-TAG = HeadKind("tag", logits=_tags, prediction=_tag, score=class_score, at_each=True)
-TOKEN = HeadKind("token", logits=_by_position, prediction=_token, score=class_score, at_each=True, notes=_piece_notes)
+TAG = HeadKind("tag", logits=_tags, prediction=_tag, score=class_score, per_position=True)
+TOKEN = HeadKind(
+    "token", logits=_by_position, prediction=_token, score=class_score, per_position=True, notes=_piece_notes
+)
 
 
 CHOICES = "ForMultipleChoice"
 
 
 @dataclass(frozen=True)
-class AmongChoices:
+class ChoiceTarget:
     """A choice as target: its number, and what the model gave to all."""
 
     index: int
@@ -185,9 +187,9 @@ class AmongChoices:
     against: int | None = None
 
     @classmethod
-    def of(cls, labels: tuple[str, ...], logits: tuple[float, ...], target: Any = None) -> AmongChoices:
+    def of(cls, labels: tuple[str, ...], logits: tuple[float, ...], target: Any = None) -> ChoiceTarget:
         """The best, or the choice that a caller named by its text or its number, or a pair of them."""
-        told = Told(nn.Module(), None, torch.tensor(logits, dtype=torch.float64), target)
+        told = HeadOutput(nn.Module(), None, torch.tensor(logits, dtype=torch.float64), target)
         index, rival = told.chosen(told.logits, lambda one: class_index(one, labels))
         return cls(index, labels, logits, rival)
 
@@ -200,9 +202,9 @@ def _logits(model: nn.Module, output: Any) -> Tensor | None:
     return logits if isinstance(logits, Tensor) and logits.ndim == 2 else None
 
 
-def _prediction(told: Told) -> Prediction:
+def _prediction(told: HeadOutput) -> Prediction:
     among = told.target
-    if not isinstance(among, AmongChoices):
+    if not isinstance(among, ChoiceTarget):
         raise InputError(
             f"{type(told.model).__name__} chooses among several texts; give a text and its choices: (text, [choice, …])"
         )
@@ -238,7 +240,7 @@ def _score(model: nn.Module, logits: Tensor, targets: Tensor, kind: Score) -> Te
     return own - torch.where(alone, mean if kind == "margin" else 0 * mean, rival)
 
 
-def _notes(told: Told, prediction: Prediction) -> tuple[str, ...]:
+def _notes(told: HeadOutput, prediction: Prediction) -> tuple[str, ...]:
     others = len(prediction.labels) - 1
     return (
         f"choice {prediction.index} of 0 to {others}: the model reads each by itself, so this is about the words of "
@@ -259,7 +261,7 @@ def _next_sentence_logits(model: nn.Module, output: Any) -> Tensor | None:
     return output[0] if isinstance(output, tuple) else head_output(model, output)
 
 
-def _next_sentence_prediction(told: Told) -> Prediction:
+def _next_sentence_prediction(told: HeadOutput) -> Prediction:
     if told.prepared is not None and isinstance(told.prepared.text, str):
         raise InputError(
             f"{type(told.model).__name__} says whether a second text follows the first; give both as a pair: "

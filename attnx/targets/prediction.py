@@ -37,7 +37,7 @@ class Prediction:
     """
 
     kind: str
-    """The row of `answer.registry.ANSWERS` that read it: class, label, value, token, tag, span, choice, …"""
+    """The row of `answer.registry.HEAD_KINDS` that read it: class, label, value, token, tag, span, choice, …"""
     label: str
     """The target: the prediction, or what the caller chose to explain."""
     index: int

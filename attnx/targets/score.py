@@ -12,47 +12,47 @@ from attnx.adapters.adapter import PreparedInput
 from attnx.adapters.model_config import called, takes_logits_to_keep
 from attnx.errors import CaptureError, ChoiceError, InputError
 from attnx.registry import Registry, unknown
-from attnx.targets.base import NOTHING, SCORES, HeadKind, Score, Target, Told, behind_source
+from attnx.targets.base import NOTHING, SCORES, HeadKind, HeadOutput, Score, Target, encoder_offset
 from attnx.targets.heads import CHOICE, CLASS, LABEL, NEXT_SENTENCE, TAG, TOKEN, VALUE
 from attnx.targets.prediction import Prediction
 from attnx.targets.similarity import SIMILARITY
 from attnx.targets.span import SPAN
 
-ANSWERS: Registry[HeadKind] = Registry("answer", row=HeadKind)
+HEAD_KINDS: Registry[HeadKind] = Registry("answer", row=HeadKind)
 _BUILT_IN = (SPAN, CHOICE, NEXT_SENTENCE, TAG, TOKEN, VALUE, LABEL, CLASS, SIMILARITY)
 for _row in _BUILT_IN:
-    ANSWERS.add(_row.name, _row)
+    HEAD_KINDS.add(_row.name, _row)
 
 
-def answer_kinds() -> tuple[HeadKind, ...]:
+def head_kinds() -> tuple[HeadKind, ...]:
     """The rows by which a model may answer, in the order in which they are asked."""
     own = {row.name for row in _BUILT_IN}
-    names = [*(name for name in ANSWERS if name not in own), *(name for name in ANSWERS if name in own)]
-    return tuple(ANSWERS[name] for name in names)
+    names = [*(name for name in HEAD_KINDS if name not in own), *(name for name in HEAD_KINDS if name in own)]
+    return tuple(HEAD_KINDS[name] for name in names)
 
 
 def read(model: nn.Module, output: Any, kind: str = "") -> tuple[HeadKind, Tensor] | None:
     """The row that reads the output, or the one that is named, and its numbers; None where there is no head."""
-    for row in (ANSWERS[kind],) if kind else answer_kinds():
-        if kind or not row.by_target:
+    for row in (HEAD_KINDS[kind],) if kind else head_kinds():
+        if kind or not row.requires_target:
             logits = row.logits(model, output)
             if logits is not None:
                 return row, logits
     return None
 
 
-def logits_of(model: nn.Module, output: Any) -> Tensor | None:
+def head_logits(model: nn.Module, output: Any) -> Tensor | None:
     """The numbers of the model's head, the batch first: what must be the same where the answer must be."""
     found = read(model, output)
     return None if found is None else found[1]
 
 
-def numbers_of(model: nn.Module, output: Any) -> Tensor | None:
+def head_values(model: nn.Module, output: Any) -> Tensor | None:
     """The same, and without a head what an embedding is made of: all that may be explained of an output."""
     found = read(model, output)
     if found is not None:
         return found[1]
-    others = (row.logits(model, output) for row in answer_kinds() if row.by_target)
+    others = (row.logits(model, output) for row in head_kinds() if row.requires_target)
     return next((one for one in others if one is not None), None)
 
 
@@ -67,8 +67,8 @@ def score(
 ) -> Tensor:
     """Run a batch and read one number for each target: its logit, margin, probability or log-odds.
 
-    `targets` is what `as_rows` made of them: one for each input, or as many as `rows` names the inputs of. `answers` is
-    the row of `ANSWERS` that they name (see `kind_of`). A target against another is the difference of the two. The
+    `targets` is what `encode_targets` made of them: one for each input, or as many as `rows` names the inputs of. `answers` is
+    the row of `HEAD_KINDS` that they name (see `kind_of`). A target against another is the difference of the two. The
     margin is the logit above the mean of all others, or above the one that it stands against.
     """
     row, logits = answered(model, inputs, targets, rows, answers=answers)
@@ -78,7 +78,7 @@ def score(
 def answered(
     model: nn.Module, inputs: dict[str, Tensor], targets: Tensor, rows: Tensor | None = None, *, answers: str = ""
 ) -> tuple[HeadKind, Tensor]:
-    """Run a batch: the row of `ANSWERS` that reads it, and for each target what it is read off."""
+    """Run a batch: the row of `HEAD_KINDS` that reads it, and for each target what it is read off."""
     row, logits, seat = _seated(model, inputs, targets, answers)
     of = torch.arange(len(logits), device=logits.device) if rows is None else rows
     if seat is not None:
@@ -110,19 +110,19 @@ def _seated(
     few = {"logits_to_keep": kept} if takes_logits_to_keep(model) else {}
     output = called(model, {**inputs, **few})
     row, logits = _answer(model, output, answers)
-    if not row.at_each:
+    if not row.per_position:
         return row, logits, None
-    return row, logits, torch.searchsorted(kept, position.contiguous()) if few else position - behind_source(output)
+    return row, logits, torch.searchsorted(kept, position.contiguous()) if few else position - encoder_offset(output)
 
 
-def score_of(model: nn.Module, output: Any, row: int, seat: int, target: Target, kind: Score) -> Tensor:
+def score_output(model: nn.Module, output: Any, row: int, seat: int, target: Target, kind: Score) -> Tensor:
     """The same number of one input, read off the output of a run: `row` in its batch, `seat` among its answers."""
     answers, logits = _answer(model, output, target.kind)
-    own = logits[row, seat - behind_source(output)] if answers.at_each else logits[row]
-    return answers.score(model, own[None], as_rows([target], own.device), kind)[0]
+    own = logits[row, seat - encoder_offset(output)] if answers.per_position else logits[row]
+    return answers.score(model, own[None], encode_targets([target], own.device), kind)[0]
 
 
-def as_rows(targets: Sequence[Target], device: torch.device | None = None) -> Tensor:
+def encode_targets(targets: Sequence[Target], device: torch.device | None = None) -> Tensor:
     """Targets as one tensor, so that they can travel with the batch: index, position, what stands against, and what
     their row needs besides.
     """
@@ -133,7 +133,7 @@ def as_rows(targets: Sequence[Target], device: torch.device | None = None) -> Te
 
 
 def kind_of(targets: Sequence[Target]) -> str:
-    """The row of `ANSWERS` that scores these targets, which must be one; "" for the one that reads the output."""
+    """The row of `HEAD_KINDS` that scores these targets, which must be one; "" for the one that reads the output."""
     kinds = {one.kind for one in targets}
     if len(kinds) > 1:
         raise InputError(f"targets of different kinds ({', '.join(sorted(kinds))}) cannot be scored together")
@@ -142,8 +142,8 @@ def kind_of(targets: Sequence[Target]) -> str:
 
 def check_score(kind: str | None, model: nn.Module, default: Score, answers: str = "") -> Score:
     """The kind of number asked for; by default a value without a probability is taken as it is."""
-    rows = (ANSWERS[answers],) if answers in ANSWERS else answer_kinds()
-    known = next((row for row in rows if row.known_by(model)), rows[0] if answers else None)
+    rows = (HEAD_KINDS[answers],) if answers in HEAD_KINDS else head_kinds()
+    known = next((row for row in rows if row.recognized_by(model)), rows[0] if answers else None)
     offered = SCORES if known is None else known.scores
     if kind is None:
         return default if default in offered else offered[0]
@@ -154,9 +154,9 @@ def check_score(kind: str | None, model: nn.Module, default: Score, answers: str
     return kind
 
 
-def first_answer(model: nn.Module, inputs: dict[str, Tensor], length: int) -> list[Tensor]:
+def first_output(model: nn.Module, inputs: dict[str, Tensor], length: int) -> list[Tensor]:
     """What the model says of the first input of a batch, which has so many positions: it must not hang on padding."""
-    logits = numbers_of(model, called(model, inputs))
+    logits = head_values(model, called(model, inputs))
     return [] if logits is None else [logits[0] if logits.ndim == 2 else logits[0, :length]]
 
 
@@ -189,18 +189,18 @@ def predict(
             )
         return None
     kind, logits = found
-    own = (logits[row, position - behind_source(output)] if kind.at_each else logits[row]).detach().float()
+    own = (logits[row, position - encoder_offset(output)] if kind.per_position else logits[row]).detach().float()
     if not bool(own.isfinite().all()):
         raise CaptureError(
             f"{type(model).__name__} predicts NaN or infinity: its weights are damaged, or half precision overflows; "
             "check the checkpoint, or use model.float()"
         )
-    return kind.prediction(Told(model, getattr(processor, "tokenizer", processor), own, target, prepared))
+    return kind.prediction(HeadOutput(model, getattr(processor, "tokenizer", processor), own, target, prepared))
 
 
-def answer_notes(model: nn.Module, processor: Any, prediction: Prediction | None, target: Any) -> tuple[str, ...]:
+def prediction_notes(model: nn.Module, processor: Any, prediction: Prediction | None, target: Any) -> tuple[str, ...]:
     """What the user should know of what is explained of the answer."""
-    if prediction is None or prediction.kind not in ANSWERS:
+    if prediction is None or prediction.kind not in HEAD_KINDS:
         return ()
     tokenizer = getattr(processor, "tokenizer", processor)
-    return ANSWERS[prediction.kind].notes(Told(model, tokenizer, torch.empty(0), target), prediction)
+    return HEAD_KINDS[prediction.kind].notes(HeadOutput(model, tokenizer, torch.empty(0), target), prediction)

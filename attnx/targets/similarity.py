@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from attnx.adapters.pooling import OWN, POOLINGS
-from attnx.targets.base import NOTHING, HeadKind, Score, Target, Told, place_after, wide
+from attnx.targets.base import NOTHING, HeadKind, HeadOutput, Score, Target, shifted_index, wide
 from attnx.targets.prediction import Prediction
 
 Direction = tuple[float, ...]
@@ -22,7 +22,7 @@ _MADE = (*POOLINGS, OWN)
 
 
 @dataclass(frozen=True)
-class SimilarTo:
+class SimilarityTarget:
     """A target: the cosine with an embedding, whose length does not matter where it is a unit vector."""
 
     vector: Direction
@@ -68,8 +68,8 @@ def _score(model: nn.Module, states: Tensor, targets: Tensor, kind: Score) -> Te
     return cosines
 
 
-def _prediction(told: Told) -> Prediction:
-    asked: SimilarTo = told.target
+def _prediction(told: HeadOutput) -> Prediction:
+    asked: SimilarityTarget = told.target
     row = torch.tensor([(0, 0, NOTHING, *asked.beside)], dtype=torch.float64, device=told.logits.device)
     cosine = float(_score(told.model, told.logits[None], row, "cosine"))
     label = f"{cosine:.3f} with {asked.text}"
@@ -79,16 +79,16 @@ def _prediction(told: Told) -> Prediction:
 def _moved(target: Target, gone: Sequence[int]) -> Target:
     pooling, length, *vector = target.beside
     return replace(
-        target, position=place_after(target.position, gone), beside=(pooling, length - len(set(gone)), *vector)
+        target, position=shifted_index(target.position, gone), beside=(pooling, length - len(set(gone)), *vector)
     )
 
 
 SIMILARITY = HeadKind(
-    SimilarTo.kind,
+    SimilarityTarget.kind,
     logits=_states,
     prediction=_prediction,
     score=_score,
-    by_target=True,
+    requires_target=True,
     scores=("cosine",),
     moved=_moved,
 )

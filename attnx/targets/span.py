@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from attnx.adapters.model_config import has_head
 from attnx.adapters.positions import Position
 from attnx.errors import ChoiceError, whole_number
-from attnx.targets.base import NOTHING, HeadKind, Score, Target, Told, place_after, split, wide
+from attnx.targets.base import NOTHING, HeadKind, HeadOutput, Score, Target, shifted_index, split, wide
 from attnx.targets.prediction import Prediction
 
 LONGEST = 15
@@ -112,7 +112,7 @@ class _End:
         return self.logits.masked_fill(~self.others, -torch.inf).logsumexp(1) - whole
 
 
-def _prediction(told: Told) -> Prediction:
+def _prediction(told: HeadOutput) -> Prediction:
     first, stop = _where(told)
     asked, other = split(told.target)
     best = _best(told.logits, first, stop)
@@ -140,7 +140,7 @@ def _prediction(told: Told) -> Prediction:
     )
 
 
-def _where(told: Told) -> tuple[int, int]:
+def _where(told: HeadOutput) -> tuple[int, int]:
     """Where an answer may stand: in the second text of a pair, or in all of a single one."""
     if told.prepared is None:
         return 0, len(told.logits)
@@ -163,7 +163,7 @@ def _best(logits: Tensor, first: int, stop: int) -> list[tuple[int, int]]:
     return [(one, last) for _, one, last in sorted(found, key=lambda one: -one[0])[:_SPANS_KEPT]]
 
 
-def _named(told: Told, asked: Any, first: int, stop: int) -> tuple[int, int]:
+def _named(told: HeadOutput, asked: Any, first: int, stop: int) -> tuple[int, int]:
     """The span that a caller calls by its text, by a slice of positions, or by its number."""
     if isinstance(asked, str):
         return _quoted(told, asked, first, stop)
@@ -180,7 +180,7 @@ def _named(told: Told, asked: Any, first: int, stop: int) -> tuple[int, int]:
     return span
 
 
-def _quoted(told: Told, asked: str, first: int, stop: int) -> tuple[int, int]:
+def _quoted(told: HeadOutput, asked: str, first: int, stop: int) -> tuple[int, int]:
     """The best place at which these words stand."""
     text, positions = _context(told, first, stop)
     if text is None:
@@ -197,7 +197,7 @@ def _quoted(told: Told, asked: str, first: int, stop: int) -> tuple[int, int]:
     return max(found, key=lambda span: float(told.logits[span[0], 0] + told.logits[span[1], 1]))
 
 
-def _context(told: Told, first: int, stop: int) -> tuple[str | None, list[Position]]:
+def _context(told: HeadOutput, first: int, stop: int) -> tuple[str | None, list[Position]]:
     """The text in which answers stand, and those of its positions that are known by their characters."""
     if told.prepared is None or told.prepared.text is None:
         return None, []
@@ -206,7 +206,7 @@ def _context(told: Told, first: int, stop: int) -> tuple[str | None, list[Positi
     return text if isinstance(text, str) else text[1], positions
 
 
-def _written(told: Told, span: tuple[int, int]) -> str:
+def _written(told: HeadOutput, span: tuple[int, int]) -> str:
     """The words of a span, as they stand in the text."""
     text, positions = _context(told, span[0], span[1] + 1)
     if text is not None and positions:
@@ -220,7 +220,7 @@ def _moved(target: Target, gone: Sequence[int]) -> Target:
     """The same span when some positions are gone; where an end is gone itself, the position before it."""
 
     def number(one: int) -> int:
-        return span_number(*(place_after(place, gone) for place in span_of(one)))
+        return span_number(*(shifted_index(place, gone) for place in span_of(one)))
 
     first, stop = (int(one) for one in target.beside)
     left = first - sum(one < first for one in gone), stop - sum(one < stop for one in gone)
@@ -228,12 +228,12 @@ def _moved(target: Target, gone: Sequence[int]) -> Target:
         target,
         index=number(target.index),
         against=None if target.against is None else number(target.against),
-        position=place_after(target.position, gone),
+        position=shifted_index(target.position, gone),
         beside=(float(left[0]), float(left[1])),
     )
 
 
-def _notes(told: Told, prediction: Prediction) -> tuple[str, ...]:
+def _notes(told: HeadOutput, prediction: Prediction) -> tuple[str, ...]:
     if prediction.span is None or prediction.span[0] == prediction.span[1]:
         return ()
     return (

@@ -31,15 +31,15 @@ _RANGE = 60.0
 """Decibels from the loudest to black."""
 
 
-def spectrum(sound: Audio, rows: int = 96) -> Array:
+def spectrum(audio: Audio, rows: int = 96) -> Array:
     """row × column from 0 to 1, the lowest pitch first."""
-    window, hop = max(8, round(_WINDOW * sound.rate)), max(1, round(_HOP * sound.rate))
-    samples = np.pad(sound.samples.astype(np.float64), (window // 2, window))
-    starts = np.arange(0, max(1, len(sound.samples)), hop)
+    window, hop = max(8, round(_WINDOW * audio.rate)), max(1, round(_HOP * audio.rate))
+    samples = np.pad(audio.samples.astype(np.float64), (window // 2, window))
+    starts = np.arange(0, max(1, len(audio.samples)), hop)
     frames = np.stack([samples[start : start + window] for start in starts]) * np.hanning(window)
     power = np.abs(np.fft.rfft(frames, n=max(window, 4 * rows))) ** 2
-    frequencies = np.linspace(0, sound.rate / 2, power.shape[1])
-    edges = np.searchsorted(_mel(frequencies), np.linspace(0, _mel(sound.rate / 2), rows + 1))
+    frequencies = np.linspace(0, audio.rate / 2, power.shape[1])
+    edges = np.searchsorted(_mel(frequencies), np.linspace(0, _mel(audio.rate / 2), rows + 1))
     bands = [power[:, low : max(high, low + 1)].mean(1) for low, high in pairwise(edges)]
     loudness = 10 * np.log10(np.stack(bands) + 1e-12)
     shades: Array = np.clip(1 + (loudness - loudness.max()) / _RANGE, 0, 1)
@@ -90,7 +90,7 @@ def time_strips(
     figure = Figure(figsize=(_WIDTH, 1.6 + (_STRIP + 0.3) * len(names)), layout="constrained")
     top, *strips = figure.subplots(len(names) + 1, 1, sharex=True, height_ratios=[1.4, *[1] * len(names)])
     _draw_sound(top, explanation)
-    top.set_title(str(explanation.prediction or "sound"), fontsize=9, loc="left", **VERBATIM)
+    top.set_title(str(explanation.prediction or "audio"), fontsize=9, loc="left", **VERBATIM)
     for axes, name in zip(strips, names, strict=True):
         scores = explanation.scores(name, layer, head)
         _draw_row(axes, explanation, scores)
@@ -128,31 +128,31 @@ def plot_sound_layers(explanation: Explanation, method: str | None = None, *, he
 
 def times(explanation: Explanation) -> list[tuple[float, float]]:
     """When each stretch begins and ends, in seconds."""
-    found = (explanation.positions.when(one.positions) for one in explanation.stretches)
+    found = (explanation.positions.when(one.positions) for one in explanation.time_segments)
     return [one for one in found if one is not None]
 
 
 def written_words(explanation: Explanation) -> list[Word]:
     """What was written of a sound: its words that are neither stretches nor pauses."""
-    stretches = {(one.text, one.positions) for one in explanation.stretches}
-    others = [one for one in explanation.words if (one.text, one.positions) not in stretches]
+    time_segments = {(one.text, one.positions) for one in explanation.time_segments}
+    others = [one for one in explanation.words if (one.text, one.positions) not in time_segments]
     return [one for one in others if not (one.is_punctuation and explanation.positions.when(one.positions))]
 
 
 def sums(explanation: Explanation, scores: Array) -> Array:
     """The score of each stretch, all its bands together."""
-    return np.array([float(scores[list(one.positions)].sum()) for one in explanation.stretches])
+    return np.array([float(scores[list(one.positions)].sum()) for one in explanation.time_segments])
 
 
 def _draw_sound(axes: Axes, explanation: Explanation) -> None:
     """The wave; of a model that hears bands the spectrum, its channels as high as the model has them."""
-    sound = explanation.sound
+    audio = explanation.audio
     end = explanation.seconds or 1.0
-    if sound is not None and banded(explanation):
-        axes.imshow(spectrum(sound), aspect="auto", origin="lower", cmap="gray_r", extent=(0, sound.seconds, 0, 1))
-    elif sound is not None:
-        low, high = envelope(sound, 1_000)
-        axes.fill_between(np.linspace(0, sound.seconds, len(low)), low, high, color=_GRAY, linewidth=0)
+    if audio is not None and banded(explanation):
+        axes.imshow(spectrum(audio), aspect="auto", origin="lower", cmap="gray_r", extent=(0, audio.seconds, 0, 1))
+    elif audio is not None:
+        low, high = envelope(audio, 1_000)
+        axes.fill_between(np.linspace(0, audio.seconds, len(low)), low, high, color=_GRAY, linewidth=0)
     axes.set_xlim(0, end)
     axes.set_yticks([])
     axes.tick_params(labelsize=8)
@@ -200,9 +200,9 @@ def banded(explanation: Explanation) -> bool:
     return any(one.band is not None for one in explanation.positions)
 
 
-def envelope(sound: Audio, columns: int) -> tuple[Array, Array]:
+def envelope(audio: Audio, columns: int) -> tuple[Array, Array]:
     """The lowest and the highest sample of each of so many parts of the sound."""
-    parts = np.array_split(sound.samples, min(columns, len(sound.samples)))
+    parts = np.array_split(audio.samples, min(columns, len(audio.samples)))
     return np.array([one.min() for one in parts]), np.array([one.max() for one in parts])
 
 
@@ -231,11 +231,11 @@ def stretch_table(
     """A headline, and the best stretches with when they begin and end, their score and a bar; then what was written."""
     name = explanation.row_name(method, layer)
     scores = explanation.scores(name, layer)
-    stretches, written_down = explanation.stretches, written_words(explanation)
-    sums = {one.positions: float(scores[list(one.positions)].sum()) for one in (*stretches, *written_down)}
-    best = sorted(stretches, key=lambda one: -abs(round(sums[one.positions], 9)))[:count]
+    time_segments, written_down = explanation.time_segments, written_words(explanation)
+    sums = {one.positions: float(scores[list(one.positions)].sum()) for one in (*time_segments, *written_down)}
+    best = sorted(time_segments, key=lambda one: -abs(round(sums[one.positions], 9)))[:count]
     lines = _headline(explanation, name, layer)
-    lines.append(f"best {len(best)} of {len(stretches)} stretches of time, in seconds")
+    lines.append(f"best {len(best)} of {len(time_segments)} stretches of time, in seconds")
     shown = [*sorted(best, key=lambda one: one.index), *written_down]
     named = [
         *(_time(explanation, one) for one in shown[: len(best)]),

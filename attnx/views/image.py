@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnx.adapters.image import read_picture
+from attnx.adapters.image import load_image
 from attnx.errors import ChoiceError, InputError
 from attnx.registry import unknown
 from attnx.results.explanation import Explanation
@@ -153,7 +153,7 @@ def picture_of(explanation: Explanation, image: Any = None) -> Image:
                 else "this is no explanation of an image: there is no picture to draw"
             )
         return explanation.image
-    picture, _ = read_picture(image)
+    picture, _ = load_image(image)
     if explanation.image_size is not None and picture.size != explanation.image_size:
         expected, found = (" × ".join(map(str, size)) for size in (explanation.image_size, picture.size))
         raise InputError(f"another picture was explained: it was {expected} pixels, this one is {found}")

@@ -5,7 +5,7 @@ import torch
 import transformers as hf
 
 from attnx.targets.base import Target
-from attnx.targets.score import as_rows, score, score_each
+from attnx.targets.score import encode_targets, score, score_each
 from tests import zoo
 
 MODELS = {
@@ -17,7 +17,7 @@ MODELS = {
         hf.BertConfig(vocab_size=zoo.VOCABULARY, num_labels=9, **zoo.WIDTH)
     ),
 }
-TARGETS = as_rows([Target(4, 6), Target(7, 2), Target(1, 6, against=3)])
+TARGETS = encode_targets([Target(4, 6), Target(7, 2), Target(1, 6, against=3)])
 
 
 @pytest.mark.parametrize("kind", ["logit", "margin", "log_odds"])

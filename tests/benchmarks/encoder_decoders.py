@@ -15,7 +15,7 @@ import torch
 import transformers as hf
 
 from attnx.adapters.adapter import PreparedInput
-from attnx.adapters.encoder_decoder import Output, with_output
+from attnx.adapters.encoder_decoder import Output, with_decoder_prefix
 from attnx.adapters.positions import Position, group_words
 from attnx.pipeline.options import Settings
 from attnx.pipeline.pipeline import Request, explain_prepared
@@ -32,7 +32,9 @@ def prepared(model: Any) -> PreparedInput:
     written = [2, *torch.randint(5, 300, (OUTPUT - 1,), generator=generator).tolist()]
     positions, words = group_words([Position(place, str(place)) for place in range(SOURCE)], None)
     source = PreparedInput({"input_ids": ids, "attention_mask": torch.ones_like(ids)}, positions, words)
-    return with_output(model, source, Output(written, [Position(place, str(place)) for place in range(OUTPUT)], None))
+    return with_decoder_prefix(
+        model, source, Output(written, [Position(place, str(place)) for place in range(OUTPUT)], None)
+    )
 
 
 def seconds(run: Callable[[], Any]) -> float:

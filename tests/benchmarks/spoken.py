@@ -45,7 +45,7 @@ def main() -> None:
     for sentence in SENTENCES:
         spoken = whisper_tiny.speak(sentence.split(), PAUSE)
         g = attnx.explain_generation(
-            *(model, processor, spoken.sound), max_new_tokens=NEW, layer="each", methods=METHODS, references=REFERENCES
+            *(model, processor, spoken.audio), max_new_tokens=NEW, layer="each", methods=METHODS, references=REFERENCES
         )
         asked = list(_written(g, spoken))
         print(f"{sentence} → {(g.text or '').strip()} ({len(asked)} words)", flush=True)
@@ -81,10 +81,10 @@ def _rows(g: GenerationExplanation, step: int, spoken: Spoken) -> Mapping[str, A
 def _answers(scores: Any, g: GenerationExplanation, spoken: Spoken, right: int) -> tuple[float, float, float]:
     """The reciprocal rank among words, whether the word is first, and whether the best stretch is inside of it."""
     sums = [float(scores[_inside(g, time)].sum()) for time in spoken.times]
-    stretches = [one.index for one in g.positions if one.time is not None]
+    time_segments = [one.index for one in g.positions if one.time is not None]
     own = set(_inside(g, spoken.times[right]))
-    places = [number for number, index in enumerate(stretches) if index in own]
-    return reciprocal_rank(sums, [right]), is_first(sums, [right]), is_first(scores[stretches].tolist(), places)
+    places = [number for number, index in enumerate(time_segments) if index in own]
+    return reciprocal_rank(sums, [right]), is_first(sums, [right]), is_first(scores[time_segments].tolist(), places)
 
 
 def _inside(g: GenerationExplanation, time: tuple[float, float]) -> list[int]:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import attnx
-from attnx.adapters.image_tokens import projection_of
+from attnx.adapters.image_tokens import find_projection
 from attnx.errors import CaptureError
 from attnx.graph.graph import Graph
 from attnx.hooks.capture import capture_batch
@@ -47,7 +47,7 @@ def eager_maps(family):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_rollout_of_the_chain_is_the_product_of_eagers_own_maps(family):
     model, inputs = zoo.model(family), zoo.FAMILIES[family].inputs()
-    found = projection_of(model, inputs)
+    found = find_projection(model, inputs)
     calls, decoder = eager_maps(family)
     length, patches = inputs["input_ids"].shape[1], found.patches
     below = torch.eye(length + patches, dtype=torch.float64)

@@ -1,11 +1,11 @@
-"""`attnx explain --sound FILE.wav`."""
+"""`attnx explain --audio FILE.wav`."""
 
 import sys
 
 import pytest
 
 from attnx.cli.main import main
-from tests.sound_zoo import extractor, model, sound, write_wave
+from tests.sound_zoo import audio, extractor, model, write_wave
 
 
 @pytest.fixture(scope="module")
@@ -14,7 +14,7 @@ def saved(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ast")
     model("ast").save_pretrained(folder)
     extractor("ast").save_pretrained(folder)
-    write_wave(folder / "a.wav", sound())
+    write_wave(folder / "a.wav", audio())
     return folder
 
 

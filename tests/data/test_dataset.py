@@ -73,11 +73,11 @@ def _of_two_streams():
 
 
 def _heard():
-    return sound_zoo.model("ast"), sound_zoo.extractor("ast"), [sound_zoo.sound(), sound_zoo.sound(0.4)], {}
+    return sound_zoo.model("ast"), sound_zoo.extractor("ast"), [sound_zoo.audio(), sound_zoo.audio(0.4)], {}
 
 
 def _heard_with_its_rate():
-    sounds = [{"array": sound_zoo.sound(), "sampling_rate": 16_000}]
+    sounds = [{"array": sound_zoo.audio(), "sampling_rate": 16_000}]
     return sound_zoo.model("wav2vec2"), sound_zoo.extractor("wav2vec2"), sounds, {}
 
 

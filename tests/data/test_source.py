@@ -274,8 +274,8 @@ def test_a_dictionary_that_explain_takes_is_one_input_and_has_its_label_beside_i
     assert (row.given["image"], row.given["text"]) == (picture, "what is it?")
     assert (row.gold, row.id) == ("nothing", "a")
     assert given([{"image": picture, "text": "what is it?"}], text="text") == ["what is it?"]
-    sound = {"array": np.zeros(100), "sampling_rate": 16_000}
-    assert given([sound]) == [sound]
+    audio = {"array": np.zeros(100), "sampling_rate": 16_000}
+    assert given([audio]) == [audio]
 
 
 def test_inputs_differ_by_all_of_their_numbers_and_not_by_where_they_are_held():

@@ -11,7 +11,7 @@ import transformers as hf
 import attnx
 from attnx.errors import InputError
 from tests import whisper_tiny, zoo
-from tests.sound_zoo import sound
+from tests.sound_zoo import audio
 
 START, END, LANGUAGES, TASKS, NO_TIMES = 1, 2, {"<|en|>": 3, "<|fr|>": 4}, {"transcribe": 5, "translate": 6}, 7
 
@@ -52,9 +52,9 @@ def named(processor, *ids):
 def test_what_is_written_is_what_the_model_writes_by_itself(whisper):
     model, processor = whisper
     g = attnx.explain_generation(
-        *whisper, sound(), max_new_tokens=6, language="fr", task="translate", methods="rollout"
+        *whisper, audio(), max_new_tokens=6, language="fr", task="translate", methods="rollout"
     )
-    features = processor.feature_extractor(sound(), sampling_rate=16_000, return_tensors="pt")["input_features"]
+    features = processor.feature_extractor(audio(), sampling_rate=16_000, return_tensors="pt")["input_features"]
     with torch.no_grad():
         ids = model.generate(
             features, language="fr", task="translate", max_new_tokens=6, force_unique_generate_call=True
@@ -65,22 +65,22 @@ def test_what_is_written_is_what_the_model_writes_by_itself(whisper):
 
 
 def test_the_language_is_heard_where_none_is_named(whisper):
-    g = attnx.explain_generation(*whisper, sound(), max_new_tokens=2, methods="rollout")
-    heard = begun(g)
-    assert heard[0] == named(whisper[1], START)[0]
-    assert heard[1] in named(whisper[1], *LANGUAGES.values())
+    g = attnx.explain_generation(*whisper, audio(), max_new_tokens=2, methods="rollout")
+    audio_input = begun(g)
+    assert audio_input[0] == named(whisper[1], START)[0]
+    assert audio_input[1] in named(whisper[1], *LANGUAGES.values())
 
 
 def test_a_written_token_is_explained_as_explain_explains_it(whisper):
     """By teacher forcing: the same ids as a target give the same rows."""
     g = attnx.explain_generation(
-        *whisper, sound(), max_new_tokens=4, language="en", methods="rollout", references="lrp"
+        *whisper, audio(), max_new_tokens=4, language="en", methods="rollout", references="lrp"
     )
     source, ids = g.sequences["source"], whisper[1].tokenizer.convert_tokens_to_ids
     written = [ids(one.token) for one in g.positions[source:]]
     step = len(g) - 1
     e = attnx.explain(
-        *whisper, sound(), target_text=written[:-1], target=written[-1], methods="rollout", references="lrp"
+        *whisper, audio(), target_text=written[:-1], target=written[-1], methods="rollout", references="lrp"
     )
     for name in ("rollout", "lrp"):
         np.testing.assert_allclose(g[name][step][: source + len(written) - 1], e.scores(name), atol=1e-5)
@@ -90,31 +90,31 @@ def test_a_written_token_is_explained_as_explain_explains_it(whisper):
 def test_the_model_is_left_as_it_was(whisper):
     model, _ = whisper
     before, weights = copy.deepcopy(model.generation_config), copy.deepcopy(model.state_dict())
-    attnx.explain_generation(*whisper, sound(), max_new_tokens=3, num_beams=2, methods="rollout")
+    attnx.explain_generation(*whisper, audio(), max_new_tokens=3, num_beams=2, methods="rollout")
     assert model.generation_config == before
     assert all(torch.equal(one, weights[name]) for name, one in model.state_dict().items())
 
 
 def test_an_unknown_language_is_refused(whisper):
     with pytest.raises(InputError, match="language"):
-        attnx.explain_generation(*whisper, sound(), language="klingon")
+        attnx.explain_generation(*whisper, audio(), language="klingon")
 
 
 def test_words_are_named_by_the_written_text(whisper):
-    g = attnx.explain_generation(*whisper, sound(), max_new_tokens=5, language="en", methods="rollout")
+    g = attnx.explain_generation(*whisper, audio(), max_new_tokens=5, language="en", methods="rollout")
     step = g.step(len(g) - 1)
-    told = [one for one in step.words if one not in step.stretches]
+    told = [one for one in step.words if one not in step.time_segments]
     assert [one.text for one in told] == [one for one in g.text.split() if one][: len(told)]
-    assert len(step.stretches) == len([one for one in step.positions if one.time is not None])
+    assert len(step.time_segments) == len([one for one in step.positions if one.time is not None])
 
 
 def test_a_step_lies_over_the_sound_that_was_heard_and_a_file_has_none_of_it(whisper, tmp_path):
-    g = attnx.explain_generation(*whisper, sound(), max_new_tokens=2, language="en", methods="rollout")
-    np.testing.assert_array_equal(g.step(0).sound.samples, sound())
+    g = attnx.explain_generation(*whisper, audio(), max_new_tokens=2, language="en", methods="rollout")
+    np.testing.assert_array_equal(g.step(0).audio.samples, audio())
     assert len(g.step(0).plot().axes) >= 2
     g.save(tmp_path / "g.safetensors")
     loaded = attnx.GenerationExplanation.load(tmp_path / "g.safetensors")
-    assert loaded.sound is None
+    assert loaded.audio is None
     assert loaded.step(0).seconds == g.step(0).seconds
     assert (tmp_path / "g.safetensors").stat().st_size < 200_000
 
@@ -123,12 +123,12 @@ def test_a_step_lies_over_the_sound_that_was_heard_and_a_file_has_none_of_it(whi
 def test_the_real_model_writes_what_was_said_and_hears_each_word_when_it_was_spoken():
     model, processor = whisper_tiny.load()
     spoken = whisper_tiny.speak(["yesterday", "Elizabeth", "visited", "the", "university"])
-    g = attnx.explain_generation(model, processor, spoken.sound, methods="raw", references="lrp")
+    g = attnx.explain_generation(model, processor, spoken.audio, methods="raw", references="lrp")
     assert "university" in g.text
     step = next(number for number, one in enumerate(g.generated) if one.strip() == "university")
     e = g.step(step)
-    own = np.array([float(e.scores("lrp")[list(one.positions)].sum()) for one in e.stretches])
-    start, end = e.positions[e.stretches[int(own.argmax())].positions[0]].time
+    own = np.array([float(e.scores("lrp")[list(one.positions)].sum()) for one in e.time_segments])
+    start, end = e.positions[e.time_segments[int(own.argmax())].positions[0]].time
     said = spoken.times[spoken.words.index("university")]
     assert start < said[1] + 0.1
     assert end > said[0] - 0.1

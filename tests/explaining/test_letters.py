@@ -8,12 +8,12 @@ import transformers as hf
 import attnx
 from attnx.errors import InputError
 from attnx.pipeline.requests import PAUSE, Letter, letters_of, words_of
-from tests.sound_zoo import BODY, SEAMLESS, samples_extractor, sound
+from tests.sound_zoo import BODY, SEAMLESS, audio, samples_extractor
 
 BLANK, LETTERS = 0, "-ab|"
 
 
-def logits_of(written):
+def head_logits(written):
     """One row a frame; an upper-case letter is surer."""
     rows = torch.zeros(len(written), len(LETTERS))
     for place, letter in enumerate(written):
@@ -22,20 +22,20 @@ def logits_of(written):
 
 
 def test_frames_are_grouped_by_the_written_letter():
-    found = letters_of(logits_of("-aA-a|bB--"), BLANK)
+    found = letters_of(head_logits("-aA-a|bB--"), BLANK)
     assert [(one.token, one.start, one.end) for one in found] == [(1, 1, 4), (1, 4, 5), (3, 5, 6), (2, 6, 10)]
     assert [one.surest for one in found] == [2, 4, 5, 7]
 
 
 def test_letters_are_grouped_to_words_by_what_stands_between():
-    letters = letters_of(logits_of("-ab-|--ba-|"), BLANK)
+    letters = letters_of(head_logits("-ab-|--ba-|"), BLANK)
     assert [(own[0].start, own[-1].silent) for own in words_of(letters, LETTERS.index("|"))] == [(1, 3), (7, 9)]
     assert words_of([], 3) == []
 
 
 def test_nothing_written_is_no_letter():
-    assert letters_of(logits_of("---"), BLANK) == []
-    assert letters_of(logits_of("a"), BLANK) == [Letter(1, 0, 1, 0, 1)]
+    assert letters_of(head_logits("---"), BLANK) == []
+    assert letters_of(head_logits("a"), BLANK) == [Letter(1, 0, 1, 0, 1)]
 
 
 class Both:
@@ -65,7 +65,7 @@ def writer():
         for name, parameter in made.named_parameters():
             if "original0" in name or ("pos_conv" in name and "bias" in name) or "attention.out_proj" in name:
                 parameter.zero_()
-    samples = sound()
+    samples = audio()
     with torch.no_grad():
         given = samples_extractor()(samples, sampling_rate=16_000, return_tensors="pt")
         states = made.wav2vec2(**given).last_hidden_state[0]
@@ -105,7 +105,7 @@ def test_a_written_word_has_its_time_and_what_its_letters_have(writer):
     (best,) = e.top(1, "lrp", content_only=True)
     assert best.text == word.text
     assert best.score == pytest.approx(float(e.scores("lrp")[list(word.positions)].sum()))
-    assert len(e.stretches) == len(e.positions)
+    assert len(e.time_segments) == len(e.positions)
     start, end = e.positions.when(word.positions)
     assert f"{start:7.3f} to {end:7.3f} {word.text}" in str(e)
 

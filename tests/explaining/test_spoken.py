@@ -22,9 +22,9 @@ def spoken():
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_stretches_cover_the_sentence_and_padding_is_named(name, spoken):
-    cut = spoken.sound[:18_000]  # what the smallest of these models reads
+    cut = spoken.audio[:18_000]  # what the smallest of these models reads
     e = attnx.explain(model(name), extractor(name), cut, methods="rollout", references="lrp")
-    times = [e.positions.when(one.positions) for one in e.stretches]
+    times = [e.positions.when(one.positions) for one in e.time_segments]
     assert times[0][0] == 0
     assert times[-1][1] == pytest.approx(len(cut) / 16_000, abs=1e-6)
     assert all(one[1] == two[0] for one, two in pairwise(times))
@@ -42,8 +42,8 @@ def test_words_of_a_ctc_head_are_explained_with_its_own_tokenizer(spoken, tmp_pa
     writer = hf.Wav2Vec2ForCTC(hf.Wav2Vec2Config(**BODY, **CONVOLVED, vocab_size=5, pad_token_id=0)).eval()
     with torch.no_grad():
         writer.lm_head.weight.mul_(20)
-        given = processor.feature_extractor(spoken.sound, sampling_rate=16_000, return_tensors="pt")
+        given = processor.feature_extractor(spoken.audio, sampling_rate=16_000, return_tensors="pt")
         ids = writer(**given).logits[0].argmax(-1)
-    e = attnx.explain(writer, processor, spoken.sound, position="every", methods="rollout", references=())[0]
+    e = attnx.explain(writer, processor, spoken.audio, position="every", methods="rollout", references=())[0]
     assert [one.text for one in e.words if one.text != "…"] == tokenizer.decode(ids).split()
     assert sorted(place for one in e.words for place in one.positions) == list(range(len(e.positions)))

@@ -13,7 +13,7 @@ from attnx.adapters.families import adapter_for
 from attnx.demo_models.dates import load_demo
 from attnx.errors import ChoiceError, InputError
 from tests import streams_zoo, zoo
-from tests.sound_zoo import sound
+from tests.sound_zoo import audio
 
 SOURCE, TARGET = "on friday the third of march 1998", "1998 03"
 TEXTS = [name for name in streams_zoo.FAMILIES if name != "whisper"]
@@ -50,7 +50,7 @@ def test_an_end_token_that_the_tokenizer_adds_is_not_written_yet(kind):
     torch.manual_seed(0)
     model = model_class(getattr(hf, f"{kind}Config")(**sizes, **places, decoder_start_token_id=start)).eval()
     processor = SimpleNamespace(feature_extractor=hf.WhisperFeatureExtractor(chunk_length=2), tokenizer=tokenizer)
-    given = (model, processor, sound()) if kind == "Whisper" else (model, tokenizer, "the key")
+    given = (model, processor, audio()) if kind == "Whisper" else (model, tokenizer, "the key")
     e = attnx.explain(*given, target_text="the keys", methods="raw")
     tokens = tokenizer.tokenize("the keys")
     assert [one.token for one in e.positions[e.sequences["source"] :]] == ["<|start|>", *tokens]
@@ -152,8 +152,8 @@ class TestWithin:
         with pytest.raises(ChoiceError, match=r"source is attnx.explain\(model.get_encoder\(\), ") as refusal:
             of_family(name, within="encoder")
         named = str(refusal.value).rpartition("source is ")[2]
-        sound = {"input_features": streams_zoo.inputs("whisper")["input_features"]}
-        things = {"model": streams_zoo.model(name), "text": "the key to", "sound": sound, "attnx": attnx}
+        audio = {"input_features": streams_zoo.inputs("whisper")["input_features"]}
+        things = {"model": streams_zoo.model(name), "text": "the key to", "audio": audio, "attnx": attnx}
         words = zoo.wordpiece_tokenizer()
         e = eval(named, {**things, "tokenizer": words, "processor": words})  # as a reader would paste it
         assert len(e.layers) == 2
@@ -242,7 +242,7 @@ class TestStartOfTheOutput:
         from attnx.linearize.mode import LRP
         from attnx.linearize.run import frozen_run
         from attnx.targets.base import Target
-        from attnx.targets.score import as_rows, score
+        from attnx.targets.score import encode_targets, score
 
         torch.manual_seed(0)
         model = (
@@ -253,7 +253,7 @@ class TestStartOfTheOutput:
         ids = torch.tensor([tokenizer("the key to")["input_ids"]])
         written = torch.tensor([[0, *tokenizer("the book")["input_ids"][:-1]]])
         inputs = {"input_ids": ids, "decoder_input_ids": written}
-        targets = as_rows([Target(e.prediction.index, e.position)], ids.device)
+        targets = encode_targets([Target(e.prediction.index, e.position)], ids.device)
         entry = (model.shared, model.get_decoder().get_input_embeddings())
         run = frozen_run(model, lambda: score(model, inputs, targets, "margin"), LRP, entry=entry, ends=slice(0, 1))
         own = next(one for one in run.kernels if one.module.startswith("decoder") and "SelfAttention" in one.module)

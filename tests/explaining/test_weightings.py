@@ -13,7 +13,7 @@ from attnx.errors import AttnxError, CaptureError, ChoiceError, InputError
 from attnx.methods.base import METHODS
 from tests import zoo
 
-ANSWERS = ("gradient_rollout", "gradient_flow", "alti_logit", "rollout:gradient_signed", "raw:gradient_signed")
+HEAD_KINDS = ("gradient_rollout", "gradient_flow", "alti_logit", "rollout:gradient_signed", "raw:gradient_signed")
 SIGNED = ("alti_logit", "rollout:gradient_signed", "raw:gradient_signed")
 ALL = (*METHODS.names(), "rollout:norm", "raw:value_zeroing", *SIGNED[1:])
 OWN_RESIDUAL = ("norm_rollout", "globenc", "alti", "value_zeroing", "raw:value_zeroing", "gradient_rollout", *SIGNED)

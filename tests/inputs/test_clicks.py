@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from attnx.adapters.audio_frames import MOMENT, Timing, measured_timing
+from attnx.adapters.audio_frames import MOMENT, Timing, measure_timing
 
 
 def convolved(kernel, stride, padding=0):
     weights = np.random.default_rng(0).normal(size=(kernel, 3))
 
-    def hearing(sound):
-        padded = np.pad(sound, padding)
+    def hearing(audio):
+        padded = np.pad(audio, padding)
         starts = range(0, len(padded) - kernel + 1, stride)
         return np.stack([padded[start : start + kernel] for start in starts]) @ weights
 
@@ -32,25 +32,25 @@ def convolved(kernel, stride, padding=0):
     ],
 )
 def test_frames_and_samples_are_told_exactly(kernel, stride, padding, length):
-    found = measured_timing(convolved(kernel, stride, padding), length)
+    found = measure_timing(convolved(kernel, stride, padding), length)
     assert found == Timing(stride, kernel / 2 - padding, kernel)
 
 
 def test_what_is_added_to_all_columns_is_no_hearing_of_a_click():
     plain = convolved(16, 10)
-    normed = measured_timing(lambda sound: plain(sound) + 7 * sound.sum(), 1024)
-    assert normed == measured_timing(plain, 1024)
+    normed = measure_timing(lambda audio: plain(audio) + 7 * audio.sum(), 1024)
+    assert normed == measure_timing(plain, 1024)
 
 
 def test_columns_of_padding_behind_the_sound_hear_nothing():
     plain = convolved(400, 160, 200)
-    padded = measured_timing(lambda sound: np.pad(plain(sound), ((0, 2_800), (0, 0))), 32_000)
+    padded = measure_timing(lambda audio: np.pad(plain(audio), ((0, 2_800), (0, 0))), 32_000)
     assert padded == Timing(160, 0, 400)
 
 
 def test_columns_that_hear_everything_have_no_time():
     mixing = np.random.default_rng(0).normal(size=(1024, 100, 3))
-    assert measured_timing(lambda sound: np.einsum("t,tcw->cw", sound, mixing), 1024) is None
+    assert measure_timing(lambda audio: np.einsum("t,tcw->cw", audio, mixing), 1024) is None
 
 
 def test_columns_of_columns_are_timed_by_both():

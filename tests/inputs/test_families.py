@@ -53,7 +53,7 @@ def test_a_model_finds_its_adapter(name):
     assert adapter_for(zoo.model(name)).name == CHOSEN[name]
 
 
-@pytest.mark.parametrize("name", ["bert", "gpt2", "vit", "encoder_decoder", "sound", "image_text"])
+@pytest.mark.parametrize("name", ["bert", "gpt2", "vit", "encoder_decoder", "audio", "image_text"])
 def test_a_row_says_all_that_its_preparation_can_be_told(name):
     adapter = ADAPTERS[name]
     named = {one.name for one in signature(adapter.prepare).parameters.values() if one.kind is Parameter.KEYWORD_ONLY}

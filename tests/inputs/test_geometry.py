@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import transformers as hf
 
-from attnx.adapters.image import measured_geometry
+from attnx.adapters.image import measure_geometry
 
 SIZES = [(640, 480), (480, 640), (64, 64), (300, 201), (1200, 200), (223, 225), (8, 8), (31, 90)]
 
@@ -26,7 +26,7 @@ PROCESSORS = {
 
 
 def measured(processor, size):
-    return measured_geometry(lambda picture: processor(picture, return_tensors="np")["pixel_values"][0], size, "RGB")
+    return measure_geometry(lambda picture: processor(picture, return_tensors="np")["pixel_values"][0], size, "RGB")
 
 
 def meant(processor, size):
@@ -81,4 +81,4 @@ def test_what_is_no_scaling_is_not_measured(turn):
     def process(picture):
         return turn(np.asarray(picture.convert("L")).astype(float))[None].repeat(3, 0)
 
-    assert measured_geometry(process, (48, 48), "RGB") is None
+    assert measure_geometry(process, (48, 48), "RGB") is None

@@ -5,12 +5,12 @@ import pytest
 import torch
 from PIL import Image
 
-from attnx.adapters.image import read_picture
+from attnx.adapters.image import load_image
 from attnx.errors import InputError
 
 
 def picture(image, channels=3):
-    return np.asarray(read_picture(image, channels)[0])
+    return np.asarray(load_image(image, channels)[0])
 
 
 def test_gray_becomes_three_equal_channels():
@@ -31,7 +31,7 @@ def test_sixteen_bits_are_divided_not_cut():
 @pytest.mark.parametrize("beyond", [-500, 2**16])
 def test_more_than_sixteen_bits_are_refused_not_wrapped(beyond):
     with pytest.raises(InputError, match="values from 0 to 255"):
-        read_picture(Image.fromarray(np.array([[300, beyond]], np.int32)))
+        load_image(Image.fromarray(np.array([[300, beyond]], np.int32)))
 
 
 def test_a_tensor_of_any_precision_is_read():
@@ -44,11 +44,11 @@ def test_a_tensor_of_any_precision_is_read():
 def test_transparency_is_dropped_and_told():
     clear = np.zeros((2, 2, 4), np.uint8)
     clear[..., 0] = 200
-    read, notes = read_picture(clear)
+    read, notes = load_image(clear)
     np.testing.assert_array_equal(np.asarray(read)[0, 0], [200, 0, 0])
     assert "transparent" in notes[0]
     clear[..., 3] = 255
-    assert read_picture(clear)[1] == ()
+    assert load_image(clear)[1] == ()
 
 
 def test_a_palette_becomes_colours():
@@ -61,12 +61,12 @@ def test_the_rotation_flag_of_a_file_is_obeyed(tmp_path):
     flags = turned.getexif()
     flags[0x0112] = 6
     turned.save(tmp_path / "turned.jpg", exif=flags)
-    assert read_picture(tmp_path / "turned.jpg")[0].size == (10, 20)
+    assert load_image(tmp_path / "turned.jpg")[0].size == (10, 20)
 
 
 def test_the_picture_is_a_copy():
     mine = Image.new("RGB", (4, 4))
-    kept = read_picture(mine)[0]
+    kept = load_image(mine)[0]
     mine.paste((255, 0, 0), (0, 0, 4, 4))
     assert kept.getpixel((0, 0)) == (0, 0, 0)
 
@@ -76,7 +76,7 @@ def test_a_broken_file_is_named(tmp_path, content):
     path = tmp_path / "broken.png"
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"broken\.png is no image that can be read"):
-        read_picture(path)
+        load_image(path)
 
 
 def test_a_file_that_ends_too_early_is_named(tmp_path):
@@ -84,11 +84,11 @@ def test_a_file_that_ends_too_early_is_named(tmp_path):
     Image.fromarray(np.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=np.uint8)).save(path)
     path.write_bytes(path.read_bytes()[:500])
     with pytest.raises(InputError, match=r"half\.jpg is no image"):
-        read_picture(path)
+        load_image(path)
 
 
 def test_a_folder_is_no_image(tmp_path):
     with pytest.raises(InputError, match="no image file"):
-        read_picture(tmp_path)
+        load_image(tmp_path)
     with pytest.raises(InputError, match="not text"):
-        read_picture("a long text " * 1000)
+        load_image("a long text " * 1000)

@@ -10,7 +10,7 @@ from PIL import Image
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 import attnx
-from attnx.adapters.image_text import prepare_pictured
+from attnx.adapters.image_text import prepare_image_text
 from attnx.errors import InputError
 from tests import pictures_with_text as zoo
 
@@ -104,7 +104,7 @@ def prepared(case, picture=None):
     family, processor, size, token = CASES[case]
     made = processor()
     picture = Image.new("RGB", size) if picture is None else picture
-    return made, prepare_pictured(zoo.model(family), made, {"image": picture, "text": f"{token} what is there ?"})
+    return made, prepare_image_text(zoo.model(family), made, {"image": picture, "text": f"{token} what is there ?"})
 
 
 @pytest.mark.parametrize("case", list(CASES))
@@ -263,7 +263,7 @@ def test_a_tokenizer_alone_cannot_read_a_picture():
 def test_the_processor_and_its_tokenizer_are_left_as_they_were():
     processor = llava_processor()
     inner = processor.tokenizer
-    prepare_pictured(zoo.model("llava"), processor, {"image": Image.new("RGB", (32, 32)), "text": "<image> what"})
+    prepare_image_text(zoo.model("llava"), processor, {"image": Image.new("RGB", (32, 32)), "text": "<image> what"})
     assert processor.tokenizer is inner
 
 

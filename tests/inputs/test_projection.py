@@ -7,7 +7,7 @@ import torch
 import transformers as hf
 from torch import nn
 
-from attnx.adapters.image_tokens import decoder_name, projection_of
+from attnx.adapters.image_tokens import decoder_name, find_projection
 from tests import pictures_with_text as zoo
 
 FAMILIES = list(zoo.FAMILIES)
@@ -16,7 +16,7 @@ FAMILIES = list(zoo.FAMILIES)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_image_token_reads_as_many_patches_as_are_merged_and_text_reads_none(family):
     row, inputs = zoo.FAMILIES[family], zoo.FAMILIES[family].inputs()
-    found = projection_of(zoo.model(family), inputs)
+    found = find_projection(zoo.model(family), inputs)
     sizes = [len(read) for read in found.reads]
     for token, size in zip(inputs["input_ids"][0].tolist(), sizes, strict=True):
         assert size in ((row.merged, 0) if token == zoo.IMAGE else (0,))  # 0: a new line behind a row of tiles
@@ -33,7 +33,7 @@ def _sheets(inputs):
 def test_another_state_of_one_patch_changes_the_token_that_reads_it_and_no_other(family):
     """The map is held against the projector itself: what the tower's last attention gives one patch is changed."""
     model, inputs = zoo.model(family), zoo.FAMILIES[family].inputs()
-    found = projection_of(model, inputs)
+    found = find_projection(model, inputs)
     patch = max(place for read in found.reads for place in read)
     (token,) = [place for place, read in enumerate(found.reads) if patch in read]
     states, entered = [], []
@@ -65,12 +65,12 @@ def test_another_state_of_one_patch_changes_the_token_that_reads_it_and_no_other
 
 
 def test_the_layer_that_llava_leaves_out_is_no_part_of_its_tower():
-    found = projection_of(zoo.model("llava"), zoo.FAMILIES["llava"].inputs())
+    found = find_projection(zoo.model("llava"), zoo.FAMILIES["llava"].inputs())
     assert [name.split(".")[-2] for name in found.tower] == ["0", "1"]  # of three
 
 
 def test_pixels_are_read_by_the_patches_that_hold_them():
-    found = projection_of(zoo.model("llava"), zoo.FAMILIES["llava"].inputs())
+    found = find_projection(zoo.model("llava"), zoo.FAMILIES["llava"].inputs())
     expected = 1 + torch.arange(16).view(4, 4).repeat_interleave(8, 0).repeat_interleave(8, 1)
     assert torch.equal(found.readers, expected.expand(1, 3, 32, 32))
 
@@ -79,15 +79,17 @@ def test_pixels_are_read_by_the_patches_that_hold_them():
 def test_the_kernel_of_attention_does_not_matter(kernel):
     family = zoo.FAMILIES["llava_next"]
     model = type(family.model())._from_config(family.model().config, attn_implementation=kernel).eval()
-    assert projection_of(model, family.inputs()).reads == projection_of(zoo.model("llava_next"), family.inputs()).reads
+    assert (
+        find_projection(model, family.inputs()).reads == find_projection(zoo.model("llava_next"), family.inputs()).reads
+    )
 
 
 def test_half_precision_gives_the_same_map():
     family = zoo.FAMILIES["idefics3"]
     inputs = {name: one.bfloat16() if one.is_floating_point() else one for name, one in family.inputs().items()}
     assert (
-        projection_of(family.model().bfloat16().eval(), inputs).reads
-        == projection_of(zoo.model("idefics3"), family.inputs()).reads
+        find_projection(family.model().bfloat16().eval(), inputs).reads
+        == find_projection(zoo.model("idefics3"), family.inputs()).reads
     )
 
 
@@ -95,7 +97,7 @@ def test_the_model_and_the_random_state_are_left_as_they_were():
     model = zoo.FAMILIES["llava"].model().train()
     before = {name: one.clone() for name, one in model.state_dict().items()}
     drawn = torch.random.get_rng_state()
-    projection_of(model, zoo.FAMILIES["llava"].inputs())
+    find_projection(model, zoo.FAMILIES["llava"].inputs())
     assert torch.equal(drawn, torch.random.get_rng_state())
     assert all(torch.equal(one, before[name]) for name, one in model.state_dict().items())
     assert model.training
@@ -104,7 +106,7 @@ def test_the_model_and_the_random_state_are_left_as_they_were():
 
 def test_a_text_alone_has_no_projection():
     model = hf.LlamaForCausalLM(zoo._llama())
-    assert projection_of(model, zoo._text(4)) is None
+    assert find_projection(model, zoo._text(4)) is None
 
 
 class BelowTheHead(nn.Module):

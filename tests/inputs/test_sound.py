@@ -6,26 +6,26 @@ import numpy as np
 import pytest
 import torch
 
-from attnx.adapters.audio import prepare_sound
+from attnx.adapters.audio import prepare_audio
 from attnx.adapters.audio_frames import front_of
 from attnx.errors import InputError
-from tests.sound_zoo import FAMILIES, extractor, model, sound
+from tests.sound_zoo import FAMILIES, audio, extractor, model
 
 
 def prepared(name, samples, **options):
-    return prepare_sound(model(name), extractor(name), samples, **options)
+    return prepare_audio(model(name), extractor(name), samples, **options)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_click_in_silence_is_heard_most_in_its_own_stretch(name):
     silence = np.zeros(9_600, np.float32)
     front, quiet = front_of(model(name)), prepared(name, silence)
-    before = front.columns(quiet.inputs[quiet.heard.entry])
+    before = front.columns(quiet.inputs[quiet.audio_input.entry])
     times = [quiet.positions[word.positions[0]].time for word in quiet.words]
     for place in (len(times) // 4, len(times) // 2, len(times) - 3):
         clicked = silence.copy()
         clicked[round(16_000 * sum(times[place]) / 2)] = 1
-        after = front.columns(prepared(name, clicked).inputs[quiet.heard.entry])
+        after = front.columns(prepared(name, clicked).inputs[quiet.audio_input.entry])
         change = (after - before).double()
         # A whole sound is normalised: what all columns share is no click.
         change = (change - change.median(1, keepdim=True).values).abs().amax(-1).sum(0)
@@ -34,7 +34,7 @@ def test_a_click_in_silence_is_heard_most_in_its_own_stretch(name):
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_stretches_meet_and_cover_the_sound(name):
-    one = prepared(name, sound())
+    one = prepared(name, audio())
     times = [one.positions[word.positions[0]].time for word in one.words]
     assert times[0][0] == 0
     assert all(end == start for (_, end), (start, _) in pairwise(times))
@@ -43,9 +43,9 @@ def test_stretches_meet_and_cover_the_sound(name):
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_number_that_goes_in_is_one_positions_own(name):
-    one = prepared(name, sound())
-    counted = torch.zeros_like(one.inputs[one.heard.entry])
-    for cell in one.heard.cells:
+    one = prepared(name, audio())
+    counted = torch.zeros_like(one.inputs[one.audio_input.entry])
+    for cell in one.audio_input.cells:
         if cell is not None:
             counted[cell] += 1
     assert bool((counted == 1).all())
@@ -53,7 +53,7 @@ def test_every_number_that_goes_in_is_one_positions_own(name):
 
 @pytest.mark.parametrize("name", ["ast", "whisper"])
 def test_padding_is_named_and_no_content(name):
-    one = prepared(name, sound())
+    one = prepared(name, audio())
     padding = [position for position in one.positions if position.token == "[PAD]"]
     assert padding
     assert all(position.special and position.time is None for position in padding)
@@ -67,7 +67,7 @@ def test_padding_behind_samples_is_dropped():
 
 
 def test_patches_of_one_stretch_are_one_word_with_bands():
-    one = prepared("ast", sound())
+    one = prepared("ast", audio())
     word = one.words[2]
     pieces = [one.positions[place] for place in word.positions]
     assert len({piece.time for piece in pieces}) == 1
@@ -79,8 +79,8 @@ def test_patches_of_one_stretch_are_one_word_with_bands():
 @pytest.mark.parametrize("name", ["ast", "whisper"])
 def test_what_is_longer_than_the_model_reads_is_an_error_or_cut(name):
     with pytest.raises(InputError, match="truncate=True"):
-        prepared(name, sound(4.0))
-    assert "was cut" in prepared(name, sound(4.0), truncate=True).notes[0]
+        prepared(name, audio(4.0))
+    assert "was cut" in prepared(name, audio(4.0), truncate=True).notes[0]
 
 
 def test_what_is_too_short_for_one_position_is_refused():
@@ -89,7 +89,7 @@ def test_what_is_too_short_for_one_position_is_refused():
 
 
 def test_processed_sound_has_the_same_positions():
-    samples = sound()
+    samples = audio()
     given = extractor("ast")(samples, sampling_rate=16_000, return_tensors="pt")
     by_hand, own = prepared("ast", given), prepared("ast", samples)
     assert [one.time for one in by_hand.positions[:13]] == [one.time for one in own.positions[:13]]
@@ -102,7 +102,7 @@ def test_a_model_that_hears_in_another_way_is_refused():
     sizes = {"vocab_size": 20, "d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2}
     other = Speech2TextForConditionalGeneration(Speech2TextConfig(**sizes, decoder_attention_heads=2, conv_channels=16))
     with pytest.raises(InputError, match="cannot be placed in time"):
-        prepare_sound(other, extractor("whisper"), sound())
+        prepare_audio(other, extractor("whisper"), audio())
 
 
 def test_a_text_is_refused():
@@ -112,11 +112,11 @@ def test_a_text_is_refused():
 
 def test_sound_needs_a_feature_extractor():
     with pytest.raises(InputError, match="AutoFeatureExtractor"):
-        prepare_sound(model("wav2vec2"), object(), sound())
+        prepare_audio(model("wav2vec2"), object(), audio())
 
 
 def test_the_caller_may_change_the_samples_later():
-    samples = sound()
+    samples = audio()
     one = prepared("wav2vec2", samples)
     samples[:] = 0
-    assert np.abs(one.heard.sound.samples).max() > 0
+    assert np.abs(one.audio_input.audio.samples).max() > 0

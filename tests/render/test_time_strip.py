@@ -9,13 +9,13 @@ import pytest
 
 import attnx
 from attnx.views.audio import spectrum, sums, times
-from tests.sound_zoo import extractor, model, sound
+from tests.sound_zoo import audio, extractor, model
 
 
 @pytest.fixture(scope="module", params=["wav2vec2", "ast"])
 def explanation(request):
     own = model(request.param), extractor(request.param)
-    return attnx.explain(*own, sound(), methods=("raw", "rollout"), references="lrp", maps=True)
+    return attnx.explain(*own, audio(), methods=("raw", "rollout"), references="lrp", maps=True)
 
 
 def page_data(page):
@@ -73,13 +73,13 @@ def test_the_player_holds_the_sound_that_was_explained(explanation):
     assert "media-src data:" in page
     written = b64decode(page_data(page)["text"]["results"][0]["picture"]["player"].partition(",")[2])
     samples = np.frombuffer(written[44:], "<i2") / 32_767
-    np.testing.assert_allclose(samples, explanation.sound.samples, atol=1e-4)
+    np.testing.assert_allclose(samples, explanation.audio.samples, atol=1e-4)
 
 
 def test_a_saved_explanation_has_times_and_no_sound(explanation, tmp_path):
     explanation.save(tmp_path / "e.safetensors")
     loaded = attnx.Explanation.load(tmp_path / "e.safetensors")
-    assert loaded.sound is None
+    assert loaded.audio is None
     assert [one.time for one in loaded.positions] == [one.time for one in explanation.positions]
     assert [one.band for one in loaded.positions] == [one.band for one in explanation.positions]
     assert "the sound is not in this page" in attnx.to_html(loaded)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from attnx.adapters.families import adapter_for
-from attnx.adapters.prepare import prepare_all
+from attnx.adapters.prepare import prepare_inputs
 from attnx.errors import CaptureError
 from attnx.graph.gradient import gains
 from attnx.hooks.capture import capture_batch
@@ -25,7 +25,7 @@ def known(name, target=None):
     """A model in double precision, its input, and its attention with the gradient of a target."""
     made, tokenizer = (one() for one in MODELS[name])
     model = copy.deepcopy(made).double()
-    (prepared,), _ = prepare_all(adapter_for(model), model, tokenizer, "the key to the")
+    (prepared,), _ = prepare_inputs(adapter_for(model), model, tokenizer, "the key to the")
     inputs = {key: one[None] for key, one in prepared.inputs.items()}
     target = target or Target(1, len(prepared.positions) - 1, 0)
     return model, inputs, with_answer_gradient(model, observed(model, inputs), target), target

@@ -83,7 +83,7 @@ def test_an_explainer_that_is_told_what_is_right_gets_one(reference, models, sui
 
     def scores(case):
         row = np.full(len(case.prepared.positions), -1.0)
-        position = case.target.position if case.prepared.rewrites else None  # of an output several are asked
+        position = case.target.position if case.prepared.is_encoder_decoder else None  # of an output several are asked
         row[told[_key(case.prepared), position]] = 1.0
         return row
 

@@ -112,7 +112,7 @@ def _result(explanation: Explanation, results: int) -> dict[str, Any]:
     maps = _maps(explanation, kept, results, notes)
     if explanation.image_size is not None and explanation.image is None:
         notes.append("the picture is not in this page: files do not keep it; explain it again to see it")
-    if explanation.seconds is not None and explanation.sound is None:
+    if explanation.seconds is not None and explanation.audio is None:
         notes.append("the sound is not in this page: files do not keep it; explain it again to see its wave")
     return {
         "title": _title(explanation),
@@ -173,7 +173,7 @@ def _label(position: Position, texts: Sequence[str]) -> str:
 def _words(explanation: Explanation) -> list[dict[str, Any]]:
     """Each word with what stands between it and the word before, so that the text reads as it was written."""
     words: list[dict[str, Any]] = []
-    stretches = {(one.text, one.positions) for one in explanation.stretches}
+    time_segments = {(one.text, one.positions) for one in explanation.time_segments}
     segment, end = 0, 0
     for word in explanation.words:
         gap = " " if words else ""
@@ -184,7 +184,7 @@ def _words(explanation: Explanation) -> list[dict[str, Any]]:
             gap = gap if gap == "\n\n" else explanation.texts[word.segment][end : span.start]
             end = max(end, span.end)
         mark = {"punctuation": True} if word.is_punctuation else {}
-        mark |= {"timed": True} if (word.text, word.positions) in stretches else {}
+        mark |= {"timed": True} if (word.text, word.positions) in time_segments else {}
         words.append({"text": word.text, "gap": gap, "positions": list(word.positions), **mark})
     return words
 
@@ -387,9 +387,9 @@ def sounding(explanation: Explanation, *, player: bool) -> dict[str, Any] | None
         None if one.time is None else _box(one.time, one.band or (0, 1), seconds, channels if one.band else 1)
         for one in explanation.positions
     ]
-    found: dict[str, Any] = {"url": _picture(explanation), "size": [_WIDTH, _HEIGHT], "boxes": boxes, "sound": True}
-    if player and explanation.sound is not None:
-        found["player"] = _player(explanation.sound)
+    found: dict[str, Any] = {"url": _picture(explanation), "size": [_WIDTH, _HEIGHT], "boxes": boxes, "audio": True}
+    if player and explanation.audio is not None:
+        found["player"] = _player(explanation.audio)
     return found
 
 
@@ -404,21 +404,21 @@ def _picture(explanation: Explanation) -> str:
     from PIL import Image
 
     sheet = np.full((_HEIGHT, _WIDTH), _PAPER, dtype=np.uint8)
-    sound = explanation.sound
-    if sound is not None and banded(explanation):
-        dark = np.round(_PAPER - (_PAPER - _INK) * spectrum(sound)[::-1]).astype(np.uint8)
+    audio = explanation.audio
+    if audio is not None and banded(explanation):
+        dark = np.round(_PAPER - (_PAPER - _INK) * spectrum(audio)[::-1]).astype(np.uint8)
         picture = Image.fromarray(np.ascontiguousarray(dark)).resize((_WIDTH, _HEIGHT))
     else:
-        if sound is not None:
-            _draw_wave(sheet, sound)
+        if audio is not None:
+            _draw_wave(sheet, audio)
         picture = Image.fromarray(sheet)
     written = BytesIO()
     picture.save(written, "PNG", optimize=True)
     return f"data:image/png;base64,{b64encode(written.getvalue()).decode()}"
 
 
-def _draw_wave(sheet: Any, sound: Audio) -> None:
-    low, high = envelope(sound, _WIDTH)
+def _draw_wave(sheet: Any, audio: Audio) -> None:
+    low, high = envelope(audio, _WIDTH)
     most = max(float(np.abs([low, high]).max()), 1e-9)
     for column in range(_WIDTH):
         at = min(column * len(low) // _WIDTH, len(low) - 1)
@@ -426,14 +426,14 @@ def _draw_wave(sheet: Any, sound: Audio) -> None:
         sheet[top : bottom + 1, column] = _INK
 
 
-def _player(sound: Audio) -> str:
+def _player(audio: Audio) -> str:
     """The sound as a data address."""
-    most = max(float(np.abs(sound.samples).max()), 1e-9)
-    whole = np.round(32_767 * sound.samples / max(most, 1.0)).astype("<i2")
+    most = max(float(np.abs(audio.samples).max()), 1e-9)
+    whole = np.round(32_767 * audio.samples / max(most, 1.0)).astype("<i2")
     written = BytesIO()
     with wave.open(written, "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
-        file.setframerate(sound.rate)
+        file.setframerate(audio.rate)
         file.writeframes(whole.tobytes())
     return f"data:audio/wav;base64,{b64encode(written.getvalue()).decode()}"

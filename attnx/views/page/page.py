@@ -122,10 +122,10 @@ def as_json(value: Any) -> Any:
 @cache
 def policy(names: tuple[str, ...], *, player: bool = False) -> str:
     """Nothing is loaded, and nothing runs but what stands in the package, told by its hash."""
-    heard = "media-src data:; " if player else ""
+    audio_input = "media-src data:; " if player else ""
     scripts_ = " ".join(_hash(one) for one in scripts(names))
     return (
-        f"default-src 'none'; script-src {scripts_}; style-src {_hash(style(names))}; img-src data:; {heard}"
+        f"default-src 'none'; script-src {scripts_}; style-src {_hash(style(names))}; img-src data:; {audio_input}"
         "base-uri 'none'; form-action 'none'"
     )
 

@@ -29,7 +29,7 @@ def written():
         predictions=(Prediction("token", "hi", 7, 0.5, ("hi",), (1.0,)),),
         text="hi",
         sequences={"source": 4, "output": 2},
-        sound=Audio(np.zeros(4_800, dtype=np.float32), 16_000),
+        audio=Audio(np.zeros(4_800, dtype=np.float32), 16_000),
     )
 
 
@@ -40,7 +40,7 @@ def told(written, **options):
 
 def test_each_stretch_has_its_box_under_the_wave(written):
     picture = told(written)["picture"]
-    assert picture["sound"]
+    assert picture["audio"]
     assert [bool(box) for box in picture["boxes"]] == [True] * 3 + [False] * 2
     assert picture["boxes"][1][0] == pytest.approx(picture["size"][0] / 3)
 

@@ -28,14 +28,14 @@ def loudest(samples, pitches):
 
 
 def planted_part(one):
-    return one.sound[round(one.start * RATE) : round(one.end * RATE)]
+    return one.audio[round(one.start * RATE) : round(one.end * RATE)]
 
 
 def test_the_same_seed_draws_the_same_sounds():
     one, two, other = (generate(3, seed=seed) for seed in (1, 1, 2))
-    assert [each.sound.tobytes() for each in one] == [each.sound.tobytes() for each in two]
-    assert [each.sound.tobytes() for each in one] != [each.sound.tobytes() for each in other]
-    assert {len(each.sound) for each in one} == {round(SECONDS * RATE)}
+    assert [each.audio.tobytes() for each in one] == [each.audio.tobytes() for each in two]
+    assert [each.audio.tobytes() for each in one] != [each.audio.tobytes() for each in other]
+    assert {len(each.audio) for each in one} == {round(SECONDS * RATE)}
 
 
 def test_the_planted_tone_has_the_pitch_of_the_class():
@@ -45,7 +45,7 @@ def test_the_planted_tone_has_the_pitch_of_the_class():
 
 def test_nothing_but_the_planted_tone_has_the_pitch_of_a_class():
     for one in generate(40, seed=4):
-        rest = one.sound.copy()
+        rest = one.audio.copy()
         rest[round(one.start * RATE) : round(one.end * RATE)] = 0
         parts = np.array_split(rest, round(SECONDS / TONE))
         assert max(strength(part, pitch) for part in parts for pitch in PITCHES.values()) < 0.02
@@ -55,7 +55,7 @@ def test_nothing_but_the_planted_tone_has_the_pitch_of_a_class():
 def test_other_tones_are_as_loud_as_the_planted_one():
     tones = []
     for one in generate(60, seed=5):
-        parts = [one.sound[at : at + round(TONE * RATE)] for at in range(0, len(one.sound), round(TONE * RATE))]
+        parts = [one.audio[at : at + round(TONE * RATE)] for at in range(0, len(one.audio), round(TONE * RATE))]
         found = [max(strength(part, pitch) for pitch in DECOY_PITCHES) for part in parts]
         tones.append((strength(planted_part(one), PITCHES[one.label]), max(found)))
     planted, decoys = np.array(tones).T

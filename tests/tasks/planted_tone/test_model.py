@@ -31,16 +31,20 @@ def test_silence_in_place_of_the_planted_tone_loses_the_class_and_elsewhere_does
     model, extractor = demo
     kept = lost = 0
     for one in generate(40, seed=21):
-        prepared = adapter_for(model).prepare(model, extractor, one.sound)
+        prepared = adapter_for(model).prepare(model, extractor, one.audio)
         times = [prepared.positions[word.positions[0]].time for word in prepared.words]
-        heard = [number for number, (start, end) in enumerate(times) if end > one.start and start < one.end]
-        apart = [number for number in range(len(times)) if min(abs(number - near) for near in heard) > 1][: len(heard)]
-        for stretches in (heard, apart):
-            quiet = silenced(prepared, [place for number in stretches for place in prepared.words[number].positions])
+        audio_input = [number for number, (start, end) in enumerate(times) if end > one.start and start < one.end]
+        apart = [number for number in range(len(times)) if min(abs(number - near) for near in audio_input) > 1][
+            : len(audio_input)
+        ]
+        for time_segments in (audio_input, apart):
+            quiet = silenced(
+                prepared, [place for number in time_segments for place in prepared.words[number].positions]
+            )
             with torch.no_grad():
                 found = int(model(**{name: given[None] for name, given in quiet.inputs.items()}).logits.argmax())
             right = LABELS[found] == one.label
-            kept, lost = kept + (right and stretches is apart), lost + (not right and stretches is heard)
+            kept, lost = kept + (right and time_segments is apart), lost + (not right and time_segments is audio_input)
     assert kept >= 38
     assert lost >= 20  # one class in four is right by chance
 
@@ -49,7 +53,7 @@ def test_silence_in_place_of_the_planted_tone_loses_the_class_and_elsewhere_does
 def test_the_best_stretch_is_where_the_tone_is(demo):
     hits = []
     for one in generate(20, seed=31):
-        e = attnx.explain(*demo, one.sound, methods="rollout", references="lrp")
+        e = attnx.explain(*demo, one.audio, methods="rollout", references="lrp")
         (best,) = e.top(1, "lrp")
         start, end = e.positions[best.positions[0]].time
         hits.append(start < one.end and end > one.start)
@@ -60,9 +64,9 @@ def test_the_shipped_model_is_small_and_loads_as_any_other(demo):
     with demo_directory() as directory:
         assert sum(file.stat().st_size for file in Path(directory).iterdir()) < 1_000_000
     model, extractor = load("planted-tone")
-    sound = generate(1, seed=81)[0].sound
+    audio = generate(1, seed=81)[0].audio
     np.testing.assert_allclose(
-        attnx.explain(model, extractor, sound)["rollout"], attnx.explain(*demo, sound)["rollout"], atol=1e-6
+        attnx.explain(model, extractor, audio)["rollout"], attnx.explain(*demo, audio)["rollout"], atol=1e-6
     )
 
 
