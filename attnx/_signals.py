@@ -2,7 +2,7 @@
 
 Python runs a signal's handler between two instructions of the main thread, and most handlers raise. No context manager
 written in Python can defend itself: the exception may come as the first thing in its `__exit__`, and nothing is put
-back. So while an `Unbroken` block is open the handlers are wrapped. A signal that comes during the block's `__enter__`
+back. So while an `Uninterruptible` block is open the handlers are wrapped. A signal that comes during the block's `__enter__`
 or `__exit__` is noted, and handed to its own handler when they are done; at any other time it is handed on at once.
 Where it came is read off the stack, which is right from the first instruction on. In other threads there is nothing to
 do: no handler runs there.
@@ -60,7 +60,7 @@ _noted: list[int] = []
 """Signals that wait."""
 
 
-class Unbroken(Generic[T]):
+class Uninterruptible(Generic[T]):
     """A block whose beginning and end are each done as a whole, whatever signals come meanwhile."""
 
     def _begin(self) -> T:
@@ -121,7 +121,7 @@ def uninterrupted(call: Callable[[], T]) -> T:
         return result
 
 
-class _Once(Unbroken[T]):
+class _Once(Uninterruptible[T]):
     def __init__(self, call: Callable[[], T]) -> None:
         self._begin = call  # type: ignore[method-assign]
 
@@ -129,7 +129,7 @@ class _Once(Unbroken[T]):
         """Nothing is held."""
 
 
-_EDGES = {Unbroken.__enter__.__code__, Unbroken.__exit__.__code__}
+_EDGES = {Uninterruptible.__enter__.__code__, Uninterruptible.__exit__.__code__}
 _EDGES_OF_GENERATORS = {_GeneratorContextManager.__enter__.__code__, _GeneratorContextManager.__exit__.__code__}
 
 

@@ -70,7 +70,7 @@ def model(name, implementation=None):
     made = FAMILIES[name][0]().eval()
     if implementation is not None:
         made.load_state_dict(model(name).state_dict())
-        return zoo.switched(made, implementation)
+        return zoo.grad_mode(made, implementation)
     with torch.no_grad():
         for parameter in made.parameters():
             if parameter.ndim == 2:

@@ -82,7 +82,7 @@ def model(name: str, implementation: str | None = None) -> Any:
     made = {**FAMILIES, **PREDICTING}[name]().eval()
     if implementation is not None:
         made.load_state_dict(model(name).state_dict())
-        return zoo.switched(made, implementation)
+        return zoo.grad_mode(made, implementation)
     with torch.no_grad():
         for parameter in made.parameters():
             if parameter.ndim == 2:

@@ -51,7 +51,7 @@ def two_towers(family: str, attention: str = "sdpa") -> Any:
         for name, parameter in made.named_parameters():
             if parameter.ndim >= 2 or "class_embedding" in name:
                 parameter.normal_(0, 0.3)
-    return zoo.switched(made, attention).double().eval()
+    return zoo.grad_mode(made, attention).double().eval()
 
 
 def token_table(model: Any) -> Any:

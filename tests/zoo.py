@@ -292,7 +292,7 @@ def _sharpened(made: Any, fresh: bool = False) -> Any:
     return (made if fresh else biased(made)).eval()
 
 
-def switched(model: Any, kernel: str) -> Any:
+def grad_mode(model: Any, kernel: str) -> Any:
     """The model with another kernel of attention, where this transformers can change it."""
     if not hasattr(model, "set_attn_implementation"):
         pytest.skip("transformers is older than 4.54, and cannot change the kernel of a model in memory")

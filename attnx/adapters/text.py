@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnx._signals import Unbroken, in_every_child
+from attnx._signals import Uninterruptible, in_every_child
 from attnx.adapters.adapter import PreparedInput
 from attnx.adapters.chat import Chat, parts_by_position, parts_of, rendered
 from attnx.adapters.model_config import generation_setting, has_head, max_positions, vocabulary_size
@@ -209,7 +209,7 @@ def _trailing(ids: Sequence[int], ends: set[int]) -> int:
     return next((count for count, number in enumerate(reversed(ids)) if number not in ends), len(ids))
 
 
-class TokenizerState(Unbroken[None]):
+class TokenizerState(Uninterruptible[None]):
     """Fast tokenizers keep the truncation and padding of the last call, or those saved in their file: put them back."""
 
     def __init__(self, tokenizer: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar, cast
 import torch
 from torch import Tensor
 
-from attnx._signals import Unbroken
+from attnx._signals import Uninterruptible
 from attnx.attention import masks as waiting
 from attnx.attention.masks import Mask, may_look
 from attnx.errors import AttentionError, ChoiceError, whole_number
@@ -225,7 +225,7 @@ def full_precision(device: str) -> AbstractContextManager[Any]:
     return _WithoutAutocast(device) if torch.is_autocast_enabled(device) else nullcontext()
 
 
-class _WithoutAutocast(Unbroken[None]):
+class _WithoutAutocast(Uninterruptible[None]):
     def __init__(self, device: str) -> None:
         self._off = torch.autocast(device, enabled=False)
         self._entered = False

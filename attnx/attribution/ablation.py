@@ -19,8 +19,8 @@ from attnx.attribution.captum import Batch, Facts, Start, attribute, baseline, s
 from attnx.attribution.variants import FIRST_ORDER, NOTE, STEPS, Variant, estimate, measure
 from attnx.errors import ChoiceError, InputError, whole_number
 from attnx.graph.edge_weights import check_position
-from attnx.hooks.batching import positions_at_once
-from attnx.hooks.forward import unwrapped
+from attnx.hooks.batching import max_batch_positions
+from attnx.hooks.forward import unwrap_model
 from attnx.registry import unknown
 from attnx.targets.base import Score
 from attnx.targets.score import check_score, kind_of
@@ -43,7 +43,7 @@ def occlusion(
     """
     if window < 1:
         raise InputError(f"window must be at least 1, found {window}")
-    model = unwrapped(model)
+    model = unwrap_model(model)
 
     def explainer(batch: Batch) -> tuple[Tensor, list[Facts]]:
         from captum.attr import Occlusion
@@ -75,7 +75,7 @@ def feature_ablation(
     progress: bool = False,
 ) -> list[Scored]:
     """Each word (or patch) in turn set to the baseline: the change of the score, shared out among its pieces."""
-    model = unwrapped(model)
+    model = unwrap_model(model)
 
     def explainer(batch: Batch) -> tuple[Tensor, list[Facts]]:
         from captum.attr import FeatureAblation
@@ -160,7 +160,7 @@ def _mark_stretches(prepared: PreparedInput, features: Tensor, pieces: Tensor) -
 
 
 def _together(model: nn.Module, batch: Batch) -> int:
-    return max(1, positions_at_once(model) // len(batch.cases[0].prepared.positions))
+    return max(1, max_batch_positions(model) // len(batch.cases[0].prepared.positions))
 
 
 MOST_GROUPS = 256
@@ -243,7 +243,7 @@ def blankout(
     others score 0. `at_once` bounds a batch in positions. Not `exact` no variant is run: s' is a
     first-order estimate by slopes (see `estimate`).
     """
-    model = unwrapped(model)
+    model = unwrap_model(model)
     kind = check_score(score, model, "margin", kind_of([case.target for case in cases]))
     if at_once is not None and at_once < 1:
         raise InputError(f"at_once must be at least 1 position, found {at_once}")

@@ -13,8 +13,8 @@ from attnx.adapters.adapter import PreparedInput
 from attnx.adapters.families import adapter_for
 from attnx.arguments import check_kinds
 from attnx.errors import ChoiceError, InputError
-from attnx.hooks.batching import each_answer
-from attnx.hooks.forward import unwrapped
+from attnx.hooks.batching import map_outputs
+from attnx.hooks.forward import unwrap_model
 from attnx.methods.base import Listed
 from attnx.registry import Registry, quoted, unknown
 from attnx.targets.base import Target
@@ -123,7 +123,7 @@ def cases(
     position: int | None = None,
 ) -> list[Case]:
     """A case for each input: by default of what the model predicts, read at the position that its adapter explains."""
-    model = unwrapped(model)
+    model = unwrap_model(model)
     adapter = adapter_for(model)
 
     def read(row: int, output: Any, place: int) -> Case:
@@ -131,7 +131,7 @@ def cases(
         prediction = predict(model, processor, output, place, where, target, prepared[row])
         return Case(prepared[row], Target.of(model, prediction, where))
 
-    return each_answer(model, processor, prepared, read)
+    return map_outputs(model, processor, prepared, read)
 
 
 def by_input(cases: Sequence[Case]) -> tuple[list[int], list[list[int]]]:

@@ -24,10 +24,10 @@ from attnx.adapters.positions import Positions
 from attnx.attention.layers import rows_to_one
 from attnx.errors import CaptureError, ChoiceError, InputError, out_of_memory, whole_number
 from attnx.hooks.batching import collate, padding_id, slack
-from attnx.hooks.capture import answer_of
-from attnx.hooks.forward import undisturbed
-from attnx.hooks.patching import switched
-from attnx.linearize.sink import Check, on_device_of, weights_check
+from attnx.hooks.capture import run_model
+from attnx.hooks.forward import eval_mode
+from attnx.hooks.patching import grad_mode
+from attnx.linearize.sink import Check, to_device_of, weights_fingerprint
 from attnx.registry import unknown
 from attnx.targets.score import head_values
 
@@ -169,8 +169,8 @@ def same_by_embeddings(model: nn.Module, adapter: Adapter, processor: Any, examp
         return None
     if model not in _same:
         pad_id = padding_id(model, processor)
-        with undisturbed(model):
-            by_id = head_values(model, answer_of(model, collate(model, [example], pad_id)))
+        with eval_mode(model):
+            by_id = head_values(model, run_model(model, collate(model, [example], pad_id)))
         if by_id is None:
             raise InputError(f"{type(model).__name__} predicts nothing; load it with a head")
         output = _output(model, lambda: embedded(model, adapter, example), pad_id)
@@ -189,8 +189,8 @@ def takes_means(model: nn.Module, processor: Any, blanked: Callable[[], Prepared
 def _output(model: nn.Module, made: Callable[[], PreparedInput], pad_id: int | None) -> Any:
     """What the model returns for this input, which it need not be able to read: None where it fails."""
     try:
-        with undisturbed(model):
-            return answer_of(model, collate(model, [made()], pad_id))
+        with eval_mode(model):
+            return run_model(model, collate(model, [made()], pad_id))
     except Exception as error:  # whatever a model raises that needs ids
         if out_of_memory(error):
             raise
@@ -208,11 +208,11 @@ def has_mean(model: nn.Module, adapter: Adapter) -> bool:
 def embedded(model: nn.Module, adapter: Adapter, prepared: PreparedInput) -> PreparedInput:
     """The same input by its embeddings."""
     inputs = dict(prepared.inputs)
-    with switched(gradients=False):
+    with grad_mode(gradients=False):
         for name in prepared.ids:
             module = embedding_of(model, adapter, name)
             ids = inputs.pop(name)
-            inputs[ENTRIES[name]] = module(on_device_of(module, ids[None]))[0]
+            inputs[ENTRIES[name]] = module(to_device_of(module, ids[None]))[0]
     return replace(prepared, inputs=inputs)
 
 
@@ -225,7 +225,7 @@ def embedding_of(model: nn.Module, adapter: Adapter, name: str) -> nn.Module:
 
 def mean_embedding(module: nn.Module) -> Tensor:
     """What a token's embedding is on average over the vocabulary; computed anew when its weights have changed."""
-    check = weights_check(module)
+    check = weights_fingerprint(module)
     kept = _means.get(module)
     if kept is None or check is None or kept[0] != check:
         kept = check, _mean_of_table(module)
@@ -234,8 +234,8 @@ def mean_embedding(module: nn.Module) -> Tensor:
 
 
 def _mean_of_table(module: nn.Module) -> Tensor:
-    ids = on_device_of(module, torch.arange(int(module.num_embeddings)))  # type: ignore[arg-type]
-    with switched(gradients=False):
+    ids = to_device_of(module, torch.arange(int(module.num_embeddings)))  # type: ignore[arg-type]
+    with grad_mode(gradients=False):
         sums = [module(some[None])[0].sum(0, dtype=torch.float64) for some in torch.split(ids, _AT_ONCE)]
     return torch.stack(sums).sum(0) / len(ids)
 
@@ -386,7 +386,7 @@ def _mean(model: nn.Module, adapter: Adapter) -> Blank:
         for name, own in _by_stream(prepared, places):
             values = inputs[ENTRIES[name]].clone()
             embedding = embedding_of(model, adapter, name)
-            values[own] = mean_of(embedding, weights_check(embedding)).to(values)
+            values[own] = mean_of(embedding, weights_fingerprint(embedding)).to(values)
             inputs[ENTRIES[name]] = values
         return replace(entered, inputs=inputs)
 

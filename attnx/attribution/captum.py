@@ -18,10 +18,10 @@ from attnx.adapters.model_config import takes_logits_to_keep
 from attnx.attribution.base import Case, Scored, by_input
 from attnx.attribution.baselines import Named, choose_blank, same_by_embeddings, takes_embeddings
 from attnx.errors import AttnxError, ChoiceError, InputError, in_a_line
-from attnx.hooks.batching import POSITIONS_AT_ONCE, bar, collate, in_batches, padding_id, positions_at_once
-from attnx.hooks.forward import undisturbed, unwrapped
-from attnx.hooks.patching import GradientCheck, StandingIn, looking_on, no_gradient, switched
-from attnx.linearize.matmul import LinearMaps
+from attnx.hooks.batching import MAX_BATCH_POSITIONS, bar, collate, max_batch_positions, padding_id, run_in_batches
+from attnx.hooks.forward import eval_mode, unwrap_model
+from attnx.hooks.patching import EmbeddingOverride, GradientCheck, grad_mode, looking_on, missing_gradient_reason
+from attnx.linearize.matmul import LinearLayerMode
 from attnx.registry import unknown
 from attnx.targets.base import Score
 from attnx.targets.score import check_score, encode_targets, first_output, kind_of, score
@@ -73,7 +73,7 @@ def attribute(
     *,
     kind: Score | None,
     reduction: str,
-    at_once: int = POSITIONS_AT_ONCE,
+    at_once: int = MAX_BATCH_POSITIONS,
     embed: Embed | None = None,
     gradients: bool = True,
     shares: bool = False,
@@ -84,7 +84,7 @@ def attribute(
 
     One that `shares` takes all cases of one input at once (see `Batch.shared`).
     """
-    model = unwrapped(model)
+    model = unwrap_model(model)
     if not isinstance(reduction, str) or reduction not in REDUCTIONS:
         raise ChoiceError(unknown("reduction", reduction, REDUCTIONS))
     answers = kind_of([case.target for case in cases])
@@ -106,12 +106,12 @@ def attribute(
         shown.update(len(rows))
 
     with (
-        undisturbed(model, gradients=gradients),
-        looking_on(LinearMaps(check)),
+        eval_mode(model, gradients=gradients),
+        looking_on(LinearLayerMode(check)),
         bar(label, len(cases), progress, " scores", line=True) as shown,
     ):
         entry = _entry(model, adapter, processor, cases[0].prepared, embed)
-        for places, inputs in in_batches(
+        for places, inputs in run_in_batches(
             model,
             prepared,
             entry.inputs,
@@ -119,7 +119,7 @@ def attribute(
             pad_id=pad_id,
             entry=entry.name,
             together=not takes_logits_to_keep(model),
-            at_most=min(at_once, positions_at_once(model)),
+            at_most=min(at_once, max_batch_positions(model)),
         ):
             explain([alone[place] for place in places], inputs)
         for rows in shared:
@@ -144,7 +144,7 @@ def _explained(
                 f"{label} cannot be measured on this {type(model).__name__} ({in_a_line(error)}); {instead}"
             ) from error
     if check.operation is not None:
-        raise InputError(f"{label} cannot be measured: {no_gradient(model, check.operation)}; {instead}")
+        raise InputError(f"{label} cannot be measured: {missing_gradient_reason(model, check.operation)}; {instead}")
     return explained
 
 
@@ -170,11 +170,11 @@ class _Entry:
             for name, value in collate(self.model, prepared, self.pad_id).items()
         }
         if self.embed_output is not None and self.name in ENTRIES:
-            with switched(gradients=False):
+            with grad_mode(gradients=False):
                 output = self.embed_output(inputs.pop("decoder_input_ids"))
             inputs[self.name] = torch.cat([inputs[self.name].flatten(1), output.flatten(1)], dim=1)
         if self.embed is not None and "input_ids" in inputs:
-            with switched(gradients=False):
+            with grad_mode(gradients=False):
                 inputs["inputs_embeds"] = self.embed(inputs["input_ids"])
                 if self.table is None:
                     del inputs["input_ids"]
@@ -189,7 +189,7 @@ class _Entry:
         entered = {**self.named(values, prepared), **others}
         if self.table is None:
             return score(self.model, entered, *how, **answers)
-        standing = StandingIn(self.table, values)
+        standing = EmbeddingOverride(self.table, values)
         with looking_on(standing):
             found = score(self.model, entered, *how, **answers)
         if not standing.entered:
@@ -257,7 +257,7 @@ def _rows_of(table: Tensor, ids: Tensor) -> Tensor:
 
 
 def _first_answer(entry: _Entry, prepared: Sequence[PreparedInput]) -> list[Tensor]:
-    with switched(gradients=False):
+    with grad_mode(gradients=False):
         return first_output(entry.model, entry.inputs(prepared), len(prepared[0].positions))
 
 

@@ -16,8 +16,8 @@ from attnx.attribution.base import ANSWER, SLOPES, Case, Reference, Scored
 from attnx.attribution.baselines import Named
 from attnx.attribution.captum import STARTS, Batch, Embed, Facts, Reduction, Start, attribute, baseline
 from attnx.errors import InputError, whole_number
-from attnx.hooks.batching import positions_at_once
-from attnx.hooks.forward import unwrapped
+from attnx.hooks.batching import max_batch_positions
+from attnx.hooks.forward import unwrap_model
 from attnx.targets.base import Score
 
 
@@ -115,14 +115,14 @@ def integrated_gradients(
     """
     if steps < 1:
         raise InputError(f"steps must be at least 1, found {steps}")
-    model = unwrapped(model)
+    model = unwrap_model(model)
 
     def explainer(batch: Batch) -> tuple[Tensor, list[Facts]]:
         from captum.attr import IntegratedGradients
 
         # Captum multiplies the batch by the steps that it takes at once, and takes at least one.
         longest = max(len(one.prepared.positions) for one in batch.cases)
-        at_once = max(len(batch.cases), positions_at_once(model) // longest)
+        at_once = max(len(batch.cases), max_batch_positions(model) // longest)
         begin, chosen = baseline(batch, model, processor, start, blank)
         summed, deltas = IntegratedGradients(batch.forward).attribute(
             batch.values,
@@ -171,12 +171,12 @@ def gradient_shap(
         raise InputError(f"samples must be at least 1, found {samples}")
     if not 0 <= whole_number("seed", seed) < 2**63:
         raise InputError(f"seed must be from 0 to 2**63 - 1, found {seed}")
-    model = unwrapped(model)
+    model = unwrap_model(model)
 
     def explainer(batch: Batch) -> tuple[Tensor, list[Facts]]:
         begun = [baseline(batch, model, processor, name, blank) for name in STARTS]
         starts = torch.cat([values for values, _ in begun])
-        at_once = max(1, positions_at_once(model) // len(batch.cases[0].prepared.positions))
+        at_once = max(1, max_batch_positions(model) // len(batch.cases[0].prepared.positions))
         # Drawn for all samples before the first runs: how many run at once must not change the numbers.
         generator = torch.Generator().manual_seed(int(seed))
         shares = torch.rand(samples, generator=generator)

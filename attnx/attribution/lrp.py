@@ -21,16 +21,24 @@ from attnx.adapters.families import adapter_for
 from attnx.adapters.model_config import takes_logits_to_keep
 from attnx.attribution.base import ANSWER, SLOPES, Array, Case, Reference, Scored, by_input
 from attnx.errors import CaptureError, ChoiceError
-from attnx.hooks.batching import bar, collate, first_answers, in_batches, padding_id, positions_at_once, with_entry
-from attnx.hooks.forward import undisturbed, unwrapped
-from attnx.hooks.patching import switched
+from attnx.hooks.batching import (
+    bar,
+    collate,
+    first_outputs,
+    gradient_entry,
+    max_batch_positions,
+    padding_id,
+    run_in_batches,
+)
+from attnx.hooks.forward import eval_mode, unwrap_model
+from attnx.hooks.patching import grad_mode
 from attnx.linearize.mode import ATTN_LRP, LRP, Path
-from attnx.linearize.run import FrozenRun, check_can_be_frozen, frozen_run, frozen_runs
+from attnx.linearize.run import LinearizedRun, check_linearizable, linearized_run, linearized_runs
 from attnx.linearize.sink import sink_shares
 from attnx.targets.base import Score
 from attnx.targets.score import check_score, encode_targets, kind_of, score, score_each
 
-POSITIONS_AT_ONCE = 1_024
+MAX_BATCH_POSITIONS = 1_024
 """Less than a plain batch has: what the way back needs is kept of every layer."""
 
 
@@ -53,13 +61,13 @@ def lrp(
     found: dict[int, Scored] = {}
     how = _How(LRP, score, slice(0, 1) if sink is not False else None, label="value path", progress=progress)
 
-    def read(rows: list[int], run: FrozenRun, entry: nn.Module | None) -> None:
+    def read(rows: list[int], run: LinearizedRun, entry: nn.Module | None) -> None:
         every = [_parts(run, place, cases[row]) for place, row in enumerate(rows)]
         shares: Sequence[float] | Tensor | None = None
         if sink is not False and cases[rows[0]].prepared.is_encoder_decoder:
             shares = [_of_start(parts, cases[row]) for parts, row in zip(every, rows, strict=True)]
         elif sink is not False and entry is not None:
-            shares = sink_shares(unwrapped(model), entry, run.kernels, len(rows))
+            shares = sink_shares(unwrap_model(model), entry, run.kernels, len(rows))
         if sink and shares is None:
             raise ChoiceError(f"sink=True asked, but the first position of {type(model).__name__} sees others, too")
         for place, row in enumerate(rows):
@@ -90,7 +98,7 @@ def attn_lrp(
     found: dict[int, Scored] = {}
     how = _How(ATTN_LRP, score, label="whole path", progress=progress)
 
-    def read(rows: list[int], run: FrozenRun, _: nn.Module | None) -> None:
+    def read(rows: list[int], run: LinearizedRun, _: nn.Module | None) -> None:
         for place, row in enumerate(rows):
             parts, value = _parts(run, place, cases[row]), float(run.scores[place])
             gap = value - float(parts.sum())
@@ -116,7 +124,7 @@ def value_path_levels(
     found: dict[int, Array] = {}
     how = _How(LRP, score, levels=True, label="value path by level", progress=progress)
 
-    def read(rows: list[int], run: FrozenRun, _: nn.Module | None) -> None:
+    def read(rows: list[int], run: LinearizedRun, _: nn.Module | None) -> None:
         for place, row in enumerate(rows):
             length = len(cases[row].prepared.positions)
             found[row] = torch.stack([one.relevance[place, :length] for one in run.levels]).cpu().numpy()
@@ -145,47 +153,47 @@ def _each_run(
     processor: Any,
     cases: Sequence[Case],
     how: _How,
-    read: Callable[[list[int], FrozenRun, nn.Module | None], None],
+    read: Callable[[list[int], LinearizedRun, nn.Module | None], None],
 ) -> None:
     """Have batch by batch its run `read`, with the rows of its cases, and what embeds them; None for pixels."""
-    model = unwrapped(model)
-    check_can_be_frozen(model)
+    model = unwrap_model(model)
+    check_linearizable(model)
     kind, answers = how.kind(model, cases), kind_of([case.target for case in cases])
     adapter, pad_id = adapter_for(model), padding_id(model, processor)
 
     def first(several: Sequence[PreparedInput]) -> list[Tensor]:
-        with undisturbed(model):
-            return first_answers(model, pad_id, several)
+        with eval_mode(model):
+            return first_outputs(model, pad_id, several)
 
     def asked_of(inputs: dict[str, Any], rows: Sequence[int]) -> tuple[nn.Module, dict[str, Any], Tensor, Score]:
         targets = encode_targets([cases[row].target for row in rows], next(iter(inputs.values())).device)
         return model, inputs, targets, kind
 
     alone, shared = by_input(cases)
-    with switched(gradients=True), bar(how.label, len(cases), how.progress, " scores", line=True) as shown:
-        for places, inputs in in_batches(
+    with grad_mode(gradients=True), bar(how.label, len(cases), how.progress, " scores", line=True) as shown:
+        for places, inputs in run_in_batches(
             model,
             [cases[row].prepared for row in alone],
             lambda several: collate(model, several, pad_id),
             first=first,
             pad_id=pad_id,
             together=not takes_logits_to_keep(model),
-            at_most=min(POSITIONS_AT_ONCE, positions_at_once(model)),
+            at_most=min(MAX_BATCH_POSITIONS, max_batch_positions(model)),
         ):
-            rows, (inputs, entry) = [alone[place] for place in places], with_entry(adapter, model, inputs)
+            rows, (inputs, entry) = [alone[place] for place in places], gradient_entry(adapter, model, inputs)
             scores = partial(score, *asked_of(inputs, rows), answers=answers)
-            run = frozen_run(model, scores, how.path, entry=entry, ends=how.ends, levels=how.levels)
+            run = linearized_run(model, scores, how.path, entry=entry, ends=how.ends, levels=how.levels)
             read(rows, run, entry if isinstance(entry, nn.Module) else None)
             shown.update(len(rows))
         for rows in shared:
-            inputs, entry = with_entry(adapter, model, collate(model, [cases[rows[0]].prepared], pad_id))
+            inputs, entry = gradient_entry(adapter, model, collate(model, [cases[rows[0]].prepared], pad_id))
             each = partial(score_each, *asked_of(inputs, rows), answers=answers)
             asked: dict[str, Any] = {"ends": how.ends, "levels": how.levels, "after": shown.update}
-            run = frozen_runs(model, each, how.path, entry=entry, **asked)
+            run = linearized_runs(model, each, how.path, entry=entry, **asked)
             read(rows, run, entry if isinstance(entry, nn.Module) else None)
 
 
-def _parts(run: FrozenRun, place: int, case: Case) -> Tensor:
+def _parts(run: LinearizedRun, place: int, case: Case) -> Tensor:
     """One number for each position of the case, padding left out."""
     if case.prepared.readers is not None:
         return _of_both(run, place, case.prepared, case.prepared.readers)
@@ -217,7 +225,7 @@ def _of_start(parts: Tensor, case: Case) -> float:
     return float(parts[start]) if case.target.position > start else 0.0
 
 
-def _of_both(run: FrozenRun, place: int, prepared: PreparedInput, readers: Tensor) -> Tensor:
+def _of_both(run: LinearizedRun, place: int, prepared: PreparedInput, readers: Tensor) -> Tensor:
     """Of a picture with a text: what the pixels that each patch reads hold of the score, and what each token does.
 
     Of several inputs that ran together the pixels lie one behind the other.

@@ -30,10 +30,10 @@ from attnx.attribution.base import Array, Case
 from attnx.attribution.baselines import Blank
 from attnx.attribution.gradients import integrated_gradients
 from attnx.errors import AttnxError, ChoiceError
-from attnx.hooks.batching import bar, collate, first_answers, in_batches, padding_id, positions_at_once, slack
-from attnx.hooks.forward import undisturbed
+from attnx.hooks.batching import bar, collate, first_outputs, max_batch_positions, padding_id, run_in_batches, slack
+from attnx.hooks.forward import eval_mode
 from attnx.hooks.patching import looking_on
-from attnx.linearize.matmul import Alike, LinearMaps
+from attnx.linearize.matmul import EqualRows, LinearLayerMode
 from attnx.targets.base import HeadKind, Score, Target, shift_target_position
 from attnx.targets.score import HEAD_KINDS, answered, encode_targets, kind_of
 
@@ -131,7 +131,7 @@ class Runs:
     """The row of `HEAD_KINDS` that all targets name."""
     said: KeptAnswers | None = None
     """Where answers are kept for another question."""
-    maps: LinearMaps = field(default_factory=LinearMaps)
+    maps: LinearLayerMode = field(default_factory=LinearLayerMode)
 
     def asked(self, rows: Sequence[int]) -> list[tuple[int, Variant, Target]]:
         """What is read of these rows, in the order of their scores: place in the batch, variant, target."""
@@ -150,7 +150,7 @@ class Runs:
         targets = encode_targets([self._read_at(target, variant) for _, variant, target in asked], device)
         targets[:, 1] -= behind
         of = torch.tensor([place for place, _, _ in asked], device=device)
-        self.maps.begin(targets[:, 1].long() if len(asked) == len(rows) else None, Alike.of(inputs))
+        self.maps.begin(targets[:, 1].long() if len(asked) == len(rows) else None, EqualRows.of(inputs))
         row, answers = answered(self.model, inputs, targets, of, answers=self.answers)
         if self.said is not None and kind is None:
             self.said.keep([self.key(variant, target) for _, variant, target in asked], row, answers)
@@ -401,9 +401,9 @@ def measure(
     runs = Runs(model, padding_id(model, processor), made, wanted, kind, answers, said)
     found = _said(runs)
     runs = _unsaid(runs, found)
-    at_most = at_once or positions_at_once(model)
+    at_most = at_once or max_batch_positions(model)
     done: set[int] = set()
-    with undisturbed(model), looking_on(runs.maps), bar(label, len(runs.made), progress, " runs", line=True) as shown:
+    with eval_mode(model), looking_on(runs.maps), bar(label, len(runs.made), progress, " runs", line=True) as shown:
         find_unread_rows(runs)
         for rows, values in chain(behind_beginnings(runs, at_most), _whole(runs, done, at_most)):
             asked = ((variant, target) for _, variant, target in runs.asked(rows))
@@ -459,11 +459,11 @@ def _whole(runs: Runs, done: Collection[int], at_most: int) -> Iterator[tuple[li
     made = runs.made
     left = [row for row in range(len(made)) if row not in done]
     some = Made(made.cases, [made.variants[row] for row in left], made.blank)
-    for places, _ in in_batches(
+    for places, _ in run_in_batches(
         runs.model,
         some,
         lambda several: None,
-        first=partial(first_answers, runs.model, runs.pad_id),
+        first=partial(first_outputs, runs.model, runs.pad_id),
         pad_id=runs.pad_id,
         entry=made.blank.entry,
         together=not takes_logits_to_keep(runs.model),

@@ -19,7 +19,7 @@ from attnx.attribution.base import cases as predicted
 from attnx.benchmarks.result import BenchmarkTable
 from attnx.errors import ArgumentError, ChoiceError, InputError, whole_number
 from attnx.hooks.batching import bar
-from attnx.hooks.forward import unwrapped
+from attnx.hooks.forward import unwrap_model
 from attnx.methods.base import METHODS
 from attnx.methods.receptive_field import Normalization
 from attnx.methods.ties import DIGITS
@@ -203,7 +203,7 @@ def benchmark(
     if strange:
         raise ArgumentError(unknown("argument of benchmark", next(iter(strange)), _ARGUMENTS))
     explainers = _explainers(methods, references, normalize)
-    model = None if model is None else unwrapped(model)
+    model = None if model is None else unwrap_model(model)
     chosen = _chosen(suites, model, data)
     found = {}
     for suite in chosen:
@@ -320,7 +320,7 @@ def scores_of(
     model: nn.Module, processor: Any, requests: Sequence[Request], explainers: Explainers, *, label: str, progress: bool
 ) -> Scores:
     """Methods at the last layer, as `explain` has them, and references for the same target."""
-    model = unwrapped(model)
+    model = unwrap_model(model)
     found = Scores(provenance=provenance(model, adapter_for(model).name))
     ask = _Asking(model, processor, requests, explainers, label, progress)
     _add_methods(found, ask)

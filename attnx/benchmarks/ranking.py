@@ -17,8 +17,8 @@ from attnx.adapters.families import adapter_for
 from attnx.benchmarks.benchmark import Array, Explainers, Known, Scores, Suite, SuiteResult, Trial, scores_of
 from attnx.benchmarks.result import CHANCE
 from attnx.errors import ChoiceError, InputError
-from attnx.hooks.batching import each_answer
-from attnx.hooks.forward import unwrapped
+from attnx.hooks.batching import map_outputs
+from attnx.hooks.forward import unwrap_model
 from attnx.methods.ties import DIGITS
 from attnx.pipeline.loading import GivenModel
 from attnx.pipeline.pipeline import Request
@@ -95,7 +95,7 @@ def answered_right(model: nn.Module, processor: Any, known: Iterator[Known], row
 
 def margins(model: nn.Module, processor: Any, requests: Sequence[Request]) -> list[float]:
     """By how much each target wins: over what it stands against, or over the best of all others."""
-    model = unwrapped(model)
+    model = unwrap_model(model)
     adapter = adapter_for(model)
 
     def read(row: int, output: Any, place: int) -> float:
@@ -107,7 +107,7 @@ def margins(model: nn.Module, processor: Any, requests: Sequence[Request]) -> li
         seat = where - encoder_offset(output)
         return _margin(logits[place, seat] if logits.ndim == 3 else logits[place], asked.target)
 
-    return each_answer(model, processor, [one.prepared for one in requests], read)
+    return map_outputs(model, processor, [one.prepared for one in requests], read)
 
 
 def check_labels(model: nn.Module, expected: Sequence[str], suite: str) -> list[str]:

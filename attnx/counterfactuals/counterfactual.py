@@ -17,7 +17,7 @@ from attnx.adapters.prepare import with_prepended_token
 from attnx.arguments import checked
 from attnx.counterfactuals.side_by_side import SideBySide
 from attnx.errors import ArgumentError, ChoiceError, InputError
-from attnx.hooks.forward import unwrapped
+from attnx.hooks.forward import unwrap_model
 from attnx.pipeline.explain import Options, explain, settings_of
 from attnx.pipeline.loading import model_and_processor, takes_pipelines
 from attnx.results.explanation import Change, Explanation, aligned, extent_of
@@ -53,7 +53,7 @@ def counterfactual(
     if not isinstance(explanation, Explanation) or explanation.text is None:
         raise InputError("edit changes words of a text: give an explanation of one, not of token ids or of an image")
     spliced = changes_of(explanation, changes)
-    model = unwrapped(model)
+    model = unwrap_model(model)
     given: dict[str, Any] = settings_of(explanation, references="references" not in options)
     adapter = adapter_for(model, given["within"])
     source, written = _read_as(explanation, explanation.text)

@@ -28,7 +28,7 @@ from attnx.attribution.baselines import Blank, Named, choose_blank
 from attnx.attribution.variants import NOTE, Variant, estimate, kept_answers, measure
 from attnx.errors import InputError
 from attnx.evaluation.compare import OnTexts
-from attnx.hooks.forward import unwrapped
+from attnx.hooks.forward import unwrap_model
 from attnx.methods.base import PAPER_METHODS
 from attnx.methods.ties import told_apart
 from attnx.pipeline.explain import Call
@@ -204,7 +204,7 @@ MORE = ", more random orders"
 
 def blank_of(model: nn.Module, processor: Any, requests: Sequence[Request], named: Named) -> Blank:
     """What stands for nothing in all of these: what was named, or by the rule for the first of them."""
-    model = unwrapped(model)
+    model = unwrap_model(model)
     return choose_blank(model, adapter_for(model), processor, requests[0].prepared, named)
 
 
@@ -298,7 +298,7 @@ def faithfulness(
     ('rollout', 'lrp')
     """
     given = given_model(model, tokenizer)
-    kind = check_score(score, unwrapped(given.model), "probability")
+    kind = check_score(score, unwrap_model(given.model), "probability")
     if steps < 1 or (random is not None and random < 1) or not all(0 < share <= 1 for share in shares) or not shares:
         raise InputError("steps and random must be at least 1, and shares lie between 0 and 1")
     if seed < 0:

@@ -35,7 +35,7 @@ from attnx.evaluation.faithfulness import (
     without,
 )
 from attnx.hooks.batching import announce
-from attnx.hooks.forward import unwrapped
+from attnx.hooks.forward import unwrap_model
 from attnx.methods.base import METHODS, Method, asked_methods
 from attnx.pipeline.explain import Call, Choices
 from attnx.pipeline.loading import given_model, takes_pipelines
@@ -154,7 +154,7 @@ def recommend(
     ['rollout', 'lrp']
     """
     given = given_model(model, tokenizer)
-    kind = check_score(score, unwrapped(given.model), "probability")
+    kind = check_score(score, unwrap_model(given.model), "probability")
     if (random is not None and random < 1) or seed < 0:
         raise InputError("random must be at least 1, and a seed is a whole number from 0")
     keeping, options = OutputOptions.taken(output, options)

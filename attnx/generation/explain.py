@@ -22,7 +22,7 @@ from attnx.generation.generate import Written, check_writer, picture_first, read
 from attnx.generation.result import GenerationExplanation
 from attnx.graph.edge_weights import Head
 from attnx.hooks.batching import collate, padding_id
-from attnx.hooks.forward import undisturbed, unwrapped
+from attnx.hooks.forward import eval_mode, unwrap_model
 from attnx.methods.receptive_field import Normalization
 from attnx.pipeline.explain import asked_references
 from attnx.pipeline.loading import model_and_processor, takes_pipelines
@@ -168,7 +168,7 @@ def runners_up(model: nn.Module, tokenizer: Any, whole: PreparedInput, queries: 
     ids = whole.decoder_ids
     places = torch.tensor(queries, device=next(iter(inputs.values())).device)
     told = {"logits_to_keep": places} if takes_logits_to_keep(model) else {}
-    with undisturbed(model):
+    with eval_mode(model):
         logits = head_logits(model, model(**inputs, **told))
         if logits is None:
             raise CaptureError(
@@ -235,7 +235,7 @@ def explain_generation(
     ('v2',)
     """
     model, tokenizer = model_and_processor(model, tokenizer)
-    model = unwrapped(model)
+    model = unwrap_model(model)
     check_writer(model)
     if head == EACH:
         raise ChoiceError("head='each' has no place in a matrix generated × source; give one number, or mean, max, min")

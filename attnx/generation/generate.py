@@ -20,7 +20,7 @@ from attnx.adapters.positions import BROKEN, Position, Positions, Word, group_wo
 from attnx.adapters.text import end_token_ids, special_token_ids
 from attnx.errors import CaptureError, InputError, in_a_line, whole_number
 from attnx.hooks.batching import bar, collate, padding_id
-from attnx.hooks.forward import undisturbed
+from attnx.hooks.forward import eval_mode
 from attnx.pipeline.explain import Options
 from attnx.registry import quoted
 from attnx.results.explanation import Explanation
@@ -43,7 +43,7 @@ def with_beginning(
     inputs = collate(model, [encoder_only_input(prompt)], None)
     told = {name: one for name, one in options.items() if name in STEERED_BY}
     try:
-        with undisturbed(model):
+        with eval_mode(model):
             ids = model.generate(**inputs, **told, **ONCE, max_new_tokens=1, max_length=None)  # type: ignore[operator]
     except Exception as error:  # a language that it does not know, or a task
         raise InputError(f"model.generate refused ({in_a_line(error)}); check {', '.join(STEERED_BY)}") from error
@@ -226,7 +226,7 @@ def _generated(
     if watching is not None:
         searched["stopping_criteria"] = [watching]
     try:
-        with undisturbed(model):
+        with eval_mode(model):
             return model.generate(**inputs, generation_config=config, **searched)  # type: ignore[operator]
     except Exception as error:
         raise InputError(

@@ -18,8 +18,8 @@ from torch.nn.utils.rnn import pad_sequence
 from attnx.adapters.adapter import Adapter, PreparedInput
 from attnx.adapters.model_config import base_model, takes_logits_to_keep
 from attnx.errors import InputError, duration
-from attnx.hooks.capture import answer_of
-from attnx.hooks.forward import undisturbed
+from attnx.hooks.capture import run_model
+from attnx.hooks.forward import eval_mode
 from attnx.hooks.patching import Entry
 from attnx.targets.score import first_output
 
@@ -27,7 +27,7 @@ _DENSE = ("pixel_values", "input_features", "input_values")
 """Inputs that are numbers with a gradient, and are embedded by no table."""
 
 
-def with_entry(adapter: Adapter, model: nn.Module, inputs: dict[str, Any]) -> tuple[dict[str, Any], Entry]:
+def gradient_entry(adapter: Adapter, model: nn.Module, inputs: dict[str, Any]) -> tuple[dict[str, Any], Entry]:
     """The inputs, dense ones as leaves of the graph, and where the way ends; of an encoder–decoder in both streams.
 
     Of a picture with a text it ends at pixels and at tokens.
@@ -135,13 +135,13 @@ def watched() -> bool:
 
 R = TypeVar("R")
 
-POSITIONS_AT_ONCE = 2_048
+MAX_BATCH_POSITIONS = 2_048
 """Positions in one batch, padding included: on a CPU more is slower, for it no longer fits into the caches."""
 
 _ENOUGH, _PADDING = 512, 1 / 8
 """A batch of so many positions is closed before more than an eighth of it is padding, which costs as much as text."""
 
-_ON_AN_ACCELERATOR = 8 * POSITIONS_AT_ONCE
+_ON_AN_ACCELERATOR = 8 * MAX_BATCH_POSITIONS
 
 _LOGITS_AT_ONCE = 2**26
 """256 MB: a batch of a language model has a logit for each word of its vocabulary at each position."""
@@ -152,7 +152,7 @@ _TOLERANCE = 1e-5
 _verdicts: weakref.WeakKeyDictionary[nn.Module, dict[str, bool]] = weakref.WeakKeyDictionary()
 
 
-def in_batches(
+def run_in_batches(
     model: nn.Module,
     prepared: Sequence[PreparedInput],
     run: Callable[[Sequence[PreparedInput]], R],
@@ -161,7 +161,7 @@ def in_batches(
     pad_id: int | None,
     entry: str = "input_ids",
     size: int | None = None,
-    at_most: int = POSITIONS_AT_ONCE,
+    at_most: int = MAX_BATCH_POSITIONS,
     together: bool = True,
     lengths: Sequence[int] | None = None,
     shapes: Sequence[tuple[int, ...]] | None = None,
@@ -189,7 +189,7 @@ def grouped(
     *,
     together: bool = True,
     size: int | None = None,
-    at_most: int = POSITIONS_AT_ONCE,
+    at_most: int = MAX_BATCH_POSITIONS,
 ) -> Iterator[list[int]]:
     """The numbers of inputs that run together, from short ones to long ones."""
     order = sorted(range(len(lengths)), key=lambda index: (lengths[index], shapes[index]))
@@ -236,7 +236,7 @@ def _takes_padding(
     return verdicts[entry]
 
 
-def forget_padding(model: nn.Module) -> None:
+def reset_padding_check(model: nn.Module) -> None:
     """Try anew what padding does to this model: what follows then depends on its own inputs, and on none before."""
     _verdicts.pop(model, None)
 
@@ -254,13 +254,13 @@ def slack(tensor: Tensor) -> float:
     return (_TOLERANCE if precise else 2e-2) * (1 + float(tensor.abs().amax()))
 
 
-def positions_at_once(model: nn.Module, *, all_answers: bool = False) -> int:
+def max_batch_positions(model: nn.Module, *, all_answers: bool = False) -> int:
     """The size of a batch. Where every position gets logits over a vocabulary, they take the most memory.
 
     Models that can be told where to answer answer nowhere else, unless `all_answers` are wanted.
     """
     device, _ = _place(model)
-    most = POSITIONS_AT_ONCE if device is None or device.type == "cpu" else _ON_AN_ACCELERATOR
+    most = MAX_BATCH_POSITIONS if device is None or device.type == "cpu" else _ON_AN_ACCELERATOR
     embeddings = getattr(model, "get_output_embeddings", lambda: None)()  # a wrapper may have none
     vocabulary = getattr(embeddings, "weight", None)
     if vocabulary is None or (takes_logits_to_keep(model) and not all_answers):
@@ -346,25 +346,25 @@ class _NoBar(nullcontext["_NoBar"]):
 T = TypeVar("T")
 
 
-def each_answer(
+def map_outputs(
     model: nn.Module, processor: Any, prepared: Sequence[PreparedInput], read: Callable[[int, Any, int], T]
 ) -> list[T]:
     """For each input what `read` makes of (its number, the output of its batch, its place there), in order."""
     pad_id = padding_id(model, processor)
     found: dict[int, T] = {}
-    with undisturbed(model):
-        for rows, output in in_batches(
+    with eval_mode(model):
+        for rows, output in run_in_batches(
             model,
             prepared,
-            lambda several: answer_of(model, collate(model, several, pad_id)),
-            first=partial(first_answers, model, pad_id),
+            lambda several: run_model(model, collate(model, several, pad_id)),
+            first=partial(first_outputs, model, pad_id),
             pad_id=pad_id,
-            at_most=positions_at_once(model, all_answers=True),
+            at_most=max_batch_positions(model, all_answers=True),
         ):
             found |= {row: read(row, output, place) for place, row in enumerate(rows)}
     return [found[row] for row in range(len(prepared))]
 
 
-def first_answers(model: nn.Module, pad_id: int | None, prepared: Sequence[PreparedInput]) -> list[Any]:
+def first_outputs(model: nn.Module, pad_id: int | None, prepared: Sequence[PreparedInput]) -> list[Any]:
     """What the model says of the first of some inputs, padded to the longest of them."""
     return first_output(model, collate(model, prepared, pad_id), len(prepared[0].positions))

@@ -22,8 +22,8 @@ from torch.overrides import TorchFunctionMode
 from attnx._signals import cached_property
 from attnx.errors import CaptureError, out_of_memory
 from attnx.hooks.blocks import miss, tensors
-from attnx.hooks.forward import undisturbed
-from attnx.hooks.patching import looking_on, switched
+from attnx.hooks.forward import eval_mode
+from attnx.hooks.patching import grad_mode, looking_on
 from attnx.hooks.record import BlockCall, Joined
 from attnx.hooks.verification import TOLERANCE
 
@@ -51,14 +51,14 @@ class Rest:
 
     def without(self, taken: Tensor, places: Tensor) -> Tensor:
         """The same, positions counted through the batch."""
-        with switched(gradients=False):
+        with grad_mode(gradients=False):
             return self._without(taken.to(self._left), places)
 
     def _without(self, taken: Tensor, places: Tensor) -> Tensor:
         made, behind = self._made
         if self.joined.on_branch is not None:
             norm = self.joined.on_branch
-            with undisturbed(self.model):
+            with eval_mode(self.model):
                 branch = norm.module(_flat(norm.entered)[places] - taken)
             states = _flat(self.joined.states)[places] + branch
         else:
@@ -110,7 +110,7 @@ class Rest:
     def _run(self, mode: TorchFunctionMode) -> Tensor:
         """What the block gives while the mode answers some of its calls to torch."""
         call = self.call
-        with undisturbed(self.model), looking_on(mode):
+        with eval_mode(self.model), looking_on(mode):
             output = call.module(*call.args, **call.kwargs)
         return next(tensors((output,)))
 

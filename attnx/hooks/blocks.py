@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnx._signals import Unbroken
+from attnx._signals import Uninterruptible
 from attnx.attention.layers import FrozenNorm, all_keys, full_precision, per_query_head
 from attnx.errors import CaptureError
-from attnx.hooks.patching import Hooked, parameters_of, switched
+from attnx.hooks.patching import ModuleObserver, grad_mode, parameters_of
 from attnx.hooks.record import BlockCall, Joined, NormCall, Record, Recorder
 from attnx.hooks.verification import TOLERANCE, rows_checked
 
@@ -65,7 +65,7 @@ def _joined(record: Record, call: BlockCall) -> tuple[Joined | CaptureError, Nor
     if record.projection is None or record.values is None:
         return CaptureError(f"no output projection was seen behind the attention of {record.module}; {_INSTEAD}"), None
     bias = record.projection.new_zeros(len(record.projection)) if record.bias is None else record.bias
-    with switched(gradients=False), full_precision(call.states.device.type):
+    with grad_mode(gradients=False), full_precision(call.states.device.type):
         attended, rows = _attended(record, bias)
         if attended.shape[::2] != call.states.shape[::2]:
             return CaptureError(f"the attention of {record.module} is not as wide as its block; {_INSTEAD}"), None
@@ -188,7 +188,7 @@ def _slack(dtype: torch.dtype, branch: FrozenNorm | None = None, *, lenient: boo
     return TOLERANCE.get(dtype, 1e-4)
 
 
-class Blocks(Unbroken[None]):
+class Blocks(Uninterruptible[None]):
     """Tell each record of a `Recorder` how its attention joins the stream, in this thread."""
 
     def __init__(self, model: nn.Module, recorder: Recorder) -> None:
@@ -197,7 +197,9 @@ class Blocks(Unbroken[None]):
         self._blocks = {id(one) for each in model.modules() if isinstance(each, nn.ModuleList) for one in each}
         blocks = [module for module in model.modules() if id(module) in self._blocks]
         inner = {id(child): child for block in blocks for child in _within(block)}
-        self._hooks = Hooked([*blocks, *(one for one in inner.values() if id(one) not in self._blocks)], *self._ends())
+        self._hooks = ModuleObserver(
+            [*blocks, *(one for one in inner.values() if id(one) not in self._blocks)], *self._ends()
+        )
 
     def _begin(self) -> None:
         self._hooks._begin()

@@ -18,7 +18,7 @@ from attnx.attention.layers import Anew, Computed, Level
 from attnx.attention.tensor import AttentionTensor
 from attnx.errors import ArgumentError, AttnxError, CaptureError, ChoiceError, InputError, in_a_line
 from attnx.hooks.assemble import assemble
-from attnx.hooks.forward import Backend, choose_backend, undisturbed, unwrapped, watch
+from attnx.hooks.forward import Backend, choose_backend, eval_mode, unwrap_model, watch
 from attnx.hooks.patching import Entry
 from attnx.hooks.record import Extra, Merging, Recorder, beside
 from attnx.hooks.verification import check_output
@@ -68,7 +68,7 @@ _Watched: TypeAlias = Callable[[Mapping[str, Any]], tuple[Any, list[AttentionTen
 
 
 @dataclass(frozen=True, eq=False)
-class Captured:
+class CapturedBatch:
     """A run of a batch: what the model returned, and the attention of each input without its padding."""
 
     output: Any
@@ -132,13 +132,13 @@ def capture_batch(
     held: bool = True,
     backend: Backend = "auto",
     within: str = "",
-    answer_at: Sequence[int] | None = None,
+    logits_at: Sequence[int] | None = None,
     entry: Entry | None = None,
     anew: bool = False,
-) -> Captured:
+) -> CapturedBatch:
     """Run `model(**inputs)` on a batch, padded on the right or not at all, and return its output and attention.
 
-    With `answer_at` a language model answers at these positions only, if it can: its logits for 8192 positions and 50
+    With `logits_at` a language model answers at these positions only, if it can: its logits for 8192 positions and 50
     thousand tokens would take more memory than the queries and keys of all layers. A layer whose attention cannot be
     computed from queries and keys (it is no fused kernel, or has a bias of its own) is held all the same.
 
@@ -146,8 +146,8 @@ def capture_batch(
     goes back to it, and each level brings `outputs`, its place in that graph. With `anew` levels that would take too
     much are made again where they are read, by the model as it is then.
     """
-    model = unwrapped(model)
-    answered = tuple(dict.fromkeys(answer_at)) if answer_at is not None and takes_logits_to_keep(model) else None
+    model = unwrap_model(model)
+    answered = tuple(dict.fromkeys(logits_at)) if logits_at is not None and takes_logits_to_keep(model) else None
     if answered is not None:
         inputs = {**inputs, "logits_to_keep": torch.tensor(answered, device=_device(inputs))}
     how: dict[str, Any] = {"head": head, "extras": extras, "gradients": gradients, "held": held, "backend": backend}
@@ -155,7 +155,7 @@ def capture_batch(
 
     def watched(inputs: Mapping[str, Any]) -> tuple[Any, list[AttentionTensor], Recorder]:
         with watch(model, batch=_batch_size(inputs), entry=entry, **how) as recorder:
-            output = answer_of(model, inputs)
+            output = run_model(model, inputs)
         padding = {
             "padding": _real(inputs, "attention_mask"),
             "output_padding": _real(inputs, "decoder_attention_mask"),
@@ -174,17 +174,17 @@ def capture_batch(
     if by_interface or model not in _proven:
         piece = None if by_interface else beginning_of(inputs)
         if piece is None or not _prove_by(model, piece, attention, watched):
-            with undisturbed(model):
-                check_output(output, answer_of(model, inputs), type(model).__name__)
+            with eval_mode(model):
+                check_output(output, run_model(model, inputs), type(model).__name__)
         _proven.add(model)
-    return Captured(output, attention, answered, beside(attention[0].modules, recorder.mixers))
+    return CapturedBatch(output, attention, answered, beside(attention[0].modules, recorder.mixers))
 
 
 def _projection(model: nn.Module, inputs: Mapping[str, Any], batch: int) -> Projection | None:
     """How a picture enters the text; several inputs, whose pictures run together, are not told apart."""
     if batch != 1:
         return None
-    with undisturbed(model):
+    with eval_mode(model):
         return find_projection(model, inputs)
 
 
@@ -201,7 +201,7 @@ _SWITCHES = {
 
 def _check_names(model: nn.Module, inputs: Mapping[str, Any]) -> None:
     """Many models take any keyword and swallow it: one that they do not name, and that is no tensor, is a slip."""
-    named = [one.name for one in signature(unwrapped(model).forward).parameters.values() if one.kind in _NAMED]
+    named = [one.name for one in signature(unwrap_model(model).forward).parameters.values() if one.kind in _NAMED]
     for name, value in inputs.items():
         if named and name not in (*named, *_SWITCHES) and isinstance(value, str | int | float | None):
             options = [one for one in signature(capture).parameters if one not in ("model", "inputs")]
@@ -216,12 +216,12 @@ def _prove_by(model: nn.Module, piece: Mapping[str, Any], whole: Sequence[Attent
     output, attention, _ = watched(piece)
     if not run_alike(attention[0], whole[0]):
         return False
-    with undisturbed(model):
-        check_output(output, answer_of(model, piece), type(model).__name__)
+    with eval_mode(model):
+        check_output(output, run_model(model, piece), type(model).__name__)
     return True
 
 
-def answer_of(model: nn.Module, inputs: Mapping[str, Any]) -> Any:
+def run_model(model: nn.Module, inputs: Mapping[str, Any]) -> Any:
     """What the model makes of the inputs; what it has to say against them is told in its own words."""
     try:
         return called(model, inputs)

@@ -11,12 +11,12 @@ from typing import Any, Literal, TypeAlias
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from attnx._signals import Unbroken
+from attnx._signals import Uninterruptible
 from attnx.errors import ChoiceError
 from attnx.hooks.attention_interface import Listening, Onlooker, implementations, needs_interface
 from attnx.hooks.blocks import Blocks
 from attnx.hooks.observer import Observer
-from attnx.hooks.patching import Borrowed, Entering, Entry, Setting, Unobserved, is_observed, looking_on
+from attnx.hooks.patching import Entering, Entry, Setting, TemporaryPatch, Unobserved, is_observed, looking_on
 from attnx.hooks.recompute import Remaking
 from attnx.hooks.record import Extra, Merging, Recorder
 
@@ -34,7 +34,7 @@ def watch(
     backend: Backend = "auto",
     entry: Entry | None = None,
     anew: bool = False,
-) -> Unbroken[Recorder]:
+) -> Uninterruptible[Recorder]:
     """Record the attention of every call of `model` inside the block, in this thread.
 
         with watch(model) as recorder:
@@ -51,7 +51,7 @@ def watch(
     With `anew` queries and keys that would take too much are let go of, and made again by the model where they are read
     (see `remaking`): for who reads them at once.
     """
-    model = unwrapped(model)
+    model = unwrap_model(model)
     recorder = Recorder(
         model, batch=batch, head=head, extras=extras, gradients=gradients, held=held, way_back=entry is not None
     )
@@ -60,12 +60,12 @@ def watch(
     return _Watch(model, recorder, by_interface=by_interface, entry=entry, anew=anew)
 
 
-def undisturbed(model: nn.Module, *, gradients: bool = False) -> Unbroken[None]:
+def eval_mode(model: nn.Module, *, gradients: bool = False) -> Uninterruptible[None]:
     """Evaluation mode and plain, uncompiled calls inside the block; every module as it was afterwards."""
     return _Undisturbed(model, gradients=gradients)
 
 
-class _Undisturbed(Borrowed):
+class _Undisturbed(TemporaryPatch):
     def __init__(
         self,
         model: nn.Module,
@@ -138,7 +138,7 @@ def _loads(module: nn.Module) -> bool:
     return any(part is not None and getattr(part, "offload", True) for part in parts)
 
 
-class _Watch(Unbroken[Recorder]):
+class _Watch(Uninterruptible[Recorder]):
     """One exit for all that a captured run holds: the backend, torch's switches, the model's settings."""
 
     def __init__(
@@ -150,7 +150,7 @@ class _Watch(Unbroken[Recorder]):
         self._listening = Listening(recorder) if by_interface else None
         self._mode = Onlooker(recorder) if by_interface else Observer(recorder)
         self._blocks = Blocks(model, recorder) if "blocks" in recorder.extras else None
-        self._remaking = Remaking(model, recorder, partial(undisturbed, model)) if anew else None
+        self._remaking = Remaking(model, recorder, partial(eval_mode, model)) if anew else None
         self._undisturbed = _Undisturbed(
             model,
             gradients=recorder.gradients or recorder.way_back,
@@ -191,7 +191,7 @@ def choose_backend(model: nn.Module, backend: Backend) -> Backend:
     return backend
 
 
-def unwrapped(model: nn.Module) -> nn.Module:
+def unwrap_model(model: nn.Module) -> nn.Module:
     """The model itself under `torch.compile`, `DataParallel` and `DistributedDataParallel`."""
     while True:
         inner = getattr(model, "_orig_mod", None)

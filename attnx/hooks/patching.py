@@ -26,7 +26,7 @@ from torch._C import (
 from torch.autograd.graph import Node
 from torch.overrides import TorchFunctionMode
 
-from attnx._signals import Unbroken, in_every_child
+from attnx._signals import Uninterruptible, in_every_child
 
 Setting: TypeAlias = tuple[object, str, Any]
 """An object, the name of its attribute, and the value that the attribute is to have for a while."""
@@ -92,7 +92,7 @@ _loans: dict[_Key, _Loan] = {}
 _lock = Lock()
 
 
-class Borrowed(Unbroken[None]):
+class TemporaryPatch(Uninterruptible[None]):
     """Hold each attribute at its value inside the block; afterwards, also after an error, it is what it was.
 
     So is what a run of `model` changes in its modules: states, caches.
@@ -157,18 +157,18 @@ class Borrowed(Unbroken[None]):
                 _restore_unless_run(id(self._run), state)
 
 
-def switched(*, gradients: bool) -> Borrowed:
+def grad_mode(*, gradients: bool) -> TemporaryPatch:
     """Gradients are on inside the block, and inference mode is left, or they are off; afterwards as they were.
 
     Unlike torch's own switches it cannot be cut in two by a signal. Like them it must not be open where a generator
     yields: one that is left half-way would keep it open.
     """
-    return Borrowed((), gradients=gradients)
+    return TemporaryPatch((), gradients=gradients)
 
 
-def looking_on(mode: TorchFunctionMode) -> Borrowed:
+def looking_on(mode: TorchFunctionMode) -> TemporaryPatch:
     """The mode looks on at torch's functions inside the block, and no longer, whatever signal comes."""
-    return Borrowed((), mode=mode)
+    return TemporaryPatch((), mode=mode)
 
 
 def is_observed() -> bool:
@@ -176,7 +176,7 @@ def is_observed() -> bool:
     return any(map(_is_of_attnx, Switches.now().modes))
 
 
-class Unobserved(Borrowed):
+class Unobserved(TemporaryPatch):
     """No mode of attnx observes torch's functions inside the block; those of the caller do."""
 
     def __init__(self) -> None:
@@ -212,7 +212,7 @@ def _set_modes(modes: Iterable[Any]) -> None:
         _push_on_torch_function_stack(mode)
 
 
-class Hooked(Unbroken[None]):
+class ModuleObserver(Uninterruptible[None]):
     """Call `before(module, args, kwargs)` and `after(module, args, kwargs, output)` at each call of the modules inside
     the block, in this thread. What `before` returns, unless None, are the args and kwargs that the module is called
     with; what `after` returns, unless None, stands in for the output.
@@ -228,7 +228,7 @@ class Hooked(Unbroken[None]):
         methods = {module: _observable(module) for module in modules}
         self.methods = {id(module): name for module, name in methods.items()}
         """The name of the method of each module, by the module's id."""
-        self._lent = Borrowed((module, name, _ObservedMethod(module, name)) for module, name in methods.items())
+        self._lent = TemporaryPatch((module, name, _ObservedMethod(module, name)) for module, name in methods.items())
 
     def _begin(self) -> None:
         _here.observers = (*_here.observers, self)
@@ -240,7 +240,7 @@ class Hooked(Unbroken[None]):
 
 
 class _Here(threading.local):
-    observers: tuple[Hooked, ...] = ()
+    observers: tuple[ModuleObserver, ...] = ()
     """The open blocks of this thread that observe calls, the outermost first."""
 
 
@@ -362,7 +362,7 @@ Entry: TypeAlias = nn.Module | Tensor | tuple[nn.Module | Tensor, ...]
 """The module that embeds the input, or the input itself; several of an encoder–decoder, the source's first."""
 
 
-class StandingIn(TorchFunctionMode):
+class EmbeddingOverride(TorchFunctionMode):
     """Rows that stand in for the first taken of an embedding: how numbers enter a model that takes ids alone."""
 
     def __init__(self, weight: Tensor, rows: Tensor) -> None:
@@ -483,7 +483,7 @@ def _weights(args: Sequence[Any]) -> str:
     return type(args[1]).__name__ if len(args) > 1 else "its weights"
 
 
-def no_gradient(model: nn.Module, operation: str) -> str:
+def missing_gradient_reason(model: nn.Module, operation: str) -> str:
     """Why slopes of the model would be wrong."""
     return (
         f"{type(model).__name__} computes with {operation}, which hands no gradient back, as kernels of quantised "

@@ -21,7 +21,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from attnx.attention.layers import Anew, Computed, Latest
 from attnx.errors import CaptureError
-from attnx.hooks.patching import Hooked, Switches, looking_on
+from attnx.hooks.patching import ModuleObserver, Switches, looking_on
 from attnx.hooks.record import Recorder, copied, total
 from attnx.hooks.verification import TOLERANCE, rows_checked
 
@@ -35,7 +35,7 @@ Still: TypeAlias = Callable[[], AbstractContextManager[Any]]
 """Gives a context in which the model is undisturbed."""
 
 
-class Remaking(Hooked):
+class Remaking(ModuleObserver):
     """While the model runs, queries and keys of a block that is left are let go of, if it can be called again."""
 
     def __init__(self, model: nn.Module, recorder: Recorder, still: Still) -> None:

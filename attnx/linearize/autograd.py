@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
-from attnx.linearize.matmul import by_onednn, can_be_quicker
+from attnx.linearize.matmul import can_use_onednn, onednn_linear
 
 
 def on_line(root: Tensor, value: Callable[[], Tensor]) -> Tensor:
@@ -304,7 +304,7 @@ class _Mixed(Straight):
         if ctx.often and turned.numel() * turned.element_size() <= KEPT_AT_MOST:
             ctx.turned = turned
         slopes = gradient.reshape(batch * heads, -1, width)
-        if turned[0].numel() >= LARGE_PRODUCT and can_be_quicker(turned, slopes):
+        if turned[0].numel() >= LARGE_PRODUCT and can_use_onednn(turned, slopes):
             back = torch.stack([_product(*pair) for pair in zip(turned, slopes, strict=True)])
         else:
             back = turned @ slopes
@@ -312,7 +312,7 @@ class _Mixed(Straight):
 
 
 def _product(rows: Tensor, weight: Tensor) -> Tensor:
-    return by_onednn(rows, weight.t()) if can_be_quicker(rows, weight) else rows @ weight
+    return onednn_linear(rows, weight.t()) if can_use_onednn(rows, weight) else rows @ weight
 
 
 def _carrying(rows: Tensor) -> tuple[int, int]:

@@ -19,9 +19,9 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from attnx.errors import CaptureError
-from attnx.hooks.patching import Borrowed, Hooked, Switches, Unobserved
+from attnx.hooks.patching import ModuleObserver, Switches, TemporaryPatch, Unobserved
 from attnx.linearize.autograd import Straight
-from attnx.linearize.mode import Freezing, Kernel
+from attnx.linearize.mode import Kernel, LinearizeMode
 
 STATES_KEPT = 14
 """About as many tensors of the size of its states does the way back through a block need."""
@@ -41,14 +41,14 @@ class NotAgainError(CaptureError):
     """A block cannot be run again: the whole model has to be kept."""
 
 
-class Replaying(Hooked):
+class Replaying(ModuleObserver):
     """Run blocks again on the way back, inside the block; in this thread, and where there is more to keep than allowed.
 
     `whole` decides it by itself: False keeps everything, True nothing. With `levels` what enters each block is asked
     for, so that none may be inside another. Where the way back is gone `often`, a block is run again each time.
     """
 
-    def __init__(self, model: nn.Module, mode: Freezing, whole: bool | None, *, levels: bool, often: bool) -> None:
+    def __init__(self, model: nn.Module, mode: LinearizeMode, whole: bool | None, *, levels: bool, often: bool) -> None:
         lists = [each for each in model.modules() if isinstance(each, nn.ModuleList)]
         told = getattr(getattr(model, "config", None), "num_hidden_layers", None)
         self.blocks = {id(one): one for each in lists for one in each}
@@ -156,10 +156,10 @@ class _Call:
     left: Tensor | None = None
     """The first of them."""
 
-    def again(self, mode: Freezing) -> tuple[list[Tensor], list[Tensor]]:
+    def again(self, mode: LinearizeMode) -> tuple[list[Tensor], list[Tensor]]:
         """What entered and what left, in a graph of their own."""
         leaves, given = [], list(self.given)
-        with Borrowed((), gradients=True):
+        with TemporaryPatch((), gradients=True):
             for place in self.moving:
                 leaf = given[place].detach().requires_grad_()
                 leaves.append(leaf)
@@ -178,7 +178,9 @@ class _Call:
 
 class _Block(Straight):
     @staticmethod
-    def forward(ctx: Any, call: _Call, mode: Freezing, results: list[Tensor], *inputs: Tensor) -> tuple[Tensor, ...]:
+    def forward(
+        ctx: Any, call: _Call, mode: LinearizeMode, results: list[Tensor], *inputs: Tensor
+    ) -> tuple[Tensor, ...]:
         ctx.call, ctx.mode = call, mode
         ctx.set_materialize_grads(False)
         return tuple(results)

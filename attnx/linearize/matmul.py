@@ -24,14 +24,14 @@ from attnx.hooks.patching import GradientCheck
 
 
 @cache
-def quicker_by_onednn() -> bool:
+def prefers_onednn() -> bool:
     """Whether MKL would leave half of this processor unused, and oneDNN gives what it gives."""
     wide = torch.backends.cpu.get_cpu_capability().startswith("AVX512")
     by_mkl = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
     return wide and bool(by_mkl) and "Intel" not in _maker() and _agrees()
 
 
-def by_onednn(taken: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def onednn_linear(taken: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     product: Tensor = torch.ops.mkldnn._linear_pointwise(_dense(taken), _dense(weight), bias, "none", [], "")
     return product
 
@@ -42,15 +42,13 @@ def _dense(matrix: Tensor) -> Tensor:
     return matrix if turned else matrix.contiguous()
 
 
-def can_be_quicker(*tensors: Tensor | None) -> bool:
+def can_use_onednn(*tensors: Tensor | None) -> bool:
     """Whether oneDNN can multiply these, and is quicker at it; None is for a bias that is not there.
 
     Under autocast torch's own maps are of another precision, which these would not be.
     """
     return (
-        not torch.is_autocast_enabled("cpu")
-        and all(one is None or _plain(one) for one in tensors)
-        and quicker_by_onednn()
+        not torch.is_autocast_enabled("cpu") and all(one is None or _plain(one) for one in tensors) and prefers_onednn()
     )
 
 
@@ -60,8 +58,8 @@ class QuickMaps(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Sequence[type], args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        quick = func is F.linear and not kwargs and not torch.is_grad_enabled() and can_be_quicker(*args)
-        return by_onednn(*args) if quick else func(*args, **(kwargs or {}))
+        quick = func is F.linear and not kwargs and not torch.is_grad_enabled() and can_use_onednn(*args)
+        return onednn_linear(*args) if quick else func(*args, **(kwargs or {}))
 
 
 def _plain(tensor: Tensor) -> bool:
@@ -83,7 +81,7 @@ def _agrees() -> bool:
     random = torch.Generator().manual_seed(0)
     taken, weight, bias = (torch.randn(shape, generator=random) for shape in ((3, 5, 32), (48, 32), (48,)))
     try:
-        there, back = by_onednn(taken, weight, bias), by_onednn(taken @ weight.t(), weight.t())
+        there, back = onednn_linear(taken, weight, bias), onednn_linear(taken @ weight.t(), weight.t())
         expected = F.linear(taken, weight, bias), taken @ weight.t() @ weight
         return all(torch.allclose(*pair, atol=1e-4) for pair in zip((there, back), expected, strict=True))
     except (AttributeError, RuntimeError, TypeError):
@@ -95,7 +93,7 @@ _FEW = 1 / 2
 
 
 @dataclass(frozen=True, eq=False)
-class Alike:
+class EqualRows:
     """Which rows are of one kind."""
 
     kind: Tensor
@@ -104,7 +102,7 @@ class Alike:
     """A row of each kind."""
 
     @classmethod
-    def of(cls, inputs: Mapping[str, Any]) -> Alike | None:
+    def of(cls, inputs: Mapping[str, Any]) -> EqualRows | None:
         """By the tokens of a batch on a CPU; None where it has none, or hardly any twice."""
         ids = inputs.get("input_ids")
         if not isinstance(ids, Tensor) or ids.ndim != 2 or ids.device.type != "cpu":
@@ -130,12 +128,12 @@ class Alike:
         return found[self.kind].view(*taken.shape[:2], -1)
 
 
-class LinearMaps(TorchFunctionMode):
+class LinearLayerMode(TorchFunctionMode):
     """Linear maps run by the quicker library while this looks on. Slopes go back to what they took; weights get none.
 
     Maps are counted from the `begin` of a forward. Of those in `unread` only the rows at the answer's position are
     computed, the others are 0: nothing reads them (`references.unread_rows`). Before the first attention the rows of
-    variants are `Alike`, and one of each kind is computed.
+    variants are `EqualRows`, and one of each kind is computed.
     """
 
     def __init__(self, gradients: GradientCheck | None = None) -> None:
@@ -147,9 +145,9 @@ class LinearMaps(TorchFunctionMode):
         self.count = 0
         self._position: Tensor | None = None
         self._longer_than = 0
-        self._alike: Alike | None = None
+        self._alike: EqualRows | None = None
 
-    def begin(self, position: Tensor | None, alike: Alike | None = None) -> None:
+    def begin(self, position: Tensor | None, alike: EqualRows | None = None) -> None:
         """A forward of a batch begins; its answers are read at these positions, one for each input, or anywhere."""
         self.count, self._position, self._alike, self.left_out = 0, position, alike, set()
         self._longer_than = int(position.max()) if self.unread and position is not None else 0
@@ -188,9 +186,9 @@ class LinearMaps(TorchFunctionMode):
 
 
 def _map(taken: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    plain = can_be_quicker(taken, weight, bias)
+    plain = can_use_onednn(taken, weight, bias)
     if plain and not torch.is_grad_enabled():
-        return by_onednn(taken, weight, bias)
+        return onednn_linear(taken, weight, bias)
     if plain and taken.requires_grad:
         # Of more axes than two the operator returns a view, and a view that an autograd function returns cannot be
         # changed in place, as DeBERTa does.
@@ -206,12 +204,12 @@ class _WithSlope(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, taken: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.weight = weight
-        return by_onednn(taken, weight, bias)
+        return onednn_linear(taken, weight, bias)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None, None]:
-        return by_onednn(slope, ctx.weight.detach().t()), None, None
+        return onednn_linear(slope, ctx.weight.detach().t()), None, None
 
 
 def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor | None]:

@@ -126,7 +126,7 @@ ATTN_LRP = Path("attn_lrp", values=0.5, scores=0.5)
 
 
 Function: TypeAlias = Callable[..., Any]
-Rule: TypeAlias = Callable[["Freezing", Function, list[Any], dict[str, Any]], Any]
+Rule: TypeAlias = Callable[["LinearizeMode", Function, list[Any], dict[str, Any]], Any]
 """What is done instead of a call: (mode, function, arguments, keyword arguments) → its result."""
 
 
@@ -189,7 +189,7 @@ class Constants:
         self.size += abs(part)
 
 
-class Freezing(TorchFunctionMode):
+class LinearizeMode(TorchFunctionMode):
     """While it is active in this thread, gradients of what the model computes are those of the frozen model."""
 
     def __init__(

@@ -17,11 +17,11 @@ import torch
 from torch import Tensor, nn
 
 from attnx.errors import CaptureError
-from attnx.hooks.forward import undisturbed
-from attnx.hooks.patching import Hooked, looking_on
+from attnx.hooks.forward import eval_mode
+from attnx.hooks.patching import ModuleObserver, looking_on
 from attnx.linearize.mode import LRP
-from attnx.linearize.rules import freezing
-from attnx.linearize.run import Scores, check_can_be_frozen
+from attnx.linearize.rules import linearize_mode
+from attnx.linearize.run import Scores, check_linearizable
 
 _SLACK = {torch.float64: 1e-5, torch.float32: 1e-3}
 """As for a frozen run: many models compute their norms in single precision, whatever their weights are."""
@@ -42,8 +42,8 @@ class Readout:
 
 def readouts(model: nn.Module, scores: Scores, *, block: nn.Module) -> list[Readout]:
     """Run `scores` on one input; each answer is read off what `block` gives when it is last called."""
-    check_can_be_frozen(model)
-    mode = freezing(model, LRP, torch.empty(0))
+    check_linearizable(model)
+    mode = linearize_mode(model, LRP, torch.empty(0))
     left: list[Tensor] = []
 
     def leave(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> Any:
@@ -54,8 +54,8 @@ def readouts(model: nn.Module, scores: Scores, *, block: nn.Module) -> list[Read
         left[:] = [mode.enter(sequence)]
         return type(output)((left[0], *output[1:])) if isinstance(output, (tuple, list)) else left[0]
 
-    with undisturbed(model, gradients=True):
-        with Hooked([block], lambda *_: None, leave), looking_on(mode):
+    with eval_mode(model, gradients=True):
+        with ModuleObserver([block], lambda *_: None, leave), looking_on(mode):
             reached = scores()
         mode.forget()
         if not left or not reached.requires_grad:

@@ -25,8 +25,8 @@ from attnx.linearize.autograd import (
 from attnx.linearize.autograd import (
     mixed as mixed_values,
 )
-from attnx.linearize.matmul import by_onednn, can_be_quicker
-from attnx.linearize.mode import Freezing, Function, Path, Rule
+from attnx.linearize.matmul import can_use_onednn, onednn_linear
+from attnx.linearize.mode import Function, LinearizeMode, Path, Rule
 
 _FUSED = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 _MODULE = (
@@ -35,7 +35,7 @@ _MODULE = (
 )
 
 
-def fused(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def fused(mode: LinearizeMode, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """`scaled_dot_product_attention` stays fused: a mask with a gradient, or one head for all, makes it hold n × n."""
     given = {**dict(zip(_FUSED, args, strict=False)), **kwargs}
     query, key, values = given["query"], given["key"], given["value"]
@@ -66,7 +66,7 @@ def _weights(given: Mapping[str, Any]) -> Tensor:
     return attention_weights(query, key, mask=mask, scale=given.get("scale"))
 
 
-def softmax(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def softmax(mode: LinearizeMode, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Attention that is written out begins with a softmax over keys; so does a router, which is a choice as well."""
     if mode.path.scores == 0:
         args = [one.detach() if isinstance(one, Tensor) else one for one in args]
@@ -76,27 +76,29 @@ def softmax(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, A
     return mode.as_softmax(result) if result.ndim >= 3 and axis in (-1, result.ndim - 1) else result
 
 
-def mixed(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any], operands: tuple[Any, Any]) -> Any:
+def mixed(
+    mode: LinearizeMode, func: Function, args: list[Any], kwargs: dict[str, Any], operands: tuple[Any, Any]
+) -> Any:
     """The result of a softmax times values."""
     weights, values = operands if mode.is_softmax(operands[0]) else operands[::-1]
     shares = {id(weights): scaled(weights, mode.path.scores), id(values): scaled(values, mode.path.values)}
     return mode.kernel(values, func(*_swapped(args, shares), **kwargs))
 
 
-def weighed(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def weighed(mode: LinearizeMode, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """The result of a softmax times a mask, or what a router chose times its weight."""
     result = func(*args, **kwargs)
     both = all(isinstance(one, Tensor) and one.requires_grad for one in args)
     return mode.as_function(halved(result) if both else result, *args)
 
 
-def followed(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def followed(mode: LinearizeMode, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Another shape, or a part: attention is still attention, but a function of a tensor is so place by place."""
     result = mode.untold(func, args, kwargs)
     return mode.as_softmax(result) if args and mode.is_softmax(args[0]) else result
 
 
-def module_attention(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def module_attention(mode: LinearizeMode, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """torch's own attention module: the weights that it tells, times values that are projected beside it."""
     given = {**dict(zip(_MODULE, args, strict=False)), **kwargs}
     if given["bias_k"] is not None or given["add_zero_attn"]:
@@ -121,7 +123,7 @@ def module_attention(mode: Freezing, func: Function, args: list[Any], kwargs: di
     return result, weights.mean(1) if kwargs.get("average_attn_weights", True) else weights
 
 
-def embedding(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def embedding(mode: LinearizeMode, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """The input enters the model as rows of its embedding, and of any other table in which its ids are looked up.
 
     Gemma 3n has a second table, LoRA a second factor. GPT-2 takes kinds of tokens from the first, by other ids.
@@ -137,7 +139,7 @@ def embedding(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str,
     return rows if sequence is None or not rows.is_floating_point() else mode.enter(rows, ids, sequence)
 
 
-def _projected(mode: Freezing, states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def _projected(mode: LinearizeMode, states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     result = F.linear(states, weight)
     return result if bias is None else mode.with_constant(result + bias, bias)
 
@@ -155,7 +157,9 @@ ENDS: dict[str, Rule] = {
 """Where the input comes in and values are mixed: all that a run without frozen gradients has to see."""
 
 
-def freezing(model: nn.Module, path: Path, entry: Entry, *, made: type[Freezing] = Freezing, **how: Any) -> Freezing:
+def linearize_mode(
+    model: nn.Module, path: Path, entry: Entry, *, made: type[LinearizeMode] = LinearizeMode, **how: Any
+) -> LinearizeMode:
     """The mode for a model whose input comes out of the module `entry`, or is that leaf; of several, out of each."""
     names = {id(module): name for name, module in model.named_modules()}
     entries = entry if isinstance(entry, tuple) else (entry,)
@@ -165,7 +169,7 @@ def freezing(model: nn.Module, path: Path, entry: Entry, *, made: type[Freezing]
     return made(path, rules, names=names, leaves=leaves, embeddings=embeddings, **how)
 
 
-def _pointwise(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _pointwise(mode: LinearizeMode, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     tensors = [one for one in args if isinstance(one, Tensor)]
     if len(tensors) != 1 or mode.root(tensors[0]) is None or any(isinstance(one, Tensor) for one in kwargs.values()):
         return mode.untold(func, args, kwargs)
@@ -188,7 +192,7 @@ def _pointwise(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str
     return mode.as_function(func(*plain, **kwargs), tensor)
 
 
-def _product(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _product(mode: LinearizeMode, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     elementwise = func.__name__ in _ELEMENTWISE
     first, second = _operands(func, args)
     if not elementwise and _mixes(mode, (first, second)):
@@ -220,18 +224,18 @@ def _operands(func: Function, args: list[Any]) -> tuple[Any, Any]:
     return (args[0], args[1]) if len(args) == 2 else (None, None)
 
 
-def _mixing_only(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _mixing_only(mode: LinearizeMode, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """A product of a run without frozen gradients: seen where values are mixed."""
     operands = _operands(func, args)
     return mixed(mode, func, args, kwargs, operands) if _mixes(mode, operands) else func(*args, **kwargs)
 
 
-def _mixes(mode: Freezing, operands: tuple[Any, Any]) -> bool:
+def _mixes(mode: LinearizeMode, operands: tuple[Any, Any]) -> bool:
     large = all(isinstance(one, Tensor) and one.ndim >= 3 for one in operands)
     return large and any(map(mode.is_softmax, operands))
 
 
-def _summed_product(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _summed_product(mode: LinearizeMode, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """`addmm` and its like: a summand and a product."""
     names = ("input", *_FACTORS[func.__name__])
     given = {**dict(zip(names, args, strict=False)), **kwargs}
@@ -246,18 +250,18 @@ def _summed_product(mode: Freezing, func: Function, args: list[Any], kwargs: dic
     return result if summand.requires_grad else mode.with_constant(result, summand * given.get("beta", 1))
 
 
-def _division(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _division(mode: LinearizeMode, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     below = 0 if func.__name__ in _TURNED else 1
     args[below] = args[below].detach() if isinstance(args[below], Tensor) else args[below]
     return mode.as_function(func(*args, **kwargs), args[1 - below])
 
 
-def _constant(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _constant(mode: LinearizeMode, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """A spread, beside which something is measured."""
     return func(*(one.detach() if isinstance(one, Tensor) else one for one in args), **kwargs)
 
 
-def _sum(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _sum(mode: LinearizeMode, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     moving = [mode.root(one) is not None for one in args]
     result = func(*args, **kwargs)
     if len(args) == 2 and isinstance(result, Tensor) and result.requires_grad and not all(moving):
@@ -268,7 +272,7 @@ def _sum(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]
     return mode.as_function(result, *args)
 
 
-def _in_place(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _in_place(mode: LinearizeMode, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """`x *= y` and its like: what `x * y` gives, which `x` then holds."""
     name, (changed, *others) = _IN_PLACE[func.__name__], args
     moving = [isinstance(one, Tensor) and mode.root(one) is not None for one in args]
@@ -279,7 +283,7 @@ def _in_place(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str,
     return mode.overwrite(changed, RULES[name](mode, getattr(torch, name), [operand, *others], kwargs))
 
 
-def _biased(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _biased(mode: LinearizeMode, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """A linear map or a convolution, whose bias goes with its channels."""
     bias = kwargs.get("bias", args[2] if len(args) > 2 else None)
     result = _linear(mode, func, args, kwargs) if func.__name__ == "linear" else func(*args, **kwargs)
@@ -289,12 +293,12 @@ def _biased(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, A
     return mode.with_constant(result, bias.reshape(-1, *[1] * behind))
 
 
-def _linear(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Tensor:
+def _linear(mode: LinearizeMode, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Tensor:
     plain = [one.detach() if isinstance(one, Tensor) else one for one in args]
-    quick = 2 <= len(args) <= 3 and not kwargs and can_be_quicker(*plain)
+    quick = 2 <= len(args) <= 3 and not kwargs and can_use_onednn(*plain)
 
     def compute() -> Tensor:
-        made: Tensor = by_onednn(plain[0], plain[1], *plain[2:]) if quick else func(*plain, **kwargs)
+        made: Tensor = onednn_linear(plain[0], plain[1], *plain[2:]) if quick else func(*plain, **kwargs)
         return made
 
     constants = all(not one.requires_grad for one in (*args[1:], *kwargs.values()) if isinstance(one, Tensor))
@@ -303,7 +307,7 @@ def _linear(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, A
     return mode.linear(func(*args, **kwargs), compute)
 
 
-def _joined(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _joined(mode: LinearizeMode, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Tensors put together, some of which are constants: CLS before patches, a number where a mask is."""
     result = func(*args, **kwargs)
     if mode.path.conserves and isinstance(result, Tensor) and result.requires_grad:  # `where` of one gives places
@@ -320,18 +324,18 @@ def _zeroed(one: Any) -> Any:
     return torch.zeros_like(one) if isinstance(one, Tensor) and one.requires_grad else one
 
 
-def _same(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _same(mode: LinearizeMode, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Another form of the same numbers."""
     return mode.as_function(mode.untold(func, args, kwargs), args[0] if args else kwargs.get("input"))
 
 
-def _gated(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _gated(mode: LinearizeMode, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """`glu`: the gate is a sigmoid, so a constant."""
     carried, gate = args[0].chunk(2, kwargs.get("dim", args[1] if len(args) > 1 else -1))
     return carried * gate.detach().sigmoid()
 
 
-def _layer_norm(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _layer_norm(mode: LinearizeMode, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     names = ("input", "normalized_shape", "weight", "bias", "eps")
     given = {"weight": None, "bias": None, "eps": 1e-5, **dict(zip(names, args, strict=False)), **kwargs}
     states, weight, bias, shape = given["input"], given["weight"], given["bias"], list(given["normalized_shape"])
@@ -346,7 +350,7 @@ def _layer_norm(mode: Freezing, func: Function, args: list[Any], kwargs: dict[st
     return result if bias is None else mode.with_constant(result, bias)
 
 
-def _rms_norm(mode: Freezing, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _rms_norm(mode: LinearizeMode, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     names = ("input", "normalized_shape", "weight", "eps")
     given = {"weight": None, "eps": None, **dict(zip(names, args, strict=False)), **kwargs}
     states, weight = given["input"], given["weight"]

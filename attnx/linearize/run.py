@@ -18,22 +18,22 @@ from torch import Tensor, nn
 
 from attnx.errors import CaptureError
 from attnx.hooks.attention_interface import needs_interface
-from attnx.hooks.forward import undisturbed
-from attnx.hooks.patching import Entry, Hooked, looking_on, no_gradient, switched
+from attnx.hooks.forward import eval_mode
+from attnx.hooks.patching import Entry, ModuleObserver, grad_mode, looking_on, missing_gradient_reason
 from attnx.linearize.autograd import CHANGED
 from attnx.linearize.checkpointing import KEPT, NotAgainError, Replaying
 from attnx.linearize.matmul import QuickMaps
-from attnx.linearize.mode import Constants, Freezing, Function, Kernel, Lookup, Path
-from attnx.linearize.rules import freezing
+from attnx.linearize.mode import Constants, Function, Kernel, LinearizeMode, Lookup, Path
+from attnx.linearize.rules import linearize_mode
 
 _UNSUPPORTED_SLACK = 1e-2
 
 
-def first_uncovered(model: nn.Module, scores: Callable[[], Any], path: Path, entry: Entry) -> str:
+def first_unsupported_op(model: nn.Module, scores: Callable[[], Any], path: Path, entry: Entry) -> str:
     """The first operation that does not add up, and its module, in a few words."""
-    mode = freezing(model, path, entry, made=_Trying)
+    mode = linearize_mode(model, path, entry, made=_Trying)
     assert isinstance(mode, _Trying)
-    with undisturbed(model, gradients=True), looking_on(mode):
+    with eval_mode(model, gradients=True), looking_on(mode):
         scores()
     mode.forget()
     if mode.found is None:
@@ -42,7 +42,7 @@ def first_uncovered(model: nn.Module, scores: Callable[[], Any], path: Path, ent
     return f"{operation} in {module or 'the model'} is not covered"
 
 
-class _Trying(Freezing):
+class _Trying(LinearizeMode):
     found: tuple[str, str] | None = None
 
     def untold(self, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -117,7 +117,7 @@ class Entered:
 
 
 @dataclass(frozen=True, eq=False)
-class FrozenRun:
+class LinearizedRun:
     """One run of a batch."""
 
     scores: Tensor
@@ -136,7 +136,7 @@ class FrozenRun:
     """What entered each of several streams, as it came; none where there is one."""
 
 
-def frozen_run(
+def linearized_run(
     model: nn.Module,
     scores: Scores,
     path: Path,
@@ -145,7 +145,7 @@ def frozen_run(
     ends: slice | None = None,
     levels: bool = False,
     again: bool | None = None,
-) -> FrozenRun:
+) -> LinearizedRun:
     """Run `scores` and go back along `path`.
 
     `entry` is the module that embeds tokens; or pixels, with a gradient: what enters the first block is read then. Of
@@ -158,7 +158,7 @@ def frozen_run(
     return _run(_Asked(model, lambda: (scores(),), path, entry, ends, levels), again)
 
 
-def frozen_runs(
+def linearized_runs(
     model: nn.Module,
     scores: EachScore,
     path: Path,
@@ -168,7 +168,7 @@ def frozen_runs(
     levels: bool = False,
     again: bool | None = None,
     after: Callable[[int], Any] = lambda count: None,
-) -> FrozenRun:
+) -> LinearizedRun:
     """The same for several scores of one input: once there, and back for each score in turn.
 
     What comes out is that of a batch in which the input stands as often as it has scores. `after` each way back is
@@ -193,10 +193,10 @@ class _Asked:
     after: Callable[[int], Any] = lambda count: None
 
 
-def _run(asked: _Asked, again: bool | None) -> FrozenRun:
-    check_can_be_frozen(asked.model)
-    with switched(gradients=True):
-        with undisturbed(asked.model), looking_on(QuickMaps()):
+def _run(asked: _Asked, again: bool | None) -> LinearizedRun:
+    check_linearizable(asked.model)
+    with grad_mode(gradients=True):
+        with eval_mode(asked.model), looking_on(QuickMaps()):
             plain = torch.cat(list(asked.ways()))
         try:
             ways = _there_and_back(asked, again)
@@ -217,15 +217,15 @@ def _run(asked: _Asked, again: bool | None) -> FrozenRun:
     return whole
 
 
-def _there_and_back(asked: _Asked, again: bool | None) -> list[tuple[FrozenRun, Constants]]:
+def _there_and_back(asked: _Asked, again: bool | None) -> list[tuple[LinearizedRun, Constants]]:
     """Each way back, and what biases have of its score."""
     model, path, entry = asked.model, asked.path, asked.entry
     entered: dict[int, Tensor] = {}
-    mode = freezing(model, path, entry, entered=entered, ends=asked.ends, often=asked.often)
+    mode = linearize_mode(model, path, entry, entered=entered, ends=asked.ends, often=asked.often)
     noted = _blocks(model) if asked.levels or isinstance(entry, Tensor) else []
     replaying = Replaying(model, mode, again, levels=asked.levels, often=asked.often)
     # What enters a block is noted before it is taken out of the graph to be run again.
-    with undisturbed(model, gradients=True), Hooked(noted, _note(entered)), replaying:
+    with eval_mode(model, gradients=True), ModuleObserver(noted, _note(entered)), replaying:
         with looking_on(mode):
             ways = asked.ways()
         mode.forget()
@@ -236,7 +236,9 @@ def _there_and_back(asked: _Asked, again: bool | None) -> list[tuple[FrozenRun, 
         if not seen or not ways[0].requires_grad or (isinstance(entry, tuple) and len(inputs) != len(entry)):
             lost = mode.gradients.operation
             unseen = f"{type(model).__name__} embeds its input in a way that is not seen, so that it has no gradient"
-            raise CaptureError(f"{no_gradient(model, lost) if lost else unseen}; use references=('blankout',)")
+            raise CaptureError(
+                f"{missing_gradient_reason(model, lost) if lost else unseen}; use references=('blankout',)"
+            )
         for _, one in tables or seen[:1]:
             mode.take_whole(one)
         notes, found = replaying.notes(seen[0][1]), []
@@ -260,12 +262,12 @@ def _there_and_back(asked: _Asked, again: bool | None) -> list[tuple[FrozenRun, 
             sequences = tuple(_of_stream([(lookup, next(parts)) for lookup in sequence]) for sequence in inputs)
             own = _beside(sequences, entry) if isinstance(entry, tuple) else sequences[0] if sequences else made[0]
             sequences = sequences if isinstance(entry, tuple) else ()
-            run = FrozenRun(way.detach(), own, kernels, tuple(above), total, replaying.calls, notes, sequences)
+            run = LinearizedRun(way.detach(), own, kernels, tuple(above), total, replaying.calls, notes, sequences)
             found.append((run, mode.constants))
             asked.after(1)
     lost = mode.gradients.operation
     if lost is not None:  # positions may add up all the same, for what has no gradient counts as a constant
-        raise CaptureError(f"{no_gradient(model, lost)}; use references=('blankout',), which needs none")
+        raise CaptureError(f"{missing_gradient_reason(model, lost)}; use references=('blankout',), which needs none")
     return found
 
 
@@ -312,7 +314,7 @@ def _beside(sequences: Sequence[Entered], entry: tuple[Any, ...]) -> Entered:
     return Entered("", states, gradient)
 
 
-def _joined(ways: list[FrozenRun]) -> FrozenRun:
+def _joined(ways: list[LinearizedRun]) -> LinearizedRun:
     """Several ways back as those of one batch."""
     first = ways[0]
     if len(ways) == 1:
@@ -369,12 +371,12 @@ def _note(entered: dict[int, Tensor]) -> Callable[..., None]:
     return note
 
 
-def can_be_gone_back(model: nn.Module) -> bool:
+def supports_gradients(model: nn.Module) -> bool:
     """Whether gradients can be followed back through the model."""
     return not needs_interface(model) and not any(parameter.is_inference() for parameter in model.parameters())
 
 
-def check_can_be_frozen(model: nn.Module) -> None:
+def check_linearizable(model: nn.Module) -> None:
     """Refuse what has no gradients, with the line that helps."""
     if needs_interface(model):
         raise CaptureError(
@@ -398,18 +400,18 @@ def _check_answer(model: nn.Module, frozen: Tensor, plain: Tensor) -> None:
         )
 
 
-def _check_sum(asked: _Asked, run: FrozenRun, constants: Constants) -> None:
+def _check_sum(asked: _Asked, run: LinearizedRun, constants: Constants) -> None:
     if not asked.path.conserves or _adds_up(run, constants):
         return
     raise CaptureError(
         f"{type(asked.model).__name__}: positions and biases do not add up to the score "
         f"({float(run.entry.relevance.sum()) + constants.total:.6g} of {float(run.scores.sum()):.6g}), for "
-        f"{first_uncovered(asked.model, asked.ways, asked.path, asked.entry)}; use "
+        f"{first_unsupported_op(asked.model, asked.ways, asked.path, asked.entry)}; use "
         "references=('integrated_gradients',)"
     )
 
 
-def _adds_up(run: FrozenRun, constants: Constants) -> bool:
+def _adds_up(run: LinearizedRun, constants: Constants) -> bool:
     parts = run.entry.relevance
     size = float(parts.abs().sum() + run.scores.abs().sum()) + constants.size + _NOTHING
     slack = _slack(run.entry.states)

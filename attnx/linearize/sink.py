@@ -19,10 +19,10 @@ from torch import Tensor, nn
 
 from attnx.adapters.model_config import vocabulary_size
 from attnx.errors import CaptureError
-from attnx.hooks.forward import undisturbed
+from attnx.hooks.forward import eval_mode
 from attnx.hooks.patching import looking_on
 from attnx.linearize.mode import LRP, Kernel
-from attnx.linearize.rules import freezing
+from attnx.linearize.rules import linearize_mode
 
 TOKENS = 256
 _AT_ONCE = 64
@@ -61,7 +61,7 @@ def neutral_values(model: nn.Module, embedding: nn.Module) -> tuple[Tensor, ...]
 
     They are computed again when the model's weights have changed, or cannot be read.
     """
-    check = weights_check(model)
+    check = weights_fingerprint(model)
     kept = _kept.get(model)
     if kept is None or check is None or kept[0] != check:
         kept = check, _mean_values(model, embedding)
@@ -76,18 +76,18 @@ def _mean_values(model: nn.Module, embedding: nn.Module) -> tuple[Tensor, ...]:
     drawn = torch.randint(size, (TOKENS, 1), generator=torch.Generator().manual_seed(_SEED))
     options: dict[str, Any] = {"use_cache": False} if "use_cache" in signature(model.forward).parameters else {}
     sums: list[Tensor] = []
-    with undisturbed(model):
+    with eval_mode(model):
         for tokens in torch.split(drawn, _AT_ONCE):
-            mode = freezing(model, LRP, embedding, ends=slice(0, 1))
+            mode = linearize_mode(model, LRP, embedding, ends=slice(0, 1))
             with looking_on(mode):
-                model(input_ids=on_device_of(embedding, tokens), **options)
+                model(input_ids=to_device_of(embedding, tokens), **options)
             mode.forget()
             found = [_by_input(one.values, len(tokens)).sum(0) for one in mode.kernels]
             sums = [one + other for one, other in zip(sums, found, strict=True)] if sums else found
     return tuple(one / TOKENS for one in sums)
 
 
-def weights_check(model: nn.Module) -> Check:
+def weights_fingerprint(model: nn.Module) -> Check:
     """A few numbers of every weight: enough to see that it was trained, loaded or replaced since.
 
     None where a weight cannot be read: it is offloaded, or of a class of its own.
@@ -112,7 +112,7 @@ def _stored(weight: Tensor) -> list[Tensor]:
     return [tensor for name in flatten()[0] for tensor in _stored(getattr(weight, name))]
 
 
-def on_device_of(module: nn.Module, tensor: Tensor) -> Tensor:
+def to_device_of(module: nn.Module, tensor: Tensor) -> Tensor:
     """The tensor where the module's weights are; where it is if they are offloaded, and loaded at each call."""
     device = next(module.parameters()).device
     return tensor if device.type == "meta" else tensor.to(device)

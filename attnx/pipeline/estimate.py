@@ -13,7 +13,7 @@ from torch import nn
 from attnx.attention.layers import MERGERS
 from attnx.attribution.base import REFERENCES
 from attnx.errors import duration
-from attnx.hooks.batching import LONG, MOMENT, POSITIONS_AT_ONCE, announce, watched
+from attnx.hooks.batching import LONG, MAX_BATCH_POSITIONS, MOMENT, announce, watched
 from attnx.pipeline.options import LONG_INPUT, Settings
 from attnx.pipeline.pipeline import Request
 
@@ -80,7 +80,7 @@ def attention_bytes(config: Any, lengths: Sequence[int], *, each_head: bool) -> 
     longest = max(lengths, default=0)
     if longest > LONG_INPUT:
         return layers * longest * 2 * width * _BYTES
-    at_once = max(1, min(len(lengths), POSITIONS_AT_ONCE // max(longest, 1)))
+    at_once = max(1, min(len(lengths), MAX_BATCH_POSITIONS // max(longest, 1)))
     return at_once * layers * (heads if each_head else 1) * longest**2 * _BYTES
 
 

@@ -20,7 +20,7 @@ from attnx.attribution.base import AskedReferences
 from attnx.errors import ArgumentError, InputError
 from attnx.graph.edge_weights import Head
 from attnx.hooks.batching import bar
-from attnx.hooks.forward import unwrapped
+from attnx.hooks.forward import unwrap_model
 from attnx.methods.base import PAPER_METHODS, Method, asked_methods
 from attnx.methods.receptive_field import Normalization
 from attnx.pipeline.estimate import foresee
@@ -237,11 +237,11 @@ class Choices:
                 raise ArgumentError(unknown("argument of explain", name, Options.__annotations__))
         methods, recommended = chosen.pop("methods", None), None
         if isinstance(methods, Recommendation):
-            recommended = Recommended.of(methods, unwrapped(model).config, chosen)
+            recommended = Recommended.of(methods, unwrap_model(model).config, chosen)
             chosen |= recommended.options
             methods = chosen.pop("methods")
         check_no_reference(methods)
-        model = unwrapped(model)
+        model = unwrap_model(model)
         tower = select_tower(model, chosen.get("within", ""))
         if tower is not None:
             model, chosen["within"] = tower, ""

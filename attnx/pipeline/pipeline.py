@@ -27,12 +27,19 @@ from attnx.errors import CaptureError, ChoiceError, InputError, in_a_line, out_o
 from attnx.graph.edge_weights import Head, Selection, check_position
 from attnx.graph.graph import Graph
 from attnx.graph.sinks import PatchSink, patch_sinks, sink_share
-from attnx.hooks.batching import POSITIONS_AT_ONCE, collate, in_batches, padding_id, positions_at_once, with_entry
-from attnx.hooks.capture import Captured, capture_batch
-from attnx.hooks.forward import unwrapped
-from attnx.hooks.patching import Entry, GradientCheck, no_gradient, switched
+from attnx.hooks.batching import (
+    MAX_BATCH_POSITIONS,
+    collate,
+    gradient_entry,
+    max_batch_positions,
+    padding_id,
+    run_in_batches,
+)
+from attnx.hooks.capture import CapturedBatch, capture_batch
+from attnx.hooks.forward import unwrap_model
+from attnx.hooks.patching import Entry, GradientCheck, grad_mode, missing_gradient_reason
 from attnx.linearize.readout import readouts
-from attnx.linearize.run import can_be_gone_back, check_can_be_frozen
+from attnx.linearize.run import check_linearizable, supports_gradients
 from attnx.methods.base import Method, MethodAnswer, apply
 from attnx.pipeline.options import MEASURED_UP_TO, Plan, Settings, mean_row, plan
 from attnx.results.base import NOT_KEPT, provenance
@@ -377,12 +384,12 @@ def observe(
     *,
     head: Head | None = None,
     batch_size: int | None,
-    answer_at: Callable[[int], Sequence[int]],
+    logits_at: Callable[[int], Sequence[int]],
 ) -> Iterator[tuple[int, Observation]]:
     """The number of each input and its observation, batch by batch: not in the order of the inputs.
 
     A long input is run by itself, for nothing is gained by padding others to it, and a language model is asked for its
-    answers only at the positions that `answer_at` names for the number of the input. Heads are merged as they arrive
+    answers only at the positions that `logits_at` names for the number of the input. Heads are merged as they arrive
     unless single ones are asked for, or a weighting must see them. Where a weighting is about the answer, inputs run
     one by one, and the output can be followed back (see `answer_gradient`).
     """
@@ -391,7 +398,7 @@ def observe(
     how: dict[str, Any] = {"extras": tuple(sorted({need for row in weightings for need in row.needs}))}
     if all(row.merges_first for row in weightings):
         how["head"] = "mean" if head is None else head if head in MERGERS else None
-    way_back = any(row.target_specific for row in weightings) and can_be_gone_back(model)
+    way_back = any(row.target_specific for row in weightings) and supports_gradients(model)
     if way_back and any(one.joined for one in prepared):
         raise ChoiceError(
             "edges that know the answer are defined for one stack, and a picture with a text has two; use alti, or "
@@ -399,23 +406,23 @@ def observe(
         )
     numbers = {id(one): number for number, one in enumerate(prepared)}
 
-    def run(chosen: Sequence[PreparedInput], **options: Any) -> Captured:
-        places = sorted({place for one in chosen for place in answer_at(numbers[id(one)])})
+    def run(chosen: Sequence[PreparedInput], **options: Any) -> CapturedBatch:
+        places = sorted({place for one in chosen for place in logits_at(numbers[id(one)])})
         # What is made in inference mode could not be kept for the way back.
-        with switched(gradients=True) if way_back else nullcontext():
+        with grad_mode(gradients=True) if way_back else nullcontext():
             inputs, entry = _inputs(model, adapter, chosen, pad_id, way_back=way_back)
             part = "" if attention_kind(adapter) else adapter.within
-            return capture_batch(model, inputs, within=part, entry=entry, answer_at=places, **how, **options)
+            return capture_batch(model, inputs, within=part, entry=entry, logits_at=places, **how, **options)
 
     short = [index for index, one in enumerate(plans) if one.held]
-    for places, captured in in_batches(
+    for places, captured in run_in_batches(
         model,
         [prepared[index] for index in short],
         run,
         pad_id=pad_id,
         first=lambda chosen: _of_the_first(run(chosen)),
         size=1 if way_back or any(prepared[index].joined for index in short) else batch_size,
-        at_most=min(POSITIONS_AT_ONCE, positions_at_once(model)),
+        at_most=min(MAX_BATCH_POSITIONS, max_batch_positions(model)),
     ):
         for row, place in enumerate(places):
             yield short[place], _observation(captured, row, adapter)
@@ -423,7 +430,7 @@ def observe(
         yield index, _observation(run([prepared[index]], held=False, anew=True), 0, adapter)
 
 
-def _observation(captured: Captured, row: int, adapter: Adapter) -> Observation:
+def _observation(captured: CapturedBatch, row: int, adapter: Adapter) -> Observation:
     attention = captured.attention[row]
     if kind := attention_kind(adapter):  # over the positions of both streams, without what other levels mix
         attention = replace(attention, levels=tuple(one for one in attention.levels if one.kind == kind))
@@ -435,10 +442,10 @@ def _inputs(
 ) -> tuple[dict[str, Any], Entry | None]:
     """The model's keyword arguments, and where a way back ends."""
     inputs = collate(model, chosen, pad_id)
-    return with_entry(adapter, model, inputs) if way_back else (inputs, None)
+    return gradient_entry(adapter, model, inputs) if way_back else (inputs, None)
 
 
-def _of_the_first(captured: Captured) -> list[Tensor]:
+def _of_the_first(captured: CapturedBatch) -> list[Tensor]:
     """What padding must not change: the first input's attention, and what a classifier says of it."""
     logits = getattr(captured.output, "logits", None)
     classes = [logits[0]] if isinstance(logits, Tensor) and logits.ndim == 2 else []
@@ -450,9 +457,9 @@ def with_answer_gradient(model: nn.Module, seen: Observation, target: Target) ->
 
     The run must have been one with a way back; any number of targets may be asked for of it.
     """
-    check_can_be_frozen(model)
+    check_linearizable(model)
     levels = seen.attention.levels
-    with switched(gradients=True):
+    with grad_mode(gradients=True):
         kind = check_score(None, model, "margin", target.kind)
         reached = score_output(model, seen.output, seen.row, seen.seat(target.position), target, kind)
         outputs = [level.brought["outputs"] for level in levels if "outputs" in level.brought]
@@ -462,7 +469,9 @@ def with_answer_gradient(model: nn.Module, seen: Observation, target: Target) ->
         check.follow(reached)
         found = torch.autograd.grad(reached, outputs, retain_graph=True, allow_unused=True) if able else ()
     if check.operation is not None:
-        raise CaptureError(f"{no_gradient(model, check.operation)}; use rollout, or references=('blankout',)")
+        raise CaptureError(
+            f"{missing_gradient_reason(model, check.operation)}; use rollout, or references=('blankout',)"
+        )
     if all(one is None for one in found):
         raise CaptureError(
             f"{type(model).__name__} gives no gradient of its answer by its input: it is quantised, or embeds its "
@@ -500,7 +509,7 @@ def readouts_of(
             f"{asking} reads the answer off a residual stream that goes on as it is, and {type(model).__name__} norms "
             "it behind each block (post-LN); use references=('lrp',)"
         )
-    with switched(gradients=True):
+    with grad_mode(gradients=True):
         inputs = collate(model, [prepared], padding_id(model, processor))
         answers = kind_of(targets)
         kind = check_score(None, model, "margin", answers)
@@ -629,7 +638,7 @@ def explain_prepared(
     """
     if batch_size is not None and whole_number("batch_size", batch_size) < 1:
         raise InputError(f"batch_size must be a whole number of at least 1, found {batch_size!r}")
-    run = _Run(unwrapped(model), processor, requests, settings, batch_size)
+    run = _Run(unwrap_model(model), processor, requests, settings, batch_size)
     if not references:
         yield from run.explanations()
         return
@@ -672,7 +681,7 @@ class _Run:
             plans,
             head=self.settings.head,
             batch_size=self.batch_size,
-            answer_at=lambda index: [place for one in self.groups[index] for place in self._possible(one)],
+            logits_at=lambda index: [place for one in self.groups[index] for place in self._possible(one)],
         ):
             yield from self._explained(self.groups[index], seen, plans[index])
 

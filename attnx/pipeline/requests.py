@@ -14,7 +14,7 @@ from attnx.adapters.model_config import has_head
 from attnx.adapters.positions import Positions, Span, Word
 from attnx.errors import ChoiceError, InputError
 from attnx.graph.edge_weights import check_position
-from attnx.hooks.batching import each_answer
+from attnx.hooks.batching import map_outputs
 from attnx.pipeline.options import ENTITIES, EVERY
 from attnx.pipeline.pipeline import Request
 from attnx.targets.base import class_names
@@ -100,7 +100,7 @@ def answers_of(model: nn.Module, processor: Any, prepared: Sequence[PreparedInpu
         own = logits[place, : len(prepared[row].positions)] if kind.per_position else logits[place]
         return own.detach().float().cpu()
 
-    return each_answer(model, processor, prepared, numbers)
+    return map_outputs(model, processor, prepared, numbers)
 
 
 PAUSE = "…"

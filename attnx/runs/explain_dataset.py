@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from attnx.arguments import checked
 from attnx.errors import AttnxError, ChoiceError, FileFormatError, InputError, whole_number
-from attnx.hooks.batching import forget_padding
-from attnx.hooks.forward import unwrapped
+from attnx.hooks.batching import reset_padding_check
+from attnx.hooks.forward import unwrap_model
 from attnx.methods.base import PAPER_METHODS
 from attnx.pipeline.explain import Choices
 from attnx.pipeline.loading import GivenModel, given_model, takes_pipelines
@@ -24,7 +24,7 @@ from attnx.results.storage import plain
 from attnx.runs import folder as manifests
 from attnx.runs.engine import SHORT, Engine, Runner, engine_of
 from attnx.runs.folder import Place, as_setting
-from attnx.runs.question import PartAnswer, RowCallback, answered, first_answers
+from attnx.runs.question import PartAnswer, RowCallback, answered, first_outputs
 from attnx.runs.run import Run, failed_rows, manifest_of
 from attnx.runs.sources import MOST_ROWS, Column, Columns, DataRow, arrow, source_of
 from attnx.runs.table import FORMAT, Layout, as_part, explained_cells, is_right, named_cells, read_part
@@ -50,7 +50,7 @@ class ExplanationsQuestion:
 
     def begin(self, model: Any, processor: Any, rows: Sequence[DataRow]) -> dict[str, Any]:
         asked = Choices.of(model, **self.options)
-        seen = first_answers(rows, lambda some: _explained(asked, processor, some, lambda one: one, lambda: None))
+        seen = first_outputs(rows, lambda some: _explained(asked, processor, some, lambda one: one, lambda: None))
         layout = Layout.of(_methods(asked.settings), tuple(asked.references), seen)
         made: dict[str, Any] = plain(asdict(layout))
         return made
@@ -76,7 +76,7 @@ def _explained(
     first: dict[str, DataRow] = {}
     for row in rows:
         first.setdefault(row.sha256 + row.problem, row)
-    forget_padding(asked.model)
+    reset_padding_check(asked.model)
 
     def run(requests: Sequence[Request]) -> list[T]:
         made: dict[int, T] = {}
@@ -220,7 +220,7 @@ def in_memory(
     known = _known(measurement, plain(measurement.decided(model, processor, things[:shard_rows])))
     rows: list[Cells] = []
     for start in range(0, len(things), shard_rows):
-        forget_padding(unwrapped(model))
+        reset_padding_check(unwrap_model(model))
         rows += known.cells(model, processor, things[start : start + shard_rows], lambda: None, progress)
     return known.result(rows, {})
 
@@ -243,7 +243,7 @@ class MeasurementQuestion(Generic[T]):
         things = [one for one in ready.values() if not isinstance(one, Refused)]
         decided = plain(self.measurement.decided(model, processor, things)) if things else {}
         known = _known(self.measurement, decided)
-        seen = first_answers(rows, lambda some: _asked(known, model, processor, some, lambda: None))
+        seen = first_outputs(rows, lambda some: _asked(known, model, processor, some, lambda: None))
         return {"decided": decided, "columns": {name: _kind(value) for name, value in seen[0].items()}}
 
     def part(
@@ -274,7 +274,7 @@ def _known(measurement: DatasetTask[T], decided: Any) -> DatasetTask[T]:
 def _asked(
     measurement: DatasetTask[T], model: Any, processor: Any, rows: Sequence[DataRow], tick: RowCallback
 ) -> dict[int, Cells | Refused]:
-    forget_padding(unwrapped(model))
+    reset_padding_check(unwrap_model(model))
     return answered(
         rows,
         lambda given: measurement.read(model, processor, given),

@@ -80,7 +80,7 @@ class NoAnswerError(InputError):
     """None of some rows can be explained; says why the first cannot."""
 
 
-def first_answers(rows: Sequence[DataRow], ask: Callable[[Sequence[DataRow]], dict[int, R | Refused]]) -> list[R]:
+def first_outputs(rows: Sequence[DataRow], ask: Callable[[Sequence[DataRow]], dict[int, R | Refused]]) -> list[R]:
     """What the first rows that have an answer say; where none has, an error."""
     reasons: list[str] = []
     for start in range(0, len(rows), TRIED):

@@ -34,8 +34,8 @@ from attnx.adapters.towers import (
 )
 from attnx.arguments import checked
 from attnx.errors import AttnxError, ChoiceError, InputError
-from attnx.hooks.batching import collate, each_answer
-from attnx.hooks.forward import unwrapped
+from attnx.hooks.batching import collate, map_outputs
+from attnx.hooks.forward import unwrap_model
 from attnx.pipeline.explain import Call
 from attnx.pipeline.loading import model_and_processor, takes_pipelines
 from attnx.pipeline.options import mean_row
@@ -88,7 +88,7 @@ class Side:
                 )
             return states[place, : len(self.prepared.positions)].detach().double().cpu()
 
-        return each_answer(self.model, self.call.tokenizer, [self.prepared], own)[0]
+        return map_outputs(self.model, self.call.tokenizer, [self.prepared], own)[0]
 
     @cached_property
     def unit(self) -> Tensor:
@@ -234,7 +234,7 @@ def explain_similarity(
     if is_sentence_transformer(model):
         pooling = sentence_transformer_pooling(model, pooling)
     model, tokenizer = model_and_processor(model, tokenizer)
-    model = unwrapped(model)
+    model = unwrap_model(model)
     if grid is not None and not isinstance(grid, bool) and grid not in GRIDS:
         raise ChoiceError(unknown("grid", grid, GRIDS))
     asked = _score(model, score)

@@ -12,7 +12,7 @@ from time import process_time
 import torch
 import torch.nn.functional as F
 
-from attnx.linearize.matmul import by_onednn, quicker_by_onednn
+from attnx.linearize.matmul import onednn_linear, prefers_onednn
 
 ROUNDS = 5
 SHAPES = ((2_048, 768, 768), (2_048, 768, 3_072), (2_048, 3_072, 768))
@@ -21,12 +21,12 @@ SHAPES = ((2_048, 768, 768), (2_048, 768, 3_072), (2_048, 3_072, 768))
 
 @torch.no_grad()
 def main() -> None:
-    print(f"{torch.get_num_threads()} threads; oneDNN is taken here: {quicker_by_onednn()}")
+    print(f"{torch.get_num_threads()} threads; oneDNN is taken here: {prefers_onednn()}")
     for rows, taken, given in SHAPES:
         states, weight, bias = torch.randn(rows, taken), torch.randn(given, taken), torch.randn(given)
         best = {"MKL": float("inf"), "oneDNN": float("inf")}
         for _ in range(ROUNDS):
-            for name, call in (("MKL", F.linear), ("oneDNN", by_onednn)):
+            for name, call in (("MKL", F.linear), ("oneDNN", onednn_linear)):
                 start = process_time()
                 call(states, weight, bias)
                 best[name] = min(best[name], process_time() - start)

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from attnx.linearize import autograd as carried
 from attnx.linearize.mode import LRP
-from attnx.linearize.run import frozen_run, frozen_runs
+from attnx.linearize.run import linearized_run, linearized_runs
 from tests import zoo
 from tests.capturing.test_frozen import InDoubles, made
 
@@ -89,9 +89,9 @@ def test_several_ways_back_are_those_of_runs_of_their_own(name):
         return [(states[0, place] @ direction)[None] for place in places]
 
     with InDoubles():
-        together = frozen_runs(model, lambda: scores(3, 8, 5), LRP, entry=entry, ends=slice(0, 1))
+        together = linearized_runs(model, lambda: scores(3, 8, 5), LRP, entry=entry, ends=slice(0, 1))
         for row, place in enumerate((3, 8, 5)):
-            alone = frozen_run(model, lambda place=place: scores(place)[0], LRP, entry=entry, ends=slice(0, 1))
+            alone = linearized_run(model, lambda place=place: scores(place)[0], LRP, entry=entry, ends=slice(0, 1))
             torch.testing.assert_close(together.entry.relevance[row], alone.entry.relevance[0], rtol=1e-10, atol=1e-12)
             torch.testing.assert_close(together.scores[row], alone.scores[0])
 
@@ -100,6 +100,6 @@ def test_a_score_of_a_causal_model_costs_products_of_no_later_position(multiplie
     model = made("llama")
     ids, entry = zoo.inputs("llama", 9), model.get_input_embeddings()
     with InDoubles():
-        frozen_run(model, lambda: model(**ids).last_hidden_state[:, 3].sum(-1), LRP, entry=entry)
+        linearized_run(model, lambda: model(**ids).last_hidden_state[:, 3].sum(-1), LRP, entry=entry)
     # Gate, up, down, output and values of three levels: above the last attention the score stands at one position.
     assert sorted(multiplied) == [1, 1, 1, 1] + [4] * 11

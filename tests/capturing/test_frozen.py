@@ -15,9 +15,9 @@ from torch.overrides import TorchFunctionMode
 
 from attnx.errors import CaptureError
 from attnx.linearize.mode import ATTN_LRP, LRP
-from attnx.linearize.rules import freezing
-from attnx.linearize.run import frozen_run
-from attnx.linearize.sink import _by_input, _kept, _leaving, neutral_values, sink_shares, weights_check
+from attnx.linearize.rules import linearize_mode
+from attnx.linearize.run import linearized_run
+from attnx.linearize.sink import _by_input, _kept, _leaving, neutral_values, sink_shares, weights_fingerprint
 from tests import zoo
 from tests.capturing.frozen_by_hand import GRADIENT, frozen_gpt2
 from tests.capturing.test_untouched import state
@@ -69,7 +69,7 @@ def asked(model, name, rows=1, length=9):
 
 def run(model, name, path=LRP, rows=1, **how):
     scores, entry = asked(model, name, rows)
-    return frozen_run(model, scores, path, entry=entry, **how)
+    return linearized_run(model, scores, path, entry=entry, **how)
 
 
 @pytest.mark.parametrize("name", zoo.FAMILIES)
@@ -113,7 +113,7 @@ def test_attention_spelled_out_gives_what_the_fused_kernel_gives(name, path):
 def test_the_plain_path_is_the_models_own_gradient(name):
     model = made(name)
     scores, entry = asked(model, name)
-    found = frozen_run(model, scores, GRADIENT, entry=entry)
+    found = linearized_run(model, scores, GRADIENT, entry=entry)
     embedded = entry(zoo.inputs(name)["input_ids"]).detach().requires_grad_()
     states = model(inputs_embeds=embedded, attention_mask=zoo.inputs(name)["attention_mask"]).last_hidden_state
     direction = torch.randn(states.shape[-1], generator=torch.Generator().manual_seed(3)).to(states)
@@ -180,7 +180,7 @@ class OneLayer(nn.Module):
 def test_one_layer_of_attention_has_its_closed_form():
     model, ids = OneLayer(), torch.tensor([[3, 7, 7, 1, 12]])
     direction = torch.randn(8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    found = frozen_run(model, lambda: model(ids)[:, -1] @ direction, LRP, entry=model.words)
+    found = linearized_run(model, lambda: model(ids)[:, -1] @ direction, LRP, entry=model.words)
     with torch.no_grad():
         states = model.words(ids)[0]
         query, key, value = (model.split(one(states)) for one in (model.query, model.key, model.value))
@@ -248,7 +248,7 @@ class Applied(nn.Module):
 def test_what_models_write_by_hand_adds_up(operation):
     model = Moves(operation).double()
     ids = torch.tensor([[1, 5, 2]])
-    found = frozen_run(model, lambda: model(ids), LRP, entry=model.words)
+    found = linearized_run(model, lambda: model(ids), LRP, entry=model.words)
     total = float(found.entry.relevance.sum()) + found.constants
     assert total == pytest.approx(float(found.scores), rel=1e-10, abs=1e-12)
 
@@ -292,7 +292,7 @@ SPELLED = {
 def test_what_is_changed_in_place_has_the_relevance_of_what_is_computed_anew(name, path):
     ids = torch.tensor([[1, 5, 2]])
     anew, in_place = (
-        frozen_run(model, lambda model=model: model(ids), path, entry=model.words)
+        linearized_run(model, lambda model=model: model(ids), path, entry=model.words)
         for model in (Moves(operation).double() for operation in SPELLED[name])
     )
     torch.testing.assert_close(in_place.scores, anew.scores)
@@ -315,7 +315,7 @@ def changed_after_use(x):
 def test_a_factor_that_is_changed_after_its_product_is_refused(path):
     model = Moves(changed_after_use).double()
     with pytest.raises(CaptureError, match="changes in place what it has computed with before"):
-        frozen_run(model, lambda: model(torch.tensor([[1, 5, 2]])), path, entry=model.words)
+        linearized_run(model, lambda: model(torch.tensor([[1, 5, 2]])), path, entry=model.words)
 
 
 class Routed(nn.Module):
@@ -338,7 +338,8 @@ class Routed(nn.Module):
 def test_an_expert_without_tokens_adds_nothing():
     ids = torch.tensor([[1, 4, 2]])
     busy, idle = (
-        frozen_run(model, lambda model=model: model(ids), LRP, entry=model.words) for model in (Routed(2), Routed(3))
+        linearized_run(model, lambda model=model: model(ids), LRP, entry=model.words)
+        for model in (Routed(2), Routed(3))
     )
     assert torch.equal(idle.entry.relevance, busy.entry.relevance)
     assert idle.constants == busy.constants
@@ -365,7 +366,7 @@ class PositionFirst(nn.Module):
 )
 def test_a_model_that_has_positions_first_is_read_by_input_and_position(ids):
     model, ids = PositionFirst(), torch.tensor(ids)
-    found = frozen_run(model, lambda: model(ids), LRP, entry=model.words)
+    found = linearized_run(model, lambda: model(ids), LRP, entry=model.words)
     expected = (model.words(ids) @ model.map.weight[0]) * torch.arange(1, 4)
     torch.testing.assert_close(found.entry.relevance, expected.detach(), rtol=1e-12, atol=1e-12)
 
@@ -388,7 +389,7 @@ class TwoTables(nn.Module):
 
 def test_every_table_in_which_ids_are_looked_up_is_the_tokens():
     model, ids = TwoTables(), torch.tensor([[0, 1, 2, 8], [5, 5, 8, 1]])
-    found = frozen_run(model, lambda: model(ids), LRP, entry=model.words)
+    found = linearized_run(model, lambda: model(ids), LRP, entry=model.words)
     with torch.no_grad():
         said = model.words(ids) + model.more(ids * (ids < 7)) @ model.up.weight.T
         places = model.places.weight[:4] @ model.head.weight[0]
@@ -400,7 +401,7 @@ def test_every_table_in_which_ids_are_looked_up_is_the_tokens():
 def test_an_operation_that_is_not_covered_is_named_with_its_module():
     model = Moves(lambda x: torch.logcumsumexp(x, -1))
     with pytest.raises(CaptureError, match="logcumsumexp in head is not covered"):
-        frozen_run(model, lambda: model(torch.tensor([[1, 5, 2]])), LRP, entry=model.words)
+        linearized_run(model, lambda: model(torch.tensor([[1, 5, 2]])), LRP, entry=model.words)
 
 
 class Squared(torch.autograd.Function):
@@ -416,7 +417,7 @@ class Squared(torch.autograd.Function):
 def test_a_function_of_the_models_own_that_is_no_activation_is_refused():
     model = Moves(Squared.apply)
     with pytest.raises(CaptureError, match="autograd function of its own, Squared"):
-        frozen_run(model, lambda: model(torch.tensor([[1, 5, 2]])) * 2, LRP, entry=model.words)
+        linearized_run(model, lambda: model(torch.tensor([[1, 5, 2]])) * 2, LRP, entry=model.words)
 
 
 def test_kernels_without_gradients_are_refused_with_what_to_do():
@@ -441,7 +442,7 @@ def test_no_map_of_all_positions_is_held(name):
         return model(input_ids=ids).last_hidden_state[:, -1, 0]
 
     with torch.autograd.graph.saved_tensors_hooks(noted, lambda kept: kept):
-        frozen_run(model, scores, LRP, entry=model.get_input_embeddings())
+        linearized_run(model, scores, LRP, entry=model.get_input_embeddings())
     assert shapes
     assert not [shape for shape in shapes if shape.count(length) > 1 and shape != (1, 1, length, length)]
 
@@ -472,7 +473,7 @@ def test_rarer_ways_to_build_a_model_add_up(name):
         for parameter in model.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter)) if parameter.ndim == 1 else parameter.mul_(4)
     scores, entry = asked(model, "llama", rows=2)
-    found = frozen_run(model, scores, LRP, entry=entry, ends=slice(0, 1))
+    found = linearized_run(model, scores, LRP, entry=entry, ends=slice(0, 1))
     parts = found.entry.relevance
     size = float(parts.abs().sum()) + abs(found.constants) + float(found.scores.abs().sum())
     assert abs(float(parts.sum()) + found.constants - float(found.scores.sum())) < 1e-5 * size
@@ -511,7 +512,7 @@ class TestSink:
 
     def test_a_summand_is_not_taken_for_another_that_had_its_place_in_memory(self):
         model = made("llama")
-        mode = freezing(model, LRP, model.embed_tokens)
+        mode = linearize_mode(model, LRP, model.embed_tokens)
         result, entry = 2 * torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
         mode.with_constant(result, torch.ones(3))
         mode._summands[id(entry)] = mode._summands.pop(id(result))
@@ -567,11 +568,11 @@ def test_the_model_is_left_bit_by_bit_as_it_was(error, train):
     before, numbers = state(model), torch.get_rng_state()
     scores, entry = asked(model, "gpt2")
     if error is None:
-        frozen_run(model, scores, LRP, entry=entry, ends=slice(0, 1), levels=True)
+        linearized_run(model, scores, LRP, entry=entry, ends=slice(0, 1), levels=True)
         neutral_values(model, entry)
     else:
         with pytest.raises(type(error)):
-            frozen_run(model, scores, LRP, entry=entry, levels=True)
+            linearized_run(model, scores, LRP, entry=entry, levels=True)
     assert state(model) == before
     assert torch.equal(torch.get_rng_state(), numbers)
     assert all(torch.equal(one, other) for one, other in zip(model.parameters(), weights, strict=True))
@@ -611,11 +612,11 @@ def test_weights_that_are_wrappers_are_compared_by_what_they_wrap():
     module = nn.Module()
     stored = torch.ones(3, 3)
     module.weight = nn.Parameter(wrapper(stored, torch.ones(3, 3)))
-    before = weights_check(module)
-    assert before == weights_check(module)
+    before = weights_fingerprint(module)
+    assert before == weights_fingerprint(module)
     stored.add_(1)
-    assert None is not weights_check(module) != before
+    assert None is not weights_fingerprint(module) != before
 
 
 def test_weights_on_the_meta_device_cannot_be_compared():
-    assert weights_check(nn.Linear(3, 3, device="meta")) is None
+    assert weights_fingerprint(nn.Linear(3, 3, device="meta")) is None

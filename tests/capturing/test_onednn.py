@@ -7,7 +7,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from attnx.linearize import autograd as carried
 from attnx.linearize import matmul as onednn
 from attnx.linearize.mode import LRP
-from attnx.linearize.run import frozen_run
+from attnx.linearize.run import linearized_run
 from tests import zoo
 
 RANDOM = torch.Generator().manual_seed(5)
@@ -28,7 +28,7 @@ class Operands(TorchDispatchMode):
 
 @pytest.fixture(autouse=True)
 def _taken():
-    if not onednn.quicker_by_onednn():
+    if not onednn.prefers_onednn():
         pytest.skip("torch's own library is as quick on this processor, so oneDNN is never asked")
 
 
@@ -39,7 +39,7 @@ def test_views_with_gaps_are_closed_before_they_are_multiplied(taken, weight):
     width = min(rows.shape[1], matrix.shape[1])
     rows, matrix = rows[:, :width], matrix[:, :width]
     with Operands() as seen:
-        found = onednn.by_onednn(rows, matrix, None)
+        found = onednn.onednn_linear(rows, matrix, None)
     torch.testing.assert_close(found, rows @ matrix.t())
     assert seen.dense == [True]
 
@@ -79,7 +79,7 @@ def test_under_autocast_the_frozen_model_answers_as_the_model_does():
     with torch.autocast("cpu", torch.bfloat16):
         with torch.no_grad():
             own = score()
-        found = frozen_run(model, score, LRP, entry=entry)
+        found = linearized_run(model, score, LRP, entry=entry)
     assert torch.equal(found.scores, own)
     with torch.no_grad():
         assert not torch.equal(found.scores, score())

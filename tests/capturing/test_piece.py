@@ -44,7 +44,7 @@ def test_a_short_input_and_several_are_proven_whole(lengths):
 
 
 def test_a_language_model_answers_at_the_end_of_the_piece(lengths):
-    found = capture_batch(zoo.causal_lm(), zoo.inputs("gpt2", 13), held=False, answer_at=[12])
+    found = capture_batch(zoo.causal_lm(), zoo.inputs("gpt2", 13), held=False, logits_at=[12])
     assert found.output.logits.shape[1] == 1
     assert lengths == [13, 6, 6]
 

@@ -8,7 +8,7 @@ from attnx.adapters.families import adapter_for
 from attnx.attribution.base import REFERENCES, Case
 from attnx.linearize import checkpointing as replay
 from attnx.linearize.mode import ATTN_LRP, LRP
-from attnx.linearize.run import frozen_run
+from attnx.linearize.run import linearized_run
 from attnx.targets.base import Target
 from tests import zoo
 from tests.capturing.frozen_by_hand import GRADIENT
@@ -26,7 +26,7 @@ def both_ways(name, path, dtype=torch.float64):
     scores, entry = asked(model, name, rows=2)
     with InDoubles() if dtype == torch.float64 else torch.no_grad():
         return [
-            frozen_run(model, scores, path, entry=entry, ends=slice(None), levels=name not in NESTED, again=again)
+            linearized_run(model, scores, path, entry=entry, ends=slice(None), levels=name not in NESTED, again=again)
             for again in (False, True)
         ]
 
@@ -76,7 +76,7 @@ def test_what_is_kept_does_not_grow_with_what_a_block_computes():
             return tensor
 
         with torch.autograd.graph.saved_tensors_hooks(noted, stopped):
-            frozen_run(model, scores, LRP, entry=entry, again=again)
+            linearized_run(model, scores, LRP, entry=entry, again=again)
     assert sizes[True] < sizes[False] / 10
 
 
@@ -84,9 +84,9 @@ def test_it_is_chosen_where_much_would_be_kept(monkeypatch):
     model = made("llama")
     model.config.use_cache = False
     scores, entry = asked(model, "llama")
-    assert frozen_run(model, scores, LRP, entry=entry).again == 0
+    assert linearized_run(model, scores, LRP, entry=entry).again == 0
     monkeypatch.setattr(replay, "KEPT_AT_MOST", 1_000)
-    assert frozen_run(model, scores, LRP, entry=entry).again == 3
+    assert linearized_run(model, scores, LRP, entry=entry).again == 3
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ class Remembering(nn.Linear):
 
 
 def run(model, **how):
-    return frozen_run(model, lambda: model(torch.tensor([[1, 5, 2]])), LRP, entry=model.words, **how)
+    return linearized_run(model, lambda: model(torch.tensor([[1, 5, 2]])), LRP, entry=model.words, **how)
 
 
 def test_a_block_that_changes_its_input_is_kept_and_a_note_says_so():
@@ -173,7 +173,7 @@ def test_a_block_that_gives_something_else_the_second_time_is_kept():
 def test_a_block_that_is_given_a_cache_is_kept():
     model = made("llama")
     scores, entry = asked(model, "llama")
-    found = frozen_run(model, scores, LRP, entry=entry, again=True)
+    found = linearized_run(model, scores, LRP, entry=entry, again=True)
     assert found.notes[0].startswith("LlamaDecoderLayer is given a DynamicCache, which it may change")
 
 
@@ -182,7 +182,7 @@ def test_blocks_within_blocks_are_kept_where_each_is_a_level(name):
     model = made(name)
     model.config.use_cache = False
     scores, entry = asked(model, name)
-    found = frozen_run(model, scores, LRP, entry=entry, levels=True, again=True)
+    found = linearized_run(model, scores, LRP, entry=entry, levels=True, again=True)
     assert "has blocks of its own, which are levels, too" in found.notes[0]
     assert len(found.levels) == 3
 
@@ -213,7 +213,7 @@ class Turned(Stack):
 @pytest.mark.parametrize("path", [LRP, ATTN_LRP], ids=lambda path: path.name)
 def test_what_is_a_constant_of_the_input_is_one_in_a_block_that_is_run_again(path):
     model, ids = Turned(), torch.tensor([[1, 5, 2]])
-    found = frozen_run(model, lambda: model(ids), path, entry=model.words, again=True)
+    found = linearized_run(model, lambda: model(ids), path, entry=model.words, again=True)
     assert (found.again, found.notes) == (2, ())
     with torch.no_grad():  # an affine map, position by position
         states, turn = model.words(ids)[0], model.blocks[-1](model.words(ids))
@@ -243,7 +243,7 @@ def test_a_block_that_is_a_constant_unlike_others_of_its_class_is_kept():
         states = model.blocks[0](states) * 2
         return (states * model.blocks[1](states)).sum((-1, -2))
 
-    kept, again = (frozen_run(model, scores, ATTN_LRP, entry=model.words, again=again) for again in (False, True))
+    kept, again = (linearized_run(model, scores, ATTN_LRP, entry=model.words, again=again) for again in (False, True))
     assert again.notes[0].startswith("Sometimes returns a constant where others of its class do not")
     torch.testing.assert_close(again.entry.relevance, kept.entry.relevance)
 

@@ -64,7 +64,7 @@ def deberta(layers):
 
 def by_itself(model):
     """Attention by a softmax that the model writes out."""
-    return zoo.switched(model, "eager")
+    return zoo.grad_mode(model, "eager")
 
 
 MODELS = [bert, llama, eager_bert, eager_llama, bloom, deberta]

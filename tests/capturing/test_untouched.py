@@ -20,7 +20,7 @@ from attnx.attribution.base import REFERENCES
 from attnx.errors import AttnxError, CaptureError
 from attnx.hooks.capture import capture
 from attnx.hooks.forward import watch
-from attnx.hooks.patching import Borrowed, _loans, _states
+from attnx.hooks.patching import TemporaryPatch, _loans, _states
 from tests import zoo
 
 BACKENDS = ["observer", "interface"]
@@ -264,7 +264,7 @@ def test_control_c_while_a_loan_is_returned_does_not_keep_it():
     owners = [Owner() for _ in range(3)]
     for owner in owners:
         owner._mode = "own"
-    with pytest.raises(KeyboardInterrupt), Borrowed([(owner, "mode", "lent") for owner in owners]):
+    with pytest.raises(KeyboardInterrupt), TemporaryPatch([(owner, "mode", "lent") for owner in owners]):
         pass
     assert [owner.mode for owner in owners] == ["own"] * 3
     assert not _loans
@@ -318,7 +318,7 @@ def test_what_a_run_leaves_in_the_modules_is_as_it_was(reference, before):
 def test_the_last_of_two_threads_restores_what_the_first_found():
     model = Remembering(zoo.causal_lm().config).eval()
     model.state = first = torch.zeros(1)
-    one, other = Borrowed((), model=model), Borrowed((), model=model)
+    one, other = TemporaryPatch((), model=model), TemporaryPatch((), model=model)
     with one:
         model.state = torch.ones(1)
         other.__enter__()
@@ -345,7 +345,7 @@ def test_a_state_is_restored_while_another_thread_makes_one(model):
             beside = pool.submit(forwards)
             try:
                 for _ in range(100):
-                    with Borrowed((), model=model):
+                    with TemporaryPatch((), model=model):
                         pass
             finally:
                 over.set()
@@ -369,7 +369,7 @@ def test_a_loan_is_returned_by_the_last_borrower():
         mode = "own"
 
     owner = Owner()
-    first, second = Borrowed([(owner, "mode", "lent")]), Borrowed([(owner, "mode", "lent")])
+    first, second = TemporaryPatch([(owner, "mode", "lent")]), TemporaryPatch([(owner, "mode", "lent")])
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)

@@ -7,7 +7,7 @@ import pytest
 
 import attnx
 from attnx.errors import ChoiceError
-from attnx.hooks.patching import Hooked
+from attnx.hooks.patching import ModuleObserver
 from attnx.methods.base import METHODS
 from tests import zoo
 
@@ -43,7 +43,7 @@ def test_attention_answer_and_gradient_are_of_one_run(made, tokenizer):
     model, runs = made(), []
     ask = partial(attnx.explain, model, tokenizer(), methods=["rollout", "gradient_rollout", "gradient_flow"])
     ask("the key to the")  # the first call of a model is held against a plain run
-    with Hooked([model], lambda *_: runs.append(1)):
+    with ModuleObserver([model], lambda *_: runs.append(1)):
         ask("the key to the")
         assert len(runs) == 1
         ask(["the key to the", "the key", "the"])

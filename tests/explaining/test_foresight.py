@@ -108,10 +108,10 @@ def test_a_generation_says_how_long_it_takes_where_nobody_looks(clock, capsys, m
             clock.now += 10.0 * number
             after(number)
 
-        return frozen_runs(*given, after=count, **options)
+        return linearized_runs(*given, after=count, **options)
 
-    frozen_runs = paths.frozen_runs
-    monkeypatch.setattr(paths, "frozen_runs", slow)
+    linearized_runs = paths.linearized_runs
+    monkeypatch.setattr(paths, "linearized_runs", slow)
     given = (zoo.causal_lm(), zoo.bytelevel_tokenizer(), "the key to")
     attnx.explain_generation(*given, continuation=" the cabinets", progress=False)
     assert capsys.readouterr().err == ""

@@ -14,7 +14,7 @@ import transformers as hf
 import attnx
 from attnx.attribution.base import REFERENCES
 from attnx.errors import AttnxError
-from attnx.hooks.forward import undisturbed
+from attnx.hooks.forward import eval_mode
 from attnx.methods.base import METHODS
 from tests import zoo
 
@@ -171,11 +171,11 @@ def test_threads_that_explain_leave_the_stance_of_the_compiler_as_it_was():
     begun, end = threading.Event(), threading.Event()
 
     def run_meanwhile():
-        with undisturbed(plain_model()):
+        with eval_mode(plain_model()):
             begun.set()
             end.wait()
 
-    with undisturbed(plain_model()):
+    with eval_mode(plain_model()):
         other = threading.Thread(target=run_meanwhile)
         other.start()
         begun.wait()

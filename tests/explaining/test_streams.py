@@ -240,7 +240,7 @@ class TestStartOfTheOutput:
     def test_all_of_it_leaves_by_the_values_of_self_attention(self):
         """In one decoder layer they know nothing of the source yet: sink = (∂S/∂v − ∂S/∂o) · v at the start."""
         from attnx.linearize.mode import LRP
-        from attnx.linearize.run import frozen_run
+        from attnx.linearize.run import linearized_run
         from attnx.targets.base import Target
         from attnx.targets.score import encode_targets, score
 
@@ -255,7 +255,7 @@ class TestStartOfTheOutput:
         inputs = {"input_ids": ids, "decoder_input_ids": written}
         targets = encode_targets([Target(e.prediction.index, e.position)], ids.device)
         entry = (model.shared, model.get_decoder().get_input_embeddings())
-        run = frozen_run(model, lambda: score(model, inputs, targets, "margin"), LRP, entry=entry, ends=slice(0, 1))
+        run = linearized_run(model, lambda: score(model, inputs, targets, "margin"), LRP, entry=entry, ends=slice(0, 1))
         own = next(one for one in run.kernels if one.module.startswith("decoder") and "SelfAttention" in one.module)
         expected = float(((own.values_gradient - own.outputs_gradient) * own.values).sum())
         assert e.provenance["references"]["lrp"]["sink"] == pytest.approx(expected, rel=1e-4)
@@ -327,7 +327,7 @@ def test_gradients_of_weights_equal_autograd_on_eager_cross_attention():
 
     name = "bart"
     model = streams_zoo.FAMILIES[name]().eval().double()
-    zoo.switched(model, "eager")
+    zoo.grad_mode(model, "eager")
     inputs = streams_zoo.inputs(name)
     output = model(**inputs, output_attentions=True)
     margin = output.logits[0, -1, 7] - output.logits[0, -1, 9]

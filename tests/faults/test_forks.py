@@ -11,7 +11,7 @@ import attnx
 from attnx.adapters import text
 from attnx.hooks import patching as untouched
 from attnx.hooks.forward import watch
-from attnx.hooks.patching import Borrowed
+from attnx.hooks.patching import TemporaryPatch
 from attnx.methods.base import METHODS
 from attnx.methods.flow import compile as machine_code
 from tests import zoo
@@ -74,7 +74,7 @@ def test_a_lock_that_another_thread_holds_is_free_in_a_child(name):
 
 def test_what_another_thread_borrowed_is_back_in_a_child():
     model = copy.deepcopy(zoo.classifier()).train()
-    with Elsewhere(Borrowed([(module, "training", False) for module in model.modules()])):
+    with Elsewhere(TemporaryPatch([(module, "training", False) for module in model.modules()])):
         assert not model.training
         assert in_a_child(lambda: model.training and not untouched._loans)
         assert not model.training
@@ -95,7 +95,7 @@ def test_what_the_forking_thread_borrowed_stays_borrowed_in_a_child():
     def check():
         return not model.training and len(untouched._loans) == 1
 
-    with Borrowed([(model, "training", False)]):
+    with TemporaryPatch([(model, "training", False)]):
         assert in_a_child(check)
 
 

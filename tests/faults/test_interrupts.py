@@ -15,9 +15,9 @@ import torch
 
 import attnx
 from attnx import _signals as interrupts
-from attnx._signals import Unbroken, uninterrupted
-from attnx.hooks.forward import undisturbed, watch
-from attnx.hooks.patching import Borrowed
+from attnx._signals import Uninterruptible, uninterrupted
+from attnx.hooks.forward import eval_mode, watch
+from attnx.hooks.patching import TemporaryPatch
 from attnx.pipeline.explain import Call
 from tests import zoo
 from tests.faults import interrupts as script
@@ -182,7 +182,7 @@ def test_interrupts_of_a_timer_leave_no_trace_and_are_not_lost(name):
     assert (found.interrupts, found.traces, found.lost, found.turned) == (10, [], 0, [])
 
 
-class Ringing(Unbroken[None]):
+class Ringing(Uninterruptible[None]):
     """Signals come in the middle of its beginning and of its end."""
 
     def __init__(self, at, number=signal.SIGINT):
@@ -240,7 +240,7 @@ def test_an_inner_block_hands_nothing_over_in_the_middle_of_an_outer_ones_end(ow
 
 def test_control_c_inside_the_block_comes_at_once(own_handler):
     reached = []
-    with pytest.raises(KeyboardInterrupt), Borrowed([]):
+    with pytest.raises(KeyboardInterrupt), TemporaryPatch([]):
         reached += [signal.raise_signal(signal.SIGINT)]
     assert not reached
 
@@ -249,7 +249,7 @@ def test_a_handler_that_was_set_inside_the_block_stays(own_handler):
     def other(number, frame):
         """Another one."""
 
-    with Borrowed([]):
+    with TemporaryPatch([]):
         signal.signal(signal.SIGINT, other)
     assert signal.getsignal(signal.SIGINT) is other
 
@@ -258,7 +258,7 @@ def test_a_thread_leaves_the_handlers_alone(own_handler):
     seen = []
 
     def run():
-        with undisturbed(zoo.model("bert")):
+        with eval_mode(zoo.model("bert")):
             seen.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=run)

@@ -292,6 +292,6 @@ def test_what_a_linear_map_gives_may_be_changed_in_place(monkeypatch):
     model = DebertaForSequenceClassification(config).eval()
     found = []
     for quick in (False, True):
-        monkeypatch.setattr(linear_map, "can_be_quicker", lambda *tensors, quick=quick: quick)
+        monkeypatch.setattr(linear_map, "can_use_onednn", lambda *tensors, quick=quick: quick)
         found.append(explain(model, tokenizer, "a witty film", references="gradient").references["gradient"])
     np.testing.assert_allclose(*found, rtol=1e-4)

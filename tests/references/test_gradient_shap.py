@@ -66,7 +66,7 @@ def test_no_global_random_number_is_drawn_or_set(monkeypatch):
 
 def test_samples_that_run_at_once_do_not_change_the_numbers(monkeypatch):
     expected = shap(zoo.classifier())
-    monkeypatch.setattr("attnx.attribution.gradients.positions_at_once", lambda model: 30)
+    monkeypatch.setattr("attnx.attribution.gradients.max_batch_positions", lambda model: 30)
     np.testing.assert_allclose(shap(zoo.classifier()), expected, atol=1e-6)
 
 

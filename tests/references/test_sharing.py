@@ -232,12 +232,12 @@ def test_a_model_that_pools_over_its_positions_reads_all_rows(always, monkeypatc
 
 
 def test_linear_maps_by_onednn_are_those_of_torch():
-    if not onednn.quicker_by_onednn():
+    if not onednn.prefers_onednn():
         pytest.skip("torch's own library is as quick on this processor")
     taken, weight, bias = torch.randn(2, 7, 32, requires_grad=True), torch.randn(16, 32), torch.randn(16)
     with torch.no_grad():
-        torch.testing.assert_close(onednn.by_onednn(taken, weight, bias), F.linear(taken, weight, bias))
-    with linear_map.LinearMaps():
+        torch.testing.assert_close(onednn.onednn_linear(taken, weight, bias), F.linear(taken, weight, bias))
+    with linear_map.LinearLayerMode():
         (slope,) = torch.autograd.grad(F.linear(taken, weight, bias).square().sum(), taken)
     (expected,) = torch.autograd.grad(F.linear(taken, weight, bias).square().sum(), taken)
     torch.testing.assert_close(slope, expected)
@@ -245,5 +245,5 @@ def test_linear_maps_by_onednn_are_those_of_torch():
 
 def test_other_numbers_are_left_to_torch():
     taken, weight = torch.randn(2, 3, dtype=torch.float64), torch.randn(4, 3, dtype=torch.float64)
-    with linear_map.LinearMaps(), torch.no_grad():
+    with linear_map.LinearLayerMode(), torch.no_grad():
         assert torch.equal(F.linear(taken, weight), taken @ weight.t())

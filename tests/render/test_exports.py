@@ -54,7 +54,7 @@ def test_an_encoder_decoder_has_its_three_kinds_of_attention():
     given = one.to_bertviz()
     assert given["encoder_tokens"] == ["march", "3", "1998", "<eos>"]
     assert given["decoder_tokens"] == ["<bos>", "1998", "03"]
-    eager = zoo.switched(copy.deepcopy(model), "eager")
+    eager = zoo.grad_mode(copy.deepcopy(model), "eager")
     ids = torch.tensor([tokenizer.convert_tokens_to_ids(given["decoder_tokens"])])
     output = eager(**tokenizer("march 3 1998", return_tensors="pt"), decoder_input_ids=ids, output_attentions=True)
     for kind in ("encoder", "decoder", "cross"):

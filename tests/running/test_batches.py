@@ -5,7 +5,7 @@ from torch import nn
 
 from attnx.adapters.adapter import PreparedInput
 from attnx.adapters.positions import Position
-from attnx.hooks.batching import in_batches
+from attnx.hooks.batching import run_in_batches
 
 
 def inputs(*lengths):
@@ -19,7 +19,7 @@ def run(prepared, *, pad_id=0, reads_padding=False, **bounds):
         longest = max(len(one.positions) for one in several)
         return [torch.tensor([float(longest if reads_padding else len(several[0].positions))])]
 
-    batches = in_batches(nn.Linear(1, 1), prepared, lambda several: several, first=first, pad_id=pad_id, **bounds)
+    batches = run_in_batches(nn.Linear(1, 1), prepared, lambda several: several, first=first, pad_id=pad_id, **bounds)
     found = list(batches)
     assert all([prepared[row] for row in rows] == several for rows, several in found)
     return [rows for rows, _ in found]
@@ -48,7 +48,7 @@ def test_a_model_that_fails_on_padding_gets_none():
             raise RuntimeError("no padding here")
         return [torch.zeros(1)]
 
-    found = in_batches(nn.Linear(1, 1), inputs(2, 5, 2), lambda several: len(several), first=first, pad_id=0)
+    found = run_in_batches(nn.Linear(1, 1), inputs(2, 5, 2), lambda several: len(several), first=first, pad_id=0)
     assert [size for _, size in found] == [2, 1]
 
 
@@ -61,7 +61,7 @@ def test_inputs_that_are_made_as_they_are_read_are_made_for_their_batch_alone():
             return super().__getitem__(row)
 
     prepared = Lazy(inputs(2, 2, 2))
-    for rows, _ in in_batches(
+    for rows, _ in run_in_batches(
         nn.Linear(1, 1),
         prepared,
         lambda several: None,

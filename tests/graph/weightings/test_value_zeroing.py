@@ -13,7 +13,7 @@ from attnx.errors import AttentionError
 from attnx.graph import value_zeroing
 from attnx.graph.value_zeroing import turns, turns_of_heads
 from attnx.hooks.capture import capture
-from attnx.hooks.patching import Hooked
+from attnx.hooks.patching import ModuleObserver
 from tests import zoo
 
 FAMILIES = ("bert", "distilbert", "gpt2", "llama", "mistral", "qwen3", "gpt_neox", "opt", "vit", "dinov2")
@@ -56,7 +56,7 @@ def left(model, inputs, attending, mode=None):
     def note(module, args, kwargs, output):
         seen.append(output[0] if isinstance(output, tuple) else output)
 
-    with torch.no_grad(), Hooked([block], lambda *_: None, note):
+    with torch.no_grad(), ModuleObserver([block], lambda *_: None, note):
         if mode is None:
             model(**inputs)
         else:
