@@ -106,13 +106,13 @@ def rows_of_one(*shape: int, seed: int = 0, causal: bool = False) -> torch.Tenso
     return scores.softmax(-1)
 
 
-def by_hand(encoder: Any, layers: Any) -> AttentionTensor:
+def by_hand(encoder: Any, decoder: Any) -> AttentionTensor:
     """A chain of given weights: head × source × source of each encoder level; of each decoder layer its self-attention,
     head × output × output, and its cross-attention, head × output × source."""
-    source, output = layers[0][1].shape[-1], layers[0][1].shape[-2]
+    source, output = decoder[0][1].shape[-1], decoder[0][1].shape[-2]
     places = {"source": slice(0, source), "output": slice(source, source + output)}
     levels = [_level(one, places["source"], places["source"], "encoder", source + output) for one in encoder]
-    for own, cross in layers:
+    for own, cross in decoder:
         levels.append(_level(own, places["output"], places["output"], "self", source + output))
         levels.append(_level(cross, places["output"], places["source"], "cross", source + output))
     return AttentionTensor(tuple(levels), sequences=places)

@@ -220,7 +220,7 @@ class Settings:
             "drop_sink": self.drop_sink,
         }
         record |= {"causal": True} if attention.causal else {}
-        record |= {"levels": list(attention.kinds)} if attention.sequences else {}
+        record |= {"layer_kinds": list(attention.kinds)} if attention.sequences else {}
         record |= {"within": self.within} if self.within else {}
         return record | ({"discard": self.discard} if self.discard else {})
 

@@ -263,7 +263,7 @@ class Explanation(Drawn):
         share = settings.get("residual", {}).get(method)
         if "output" not in self.sequences or not isinstance(share, float) or method in self.references:
             return False
-        crossed = settings.get("levels", [])[: self.layers[self._index(layer)]].count("cross")
+        crossed = settings.get("layer_kinds", [])[: self.layers[self._index(layer)]].count("cross")
         return bool(abs(self.sequence_shares(method, layer)["output"] - share**crossed) < 1e-6)
 
     def sequence_shares(self, method: str | None = None, layer: int | None = None) -> dict[str, float]:

@@ -756,7 +756,7 @@ TEXT: Rules = {
 PROVENANCE: Rules = {
     "provenance.settings": Named(),
     "provenance.settings.residual": Named(),
-    "provenance.settings.levels": Levels(),
+    "provenance.settings.layer_kinds": Levels(),
     "provenance.methods": Named(),
     "provenance.methods.*": Facts(),
     "provenance.references": Named(),

@@ -274,7 +274,7 @@ def _of_two_streams(explanation: Explanation, heads: torch.Tensor) -> dict[str, 
     """The levels of each kind by themselves, over the positions of its streams."""
     length = next(iter(explanation.sequences.values()))
     source, output = slice(0, length), slice(length, len(explanation.positions))
-    kinds = explanation.provenance["settings"]["levels"]
+    kinds = explanation.provenance["settings"]["layer_kinds"]
     places = {"encoder": (source, source), "decoder": (output, output), "cross": (output, source)}
     given: dict[str, Any] = {"encoder_tokens": list(explanation.tokens[source])}
     given["decoder_tokens"] = list(explanation.tokens[output])

@@ -79,7 +79,7 @@ class TwoSequences:
             raise InputError(
                 'an alignment needs the rows of all written tokens: explain(…, target_text=…, methods="raw", maps=True)'
             )
-        kinds = explanation.provenance.get("settings", {}).get("levels", ())
+        kinds = explanation.provenance.get("settings", {}).get("layer_kinds", ())
         name = method or next(
             (one for one in explanation.maps if one in explanation.local), next(iter(explanation.maps))
         )
@@ -137,7 +137,7 @@ def _rows(generation: GenerationExplanation, name: str, layer: int | str | None)
         if layer is not None:
             raise ChoiceError(f"{name} is measured on the whole model; leave layer out")
         return generation[name], ""
-    kinds = generation.provenance.get("settings", {}).get("levels", ())
+    kinds = generation.provenance.get("settings", {}).get("layer_kinds", ())
     layers = generation.layers or (generation.layer,)
     number = _level(layers, kinds, layer)
     rows = generation[name] if generation.layers is None else generation.by_layer[name][layers.index(number)]
@@ -327,4 +327,4 @@ def align(
 
 def _but_one(explanation: Explanation | GenerationExplanation) -> int:
     """The last level of cross-attention but one, where all levels were explained; further pairs need no other."""
-    return levels_of(explanation.provenance["settings"]["levels"], CROSS)[-2:][0]
+    return levels_of(explanation.provenance["settings"]["layer_kinds"], CROSS)[-2:][0]

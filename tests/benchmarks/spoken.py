@@ -68,7 +68,7 @@ def _written(g: GenerationExplanation, spoken: Spoken) -> Iterator[tuple[int, in
 def _rows(g: GenerationExplanation, step: int, spoken: Spoken) -> Mapping[str, Any]:
     """What is asked → a number for each position of the source; raw at every level of cross-attention."""
     source = g.sequences["source"]
-    kinds = g.provenance["settings"]["levels"]
+    kinds = g.provenance["settings"]["layer_kinds"]
     crossed = [at for at, kind in enumerate(kinds) if kind == "cross"]
     rows = {f"raw, cross {number}": g.by_layer["raw"][at, step] for number, at in enumerate(crossed, start=1)}
     rows |= {name: g[name][step] for name in g.names if name != "raw"}

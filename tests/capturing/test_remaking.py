@@ -40,7 +40,12 @@ def assert_same(anew, kept):
 def test_in_every_family_they_are_the_ones_that_are_kept(name):
     before = {key: one.clone() for key, one in zoo.model(name).state_dict().items()}
     kept, anew = captured(name), captured(name, anew=True)
-    assert (anew.heads, anew.length, anew.causal, anew.modules) == (kept.heads, kept.length, kept.causal, kept.modules)
+    assert (anew.num_heads, anew.length, anew.causal, anew.modules) == (
+        kept.num_heads,
+        kept.length,
+        kept.causal,
+        kept.modules,
+    )
     assert_same(anew, kept)
     assert all(torch.equal(one, before[key]) for key, one in zoo.model(name).state_dict().items())
     assert not zoo.observed(zoo.model(name))

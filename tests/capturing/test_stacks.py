@@ -132,7 +132,7 @@ class Folded(nn.Module):
 
 
 def test_folded_heads_are_counted_by_the_width_of_the_projection():
-    assert capture(Folded(project=True), states=torch.randn(1, 5, 8)).heads == 2
+    assert capture(Folded(project=True), states=torch.randn(1, 5, 8)).num_heads == 2
 
 
 def test_folded_maps_that_nothing_explains_are_refused():

@@ -33,7 +33,7 @@ def test_words_come_from_what_they_translate():
 def test_most_attention_of_the_output_goes_to_its_start_which_carries_little():
     model, tokenizer = flan_t5.load()
     e = attnx.explain(model, tokenizer, SOURCE, target_text="Das Haus ist", methods="rollout", references="lrp")
-    kinds = e.provenance["settings"]["levels"]
+    kinds = e.provenance["settings"]["layer_kinds"]
     own = [share for share, kind in zip(e.sink, kinds, strict=True) if kind == "self"]
     assert min(own) > 0.6
     facts = e.provenance["references"]["lrp"]

@@ -122,7 +122,7 @@ class TestWithin:
         e = explain(target_text=TARGET, within="self", methods="rollout", normalize=None)
         np.testing.assert_allclose(e["rollout"][:, 8:], attnx.rollout(self.captured("self"))[:, -1], atol=1e-6)
         assert not e["rollout"][:, :8].any()
-        assert e.provenance["settings"]["levels"] == ["self", "self"]
+        assert e.provenance["settings"]["layer_kinds"] == ["self", "self"]
 
     def test_cross_attention_is_rolled_out_over_the_encoders_top(self):
         e = explain(target_text=TARGET, within="cross", methods="rollout", normalize=None)

@@ -210,7 +210,9 @@ REFUSED = {
         "provenance": {"methods": {"raw": {"biases": 1.0}}}
     },
     "provenance.settings.residual must be an object": {"provenance": {"settings": {"residual": "all"}}},
-    "provenance.settings.levels must be a list of 2 or more texts": {"provenance": {"settings": {"levels": ["cross"]}}},
+    "provenance.settings.layer_kinds must be a list of 2 or more texts": {
+        "provenance": {"settings": {"layer_kinds": ["cross"]}}
+    },
     "provenance.input.cut must be a list of two whole numbers": {"provenance": {"input": {"cut": [1]}}},
     "provenance.input.unknown must be a list of texts": {"provenance": {"input": {"unknown": 5}}},
     "provenance.input.prepend_token must be a text": {"provenance": {"input": {"prepend_token": []}}},

@@ -122,7 +122,7 @@ def _result(explanation: Explanation, results: int) -> dict[str, Any]:
         "positions": _positions(explanation),
         "words": _words(explanation),
         "layers": layers,
-        "levels": _levels(explanation, layers),
+        "layer_names": _levels(explanation, layers),
         "first": explanation.row_name(),
         "method": explanation.default_method,
         "relevance": {
@@ -142,7 +142,7 @@ def _result(explanation: Explanation, results: int) -> dict[str, Any]:
 
 def _levels(explanation: Explanation, layers: Sequence[int]) -> list[str] | None:
     """What the layers of an encoder–decoder are called; None where they have numbers alone."""
-    kinds = explanation.provenance.get("settings", {}).get("levels", ())
+    kinds = explanation.provenance.get("settings", {}).get("layer_kinds", ())
     return [level_name(kinds, layer) for layer in layers] if explanation.sequences and kinds else None
 
 

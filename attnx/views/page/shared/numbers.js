@@ -95,7 +95,7 @@ attnx.numbers = (() => {
   const sum = (scores) => scores.reduce((total, one) => total + one, 0);
   const signed = (value) => (Math.round(value * 100) / 100 || 0).toFixed(2).replace("-", "−");
   // A level of an encoder–decoder has a name.
-  const layerName = ({ result, layer }) => result.levels?.[layer] ?? `layer ${result.layers[layer]}`;
+  const layerName = ({ result, layer }) => result.layer_names?.[layer] ?? `layer ${result.layers[layer]}`;
   const percent = (share) => `${Math.round(share * 100)} %`;
 
   return { unpack, isReference, isSigned, leftOut, decimals, layered, mapRow, headRow, row, byWord, rounding, rank, tied, most, strongest, sum, signed, percent, layerName };

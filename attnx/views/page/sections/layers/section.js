@@ -38,7 +38,7 @@ attnx.sections.push((() => {
     const units = unitsOf(state);
     const all = Object.keys(result.relevance);
     const width = attnx.colours.width(canvas);
-    const left = result.levels ? NAMED : LEFT;
+    const left = result.layer_names ? NAMED : LEFT;
     const fit = (width / all.length - left - 24) / units.length >= 2 * LABELLED;
     const methods = fit ? all : [state.method];
     const room = width / methods.length - left - (methods.length > 1 ? 24 : 0);
@@ -50,7 +50,7 @@ attnx.sections.push((() => {
     });
     const cell = Math.min(room / columns.length, 84);
     const high = Math.max(8, Math.min(28, 340 / result.layers.length));
-    return { units, columns, together, panels, cell, high, layers: result.levels ?? result.layers };
+    return { units, columns, together, panels, cell, high, layers: result.layer_names ?? result.layers };
   };
 
   const top = (layer) => TITLE + (grid.layers.length - 1 - layer) * grid.high;

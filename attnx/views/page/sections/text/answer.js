@@ -61,9 +61,9 @@ attnx.answer = (() => {
       press(views, state.view);
       layer.input.value = state.layer;
       layer.input.disabled = attnx.numbers.isReference(state);
-      const { layers, levels } = state.result;
+      const { layers, layer_names: names } = state.result;
       layer.input.setAttribute("aria-valuetext", attnx.numbers.layerName(state));
-      layer.value.textContent = `${layers[state.layer]} of ${layers.at(-1)}${levels ? ` · ${levels[state.layer]}` : ""}`;
+      layer.value.textContent = `${layers[state.layer]} of ${layers.at(-1)}${names ? ` · ${names[state.layer]}` : ""}`;
     },
   };
 })();
