@@ -27,9 +27,9 @@ def main() -> None:
     model, tokenizer = attnx.load_demo()
     prepared = [adapter_for(model).prepare(model, tokenizer, text) for text in TEXTS]
     asked = cases(model, tokenizer, prepared)
-    scored, levels = lrp(model, tokenizer, asked), value_path_levels(model, tokenizer, asked)
+    scored, layers = lrp(model, tokenizer, asked), value_path_levels(model, tokenizer, asked)
     figure, axes = plt.subplots(2, 2, figsize=(9.4, 5.6), layout="constrained")
-    for (bars, rows), case, one, held in zip(axes, asked, scored, levels, strict=True):
+    for (bars, rows), case, one, held in zip(axes, asked, scored, layers, strict=True):
         tokens = [position.token for position in case.prepared.positions]
         label = model.config.id2label[case.target.index]
         parts = [*one.scores, one.facts["biases"]]

@@ -53,11 +53,11 @@ def attention() -> Figure:
 
 def effective() -> Figure:
     """How much of attention has no effect, by the number of positions, and where it lies in one head."""
-    width = captured().levels[0].brought["values"].shape[-1]
+    width = captured().layers[0].captured["values"].shape[-1]
     lengths, unseen = [], []
     words = LONG.split()
     for count in range(4, len(words) + 1):
-        level = captured(" ".join(words[:count])).levels[0]
+        level = captured(" ".join(words[:count])).layers[0]
         found = effective_attention(level, 0, level.mask.length).weights
         lengths.append(level.mask.length)
         unseen.append(float((level.weights - found).norm(dim=-1).mean() / level.weights.norm(dim=-1).mean()))
@@ -77,9 +77,9 @@ def effective() -> Figure:
 def norm() -> Figure:
     figure, (left, sizes, right) = row_of(3)
     edges(left, captured(), "attention", 2, "attention, layer 2", residual=0)
-    level = captured().levels[1]
-    projected = level.brought["projections"].reshape(-1, level.heads, level.brought["values"].shape[-1])
-    carried = torch.einsum("ohw,hjw->hjo", projected, level.brought["values"]).norm(dim=-1).mean(0)
+    level = captured().layers[1]
+    projected = level.captured["projections"].reshape(-1, level.heads, level.captured["values"].shape[-1])
+    carried = torch.einsum("ohw,hjw->hjo", projected, level.captured["values"]).norm(dim=-1).mean(0)
     sizes.bar(range(len(carried)), carried, color=BLUE)
     sizes.set_xticks(range(len(carried)), tokens_of(), rotation=90, fontsize=9)
     sizes.set_title("size of what a head carries\nfrom each key, mean of heads", fontsize=10)
@@ -93,7 +93,7 @@ def norm_residual() -> Figure:
     edges(left, captured(), "attention", 2, "½·attention + ½·I, layer 2")
     edges(right, captured(), "norm_residual", 2, "norm_residual, layer 2")
     for name, label, colour in (("attention", "½·attention + ½·I", GREY), ("norm_residual", "norm_residual", BLUE)):
-        kept = [float(one.matrix.diagonal().mean()) for one in Graph.of(captured(), weighting=name).levels]
+        kept = [float(one.matrix.diagonal().mean()) for one in Graph.of(captured(), weighting=name).layers]
         shares.plot(range(1, len(kept) + 1), kept, color=colour, marker="o", label=label)
     shares.set(xlabel="layer", ylabel="edge to itself", ylim=(0, 1))
     shares.set_title("what stays where it is (mean)", fontsize=10)
@@ -106,7 +106,7 @@ def alti() -> Figure:
     figure, panels = row_of(3)
     edges(panels[0], captured(), "norm_residual", 1, "norm_residual, layer 1")
     edges(panels[1], captured(), "alti", 1, "alti, layer 1 (0: nothing at all)")
-    nothing = Graph.of(captured(), weighting="alti").levels[0].matrix == 0
+    nothing = Graph.of(captured(), weighting="alti").layers[0].matrix == 0
     for query, key in nothing.nonzero().tolist():
         panels[1].text(key, query, "0", ha="center", va="center", fontsize=8, color=GREY)
     layers(panels[2], explained("alti"), "alti")
@@ -118,7 +118,7 @@ def gradient() -> Figure:
     watched = capture_batch(model, inputs, extras=("values",), entry=model.get_input_embeddings())
     seen = Observation(watched.attention[0], watched.output, 0)
     known = with_answer_gradient(model, seen, Target(int(watched.output.logits.argmax()), 0))
-    gained = gains(known.levels[0], 0, known.length).weights
+    gained = gains(known.layers[0], 0, known.length).weights
     figure, panels = row_of(3)
     square(panels[0], gained.mean(0), "A · ∂s/∂A, mean of heads, layer 1\n(orange for the answer, blue against)")
     square(panels[1], gained.clamp(min=0).mean(0), "Ā: each head clipped at 0,\nthen their mean, layer 1")
@@ -150,7 +150,7 @@ def row_of(count: int, widths: Sequence[float] | None = None) -> tuple[Figure, S
 def edges(axes: Axes, known: AttentionTensor, weighting: str, layer: int, title: str, residual: float = 0.5) -> None:
     """All edges of a layer, heads together: a row for each query."""
     graph = Graph.of(known, weighting=weighting, residual=residual)
-    square(axes, graph.levels[layer - 1].matrix, title)
+    square(axes, graph.layers[layer - 1].matrix, title)
 
 
 def square(axes: Axes, matrix: torch.Tensor, title: str) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 import transformers as hf
 
-from attnx.attention.layers import Held
+from attnx.attention.layers import MaterializedLayer
 from attnx.attention.masks import Mask
-from attnx.attention.sequences import Placed, placed_mask
+from attnx.attention.sequences import OffsetLayer, offset_mask
 from attnx.attention.tensor import AttentionTensor
 from tests import zoo
 
@@ -111,16 +111,16 @@ def by_hand(encoder: Any, decoder: Any) -> AttentionTensor:
     head × output × output, and its cross-attention, head × output × source."""
     source, output = decoder[0][1].shape[-1], decoder[0][1].shape[-2]
     places = {"source": slice(0, source), "output": slice(source, source + output)}
-    levels = [_level(one, places["source"], places["source"], "encoder", source + output) for one in encoder]
+    layers = [_level(one, places["source"], places["source"], "encoder", source + output) for one in encoder]
     for own, cross in decoder:
-        levels.append(_level(own, places["output"], places["output"], "self", source + output))
-        levels.append(_level(cross, places["output"], places["source"], "cross", source + output))
-    return AttentionTensor(tuple(levels), sequences=places)
+        layers.append(_level(own, places["output"], places["output"], "self", source + output))
+        layers.append(_level(cross, places["output"], places["source"], "cross", source + output))
+    return AttentionTensor(tuple(layers), sequences=places)
 
 
-def _level(weights: Any, own: slice, over: slice, kind: str, length: int) -> Placed:
+def _level(weights: Any, own: slice, over: slice, kind: str, length: int) -> OffsetLayer:
     weights = torch.as_tensor(weights, dtype=torch.float64)
     queries, keys = weights.shape[-2:]
     seen = torch.ones(queries, keys, dtype=torch.bool).tril() if kind == "self" else None
     mask = Mask(keys, weights.device, seen, queries=None if queries == keys else queries)
-    return Placed(Held(weights, mask), own, over, placed_mask(mask, own, over, length), kind)
+    return OffsetLayer(MaterializedLayer(weights, mask), own, over, offset_mask(mask, own, over, length), kind)

@@ -13,28 +13,28 @@ from torch import Tensor
 
 from attnx._signals import Uninterruptible
 from attnx.attention import masks as waiting
-from attnx.attention.masks import Mask, may_look
+from attnx.attention.masks import Mask, is_visible
 from attnx.errors import AttentionError, ChoiceError, whole_number
 from attnx.registry import unknown
 
-Merger: TypeAlias = Literal["mean", "max", "min"]
-MERGERS: tuple[Merger, ...] = ("mean", "max", "min")
+HeadReduction: TypeAlias = Literal["mean", "max", "min"]
+HEAD_REDUCTIONS: tuple[HeadReduction, ...] = ("mean", "max", "min")
 
 ROW_SUM_SLACK = 1e-4
 """How far above 1 a row may sum in single or double precision; half precision is given its own rounding."""
 
 
-def rows_to_one(weights: Tensor) -> Tensor:
+def normalize_rows(weights: Tensor) -> Tensor:
     """Divide each row by its sum; a row of zeros stays zero."""
     sums = weights.sum(-1, keepdim=True)
     return weights / torch.where(sums > 0, sums, 1)
 
 
-def merge_heads(weights: Tensor, how: Merger, dim: int = 0) -> Tensor:
+def merge_heads(weights: Tensor, how: HeadReduction, dim: int = 0) -> Tensor:
     """… × query × key with the heads of one axis merged; what is no mean is scaled back to rows of 1."""
     if how == "mean":
         return weights.mean(dim)
-    return rows_to_one(weights.amax(dim) if how == "max" else weights.amin(dim))
+    return normalize_rows(weights.amax(dim) if how == "max" else weights.amin(dim))
 
 
 def is_attention(weights: Tensor) -> bool:
@@ -66,12 +66,12 @@ def _slack(weights: Tensor) -> float:
     return max(ROW_SUM_SLACK, torch.finfo(weights.dtype).eps) if weights.is_floating_point() else 0.0
 
 
-NUMBERS_AT_ONCE = 4_000_000
+MAX_BLOCK_ELEMENTS = 4_000_000
 """Weights in one block, over all heads: 16 MB, which an allocator hands out again and again without new pages."""
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class RowBlock:
     """Some rows of one level, without the keys at either end that none of them can see."""
 
     first_key: int
@@ -83,12 +83,12 @@ class Block:
         return slice(self.first_key, self.first_key + self.weights.shape[-1])
 
 
-Behind: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+BlockTail: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """(vector × width, vector) → vector × width: what leaves the block at each of these positions when the vector is taken
 from what attention adds there."""
 
 
-class Level(Protocol):
+class AttentionLayer(Protocol):
     """One attention call of one input."""
 
     @property
@@ -108,7 +108,7 @@ class Level(Protocol):
 
     @property
     def fixed(self) -> bool:
-        """Whether it is no attention but a map that no weighting and no residual changes (see `Fixed`)."""
+        """Whether it is no attention but a map that no weighting and no residual changes (see `ConstantLayer`)."""
 
     @property
     def mask(self) -> Mask: ...
@@ -118,25 +118,25 @@ class Level(Protocol):
         """Whether a map of all rows is in memory or small, so that a merged one may be kept beside it."""
 
     @property
-    def brought(self) -> Mapping[str, Tensor]:
+    def captured(self) -> Mapping[str, Tensor]:
         """What else was captured of this call, because a weighting needs it: values, projections, …"""
 
     @property
-    def rest(self) -> Behind | None:
+    def rest(self) -> BlockTail | None:
         """The rest of its block, where a weighting needs that."""
 
-    def rows(self, start: int, stop: int) -> Block:
+    def rows(self, start: int, stop: int) -> RowBlock:
         """The attention of the queries from `start` up to `stop`, in float32 or better."""
 
-    def cropped(self, kept: Tensor, mask: Mask, queries: Tensor | None = None) -> Level:
+    def cropped(self, kept: Tensor, mask: Mask, queries: Tensor | None = None) -> AttentionLayer:
         """The level over the `kept` positions alone, with its mask cropped alike; of cross-attention its `queries`."""
 
-    def bringing(self, brought: Mapping[str, Tensor]) -> Level:
+    def with_captured(self, captured: Mapping[str, Tensor]) -> AttentionLayer:
         """The level with these beside what it brings already."""
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class MaterializedLayer:
     """A level whose weights are in memory."""
 
     fixed: ClassVar[bool] = False
@@ -145,9 +145,9 @@ class Held:
     """head × n × n."""
     mask: Mask
     module: str = ""
-    brought: Mapping[str, Tensor] = field(default_factory=dict)
+    captured: Mapping[str, Tensor] = field(default_factory=dict)
     whole: bool = True
-    rest: Behind | None = None
+    rest: BlockTail | None = None
     kind: str = ""
 
     @property
@@ -158,20 +158,20 @@ class Held:
     def own(self) -> slice:
         return slice(0, self.weights.shape[1])
 
-    def rows(self, start: int, stop: int) -> Block:
-        return Block(0, self.weights[:, start:stop])
+    def rows(self, start: int, stop: int) -> RowBlock:
+        return RowBlock(0, self.weights[:, start:stop])
 
-    def cropped(self, kept: Tensor, mask: Mask, queries: Tensor | None = None) -> Held:
+    def cropped(self, kept: Tensor, mask: Mask, queries: Tensor | None = None) -> MaterializedLayer:
         places = kept.to(self.weights.device)
         looking = places if queries is None else queries.to(self.weights.device)
         return replace(self, weights=self.weights[:, looking][:, :, places], mask=mask)
 
-    def bringing(self, brought: Mapping[str, Tensor]) -> Held:
-        return replace(self, brought={**self.brought, **brought})
+    def with_captured(self, captured: Mapping[str, Tensor]) -> MaterializedLayer:
+        return replace(self, captured={**self.captured, **captured})
 
 
 @dataclass(frozen=True, eq=False)
-class Even:
+class UniformLayer:
     """One head that spreads each query's attention evenly over what the mask shows."""
 
     fixed: ClassVar[bool] = False
@@ -182,32 +182,32 @@ class Even:
     """The positions that it writes, of several streams; None for all."""
     module: str = ""
     heads: int = 1
-    brought: Mapping[str, Tensor] = field(default_factory=dict)
-    rest: Behind | None = None
+    captured: Mapping[str, Tensor] = field(default_factory=dict)
+    rest: BlockTail | None = None
     kind: str = ""
 
     @property
     def own(self) -> slice:
         return slice(0, self.mask.length) if self.written is None else self.written
 
-    def rows(self, start: int, stop: int) -> Block:
-        return Block(0, rows_to_one(self.mask.visible(start, stop).to(torch.float64))[None])
+    def rows(self, start: int, stop: int) -> RowBlock:
+        return RowBlock(0, normalize_rows(self.mask.visible(start, stop).to(torch.float64))[None])
 
-    def cropped(self, kept: Tensor, mask: Mask, queries: Tensor | None = None) -> Even:
+    def cropped(self, kept: Tensor, mask: Mask, queries: Tensor | None = None) -> UniformLayer:
         return replace(self, mask=mask)
 
-    def bringing(self, brought: Mapping[str, Tensor]) -> Even:
-        return replace(self, brought={**self.brought, **brought})
+    def with_captured(self, captured: Mapping[str, Tensor]) -> UniformLayer:
+        return replace(self, captured={**self.captured, **captured})
 
 
-def blocks(level: Level) -> Iterator[tuple[int, int]]:
+def blocks(level: AttentionLayer) -> Iterator[tuple[int, int]]:
     """Ranges of queries, of those that are written, whose rows of all heads fit into one block."""
     own = level.own
-    size = max(1, NUMBERS_AT_ONCE // (level.heads * level.mask.length))
+    size = max(1, MAX_BLOCK_ELEMENTS // (level.heads * level.mask.length))
     return ((start, min(start + size, own.stop)) for start in range(own.start, own.stop, size))
 
 
-def all_keys(block: Block, length: int) -> Tensor:
+def pad_keys(block: RowBlock, length: int) -> Tensor:
     """head × query × n: the rows of a block with all their keys."""
     if block.weights.shape[-1] == length:
         return block.weights
@@ -216,7 +216,7 @@ def all_keys(block: Block, length: int) -> Tensor:
     return rows
 
 
-def full_precision(device: str) -> AbstractContextManager[Any]:
+def autocast_disabled(device: str) -> AbstractContextManager[Any]:
     """No autocast in the block.
 
     Where none is on nothing is switched: the end of an autocast takes a lock of torch, which a process that is forked
@@ -255,12 +255,12 @@ def attention_weights(
     `softcap` bounds the scores as Gemma 2 does; `sinks` are the scores, one a head, of a key that is not an input
     (gpt-oss), so that rows sum to less than 1. A query that may see nothing has a row of zeros.
     """
-    with full_precision(query.device.type):
+    with autocast_disabled(query.device.type):
         return _softmax(_masked(_scores(query, key, scale, softcap), mask), sinks)
 
 
 @dataclass(frozen=True, eq=False)
-class Computed:
+class ComputedLayer:
     """A level from which any row can be computed."""
 
     fixed: ClassVar[bool] = False
@@ -277,9 +277,9 @@ class Computed:
     sums: Tensor | None = None
     """head × n: the logarithm of each row's sum of exp, where the kernel told it."""
     module: str = ""
-    brought: Mapping[str, Tensor] = field(default_factory=dict)
+    captured: Mapping[str, Tensor] = field(default_factory=dict)
     whole: bool = False
-    rest: Behind | None = None
+    rest: BlockTail | None = None
     kind: str = ""
 
     @property
@@ -290,27 +290,29 @@ class Computed:
     def own(self) -> slice:
         return slice(0, self.query.shape[1])
 
-    def rows(self, start: int, stop: int) -> Block:
+    def rows(self, start: int, stop: int) -> RowBlock:
         mask = None if self.mask.source is None else self.mask.source[..., start:stop, :].to(self.key.device)
         first, last = (0, stop) if self.mask.triangular else _span(mask, self.mask.length)
-        with full_precision(self.query.device.type):
+        with autocast_disabled(self.query.device.type):
             scores = _scores(self.query[:, start:stop], self.key[:, first:last], self.scale, self.softcap)
             if self.mask.triangular:
                 # Only the last columns reach beyond the diagonal.
                 later = torch.ones(stop - start, stop - start, dtype=torch.bool, device=scores.device).triu(1)
                 scores[..., start - stop :].masked_fill_(later, -math.inf)
-            return Block(first, _softmax(_masked(scores, None if mask is None else mask[..., first:last]), self.sinks))
+            return RowBlock(
+                first, _softmax(_masked(scores, None if mask is None else mask[..., first:last]), self.sinks)
+            )
 
-    def cropped(self, kept: Tensor, mask: Mask, queries: Tensor | None = None) -> Computed:
+    def cropped(self, kept: Tensor, mask: Mask, queries: Tensor | None = None) -> ComputedLayer:
         places = kept.to(self.key.device)
         looking = places if queries is None else queries.to(self.key.device)
         return replace(self, query=self.query[:, looking], key=self.key[:, places], mask=mask, sums=None)
 
-    def bringing(self, brought: Mapping[str, Tensor]) -> Computed:
-        return replace(self, brought={**self.brought, **brought})
+    def with_captured(self, captured: Mapping[str, Tensor]) -> ComputedLayer:
+        return replace(self, captured={**self.captured, **captured})
 
 
-def per_query_head(tensor: Tensor, heads: int) -> Tensor:
+def repeat_kv(tensor: Tensor, heads: int) -> Tensor:
     """Keys or values repeated for each query head that shares them (grouped-query attention)."""
     if tensor.ndim != 4 or tensor.shape[1] == heads:
         return tensor
@@ -338,7 +340,7 @@ def _softmax(scores: Tensor, sinks: Tensor | None) -> Tensor:
         column = sinks.to(scores.dtype).view(-1, 1, 1).expand(*scores.shape[:-1], 1)
         return torch.cat([scores, column], dim=-1).softmax(-1)[..., :-1]
     weights = scores.softmax(-1)
-    if waiting.at_hand(weights) and not bool(weights.detach()[..., :1].isnan().any()):
+    if waiting.on_cpu(weights) and not bool(weights.detach()[..., :1].isnan().any()):
         return weights
     # A query that may see nothing has a row of NaN here, and gives nothing to any key.
     return weights.masked_fill((scores == -math.inf).all(-1, keepdim=True), 0)
@@ -348,18 +350,18 @@ def _span(mask: Tensor | None, length: int) -> tuple[int, int]:
     """From the first to behind the last key that any query of the mask's rows can see."""
     if mask is None:
         return 0, length
-    seen = may_look(mask).flatten(0, -2).any(0).nonzero()
+    seen = is_visible(mask).flatten(0, -2).any(0).nonzero()
     return (int(seen[0]), int(seen[-1]) + 1) if len(seen) else (0, length)
 
 
-class Latest:
+class LatestLayer:
     """What was made last, of all levels of one run."""
 
     def __init__(self) -> None:
-        self._make: Callable[[], Computed] | None = None
-        self._made: Computed | None = None
+        self._make: Callable[[], ComputedLayer] | None = None
+        self._made: ComputedLayer | None = None
 
-    def of(self, make: Callable[[], Computed]) -> Computed:
+    def of(self, make: Callable[[], ComputedLayer]) -> ComputedLayer:
         if self._made is not None and make is self._make:
             return self._made
         self._make, self._made = None, None  # let go of the other one before there are two
@@ -369,50 +371,50 @@ class Latest:
 
 
 @dataclass(frozen=True, eq=False)
-class Anew:
-    """A level as `Computed` is one, of which there is nothing but how it is made."""
+class RecomputedLayer:
+    """A level as `ComputedLayer` is one, of which there is nothing but how it is made."""
 
     fixed: ClassVar[bool] = False
 
-    make: Callable[[], Computed]
-    latest: Latest
+    make: Callable[[], ComputedLayer]
+    latest: LatestLayer
     heads: int
     mask: Mask
     total: Tensor
     """The sum of its queries and keys, which is finite where all of them are."""
     module: str = ""
-    brought: Mapping[str, Tensor] = field(default_factory=dict)
+    captured: Mapping[str, Tensor] = field(default_factory=dict)
     whole: bool = False
-    rest: Behind | None = None
+    rest: BlockTail | None = None
     kind: str = ""
 
     @property
     def own(self) -> slice:
         return slice(0, self.mask.length)
 
-    def made(self) -> Computed:
+    def made(self) -> ComputedLayer:
         return self.latest.of(self.make)
 
-    def rows(self, start: int, stop: int) -> Block:
+    def rows(self, start: int, stop: int) -> RowBlock:
         return self.made().rows(start, stop)
 
-    def cropped(self, kept: Tensor, mask: Mask, queries: Tensor | None = None) -> Computed:
-        return replace(self.made().cropped(kept, mask, queries), brought=self.brought, rest=self.rest, kind=self.kind)
+    def cropped(self, kept: Tensor, mask: Mask, queries: Tensor | None = None) -> ComputedLayer:
+        return replace(self.made().cropped(kept, mask, queries), captured=self.captured, rest=self.rest, kind=self.kind)
 
-    def bringing(self, brought: Mapping[str, Tensor]) -> Anew:
-        return replace(self, brought={**self.brought, **brought})
-
-
-L = TypeVar("L", bound=Level)
+    def with_captured(self, captured: Mapping[str, Tensor]) -> RecomputedLayer:
+        return replace(self, captured={**self.captured, **captured})
 
 
-def made(level: L | Anew) -> L | Computed:
+L = TypeVar("L", bound=AttentionLayer)
+
+
+def made(level: L | RecomputedLayer) -> L | ComputedLayer:
     """The level itself, or what it is when it is made."""
-    return level.made() if isinstance(level, Anew) else level
+    return level.made() if isinstance(level, RecomputedLayer) else level
 
 
 @dataclass(frozen=True, eq=False)
-class FrozenNorm:
+class LinearizedNorm:
     """gain ⊙ (z − mean of z) · scale + shift."""
 
     gain: Tensor
@@ -433,18 +435,18 @@ class FrozenNorm:
         """What the norm gave for all positions."""
         return self.unscaled(states) * self.scale.to(states)[..., None] + self.shift.to(states)
 
-    def brought(self, name: str) -> dict[str, Tensor]:
+    def captured(self, name: str) -> dict[str, Tensor]:
         """The norm of one input as a level carries it."""
         centred = torch.tensor(self.centred)
         parts = {"gain": self.gain, "scale": self.scale, "shift": self.shift, "centred": centred}
         return {f"{name}.{part}": tensor for part, tensor in parts.items()}
 
     @classmethod
-    def of(cls, brought: Mapping[str, Any], name: str) -> FrozenNorm | None:
+    def of(cls, captured: Mapping[str, Any], name: str) -> LinearizedNorm | None:
         """The norm of that name that a level carries, if there is one."""
-        if f"{name}.gain" not in brought:
+        if f"{name}.gain" not in captured:
             return None
-        gain, scale, shift, centred = (brought[f"{name}.{part}"] for part in ("gain", "scale", "shift", "centred"))
+        gain, scale, shift, centred = (captured[f"{name}.{part}"] for part in ("gain", "scale", "shift", "centred"))
         return cls(gain, scale, shift, bool(centred))
 
 
@@ -455,7 +457,7 @@ KINDS = ("encoder", SELF, CROSS)
 """A source's own attention, an output's own, and the output's to the source."""
 
 
-def levels_of(kinds: Sequence[str], kind: str) -> tuple[int, ...]:
+def layers_of_kind(kinds: Sequence[str], kind: str) -> tuple[int, ...]:
     """The numbers, from 1, of the levels of a kind."""
     found = tuple(number for number, one in enumerate(kinds, start=1) if one == kind and one)
     if not found:
@@ -466,18 +468,18 @@ def levels_of(kinds: Sequence[str], kind: str) -> tuple[int, ...]:
     return found
 
 
-def level_number(kinds: Sequence[str], layer: int | str) -> int:
+def layer_number(kinds: Sequence[str], layer: int | str) -> int:
     """The number of a level in the one count, of a name or of a number as it is.
 
-    >>> level_number(["encoder", "self", "cross", "self", "cross"], "cross 1")
+    >>> layer_number(["encoder", "self", "cross", "self", "cross"], "cross 1")
     3
-    >>> level_number(["encoder", "self", "cross", "self", "cross"], "self")
+    >>> layer_number(["encoder", "self", "cross", "self", "cross"], "self")
     4
     """
     if not isinstance(layer, str):
         return whole_number("layer", layer)
     kind, _, place = layer.strip().partition(" ")
-    found = levels_of(kinds, kind)
+    found = layers_of_kind(kinds, kind)
     if not place:
         return found[-1]
     if not place.isdecimal() or not 1 <= int(place) <= len(found):
@@ -485,7 +487,7 @@ def level_number(kinds: Sequence[str], layer: int | str) -> int:
     return found[int(place) - 1]
 
 
-def level_name(kinds: Sequence[str], number: int) -> str:
+def layer_name(kinds: Sequence[str], number: int) -> str:
     """What a level is called: the name of its kind with its place, or its number where there is one stack."""
     kind = kinds[number - 1]
-    return f"{kind} {levels_of(kinds, kind).index(number) + 1}" if kind else str(number)
+    return f"{kind} {layers_of_kind(kinds, kind).index(number) + 1}" if kind else str(number)

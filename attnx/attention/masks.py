@@ -11,7 +11,7 @@ from attnx._signals import cached_property
 from attnx.errors import ChoiceError
 
 
-def at_hand(tensor: Tensor) -> bool:
+def on_cpu(tensor: Tensor) -> bool:
     return tensor.device.type == "cpu"
 
 
@@ -48,7 +48,7 @@ class Mask:
             return places[start:stop, None] >= places
         if self.source is None:
             return torch.ones((), dtype=torch.bool, device=self.device).expand(stop - start, self.length)
-        rows = may_look(self.source[..., start:stop, :])
+        rows = is_visible(self.source[..., start:stop, :])
         return (rows if rows.ndim == 2 else rows.any(0)).to(self.device)
 
     @cached_property
@@ -59,7 +59,7 @@ class Mask:
         return not any(bool(rows.triu(start + 1).any()) for start, rows in self._parts())
 
     @cached_property
-    def queries_seeing(self) -> Tensor:
+    def queries_per_key(self) -> Tensor:
         """How many queries see each key."""
         if self.source is None:
             places = torch.arange(self.length, device=self.device)
@@ -78,23 +78,23 @@ class Mask:
         return [(start, self.visible(start, min(start + _ROWS_AT_ONCE, self.rows))) for start in starts]
 
 
-def may_look(mask: Tensor) -> Tensor:
+def is_visible(mask: Tensor) -> Tensor:
     """Where a boolean or an additive mask leaves any weight to a key."""
     return mask if mask.dtype == torch.bool else mask - mask.amax(-1, keepdim=True) > NEVER
 
 
-def visible_scores(scores: Tensor) -> Tensor | None:
+def visible_from_scores(scores: Tensor) -> Tensor | None:
     """Where scores, or an additive mask, leave any weight to a key: (batch) × query × key, or None for all."""
-    return visible_mask(may_look(scores.detach()))
+    return visible_from_mask(is_visible(scores.detach()))
 
 
-def visible_mask(mask: Tensor) -> Tensor | None:
+def visible_from_mask(mask: Tensor) -> Tensor | None:
     """The same for a boolean mask (true = may look), with or without batch and head axes.
 
     None saves memory and no more: on an accelerator, which would have to be waited for, a mask may be true everywhere.
     """
     seen = mask.flatten(1, -3).any(1) if mask.ndim >= 4 else mask
-    if at_hand(seen) and bool(seen.all()):
+    if on_cpu(seen) and bool(seen.all()):
         return None
     return seen if seen.ndim == 3 else seen[None]
 
@@ -104,7 +104,7 @@ def causal_mask(queries: int, keys: int, device: torch.device) -> Tensor:
     return torch.ones(queries, keys, dtype=torch.bool, device=device).tril()
 
 
-def first_seen(seen: Tensor, *, causal: bool) -> int:
+def first_visible_position(seen: Tensor, *, causal: bool) -> int:
     """The first position that any query sees, which in a causal model is the sink."""
     if not causal:
         raise ChoiceError("a sink is the first token of a decoder; here queries see later positions, and none is first")

@@ -20,13 +20,13 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend
 
-from attnx.attention.layers import Computed, Level, made, per_query_head
+from attnx.attention.layers import AttentionLayer, ComputedLayer, made, repeat_kv
 
 _SLACK = 1e-4
 """By how much less or more than the vectors had may come out, as a share; rows of attention sum to 1."""
 
 
-def kernel_with_sums(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> tuple[Tensor, Tensor] | None:
+def sdpa_with_logsumexp(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> tuple[Tensor, Tensor] | None:
     """What `scaled_dot_product_attention` gives, to the bit, and z, batch × head × query; None where it tells no z."""
     causal, scale = bool(options.get("is_causal")), options.get("scale")
     whole = options.get("attn_mask") is None and not options.get("dropout_p")
@@ -38,16 +38,16 @@ def kernel_with_sums(query: Tensor, key: Tensor, value: Tensor, **options: Any) 
         chosen = torch._fused_sdp_choice(query, key, value, is_causal=causal, scale=scale, enable_gqa=grouped)
         if chosen != SDPBackend.FLASH_ATTENTION.value:
             return None
-        key, value = (per_query_head(one, query.shape[1]) for one in (key, value))
+        key, value = (repeat_kv(one, query.shape[1]) for one in (key, value))
         return _kernel(query, key, value, causal, scale)
     except (AttributeError, RuntimeError, TypeError):  # torch promises neither of the two
         return None
 
 
-def pulled(level: Level, vectors: Tensor) -> Tensor | None:
+def pulled(level: AttentionLayer, vectors: Tensor) -> Tensor | None:
     """vectors · A with the mean of all heads: vector × key, in float64; None where it must be made from rows."""
     level = made(level)
-    if not isinstance(level, Computed) or level.sums is None:
+    if not isinstance(level, ComputedLayer) or level.sums is None:
         return None
     seen = _first_queries(level, vectors)
     width = level.query.shape[-1] + 1
@@ -59,17 +59,17 @@ def pulled(level: Level, vectors: Tensor) -> Tensor | None:
     return found if bool(((kept - had).abs() <= _SLACK * vectors.abs().sum(-1)).all()) else None
 
 
-def _first_queries(level: Computed, vectors: Tensor) -> int:
+def _first_queries(level: ComputedLayer, vectors: Tensor) -> int:
     """Behind a causal mask what comes after the last query that any vector gives weight has no part in it."""
     given = vectors.any(0).nonzero()
     return int(given[-1]) + 1 if level.mask.triangular and len(given) else vectors.shape[-1]
 
 
-def _pulled(level: Computed, sums: Tensor, vectors: Tensor, length: int) -> Tensor:
+def _pulled(level: ComputedLayer, sums: Tensor, vectors: Tensor, length: int) -> Tensor:
     """The same of the first positions, for at most as many vectors as values have columns."""
     heads, _, width = level.query.shape
     scale = 1 / math.sqrt(width) if level.scale is None else level.scale
-    key = per_query_head(level.key[None, :, :length], heads)[0]
+    key = repeat_kv(level.key[None, :, :length], heads)[0]
     looking = _turned(level, torch.cat([key, torch.ones_like(key[..., :1])], -1))
     seen = _turned(level, torch.cat([level.query, (-sums / scale)[..., None]], -1)[:, :length])
     values = seen.new_zeros(length, width + 1)
@@ -81,7 +81,7 @@ def _pulled(level: Computed, sums: Tensor, vectors: Tensor, length: int) -> Tens
     return _turned(level, found / heads).t()
 
 
-def _turned(level: Computed, tensor: Tensor) -> Tensor:
+def _turned(level: ComputedLayer, tensor: Tensor) -> Tensor:
     """… × position × width, behind a causal mask from the last position to the first."""
     return tensor.flip(-2) if level.mask.triangular else tensor
 

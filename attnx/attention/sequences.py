@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from attnx._signals import cached_property
-from attnx.attention.layers import PROJECTOR, Behind, Block, Level, all_keys
+from attnx.attention.layers import PROJECTOR, AttentionLayer, BlockTail, RowBlock, pad_keys
 from attnx.attention.masks import Mask
 
 KEYED = "values"
@@ -23,18 +23,18 @@ BY_QUERY = ("states", "gates", "gradient", "scale")
 
 
 @dataclass(frozen=True, eq=False)
-class Parted:
+class TiledLayer:
     """Levels of one layer, side by side."""
 
     fixed: ClassVar[bool] = False
 
-    parts: tuple[Level, ...]
+    parts: tuple[AttentionLayer, ...]
     mask: Mask
     kind: str = ""
-    rest: Behind | None = None
+    rest: BlockTail | None = None
 
     @classmethod
-    def of(cls, parts: Sequence[Level]) -> Level:
+    def of(cls, parts: Sequence[AttentionLayer]) -> AttentionLayer:
         """The level of these parts; a single one is itself."""
         if len(parts) == 1:
             return parts[0]
@@ -71,12 +71,12 @@ class Parted:
         return tuple(ends)
 
     @cached_property
-    def brought(self) -> Mapping[str, Tensor]:
+    def captured(self) -> Mapping[str, Tensor]:
         """What the parts bring for each of their positions, one behind the other; the rest is the same for all."""
         found = {}
-        for name, first in self.parts[0].brought.items():
+        for name, first in self.parts[0].captured.items():
             ending = name.rpartition(".")[2]
-            several = [part.brought[name] for part in self.parts]
+            several = [part.captured[name] for part in self.parts]
             if name == KEYED:
                 found[name] = torch.cat(several, dim=1)
             elif ending == "scale":
@@ -87,36 +87,36 @@ class Parted:
                 found[name] = first
         return found
 
-    def rows(self, start: int, stop: int) -> Block:
+    def rows(self, start: int, stop: int) -> RowBlock:
         blocks = []
         for part, begin, end in zip(self.parts, self.starts, self.starts[1:], strict=False):
             first, last = max(start, begin), min(stop, end)
             if first < last:
-                own = all_keys(part.rows(first - begin, last - begin), part.mask.length)
+                own = pad_keys(part.rows(first - begin, last - begin), part.mask.length)
                 wide = own.new_zeros(*own.shape[:2], self.mask.length)
                 wide[..., begin:end] = own
                 blocks.append(wide)
-        return Block(0, torch.cat(blocks, dim=1))
+        return RowBlock(0, torch.cat(blocks, dim=1))
 
-    def cropped(self, kept: Tensor, mask: Mask, queries: Tensor | None = None) -> Level:
+    def cropped(self, kept: Tensor, mask: Mask, queries: Tensor | None = None) -> AttentionLayer:
         raise NotImplementedError("pictures have no padding that could be cut out")
 
-    def bringing(self, brought: Mapping[str, Tensor]) -> Level:
+    def with_captured(self, captured: Mapping[str, Tensor]) -> AttentionLayer:
         raise NotImplementedError("what is brought later is brought to one stack")
 
 
 @dataclass(frozen=True, eq=False)
-class Placed:
+class OffsetLayer:
     """A level, and where its queries and keys are among all positions."""
 
     fixed: ClassVar[bool] = False
 
-    level: Level
+    level: AttentionLayer
     """Counted from 0 in its own streams; of cross-attention query × key is not square."""
     own: slice
     over: slice
     mask: Mask
-    """Over all positions, as `placed_mask` makes it."""
+    """Over all positions, as `offset_mask` makes it."""
     kind: str
 
     @property
@@ -132,30 +132,30 @@ class Placed:
         return self.level.whole
 
     @property
-    def rest(self) -> Behind | None:
+    def rest(self) -> BlockTail | None:
         return self.level.rest
 
     @cached_property
-    def brought(self) -> Mapping[str, Tensor]:
+    def captured(self) -> Mapping[str, Tensor]:
         """As the level has it, with nothing at the positions that are not its own, or that it does not read."""
-        return {name: self._placed(name, tensor) for name, tensor in self.level.brought.items()}
+        return {name: self._placed(name, tensor) for name, tensor in self.level.captured.items()}
 
-    def rows(self, start: int, stop: int) -> Block:
+    def rows(self, start: int, stop: int) -> RowBlock:
         """Of queries of its `own`. Keys reach from what is read to what is written, which the residual keeps."""
         block = self.level.rows(start - self.own.start, stop - self.own.start)
         if self.own == self.over:
-            return Block(block.first_key + self.over.start, block.weights)
+            return RowBlock(block.first_key + self.over.start, block.weights)
         first, last = min(self.own.start, self.over.start), max(self.own.stop, self.over.stop)
         wide = block.weights.new_zeros(*block.weights.shape[:2], last - first)
         begin = self.over.start - first + block.first_key
         wide[..., begin : begin + block.weights.shape[-1]] = block.weights
-        return Block(first, wide)
+        return RowBlock(first, wide)
 
-    def cropped(self, kept: Tensor, mask: Mask, queries: Tensor | None = None) -> Placed:
+    def cropped(self, kept: Tensor, mask: Mask, queries: Tensor | None = None) -> OffsetLayer:
         raise NotImplementedError("padding is cut out of each stream before levels are placed")
 
-    def bringing(self, brought: Mapping[str, Tensor]) -> Placed:
-        return replace(self, level=self.level.bringing(brought))
+    def with_captured(self, captured: Mapping[str, Tensor]) -> OffsetLayer:
+        return replace(self, level=self.level.with_captured(captured))
 
     def _placed(self, name: str, tensor: Tensor) -> Tensor:
         if name == KEYED:
@@ -168,7 +168,7 @@ class Placed:
         return _padded(tensor, self.own, self.mask.length, tensor.ndim - 2)
 
 
-def placed_mask(inner: Mask, own: slice, over: slice, length: int) -> Mask:
+def offset_mask(inner: Mask, own: slice, over: slice, length: int) -> Mask:
     """What each of all positions sees in a level: its own what they see there, every other one itself."""
     visible = torch.eye(length, dtype=torch.bool, device=inner.device)
     visible[own] = False
@@ -176,11 +176,11 @@ def placed_mask(inner: Mask, own: slice, over: slice, length: int) -> Mask:
     return Mask(length, inner.device, visible)
 
 
-def looking_back(levels: Sequence[Level], sequences: Mapping[str, slice]) -> slice | None:
+def causal_sequence(layers: Sequence[AttentionLayer], sequences: Mapping[str, slice]) -> slice | None:
     """The positions of the stream in which none sees a later one: all of a decoder, of several streams the one that the
     last level writes; None where positions see later ones."""
-    last = levels[-1].own if sequences else slice(0, levels[0].mask.length)
-    own = [level for level in levels if level.own == last and not level.fixed]
+    last = layers[-1].own if sequences else slice(0, layers[0].mask.length)
+    own = [level for level in layers if level.own == last and not level.fixed]
     return last if own and all(level.mask.causal for level in own) else None
 
 
@@ -193,7 +193,7 @@ def _padded(tensor: Tensor, place: slice, length: int, axis: int, fill: float = 
 
 
 @dataclass(frozen=True, eq=False)
-class Fixed:
+class ConstantLayer:
     """One head whose rows are what they are, whatever is asked."""
 
     fixed: ClassVar[bool] = True
@@ -206,11 +206,11 @@ class Fixed:
     kind: str = PROJECTOR
     heads: int = 1
     whole: bool = True
-    brought: Mapping[str, Tensor] = field(default_factory=dict)
-    rest: Behind | None = None
+    captured: Mapping[str, Tensor] = field(default_factory=dict)
+    rest: BlockTail | None = None
 
     @classmethod
-    def of(cls, reads: Mapping[int, Sequence[int]], length: int, device: torch.device) -> Fixed:
+    def of(cls, reads: Mapping[int, Sequence[int]], length: int, device: torch.device) -> ConstantLayer:
         """Each position that reads others is their mean; all others stay what they are."""
         own = slice(min(reads), max(reads) + 1)
         weights = torch.eye(length, device=device)[own].clone()
@@ -221,11 +221,11 @@ class Fixed:
         visible[own] = weights > 0
         return cls(weights, own, Mask(length, device, visible))
 
-    def rows(self, start: int, stop: int) -> Block:
-        return Block(0, self.weights[None, start - self.own.start : stop - self.own.start])
+    def rows(self, start: int, stop: int) -> RowBlock:
+        return RowBlock(0, self.weights[None, start - self.own.start : stop - self.own.start])
 
-    def cropped(self, kept: Tensor, mask: Mask, queries: Tensor | None = None) -> Level:
+    def cropped(self, kept: Tensor, mask: Mask, queries: Tensor | None = None) -> AttentionLayer:
         raise NotImplementedError("padding is cut out of each stream before levels are placed")
 
-    def bringing(self, brought: Mapping[str, Tensor]) -> Level:
+    def with_captured(self, captured: Mapping[str, Tensor]) -> AttentionLayer:
         return self

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from attnx._signals import cached_property
-from attnx.attention.layers import Held, Level, all_keys, level_number, levels_of, per_query_head
+from attnx.attention.layers import AttentionLayer, MaterializedLayer, layer_number, layers_of_kind, pad_keys, repeat_kv
 from attnx.attention.masks import Mask
-from attnx.attention.sequences import looking_back
+from attnx.attention.sequences import causal_sequence
 from attnx.errors import AttentionError
 
 
@@ -32,7 +32,7 @@ class AttentionTensor:
     AttentionTensor(2 layers, 1 heads, 3 positions)
     """
 
-    levels: tuple[Level, ...]
+    layers: tuple[AttentionLayer, ...]
     head: str | None = None
     """How the heads were merged as they arrived ("mean", …); None when every head can be had."""
     stacked: Tensor | None = None
@@ -44,7 +44,7 @@ class AttentionTensor:
     tokens' stand first; those of a stream hold no token, and the first stream's answer for what comes next."""
 
     def __post_init__(self) -> None:
-        if not self.levels or len({level.mask.length for level in self.levels}) != 1:
+        if not self.layers or len({level.mask.length for level in self.layers}) != 1:
             raise AttentionError("attention needs levels, all over the same positions")
 
     @classmethod
@@ -61,28 +61,28 @@ class AttentionTensor:
         if len(names) != len(weights):
             raise AttentionError(f"{len(weights)} layers, but {len(names)} names of modules")
         masks = _masks(weights, visible)
-        levels = [Held(one, mask, name) for one, mask, name in zip(weights, masks, names, strict=True)]
-        return cls(tuple(levels), head, weights)
+        layers = [MaterializedLayer(one, mask, name) for one, mask, name in zip(weights, masks, names, strict=True)]
+        return cls(tuple(layers), head, weights)
 
     @property
     def num_layers(self) -> int:
-        return len(self.levels)
+        return len(self.layers)
 
     @property
     def num_heads(self) -> int:
-        return max(level.heads for level in self.levels)
+        return max(level.heads for level in self.layers)
 
     @property
     def length(self) -> int:
         """n, the number of input positions."""
-        return self.levels[0].mask.length
+        return self.layers[0].mask.length
 
     @property
     def tokens(self) -> int:
         """How many positions hold an input: all, but for those of streams that predict."""
         return self.length - self._shift * (self.copies - 1)
 
-    def answering(self, position: int) -> int:
+    def prediction_position(self, position: int) -> int:
         """The position whose row is the answer at one: itself, or where it is predicted."""
         return position + self._shift if self.copies > 1 and position >= self.sequences["output"].start else position
 
@@ -93,53 +93,53 @@ class AttentionTensor:
 
     @property
     def device(self) -> torch.device:
-        return self.levels[0].mask.device
+        return self.layers[0].mask.device
 
     @property
     def kinds(self) -> tuple[str, ...]:
         """What each level is among several streams: "encoder", "self" or "cross"; empty names where there is one."""
-        return tuple(level.kind for level in self.levels)
+        return tuple(level.kind for level in self.layers)
 
-    def levels_of(self, kind: str) -> tuple[int, ...]:
-        """The numbers, from 1, of the levels of a kind, from the input up: `levels_of("cross")`."""
-        return levels_of(self.kinds, kind)
+    def layers_of_kind(self, kind: str) -> tuple[int, ...]:
+        """The numbers, from 1, of the levels of a kind, from the input up: `layers_of_kind("cross")`."""
+        return layers_of_kind(self.kinds, kind)
 
     def number(self, layer: int | str) -> int:
         """The number of a level that is named ("cross 2" is the second of its kind, "cross" the last), or given."""
-        return level_number(self.kinds, layer)
+        return layer_number(self.kinds, layer)
 
     @property
     def written(self) -> slice | None:
         """The positions that see no later ones of their stream: all of a decoder, the output of an encoder–decoder."""
-        return looking_back(self.levels, self.sequences)
+        return causal_sequence(self.layers, self.sequences)
 
     @property
     def modules(self) -> tuple[str, ...]:
-        return tuple(level.module for level in self.levels)
+        return tuple(level.module for level in self.layers)
 
     @property
     def whole(self) -> bool:
         """Whether every level is in memory."""
-        return all(level.whole for level in self.levels)
+        return all(level.whole for level in self.layers)
 
     @property
     def held(self) -> tuple[str, ...]:
         """The modules whose attention is in memory, n × n numbers each."""
-        return tuple(level.module for level in self.levels if level.whole)
+        return tuple(level.module for level in self.layers if level.whole)
 
     @property
     def causal(self) -> bool:
         """Whether no query could see a later position, in any layer. One position alone is not called causal, and of
         several streams one at most is (see `written`)."""
-        return self.length > 1 and not self.sequences and all(level.mask.causal for level in self.levels)
+        return self.length > 1 and not self.sequences and all(level.mask.causal for level in self.layers)
 
     @property
     def weights(self) -> Tensor:
         """layer × head × n × n, where all is held; rows of positions that a level of several streams carries are 0."""
-        if self.sequences and self.whole and len({level.heads for level in self.levels}) == 1:
-            return torch.stack([_among_all(level) for level in self.levels])
+        if self.sequences and self.whole and len({level.heads for level in self.layers}) == 1:
+            return torch.stack([_among_all(level) for level in self.layers])
         if self.stacked is None:
-            numbers = sum(level.heads for level in self.levels) * self.length**2
+            numbers = sum(level.heads for level in self.layers) * self.length**2
             raise AttentionError(
                 f"this attention is computed where it is read; all of it would be {numbers:,} numbers. Capture with "
                 "held=True to have them, or ask a method for rows"
@@ -149,39 +149,39 @@ class AttentionTensor:
     @cached_property
     def visible(self) -> Tensor:
         """layer × query × key; layers that share one mask share its memory."""
-        masks = {id(level.mask): level.mask for level in self.levels}
+        masks = {id(level.mask): level.mask for level in self.layers}
         seen = {key: mask.visible(0, self.length) for key, mask in masks.items()}
         if len(seen) == 1:
             return next(iter(seen.values())).expand(self.num_layers, -1, -1)
-        return torch.stack([seen[id(level.mask)] for level in self.levels])
+        return torch.stack([seen[id(level.mask)] for level in self.layers])
 
-    def brought(self, name: str) -> tuple[Tensor, ...] | None:
+    def captured(self, name: str) -> tuple[Tensor, ...] | None:
         """What else was captured, a tensor a level ("values", "projections"); None where it was not asked for."""
-        found = [level.brought[name] for level in self.levels if name in level.brought]
-        return tuple(found) if len(found) == len(self.levels) else None
+        found = [level.captured[name] for level in self.layers if name in level.captured]
+        return tuple(found) if len(found) == len(self.layers) else None
 
     @property
     def values(self) -> tuple[Tensor, ...] | None:
         """Per layer, head × key × width: what was mixed, repeated for heads that share it (GQA)."""
-        found = self.brought("values")
+        found = self.captured("values")
         if found is None or self.head is not None:
             return found
-        return tuple(per_query_head(one[None], level.heads)[0] for one, level in zip(found, self.levels, strict=True))
+        return tuple(repeat_kv(one[None], level.heads)[0] for one, level in zip(found, self.layers, strict=True))
 
     @property
     def projections(self) -> tuple[Tensor, ...] | None:
         """Per layer, output × (head · width): the matrix that the mixed values of all heads go through."""
-        return self.brought("projections")
+        return self.captured("projections")
 
     @property
     def gates(self) -> tuple[Tensor, ...] | None:
         """Per layer, head × query × width: what mixed values are multiplied by before the projection; 1 for nothing."""
-        return self.brought("gates")
+        return self.captured("gates")
 
     @property
     def differentiable(self) -> tuple[Tensor, ...] | None:
         """Per layer, batch × head × query × key: tensors of the model's own autograd graph."""
-        return self.brought("differentiable")
+        return self.captured("differentiable")
 
     def numpy(self) -> np.ndarray[Any, np.dtype[Any]]:
         """The weights as a numpy array, copied from the device when they are not on the CPU."""
@@ -199,10 +199,10 @@ class AttentionTensor:
         return f"AttentionTensor({layers} layers, {heads}, {places} positions{kind})"
 
 
-def _among_all(level: Level) -> Tensor:
+def _among_all(level: AttentionLayer) -> Tensor:
     """head × n × n of a level of one stream, among the positions of all."""
     length = level.mask.length
-    rows = all_keys(level.rows(level.own.start, level.own.stop), length)
+    rows = pad_keys(level.rows(level.own.start, level.own.stop), length)
     among = rows.new_zeros(len(rows), length, length)
     among[:, level.own] = rows
     return among

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from attnx.adapters.adapter import Adapter, AudioInput, Box, PreparedInput, Samples
 from attnx.adapters.model_config import vocabulary_size
 from attnx.adapters.positions import Positions
-from attnx.attention.layers import rows_to_one
+from attnx.attention.layers import normalize_rows
 from attnx.errors import CaptureError, ChoiceError, InputError, out_of_memory, whole_number
 from attnx.hooks.batching import collate, padding_id, slack
 from attnx.hooks.capture import run_model
@@ -83,7 +83,7 @@ def _blurred(pixels: Tensor, axis: int, width: float) -> Tensor:
     """Each line is the mean of all, by their distance; at the edges of those that there are."""
     places = torch.arange(pixels.shape[axis], dtype=pixels.dtype, device=pixels.device)
     weights = torch.exp(-(((places[:, None] - places) / width) ** 2) / 2)
-    return (pixels.movedim(axis, -1) @ rows_to_one(weights).T).movedim(-1, axis)
+    return (pixels.movedim(axis, -1) @ normalize_rows(weights).T).movedim(-1, axis)
 
 
 FILLS: Mapping[str, Fill] = {"gray": _gray, "mean": _mean_of_pixels, "blur": _blur}

@@ -122,12 +122,12 @@ def value_path_levels(
     The first row is the input with its place; biases above a level make up what its row lacks of the score.
     """
     found: dict[int, Array] = {}
-    how = _How(LRP, score, levels=True, label="value path by level", progress=progress)
+    how = _How(LRP, score, layers=True, label="value path by level", progress=progress)
 
     def read(rows: list[int], run: LinearizedRun, _: nn.Module | None) -> None:
         for place, row in enumerate(rows):
             length = len(cases[row].prepared.positions)
-            found[row] = torch.stack([one.relevance[place, :length] for one in run.levels]).cpu().numpy()
+            found[row] = torch.stack([one.relevance[place, :length] for one in run.layers]).cpu().numpy()
 
     _each_run(model, processor, cases, how, read)
     return [found[row] for row in range(len(cases))]
@@ -140,7 +140,7 @@ class _How:
     path: Path
     score: Score | None
     ends: slice | None = None
-    levels: bool = False
+    layers: bool = False
     label: str = ""
     progress: bool = False
 
@@ -182,13 +182,13 @@ def _each_run(
         ):
             rows, (inputs, entry) = [alone[place] for place in places], gradient_entry(adapter, model, inputs)
             scores = partial(score, *asked_of(inputs, rows), answers=answers)
-            run = linearized_run(model, scores, how.path, entry=entry, ends=how.ends, levels=how.levels)
+            run = linearized_run(model, scores, how.path, entry=entry, ends=how.ends, layers=how.layers)
             read(rows, run, entry if isinstance(entry, nn.Module) else None)
             shown.update(len(rows))
         for rows in shared:
             inputs, entry = gradient_entry(adapter, model, collate(model, [cases[rows[0]].prepared], pad_id))
             each = partial(score_each, *asked_of(inputs, rows), answers=answers)
-            asked: dict[str, Any] = {"ends": how.ends, "levels": how.levels, "after": shown.update}
+            asked: dict[str, Any] = {"ends": how.ends, "layers": how.layers, "after": shown.update}
             run = linearized_runs(model, each, how.path, entry=entry, **asked)
             read(rows, run, entry if isinstance(entry, nn.Module) else None)
 

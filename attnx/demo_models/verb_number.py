@@ -163,7 +163,7 @@ class VerbNumberPreTrainedModel(PreTrainedModel):
     config_class = VerbNumberConfig
     base_model_prefix = "encoder"
     main_input_name = "input_ids"
-    _no_split_modules = ["Block"]  # noqa: RUF012
+    _no_split_modules = ["RowBlock"]  # noqa: RUF012
     _supports_sdpa = True
     _supports_attention_backend = True
 

@@ -16,7 +16,14 @@ import torch
 from torch import Tensor
 
 from attnx._signals import cached_property
-from attnx.attention.layers import NUMBERS_AT_ONCE, Block, FrozenNorm, Level, per_query_head, rows_to_one
+from attnx.attention.layers import (
+    MAX_BLOCK_ELEMENTS,
+    AttentionLayer,
+    LinearizedNorm,
+    RowBlock,
+    normalize_rows,
+    repeat_kv,
+)
 from attnx.errors import AttentionError
 from attnx.graph.edge_weights import EdgeWeights
 
@@ -37,7 +44,7 @@ class Parts:
     """query × output."""
 
     @classmethod
-    def of(cls, level: Level, *norms: str) -> Parts:
+    def of(cls, level: AttentionLayer, *norms: str) -> Parts:
         """The parts behind these norms ("norm", "last") of the block, as far as it has them; made once for a level."""
         made = _made.setdefault(level, {})
         if norms not in made:
@@ -45,14 +52,14 @@ class Parts:
         return made[norms]
 
     @classmethod
-    def _of(cls, level: Level, norms: tuple[str, ...]) -> Parts:
-        brought = level.brought
+    def _of(cls, level: AttentionLayer, norms: tuple[str, ...]) -> Parts:
+        captured = level.captured
         values = values_of(level)
         carried = _brought(level, "projections").to(values)
-        states, bias = _brought(level, "states").to(values), brought["bias"].to(values)
+        states, bias = _brought(level, "states").to(values), captured["bias"].to(values)
         row, own, constant = torch.ones_like(states[:, 0]), states, bias.expand_as(states)
         for name in ("branch", *norms):
-            norm = FrozenNorm.of(brought, name)
+            norm = LinearizedNorm.of(captured, name)
             if norm is not None:
                 scale = norm.scale.to(values)
                 row, carried, constant = row * scale, norm.unscaled(carried.T).T, norm(constant)
@@ -96,13 +103,13 @@ class Parts:
         heads, queries, count = weights.shape
         width = self.own.shape[-1]
         own = self.own[start : start + queries] / self.row[start : start + queries, None]
-        at_once = max(1, NUMBERS_AT_ONCE // (heads * width))
+        at_once = max(1, MAX_BLOCK_ELEMENTS // (heads * width))
         for first in range(0, count, at_once):
             some = slice(first, min(first + at_once, count))
             here = self.values[:, keys][:, some]
             carried = torch.einsum("hjw,ohw->jho", here, self.carried)
             by_key = weights[..., some].to(self.values).permute(2, 1, 0).contiguous()
-            size = max(1, NUMBERS_AT_ONCE // (len(by_key) * width))
+            size = max(1, MAX_BLOCK_ELEMENTS // (len(by_key) * width))
             for begin in range(0, queries, size):
                 block = slice(begin, min(begin + size, queries))
                 found = by_key[:, block] @ carried
@@ -112,11 +119,11 @@ class Parts:
                 yield block, some, found
 
 
-def values_of(level: Level) -> Tensor:
+def values_of(level: AttentionLayer) -> Tensor:
     """head × key × width of a level, in single precision or better, repeated for heads that share them."""
     values = _brought(level, "values")
     wide = values.to(torch.promote_types(values.dtype, torch.float32))
-    return per_query_head(wide[None], level.heads)[0]
+    return repeat_kv(wide[None], level.heads)[0]
 
 
 def rows_or_own(weights: Tensor, start: int, first_key: int) -> Tensor:
@@ -128,29 +135,29 @@ def rows_or_own(weights: Tensor, start: int, first_key: int) -> Tensor:
     return torch.where(sums > 0, weights / torch.where(sums > 0, sums, 1), own)
 
 
-def _brought(level: Level, name: str) -> Tensor:
-    if name not in level.brought:
+def _brought(level: AttentionLayer, name: str) -> Tensor:
+    if name not in level.captured:
         raise AttentionError(
             f"these edges need {name} of each layer, which attention alone does not have: capture with "
             "extras=('blocks',), or ask attnx.explain for the method"
         )
-    return level.brought[name]
+    return level.captured[name]
 
 
-_made: WeakKeyDictionary[Level, dict[tuple[str, ...], Parts]] = WeakKeyDictionary()
+_made: WeakKeyDictionary[AttentionLayer, dict[tuple[str, ...], Parts]] = WeakKeyDictionary()
 
 
-def norms_of_heads(level: Level, start: int, stop: int) -> Block:
+def norms_of_heads(level: AttentionLayer, start: int, stop: int) -> RowBlock:
     """head × query × key."""
     block = level.rows(start, stop)
     sizes = Parts.of(level).gram.diagonal(dim1=1, dim2=2).clamp(min=0).sqrt().T[:, None, block.keys]
-    return Block(block.first_key, rows_to_one(block.weights.double() * sizes))
+    return RowBlock(block.first_key, normalize_rows(block.weights.double() * sizes))
 
 
-def norms(level: Level, start: int, stop: int) -> Block:
+def norms(level: AttentionLayer, start: int, stop: int) -> RowBlock:
     """1 × query × key: all heads together."""
     block = level.rows(start, stop)
-    return Block(block.first_key, rows_to_one(Parts.of(level).norms(block.weights, block.first_key))[None])
+    return RowBlock(block.first_key, normalize_rows(Parts.of(level).norms(block.weights, block.first_key))[None])
 
 
 NORM = EdgeWeights(
@@ -163,22 +170,22 @@ NORM = EdgeWeights(
 )
 
 
-def norms_with_residual(level: Level, start: int, stop: int) -> Block:
+def norms_with_residual(level: AttentionLayer, start: int, stop: int) -> RowBlock:
     """1 × query × key, each row summing to 1."""
     block = level.rows(start, stop)
     found = _norms(Parts.of(level, "norm"), block, start)
-    return Block(block.first_key, rows_or_own(found, start, block.first_key)[None])
+    return RowBlock(block.first_key, rows_or_own(found, start, block.first_key)[None])
 
 
-def norms_of_encoder(level: Level, start: int, stop: int) -> Block:
+def norms_of_encoder(level: AttentionLayer, start: int, stop: int) -> RowBlock:
     """1 × query × key, as they are."""
-    if "norm.gain" not in level.brought:
+    if "norm.gain" not in level.captured:
         return norms_with_residual(level, start, stop)
     block = level.rows(start, stop)
-    return Block(block.first_key, _norms(Parts.of(level, "norm", "last"), block, start)[None])
+    return RowBlock(block.first_key, _norms(Parts.of(level, "norm", "last"), block, start)[None])
 
 
-def _norms(parts: Parts, block: Block, start: int) -> Tensor:
+def _norms(parts: Parts, block: RowBlock, start: int) -> Tensor:
     """query × key: ‖p_i(j)‖."""
     rows = slice(start, start + block.weights.shape[1])
     found = parts.row[rows, None].double() * parts.norms(block.weights, block.first_key)
@@ -215,7 +222,7 @@ GLOBENC = EdgeWeights(
 )
 
 
-def contributions(level: Level, start: int, stop: int) -> Block:
+def contributions(level: AttentionLayer, start: int, stop: int) -> RowBlock:
     """1 × query × key."""
     block = level.rows(start, stop)
     parts = Parts.of(level, "norm")
@@ -227,7 +234,7 @@ def contributions(level: Level, start: int, stop: int) -> Block:
         along = vectors.mul_(sign[queries])
         nearer = torch.minimum(along, twice[queries] - along).sum(-1)
         found[queries, keys] = nearer.T.double().clamp(min=0)
-    return Block(block.first_key, rows_or_own(found, start, block.first_key)[None])
+    return RowBlock(block.first_key, rows_or_own(found, start, block.first_key)[None])
 
 
 ALTI = EdgeWeights(

@@ -10,7 +10,16 @@ import torch
 from torch import Tensor
 
 from attnx._signals import cached_property
-from attnx.attention.layers import Block, Level, Merger, all_keys, blocks, check_attention, is_attention, merge_heads
+from attnx.attention.layers import (
+    AttentionLayer,
+    HeadReduction,
+    RowBlock,
+    blocks,
+    check_attention,
+    is_attention,
+    merge_heads,
+    pad_keys,
+)
 from attnx.attention.matmul import pulled
 from attnx.errors import ChoiceError, whole_number
 from attnx.registry import Registry
@@ -156,15 +165,15 @@ class EdgeWeights:
     """What an edge of the graph weighs."""
 
     name: str
-    function: Callable[[Level, int, int], Block]
+    function: Callable[[AttentionLayer, int, int], RowBlock]
     """(level, start, stop) → head × query × key for the queries from `start` up to `stop`."""
-    together: Callable[[Level, int, int], Block] | None = None
+    together: Callable[[AttentionLayer, int, int], RowBlock] | None = None
     """The same of all heads, 1 × query × key, where that is not the mean of their weights."""
-    pulled: Callable[[Level, Tensor], Tensor | None] | None = None
+    pulled: Callable[[AttentionLayer, Tensor], Tensor | None] | None = None
     """(level, vector × query) → vector × key: their product with the mean of all heads, where a level can tell it
     without its rows, each of which must sum to 1 then."""
     needs: frozenset[str] = frozenset()
-    """What capturing must bring of each level: the keys of `Level.brought`, and the `extras` of `capture`."""
+    """What capturing must bring of each level: the keys of `AttentionLayer.captured`, and the `extras` of `capture`."""
     merges_first: bool = False
     """Whether heads may be merged as they arrive, before the weighting is asked: so for attention, which is linear."""
     residual: Residual = "share"
@@ -211,7 +220,7 @@ ATTENTION = EdgeWeights(
 class Weights:
     """The weights of one level as a weighting gives them: heads merged, or by themselves. Checked and merged once."""
 
-    level: Level
+    level: AttentionLayer
     number: int
     weighting: EdgeWeights
     head: Head
@@ -223,7 +232,7 @@ class Weights:
         return self.level.mask.length
 
     @property
-    def merger(self) -> Merger:
+    def merger(self) -> HeadReduction:
         """How heads are merged in levels below the one of interest (Appendix A.1)."""
         return "mean" if isinstance(self.head, int) or self.head == "each" else self.head
 
@@ -244,19 +253,19 @@ class Weights:
                 return self._of_own(self._together)[0].double()
             return merge_heads(self._heads.double(), self.merger)
         parts = [self.merged(start, stop) for start, stop in blocks(self.level)]
-        return torch.cat([all_keys(part, self.length)[0] for part in parts])
+        return torch.cat([pad_keys(part, self.length)[0] for part in parts])
 
-    def _of_own(self, function: Callable[[Level, int, int], Block]) -> Tensor:
+    def _of_own(self, function: Callable[[AttentionLayer, int, int], RowBlock]) -> Tensor:
         """head × own query × key."""
-        return all_keys(function(self.level, self.own.start, self.own.stop), self.length)
+        return pad_keys(function(self.level, self.own.start, self.own.stop), self.length)
 
-    def merged(self, start: int, stop: int) -> Block:
+    def merged(self, start: int, stop: int) -> RowBlock:
         """Some rows with heads merged: 1 × query × key, in float64."""
         if self._together is not None:
             block = self._together(self.level, start, stop)
-            return Block(block.first_key, block.weights.double())
+            return RowBlock(block.first_key, block.weights.double())
         block = self._function(self.level, start, stop)
-        return Block(block.first_key, merge_heads(block.weights, self.merger).double()[None])
+        return RowBlock(block.first_key, merge_heads(block.weights, self.merger).double()[None])
 
     def pulled(self, vectors: Tensor) -> Tensor | None:
         """vectors · W, in float64, where it can be had without rows of W; these sum to 1."""
@@ -265,11 +274,11 @@ class Weights:
         return self.weighting.pulled(self.level, vectors)
 
     @property
-    def _together(self) -> Callable[[Level, int, int], Block] | None:
+    def _together(self) -> Callable[[AttentionLayer, int, int], RowBlock] | None:
         return self.weighting.together if self.merger == "mean" and not self.level.fixed else None
 
     @property
-    def _function(self) -> Callable[[Level, int, int], Block]:
+    def _function(self) -> Callable[[AttentionLayer, int, int], RowBlock]:
         """The weighting's own, but for a map that is what it is."""
         return ATTENTION.function if self.level.fixed else self.weighting.function
 
@@ -293,15 +302,15 @@ class Weights:
             asked = [position for position in ordered if start <= position < stop]
             if asked:
                 block = self._block(asked[0], asked[-1] + 1)
-                parts.append(all_keys(block, self.length)[:, [one - asked[0] for one in asked]].double())
+                parts.append(pad_keys(block, self.length)[:, [one - asked[0] for one in asked]].double())
         places = {position: place for place, position in enumerate(ordered)}
         return torch.cat(parts, dim=1)[:, [places[position] for position in positions]]
 
-    def _block(self, start: int, stop: int) -> Block:
+    def _block(self, start: int, stop: int) -> RowBlock:
         if self.is_merged:
             return self.merged(start, stop)
         block = self._function(self.level, start, stop)
-        return Block(block.first_key, self._chosen(block.weights))
+        return RowBlock(block.first_key, self._chosen(block.weights))
 
     def _chosen(self, heads: Tensor) -> Tensor:
         if not isinstance(self.head, int) or self.level.fixed:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from attnx._signals import cached_property
 from attnx.attention import masks as waiting
-from attnx.attention.layers import Block, Even, blocks, rows_to_one
+from attnx.attention.layers import RowBlock, UniformLayer, blocks, normalize_rows
 from attnx.errors import ChoiceError
 from attnx.graph.edge_weights import Weights
 
@@ -40,7 +40,7 @@ def discarded(weights: Tensor, share: float, spare: int | None = 0) -> Tensor:
     kept = weights.detach() >= lowest
     if spare is not None:
         kept[..., spare] = True
-    return rows_to_one(torch.where(kept, weights, 0))
+    return normalize_rows(torch.where(kept, weights, 0))
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Edges:
     def pull(self, vectors: Tensor) -> Tensor:
         """vectors · A: where each vector over the queries of this level comes from below it, vector × key."""
         level = self.weights.level
-        if isinstance(level, Even) and level.mask.triangular and not self.rules.column:
+        if isinstance(level, UniformLayer) and level.mask.triangular and not self.rules.column:
             return self._pulled_evenly(vectors)
         if level.whole:
             return vectors @ self.matrix if self._writes_all else self._pulled_from_own(vectors)
@@ -130,7 +130,7 @@ class Edges:
         for start, stop in blocks(level):
             part = vectors[:, start:stop]
             # Rows of queries to which no vector gives weight are not even computed.
-            if not waiting.at_hand(part) or bool(part.any()):
+            if not waiting.on_cpu(part) or bool(part.any()):
                 keys, mixed, stay = self._split(start, stop)
                 result[:, keys] += part @ mixed
                 result[:, start:stop] += part * stay
@@ -192,7 +192,7 @@ class Edges:
             scaled[..., list(range(len(queries))), queries] += added
         if kind == "added":
             return scaled
-        return scaled / scaled.sum(-1, keepdim=True) if share > 0 else rows_to_one(scaled)  # with a share none is 0
+        return scaled / scaled.sum(-1, keepdim=True) if share > 0 else normalize_rows(scaled)  # with a share none is 0
 
     def _adjusted(self, rows: Tensor, queries: Sequence[int], keys: slice) -> Tensor:
         """Rows of W over some keys, without the sink and with columns normalised, where that is asked for."""
@@ -200,7 +200,7 @@ class Edges:
             rows = self._without(self.rules.sink, rows, queries, keys)
         if not self.rules.column:
             return rows
-        return by_column(rows, self.weights.level.mask.queries_seeing[keys].to(rows.device))
+        return by_column(rows, self.weights.level.mask.queries_per_key[keys].to(rows.device))
 
     def _without(self, sink: int, rows: Tensor, queries: Sequence[int], keys: slice) -> Tensor:
         dropped = torch.arange(self.weights.length, device=rows.device)[keys] == sink
@@ -209,11 +209,11 @@ class Edges:
         # What the sink keeps of itself cannot be told from its residual, and stays.
         others = torch.tensor([query != sink for query in queries], device=rows.device)
         kept = rows * ~(dropped & others[:, None])
-        return rows_to_one(kept) * rows.sum(-1, keepdim=True)
+        return normalize_rows(kept) * rows.sum(-1, keepdim=True)
 
     def _split(self, start: int, stop: int) -> tuple[slice, Tensor, Tensor]:
         """A block of A, without the residual: which keys, query × key, and what of each query stays where it is."""
-        block: Block = self.weights.merged(start, stop)
+        block: RowBlock = self.weights.merged(start, stop)
         rows = self._adjusted(block.weights[0], range(start, stop), block.keys)
         kind, share = self.weights.weighting.residual, self.rules.residual
         if kind != "share":
@@ -262,4 +262,4 @@ class Edges:
 
 def by_column(rows: Tensor, queries: Tensor) -> Tensor:
     """… × query × key with each column divided by the number of `queries` that can see it, rows scaled back."""
-    return rows_to_one(rows / queries.clamp(min=1)) * rows.sum(-1, keepdim=True)
+    return normalize_rows(rows / queries.clamp(min=1)) * rows.sum(-1, keepdim=True)

@@ -38,7 +38,7 @@ def to_networkx(
     labels = [str(position) for position in range(graph.length)] if tokens is None else list(tokens)
     if len(labels) != graph.length:
         raise InputError(f"{graph.length} tokens expected, one for each position, {len(labels)} found")
-    capacities = torch.stack([*(edges.matrix for edges in graph.levels[:-1]), graph.levels[-1].top()[0]])
+    capacities = torch.stack([*(edges.matrix for edges in graph.layers[:-1]), graph.layers[-1].top()[0]])
     exported = capacity_graph(capacities.detach().cpu().numpy())
     for layer, position in exported.nodes:
         exported.nodes[layer, position].update(layer=layer, position=position, token=labels[position])

@@ -14,41 +14,41 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from attnx.attention.layers import Block, Level, all_keys, rows_to_one
+from attnx.attention.layers import AttentionLayer, RowBlock, normalize_rows, pad_keys
 from attnx.errors import AttentionError
 from attnx.graph.decomposition import values_of
 from attnx.graph.edge_weights import EdgeWeights
 
 
-def gains(level: Level, start: int, stop: int) -> Block:
+def gains(level: AttentionLayer, start: int, stop: int) -> RowBlock:
     """head × query × key, in float64: A ∘ ∂s/∂A, below 0 where attention speaks against the answer."""
-    if "gradient" not in level.brought:
+    if "gradient" not in level.captured:
         raise AttentionError(
             "these edges need the gradient of an answer, which attention alone does not have: ask attnx.explain for "
             "the method, with a model that has a head"
         )
     block = level.rows(start, stop)
-    gradient = level.brought["gradient"][:, start:stop].double()
+    gradient = level.captured["gradient"][:, start:stop].double()
     gain = gradient @ values_of(level)[:, block.keys].double().transpose(1, 2)
-    return Block(block.first_key, block.weights.double() * gain)
+    return RowBlock(block.first_key, block.weights.double() * gain)
 
 
-def positive_gains(level: Level, start: int, stop: int) -> Block:
+def positive_gains(level: AttentionLayer, start: int, stop: int) -> RowBlock:
     """head × query × key."""
     block = gains(level, start, stop)
-    return Block(block.first_key, block.weights.clamp(min=0))
+    return RowBlock(block.first_key, block.weights.clamp(min=0))
 
 
-def shares_of_heads(level: Level, start: int, stop: int) -> Block:
+def shares_of_heads(level: AttentionLayer, start: int, stop: int) -> RowBlock:
     """head × query × key, rows of 1."""
     block = positive_gains(level, start, stop)
-    return Block(block.first_key, rows_to_one(block.weights))
+    return RowBlock(block.first_key, normalize_rows(block.weights))
 
 
-def shares(level: Level, start: int, stop: int) -> Block:
+def shares(level: AttentionLayer, start: int, stop: int) -> RowBlock:
     """1 × query × key, rows of 1: heads that the answer does not hang on weigh less."""
     block = positive_gains(level, start, stop)
-    return Block(block.first_key, rows_to_one(torch.mean(block.weights, 0, keepdim=True)))
+    return RowBlock(block.first_key, normalize_rows(torch.mean(block.weights, 0, keepdim=True)))
 
 
 def _there_and_back(positions: int) -> float:
@@ -89,11 +89,11 @@ GRADIENT_SHARE = EdgeWeights(
 )
 
 
-def effective_attention(level: Level, start: int, stop: int) -> Block:
+def effective_attention(level: AttentionLayer, start: int, stop: int) -> RowBlock:
     """head × query × key, in float64: signed, and E V = A V."""
     block = level.rows(start, stop)
-    weights, values = all_keys(block, level.mask.length).double(), values_of(level).double()
-    tolerance = torch.finfo(level.brought["values"].dtype).eps * max(values.shape[1:])
+    weights, values = pad_keys(block, level.mask.length).double(), values_of(level).double()
+    tolerance = torch.finfo(level.captured["values"].dtype).eps * max(values.shape[1:])
     visible = level.mask.visible(start, stop)
     sets, row_of = torch.unique(visible, dim=0, return_inverse=True)
     found = weights.clone()
@@ -101,19 +101,19 @@ def effective_attention(level: Level, start: int, stop: int) -> Block:
         rows, keys = (row_of == number).nonzero()[:, 0], seen.nonzero()[:, 0]
         if len(keys):
             found[:, rows[:, None], keys] = _seen(weights[:, rows][..., keys], values[:, keys], tolerance)
-    return Block(0, found)
+    return RowBlock(0, found)
 
 
-def effective_heads(level: Level, start: int, stop: int) -> Block:
+def effective_heads(level: AttentionLayer, start: int, stop: int) -> RowBlock:
     """head × query × key."""
     block = effective_attention(level, start, stop)
-    return Block(block.first_key, rows_to_one(block.weights.abs()))
+    return RowBlock(block.first_key, normalize_rows(block.weights.abs()))
 
 
-def effective(level: Level, start: int, stop: int) -> Block:
+def effective(level: AttentionLayer, start: int, stop: int) -> RowBlock:
     """1 × query × key."""
     block = effective_attention(level, start, stop)
-    return Block(block.first_key, rows_to_one(block.weights.abs().mean(0, keepdim=True)))
+    return RowBlock(block.first_key, normalize_rows(block.weights.abs().mean(0, keepdim=True)))
 
 
 def _seen(weights: Tensor, values: Tensor, tolerance: float) -> Tensor:

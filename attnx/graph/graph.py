@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from attnx._signals import cached_property
-from attnx.attention.layers import Even, Level
-from attnx.attention.masks import Mask, first_seen
-from attnx.attention.sequences import looking_back
+from attnx.attention.layers import AttentionLayer, UniformLayer
+from attnx.attention.masks import Mask, first_visible_position
+from attnx.attention.sequences import causal_sequence
 from attnx.attention.tensor import as_attention
 from attnx.errors import ChoiceError
 from attnx.graph.edge_weights import ATTENTION, EDGE_WEIGHTS, EdgeWeights, Head, Weights, check_head, check_position
@@ -41,7 +41,7 @@ def check_residual(residual: float) -> float:
 class Graph:
     """The edges of every level, from the input up."""
 
-    levels: tuple[Edges, ...]
+    layers: tuple[Edges, ...]
     rules: Rules
     head: Head
     """The head that stands alone in the level of interest, "each", or how heads are merged."""
@@ -79,7 +79,7 @@ class Graph:
         if attention.sequences and not row.in_streams:
             raise ChoiceError(f"the weighting {row.name!r} is defined for one stack, not for two streams; use 'alti'")
         fits = row.fits is not None and attention.stacked is not None and row.fits(attention.stacked)
-        weights = [Weights(level, number, row, head, fits) for number, level in enumerate(attention.levels, start=1)]
+        weights = [Weights(level, number, row, head, fits) for number, level in enumerate(attention.layers, start=1)]
         spare = None if spare is None else check_position(spare, attention.length)
         rules = Rules(check_residual(residual), None, column, _check_discard(discard, attention.sequences), spare)
         graph = cls(_edges(weights, rules, attention.device), rules, head, row, attention.sequences)
@@ -87,11 +87,11 @@ class Graph:
 
     @property
     def depth(self) -> int:
-        return len(self.levels)
+        return len(self.layers)
 
     @property
     def length(self) -> int:
-        return self.levels[0].weights.length
+        return self.layers[0].weights.length
 
     @property
     def heads(self) -> int:
@@ -100,7 +100,7 @@ class Graph:
 
     @property
     def device(self) -> torch.device:
-        return self.levels[0].device
+        return self.layers[0].device
 
     @property
     def whole(self) -> bool:
@@ -120,20 +120,20 @@ class Graph:
     @cached_property
     def written(self) -> slice | None:
         """The positions that see no later ones of their stream: all of a decoder, the output of an encoder–decoder."""
-        return looking_back(self._all, self.sequences)
+        return causal_sequence(self._all, self.sequences)
 
     @property
     def first(self) -> int:
         """The first position of what is written, which is the sink: a decoder's, or the start of an output."""
         if self.sequences and self.written is not None:
             return int(self.written.start)
-        return first_seen(self.seen, causal=self.causal)
+        return first_visible_position(self.seen, causal=self.causal)
 
     @cached_property
     def seen(self) -> Tensor:
         """Whether any query of any level sees a position; what none sees is padding."""
         masks = {id(level.mask): level.mask for level in self._all}.values()
-        return torch.stack([mask.queries_seeing.to(self.device) > 0 for mask in masks]).any(0)
+        return torch.stack([mask.queries_per_key.to(self.device) > 0 for mask in masks]).any(0)
 
     def mixed(self, residual: float, discard: float = 0.0) -> Graph:
         """The same checked and merged weights with another share of the residual, and less of them."""
@@ -142,7 +142,9 @@ class Graph:
 
     def uninformed(self) -> Graph:
         """The graph of a model behind the same masks that spreads each query's attention evenly over what it sees."""
-        even = {id(level.mask): Even(level.mask, level.whole, level.own, kind=level.kind) for level in self._all}
+        even = {
+            id(level.mask): UniformLayer(level.mask, level.whole, level.own, kind=level.kind) for level in self._all
+        }
         return self._evenly([level if level.fixed else even[id(level.mask)] for level in self._all])
 
     def everywhere(self, last: int | None = None) -> Graph:
@@ -152,7 +154,7 @@ class Graph:
             shown[last + 1 : None if self.written is None else self.written.stop] = False
         mask = Mask(self.length, self.device, shown.expand(self.length, -1))
         if not self.sequences:
-            return self._evenly([Even(mask, whole=self.whole)] * self.depth)
+            return self._evenly([UniformLayer(mask, whole=self.whole)] * self.depth)
         return self._evenly([self._even_everywhere(level, shown) for level in self._all])
 
     @property
@@ -160,29 +162,29 @@ class Graph:
         """Whether one stream enters another through a fixed map, as a picture enters a text."""
         return any(level.fixed for level in self._all)
 
-    def _even_everywhere(self, level: Level, shown: Tensor) -> Level:
+    def _even_everywhere(self, level: AttentionLayer, shown: Tensor) -> AttentionLayer:
         """Of several streams each level sees all of what it reads."""
         if level.fixed:
             return level
         seen = level.mask.visible(level.own.start, level.own.stop).any(0) & shown
         visible = torch.eye(self.length, dtype=torch.bool, device=self.device)
         visible[level.own] = seen
-        return Even(Mask(self.length, self.device, visible), level.whole, level.own, kind=level.kind)
+        return UniformLayer(Mask(self.length, self.device, visible), level.whole, level.own, kind=level.kind)
 
     @property
-    def _all(self) -> list[Level]:
-        return [edges.weights.level for edges in self.levels]
+    def _all(self) -> list[AttentionLayer]:
+        return [edges.weights.level for edges in self.layers]
 
     def _by(self, rules: Rules) -> Graph:
-        return replace(self, levels=_edges([edges.weights for edges in self.levels], rules, self.device), rules=rules)
+        return replace(self, layers=_edges([edges.weights for edges in self.layers], rules, self.device), rules=rules)
 
     def _without_sink(self) -> Graph:
         return self._by(replace(self.rules, sink=self.first))
 
-    def _evenly(self, levels: Sequence[Level]) -> Graph:
+    def _evenly(self, layers: Sequence[AttentionLayer]) -> Graph:
         rules = replace(self.rules, column=False, discard=0.0)
-        weights = {id(level): Weights(level, number, ATTENTION, "mean") for number, level in enumerate(levels, start=1)}
-        edges = _edges([weights[id(level)] for level in levels], rules, self.device)
+        weights = {id(level): Weights(level, number, ATTENTION, "mean") for number, level in enumerate(layers, start=1)}
+        edges = _edges([weights[id(level)] for level in layers], rules, self.device)
         return Graph(edges, rules, "mean", sequences=self.sequences)
 
 

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attnx.attention.layers import DECODER, SELF, VISION, Level
+from attnx.attention.layers import DECODER, SELF, VISION, AttentionLayer
 from attnx.attention.tensor import AttentionTensor, as_attention
 from attnx.errors import ChoiceError
 from attnx.graph.edge_weights import Head, Selection
@@ -49,7 +49,7 @@ def sink_share(attention: Any, *, layer: int | str | None = None, head: Head | N
 
 def _share(attention: AttentionTensor, graph: Graph, number: int) -> Tensor:
     """One number, or one a head, of a level."""
-    level, sink = attention.levels[number - 1], graph.first
+    level, sink = attention.layers[number - 1], graph.first
     if level.kind and level.kind not in (SELF, DECODER):
         return torch.zeros(graph.heads, dtype=torch.float64)
     own = level.own
@@ -87,11 +87,11 @@ class PatchSink:
 def patch_sinks(attention: AttentionTensor, patches: Sequence[int]) -> list[dict[int, PatchSink]]:
     """Level by level, from the input up, the sinks among the positions of patches."""
     if len(patches) < _FEWEST:
-        return [{} for _ in attention.levels]
-    return [_of_level(level, number, patches) for number, level in enumerate(attention.levels, start=1)]
+        return [{} for _ in attention.layers]
+    return [_of_level(level, number, patches) for number, level in enumerate(attention.layers, start=1)]
 
 
-def _of_level(level: Level, number: int, patches: Sequence[int]) -> dict[int, PatchSink]:
+def _of_level(level: AttentionLayer, number: int, patches: Sequence[int]) -> dict[int, PatchSink]:
     if not level.whole or level.fixed or level.kind not in ("", VISION):
         return {}
     shares, times = _taken(level, torch.tensor(patches, device=level.mask.device))
@@ -101,7 +101,7 @@ def _of_level(level: Level, number: int, patches: Sequence[int]) -> dict[int, Pa
     }
 
 
-def _taken(level: Level, patches: Tensor) -> tuple[Tensor, Tensor]:
+def _taken(level: AttentionLayer, patches: Tensor) -> tuple[Tensor, Tensor]:
     """Of each patch what the others that see it give it, the mean of them; and that by the even share of each."""
     start, stop = level.own.start, level.own.stop
     block = level.rows(start, stop)

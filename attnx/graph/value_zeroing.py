@@ -13,7 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from attnx.attention.layers import NUMBERS_AT_ONCE, Behind, Block, Level
+from attnx.attention.layers import MAX_BLOCK_ELEMENTS, AttentionLayer, BlockTail, RowBlock
 from attnx.errors import AttentionError
 from attnx.graph.decomposition import Parts, rows_or_own, values_of
 from attnx.graph.edge_weights import EdgeWeights
@@ -25,14 +25,14 @@ _OPERATIONS_A_SECOND = 50e9
 """More than one core does in single precision, as a rule: what is refused would have taken longer still."""
 
 
-def turns(level: Level, start: int, stop: int) -> Block:
+def turns(level: AttentionLayer, start: int, stop: int) -> RowBlock:
     """1 × query × key: all heads' values of the key are 0."""
     block = level.rows(start, stop)
     found = _turns(level, block.weights, start, block.keys)
-    return Block(block.first_key, rows_or_own(found, start, block.first_key)[None])
+    return RowBlock(block.first_key, rows_or_own(found, start, block.first_key)[None])
 
 
-def turns_of_heads(level: Level, start: int, stop: int) -> Block:
+def turns_of_heads(level: AttentionLayer, start: int, stop: int) -> RowBlock:
     """head × query × key: of each head its own."""
     block = level.rows(start, stop)
     found = torch.zeros_like(block.weights, dtype=torch.float64)
@@ -40,10 +40,10 @@ def turns_of_heads(level: Level, start: int, stop: int) -> Block:
         alone = torch.zeros_like(block.weights)
         alone[head] = block.weights[head]
         found[head] = _turns(level, alone, start, block.keys)
-    return Block(block.first_key, rows_or_own(found, start, block.first_key))
+    return RowBlock(block.first_key, rows_or_own(found, start, block.first_key))
 
 
-def _turns(level: Level, weights: Tensor, start: int, keys: slice) -> Tensor:
+def _turns(level: AttentionLayer, weights: Tensor, start: int, keys: slice) -> Tensor:
     """query × key of 1 − cos, in float64: exactly 0 where nothing is handed over."""
     rest = _rest(level)
     handing = _handing(level)
@@ -60,9 +60,9 @@ def _turns(level: Level, weights: Tensor, start: int, keys: slice) -> Tensor:
     return found
 
 
-def _directions(rest: Behind, taken: Tensor, queries: Tensor) -> Tensor:
+def _directions(rest: BlockTail, taken: Tensor, queries: Tensor) -> Tensor:
     """vector × width, in float64: what leaves the block, as unit vectors."""
-    size = max(1, NUMBERS_AT_ONCE // (_INNER * taken.shape[-1]))
+    size = max(1, MAX_BLOCK_ELEMENTS // (_INNER * taken.shape[-1]))
     parts = (slice(begin, begin + size) for begin in range(0, len(taken), size))
     left = [rest(taken[some], queries[some]).double() for some in parts]
     return torch.nn.functional.normalize(torch.cat(left), dim=-1) if left else taken.double()
@@ -73,16 +73,16 @@ def _seconds(width: int) -> float:
     return 4.0 * _INNER * width**2 / _OPERATIONS_A_SECOND
 
 
-def _handing(level: Level) -> Parts:
+def _handing(level: AttentionLayer) -> Parts:
     """What keys hand to queries, alone: as it leaves the output projection, without norms and residual."""
     values = values_of(level)
-    projection = level.brought["projections"].to(values)
-    nothing = torch.zeros_like(level.brought["states"]).to(values)
+    projection = level.captured["projections"].to(values)
+    nothing = torch.zeros_like(level.captured["states"]).to(values)
     carried = projection.reshape(len(projection), len(values), -1)
     return Parts(values, carried, torch.ones_like(nothing[:, 0]), nothing, nothing)
 
 
-def _rest(level: Level) -> Behind:
+def _rest(level: AttentionLayer) -> BlockTail:
     if level.rest is None:
         raise AttentionError(
             "these edges need the rest of each block, which attention alone does not have: capture with "

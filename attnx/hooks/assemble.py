@@ -12,9 +12,9 @@ from torch import Tensor
 
 from attnx.adapters.image_text import PICTURE, TEXT
 from attnx.adapters.image_tokens import Projection
-from attnx.attention.layers import DECODER, VISION, Behind, Held, Level, all_keys
+from attnx.attention.layers import DECODER, VISION, AttentionLayer, BlockTail, MaterializedLayer, pad_keys
 from attnx.attention.masks import Mask
-from attnx.attention.sequences import Fixed, Parted, Placed, placed_mask
+from attnx.attention.sequences import ConstantLayer, OffsetLayer, TiledLayer, offset_mask
 from attnx.attention.tensor import AttentionTensor
 from attnx.errors import CaptureError, InputError
 from attnx.hooks.block_tail import Rest
@@ -89,15 +89,15 @@ def _one(
 ) -> AttentionTensor:
     kept = None if bool(real.all()) else real.nonzero()[:, 0]
     masks: dict[Any, Mask] = {}
-    levels = [_level(record, index, masks, _brought(record, index, kept, kept, recorder)) for record in records]
+    layers = [_level(record, index, masks, _brought(record, index, kept, kept, recorder)) for record in records]
     if rests:
-        levels = [_with_rest(level, rest.of_input(index, kept)) for level, rest in zip(levels, rests, strict=True)]
+        layers = [_with_rest(level, rest.of_input(index, kept)) for level, rest in zip(layers, rests, strict=True)]
     if kept is not None:
-        _check_padding([(number, one) for number, one in enumerate(levels, start=1) if not one.whole], real)
-        levels = _without_padding(levels, kept)
-    held = any(isinstance(level, Held) for level in levels)
-    stacked = _stacked(levels, records, recorder)
-    return AttentionTensor(tuple(levels), recorder.head if held else None, stacked)
+        _check_padding([(number, one) for number, one in enumerate(layers, start=1) if not one.whole], real)
+        layers = _without_padding(layers, kept)
+    held = any(isinstance(level, MaterializedLayer) for level in layers)
+    stacked = _stacked(layers, records, recorder)
+    return AttentionTensor(tuple(layers), recorder.head if held else None, stacked)
 
 
 def _chained(found: Chain, index: int, source: Tensor, output: Tensor, recorder: Recorder) -> AttentionTensor:
@@ -106,16 +106,16 @@ def _chained(found: Chain, index: int, source: Tensor, output: Tensor, recorder:
     sequences = {"source": slice(0, lengths[0]), "output": slice(lengths[0], sum(lengths))}
     real = {"source": source, "output": output}
     masks: dict[Any, Mask] = {}
-    levels: list[Level] = []
+    layers: list[AttentionLayer] = []
     for call in found.calls:
         own, over = "source" if call.kind == "encoder" else "output", "output" if call.kind == "self" else "source"
         level = _cropped(call.record, index, real[own], real[over], masks, recorder)
         name = (id(level.mask), call.kind)
         if name not in masks:
-            masks[name] = placed_mask(level.mask, sequences[own], sequences[over], sum(lengths))
-        levels.append(Placed(level, sequences[own], sequences[over], masks[name], call.kind))
-    head = recorder.head if any(level.whole for level in levels) else None
-    return AttentionTensor(tuple(levels), head, sequences=sequences, copies=found.copies)
+            masks[name] = offset_mask(level.mask, sequences[own], sequences[over], sum(lengths))
+        layers.append(OffsetLayer(level, sequences[own], sequences[over], masks[name], call.kind))
+    head = recorder.head if any(level.whole for level in layers) else None
+    return AttentionTensor(tuple(layers), head, sequences=sequences, copies=found.copies)
 
 
 def _joined_by_projector(found: Pictured, recorder: Recorder) -> AttentionTensor:
@@ -124,32 +124,32 @@ def _joined_by_projector(found: Pictured, recorder: Recorder) -> AttentionTensor
     sequences = {TEXT: slice(0, length), PICTURE: slice(length, whole)}
     masks: dict[Any, Mask] = {}
 
-    def placed(level: Level, sequence: str, kind: str) -> Placed:
+    def placed(level: AttentionLayer, sequence: str, kind: str) -> OffsetLayer:
         name = (id(level.mask), kind)
         if name not in masks:
-            masks[name] = placed_mask(level.mask, sequences[sequence], sequences[sequence], whole)
-        return Placed(level, sequences[sequence], sequences[sequence], masks[name], kind)
+            masks[name] = offset_mask(level.mask, sequences[sequence], sequences[sequence], whole)
+        return OffsetLayer(level, sequences[sequence], sequences[sequence], masks[name], kind)
 
-    levels: list[Level] = []
+    layers: list[AttentionLayer] = []
     for layer in found.tower:
         parts = [
             _level(record, index, masks, _brought(record, index, None, None, recorder))
             for record in layer
             for index in range(record.shape[0])
         ]
-        levels.append(placed(Parted.of(parts), PICTURE, VISION))
+        layers.append(placed(TiledLayer.of(parts), PICTURE, VISION))
     reads = {place: [length + patch for patch in read] for place, read in enumerate(found.projection.reads) if read}
-    levels.append(Fixed.of(reads, whole, levels[0].mask.device))
+    layers.append(ConstantLayer.of(reads, whole, layers[0].mask.device))
     for record in found.decoder:
         level = _level(record, 0, masks, _brought(record, 0, None, None, recorder))
-        levels.append(placed(level, TEXT, DECODER))
-    head = recorder.head if any(level.whole for level in levels) else None
-    return AttentionTensor(tuple(levels), head, sequences=sequences)
+        layers.append(placed(level, TEXT, DECODER))
+    head = recorder.head if any(level.whole for level in layers) else None
+    return AttentionTensor(tuple(layers), head, sequences=sequences)
 
 
 def _cropped(
     record: Record, index: int, looking: Tensor, read: Tensor, masks: dict[Any, Mask], recorder: Recorder
-) -> Level:
+) -> AttentionLayer:
     """A level of one or two streams without the padding of either."""
     if bool(looking.all()) and bool(read.all()):
         return _level(record, index, masks, _brought(record, index, None, None, recorder))
@@ -162,16 +162,16 @@ def _cropped(
     return level.cropped(keys, masks[name], queries)
 
 
-def _level(record: Record, index: int, masks: dict[Any, Mask], brought: dict[str, Tensor]) -> Level:
+def _level(record: Record, index: int, masks: dict[Any, Mask], captured: dict[str, Tensor]) -> AttentionLayer:
     if record.weights is None:
-        return replace(record.computed[index], brought=brought)
+        return replace(record.computed[index], captured=captured)
     weights, seen = record.weights[index], record.visible
     own = None if seen is None else seen[min(index, len(seen) - 1)]
     queries, keys = weights.shape[-2:]
     name = (id(seen), queries, keys)
     if name not in masks:
         masks[name] = Mask(keys, weights.device, own, queries=None if queries == keys else queries)
-    return Held(weights, masks[name], record.module, brought)
+    return MaterializedLayer(weights, masks[name], record.module, captured)
 
 
 def _brought(
@@ -187,7 +187,7 @@ def _brought(
     if "projections" in recorder.extras:
         found["projections"] = _projection(record)
     if "blocks" in recorder.extras:
-        found |= _joined(record).brought(index, queries)
+        found |= _joined(record).captured(index, queries)
     if "gates" in recorder.extras:
         found["gates"] = _gates(record, index, queries)
     if recorder.gradients and record.weights is not None:
@@ -210,38 +210,38 @@ def _rest(record: Record, recorder: Recorder) -> Rest:
     return Rest(recorder.model, record.module, joined, record.block)
 
 
-def _with_rest(level: Level, rest: Behind) -> Level:
-    known: Level = replace(cast(Any, level), rest=rest)  # every way to keep a level is a dataclass
+def _with_rest(level: AttentionLayer, rest: BlockTail) -> AttentionLayer:
+    known: AttentionLayer = replace(cast(Any, level), rest=rest)  # every way to keep a level is a dataclass
     return known
 
 
-def _stacked(levels: list[Level], records: Sequence[Record], recorder: Recorder) -> Tensor | None:
+def _stacked(layers: list[AttentionLayer], records: Sequence[Record], recorder: Recorder) -> Tensor | None:
     """layer × head × query × key, of which the levels become views; None where some level is not held.
 
     A record whose numbers are copied lets go of its own, so that they are held once.
     """
-    held = [level.weights.shape for level in levels if isinstance(level, Held)]
-    if len(held) < len(levels):
+    held = [level.weights.shape for level in layers if isinstance(level, MaterializedLayer)]
+    if len(held) < len(layers):
         return None
     first = records[0].weights
     if recorder.gradients or first is None:
-        return torch.stack([level.weights for level in levels if isinstance(level, Held)])
+        return torch.stack([level.weights for level in layers if isinstance(level, MaterializedLayer)])
     stacked = first.new_empty(len(held), *held[0])
     for number, record in enumerate(records):
-        level = levels[number]
-        if isinstance(level, Held):
+        level = layers[number]
+        if isinstance(level, MaterializedLayer):
             stacked[number] = level.weights
-            levels[number] = replace(level, weights=stacked[number])
+            layers[number] = replace(level, weights=stacked[number])
         if recorder.batch == 1:
             record.weights = stacked[number][None]
     return stacked
 
 
-def _without_padding(levels: Sequence[Level], kept: Tensor) -> list[Level]:
+def _without_padding(layers: Sequence[AttentionLayer], kept: Tensor) -> list[AttentionLayer]:
     """Every level cropped; levels that share a mask share the cropped one."""
-    masks = {id(level.mask): level.mask for level in levels}
+    masks = {id(level.mask): level.mask for level in layers}
     cropped = {name: mask.cropped(kept) for name, mask in masks.items()}
-    return [level.cropped(kept, cropped[id(level.mask)]) for level in levels]
+    return [level.cropped(kept, cropped[id(level.mask)]) for level in layers]
 
 
 def _check_written(record: Record, recorder: Recorder) -> None:
@@ -313,7 +313,7 @@ def _check_padding_of_all(records: Sequence[Record], real: Tensor) -> None:
     settle(claims)
 
 
-def _check_padding(levels: Sequence[tuple[int, Level]], real: Tensor, looking: Tensor | None = None) -> None:
+def _check_padding(layers: Sequence[tuple[int, AttentionLayer]], real: Tensor, looking: Tensor | None = None) -> None:
     """The same for the levels of one input, each with its number.
 
     Of a level that is held all rows are asked, of one that is computed some. `looking` are the queries, where they are
@@ -322,12 +322,12 @@ def _check_padding(levels: Sequence[tuple[int, Level]], real: Tensor, looking: T
     asked: list[int] = (real if looking is None else looking).nonzero()[:, 0].tolist()
     some = [asked[place] for place in rows_checked(len(asked))]
     claims = []
-    for number, level in levels:
+    for number, level in layers:
         length = level.mask.length
         if level.whole:
             rows = level.rows(level.own.start, level.own.stop).weights[:, asked]
         else:
-            rows = torch.cat([all_keys(level.rows(row, row + 1), length) for row in some], dim=1)
+            rows = torch.cat([pad_keys(level.rows(row, row + 1), length) for row in some], dim=1)
         lost = rows[..., ~real.to(rows.device)].detach().sum(-1).amax()
         claims.append(Claim(lost <= _LOST, partial(_padding_is_read, number, level.module, lost)))
     settle(claims)

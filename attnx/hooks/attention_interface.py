@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from attnx.attention.layers import attention_weights, blocks, per_query_head
-from attnx.attention.masks import visible_mask, visible_scores
+from attnx.attention.layers import attention_weights, blocks, repeat_kv
+from attnx.attention.masks import visible_from_mask, visible_from_scores
 from attnx.errors import CaptureError
 from attnx.hooks.patching import Setting, unborrowed
 from attnx.hooks.record import Record, Recorder, batch_mask, can_be_computed
@@ -149,10 +149,10 @@ def _plain_attention(
     if recorder is not None:
         visible = None
         if mask is not None:
-            visible = visible_mask(mask) if mask.dtype == torch.bool else visible_scores(mask)
+            visible = visible_from_mask(mask) if mask.dtype == torch.bool else visible_from_scores(mask)
         record = recorder.add(weights, visible, value, module)
     read = (query, key, value)
-    value = per_query_head(value, query.shape[1])
+    value = repeat_kv(value, query.shape[1])
     output = (weights @ value.to(weights.dtype)).to(value.dtype).transpose(1, 2).contiguous()
     if recorder is not None:
         recorder.wrote(record, read, output)
@@ -164,7 +164,7 @@ def _mixed_in_blocks(record: Record, values: Tensor) -> Tensor:
     batch, heads, queries, _ = record.shape
     output = values.new_empty(batch, heads, queries, values.shape[-1])
     for one, value, mixed in zip(record.computed, values, output, strict=True):
-        value = per_query_head(value[None], one.heads)[0]
+        value = repeat_kv(value[None], one.heads)[0]
         for start, stop in blocks(one):
             block = one.rows(start, stop)
             mixed[:, start:stop] = block.weights @ value[:, block.keys].to(block.weights)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from attnx._signals import Uninterruptible
-from attnx.attention.layers import FrozenNorm, all_keys, full_precision, per_query_head
+from attnx.attention.layers import LinearizedNorm, autocast_disabled, pad_keys, repeat_kv
 from attnx.errors import CaptureError
 from attnx.hooks.patching import ModuleObserver, grad_mode, parameters_of
 from attnx.hooks.record import BlockCall, Joined, NormCall, Record, Recorder
@@ -30,7 +30,7 @@ _INSTEAD = "use methods of attention itself (rollout, flow), or references=('lrp
 class _Sum:
     """A sum that was found again, on some rows."""
 
-    branch: FrozenNorm | None
+    branch: LinearizedNorm | None
     end: NormCall | None
     """The norm that it enters, if it is seen there."""
     miss: float
@@ -65,7 +65,7 @@ def _joined(record: Record, call: BlockCall) -> tuple[Joined | CaptureError, Nor
     if record.projection is None or record.values is None:
         return CaptureError(f"no output projection was seen behind the attention of {record.module}; {_INSTEAD}"), None
     bias = record.projection.new_zeros(len(record.projection)) if record.bias is None else record.bias
-    with grad_mode(gradients=False), full_precision(call.states.device.type):
+    with grad_mode(gradients=False), autocast_disabled(call.states.device.type):
         attended, rows = _attended(record, bias)
         if attended.shape[::2] != call.states.shape[::2]:
             return CaptureError(f"the attention of {record.module} is not as wide as its block; {_INSTEAD}"), None
@@ -98,11 +98,11 @@ def _attended(record: Record, bias: Tensor) -> tuple[Tensor, list[int] | slice]:
         rows = rows_checked(record.shape[-2])
         weights = torch.stack(
             [
-                torch.cat([all_keys(one.rows(row, row + 1), one.mask.length) for row in rows], 1)
+                torch.cat([pad_keys(one.rows(row, row + 1), one.mask.length) for row in rows], 1)
                 for one in record.computed
             ]
         )
-    mixed = weights @ per_query_head(record.values, weights.shape[1]).to(weights)
+    mixed = weights @ repeat_kv(record.values, weights.shape[1]).to(weights)
     return mixed.transpose(1, 2).flatten(2) @ record.projection.to(weights).T + bias.to(weights), rows
 
 
@@ -113,7 +113,7 @@ def _sums(call: BlockCall, attended: Tensor, rows: list[int] | slice) -> Iterato
         return tensor.reshape(call.states.shape)[:, rows].to(attended)
 
     states = seen(call.states)
-    branches: list[tuple[FrozenNorm | None, Tensor, NormCall | None]] = [(None, attended, None)]
+    branches: list[tuple[LinearizedNorm | None, Tensor, NormCall | None]] = [(None, attended, None)]
     for norm in call.norms:
         if miss(attended, seen(norm.entered)) <= _slack(call.precision):
             frozen = frozen_norm(norm, call.states)
@@ -138,11 +138,11 @@ def _by_channel(call: BlockCall, attended: Tensor, added: Tensor, met: Tensor, e
     """The sum with a constant for each channel on the branch, the one that fits best."""
     gain = (attended * added).sum((0, 1)) / attended.square().sum((0, 1)).clamp(min=torch.finfo(attended.dtype).tiny)
     ones = torch.ones(call.states.shape[:2], dtype=gain.dtype, device=gain.device)
-    constants = FrozenNorm(gain, ones, torch.zeros_like(gain), False)
+    constants = LinearizedNorm(gain, ones, torch.zeros_like(gain), False)
     return _Sum(constants, end, miss(attended * gain + met - added, met), met)
 
 
-def _behind(call: BlockCall, end: NormCall | None) -> tuple[FrozenNorm | None, FrozenNorm | None]:
+def _behind(call: BlockCall, end: NormCall | None) -> tuple[LinearizedNorm | None, LinearizedNorm | None]:
     """The norm that the sum enters and the one that the block ends with, where the block ends with one."""
     if end is None or call.left is None or call.left.numel() != call.states.numel():
         return None, None
@@ -153,7 +153,7 @@ def _behind(call: BlockCall, end: NormCall | None) -> tuple[FrozenNorm | None, F
     return frozen_norm(end, call.states), None if last is end else frozen_norm(last, call.states)
 
 
-def frozen_norm(call: NormCall, like: Tensor) -> FrozenNorm | None:
+def frozen_norm(call: NormCall, like: Tensor) -> LinearizedNorm | None:
     """The norm as the linear map that it was: of all that a norm may be, what gives its output; None if nothing does.
 
     The scale is read off the output, so that no ε need be known.
@@ -166,12 +166,12 @@ def frozen_norm(call: NormCall, like: Tensor) -> FrozenNorm | None:
     best, miss = None, float(left.abs().max()) * _slack(like.dtype, lenient=True)
     for centred in (True, False):
         for factor in (gain, 1 + gain):  # Gemma's weight is what is added to 1
-            unscaled = FrozenNorm(factor, left.new_ones(()), shift, centred).unscaled(entered)
+            unscaled = LinearizedNorm(factor, left.new_ones(()), shift, centred).unscaled(entered)
             size = unscaled.square().sum(-1).clamp(min=torch.finfo(torch.float64).tiny)
             scale = (unscaled * (left - shift)).sum(-1) / size
             off = float((unscaled * scale[..., None] + shift - left).abs().max())
             if off <= miss:
-                best, miss = FrozenNorm(factor, scale, shift, centred), off
+                best, miss = LinearizedNorm(factor, scale, shift, centred), off
     return best
 
 
@@ -181,7 +181,7 @@ def miss(sums: Tensor, seen: Tensor) -> float:
     return float(((sums - seen).abs().amax(-1) / size).max())
 
 
-def _slack(dtype: torch.dtype, branch: FrozenNorm | None = None, *, lenient: bool = False) -> float:
+def _slack(dtype: torch.dtype, branch: LinearizedNorm | None = None, *, lenient: bool = False) -> float:
     """Many models compute their norms in single precision, whatever their weights are."""
     if dtype == torch.float64 and branch is None and not lenient:
         return _EXACT

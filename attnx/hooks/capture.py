@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from attnx.adapters.image_tokens import Projection, find_projection
 from attnx.adapters.model_config import called, takes_logits_to_keep
 from attnx.arguments import checked
-from attnx.attention.layers import Anew, Computed, Level
+from attnx.attention.layers import AttentionLayer, ComputedLayer, RecomputedLayer
 from attnx.attention.tensor import AttentionTensor
 from attnx.errors import ArgumentError, AttnxError, CaptureError, ChoiceError, InputError, in_a_line
 from attnx.hooks.assemble import assemble
@@ -48,16 +48,16 @@ def beginning_of(inputs: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def run_alike(piece: AttentionTensor, whole: AttentionTensor) -> bool:
     """Whether the model ran a piece as it ran all of it."""
-    return list(map(_way, piece.levels)) == list(map(_way, whole.levels))
+    return list(map(_way, piece.layers)) == list(map(_way, whole.layers))
 
 
-def _way(level: Level) -> tuple[Any, ...]:
+def _way(level: AttentionLayer) -> tuple[Any, ...]:
     return level.module, _kind(level), level.heads, level.kind, level.mask.triangular, level.mask.source is None
 
 
-def _kind(level: Level) -> type:
+def _kind(level: AttentionLayer) -> type:
     """How it is kept; what is made anew would be kept if it were shorter."""
-    return Computed if isinstance(level, Anew) else type(level)
+    return ComputedLayer if isinstance(level, RecomputedLayer) else type(level)
 
 
 _proven: weakref.WeakSet[nn.Module] = weakref.WeakSet()

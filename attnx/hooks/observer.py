@@ -29,9 +29,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from attnx.attention.layers import attention_weights, per_query_head
-from attnx.attention.masks import causal_mask, visible_mask, visible_scores
-from attnx.attention.matmul import kernel_with_sums
+from attnx.attention.layers import attention_weights, repeat_kv
+from attnx.attention.masks import causal_mask, visible_from_mask, visible_from_scores
+from attnx.attention.matmul import sdpa_with_logsumexp
 from attnx.errors import CaptureError
 from attnx.hooks.record import Record, Recorder, batch_mask, can_be_computed
 from attnx.hooks.verification import TOLERANCE, computed_claims, mixture_claims
@@ -241,7 +241,7 @@ class Observer(TorchFunctionMode):
         names = ("attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
         options = {**dict(zip(names, rest, strict=False)), **kwargs}
         if not self._recorder.held and can_be_computed(query, key):
-            found = kernel_with_sums(query, key, value, **options)
+            found = sdpa_with_logsumexp(query, key, value, **options)
             output, sums = found or (func(query, key, value, *rest, **kwargs), None)
             self._keep(query, key, value, output, options, sums)
             return output
@@ -250,7 +250,7 @@ class Observer(TorchFunctionMode):
             weights = attention_weights(query, key, mask=mask, scale=options.get("scale"))
         if self._recorder.gradients:
             # Gradients of the output must pass through the weights that are recorded.
-            values = per_query_head(value, query.shape[1])
+            values = repeat_kv(value, query.shape[1])
             output = (weights @ values.to(weights.dtype)).to(value.dtype)
         else:
             output = func(query, key, value, *rest, **kwargs)
@@ -283,7 +283,7 @@ class Observer(TorchFunctionMode):
             shape = (query.shape[-2], key.shape[-2], query.device)
             mask = self._causal.setdefault(shape, causal_mask(*shape))
         if id(mask) not in self._masks:
-            seen = visible_mask(mask) if mask.dtype == torch.bool else visible_scores(mask)
+            seen = visible_from_mask(mask) if mask.dtype == torch.bool else visible_from_scores(mask)
             self._masks[id(mask)] = (mask, seen)
         return self._masks[id(mask)]
 
@@ -298,7 +298,7 @@ class Observer(TorchFunctionMode):
             output, weights = func(*args, **{**kwargs, "need_weights": True, "average_attn_weights": False})
             weights = weights if weights.ndim == 4 else weights[None]
             values = read[2]
-        record = self._recorder.add(weights, visible_mask(weights.detach() > 0), values)
+        record = self._recorder.add(weights, visible_from_mask(weights.detach() > 0), values)
         if "projections" in self._recorder.extras:
             record.projection = call.projection if self._recorder.gradients else call.projection.detach()
             record.bias = None if call.bias is None else call.bias.detach()
@@ -314,7 +314,7 @@ class Observer(TorchFunctionMode):
         axis = kwargs.get("dim", args[1] if len(args) > 1 else -1)
         if result.ndim >= 3 and axis in (-1, result.ndim - 1):
             scores = args[0] if args else kwargs["input"]
-            self._follow(_Softmax(visible_scores(scores)), result)
+            self._follow(_Softmax(visible_from_scores(scores)), result)
 
     def _product(self, name: str, operands: Sequence[Any], result: Tensor) -> None:
         weights, values = _einsum_operands(operands) if name == "einsum" else operands[:2]

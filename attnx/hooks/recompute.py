@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
-from attnx.attention.layers import Anew, Computed, Latest
+from attnx.attention.layers import ComputedLayer, LatestLayer, RecomputedLayer
 from attnx.errors import CaptureError
 from attnx.hooks.patching import ModuleObserver, Switches, looking_on
 from attnx.hooks.record import Recorder, copied, total
@@ -43,7 +43,7 @@ class Remaking(ModuleObserver):
         told = getattr(getattr(model, "config", None), "num_hidden_layers", None)
         self._levels = max([told if isinstance(told, int) else 1, *map(len, lists)])
         self._recorder, self._still = recorder, still
-        self._latest = Latest()
+        self._latest = LatestLayer()
         self._running: _Call | None = None
         self._trying = False
         super().__init__((block for each in lists for block in each), self._block_begins, self._block_ends)
@@ -66,16 +66,16 @@ class Remaking(ModuleObserver):
         records = self._recorder.calls[call.first :]
         if len(records) == 1 and len(records[0].computed) == 1:
             (level,) = records[0].computed
-            if isinstance(level, Computed) and self._saves(level, call):
+            if isinstance(level, ComputedLayer) and self._saves(level, call):
                 records[0].computed = (self._anew(level, call) or level,)
 
-    def _saves(self, level: Computed, call: _Call) -> bool:
+    def _saves(self, level: ComputedLayer, call: _Call) -> bool:
         """Whether all levels together are too much to keep, and what enters them is less; masks are shared by them."""
         own, length = _size(level.query) + _size(level.key), level.mask.length
         states = [one for one in call.given if isinstance(one, Tensor) and length in one.shape[:2] and one.ndim <= 3]
         return own * self._levels > KEPT_AT_MOST and max(map(_size, states), default=own) < own
 
-    def _anew(self, level: Computed, call: _Call) -> Anew | None:
+    def _anew(self, level: ComputedLayer, call: _Call) -> RecomputedLayer | None:
         """The level as one that is made again; None where another one would be made."""
         some = rows_checked(level.mask.length)
         make = partial(_made, call, replace(level, query=level.query[:, some], key=level.key[:, some]), some)
@@ -88,7 +88,7 @@ class Remaking(ModuleObserver):
             self._trying = False
         same = torch.equal(found.query, level.query) and torch.equal(found.key, level.key)
         known = total(level.query, level.key)
-        return Anew(make, self._latest, level.heads, level.mask, known, level.module) if same else None
+        return RecomputedLayer(make, self._latest, level.heads, level.mask, known, level.module) if same else None
 
 
 @dataclass(eq=False)
@@ -121,7 +121,7 @@ class _Call:
         raise CaptureError(f"{type(self.module).__name__} had attention when it was called first, and then none")
 
 
-def _made(call: _Call, sample: Computed, some: list[int]) -> Computed:
+def _made(call: _Call, sample: ComputedLayer, some: list[int]) -> ComputedLayer:
     """The level of which `some` rows are known, which must come out again."""
     query, key = (one[0] for one in call.again())
     key = key[:: len(key) // len(sample.key)]  # one of each group that shares it

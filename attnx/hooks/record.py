@@ -14,7 +14,16 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from attnx.attention.layers import MERGERS, Anew, Computed, FrozenNorm, Merger, made, merge_heads, per_query_head
+from attnx.attention.layers import (
+    HEAD_REDUCTIONS,
+    ComputedLayer,
+    HeadReduction,
+    LinearizedNorm,
+    RecomputedLayer,
+    made,
+    merge_heads,
+    repeat_kv,
+)
 from attnx.attention.masks import Mask
 from attnx.errors import CaptureError, ChoiceError
 
@@ -226,11 +235,11 @@ class Joined:
     """batch × position × width: x."""
     bias: Tensor
     """Of the output projection, zeros where it has none."""
-    branch: FrozenNorm | None
+    branch: LinearizedNorm | None
     """A norm, or a constant for each channel, on attention's own branch."""
-    norm: FrozenNorm | None
+    norm: LinearizedNorm | None
     """The norm behind the sum, where what goes on is its output (post-LN); None where r goes on as it is."""
-    last: FrozenNorm | None
+    last: LinearizedNorm | None
     """The norm that the block ends with, if it is another one."""
     miss: float
     """By how much the sum missed what was seen, as a share of the largest number of it."""
@@ -241,7 +250,7 @@ class Joined:
     on_branch: NormCall | None = None
     """The norm of the branch, if it is one."""
 
-    def brought(self, index: int, kept: Tensor | None) -> dict[str, Tensor]:
+    def captured(self, index: int, kept: Tensor | None) -> dict[str, Tensor]:
         """Of one input, without its padding, as a level carries it."""
         states = self.states[index]
         found = {"states": states if kept is None else states[kept.to(states.device)], "bias": self.bias}
@@ -249,7 +258,7 @@ class Joined:
             if norm is not None:
                 scale = norm.scale[index]
                 scale = scale if kept is None else scale[kept.to(scale.device)]
-                found |= replace(norm, scale=scale).brought(name)
+                found |= replace(norm, scale=scale).captured(name)
         return found | {"miss": torch.tensor(self.miss)}
 
 
@@ -275,7 +284,7 @@ def settle(claims: Sequence[Claim]) -> None:
             raise claim.error()
 
 
-Merging: TypeAlias = Merger | Callable[[Tensor], Tensor] | None
+Merging: TypeAlias = HeadReduction | Callable[[Tensor], Tensor] | None
 """What is kept of a layer's batch × head × query × key weights as they arrive; None keeps every head."""
 
 Extra: TypeAlias = Literal["values", "projections", "gates", "blocks", "rest"]
@@ -315,7 +324,7 @@ class Record:
     """Why values and projection do not say what the block wrote."""
     outputs: Tensor | None = None
     """What the call gave for each head, a part of the model's autograd graph, where a way back was asked for."""
-    computed: tuple[Computed | Anew, ...] = ()
+    computed: tuple[ComputedLayer | RecomputedLayer, ...] = ()
     """Queries and keys, or how they are made again, one for each of the batch."""
     number: int = 0
     """Its place among the calls of the run, also of those that are left out later."""
@@ -348,7 +357,7 @@ class Record:
         """Sums that are finite where all that was kept is."""
         if self.weights is not None:
             return [total(self.weights)]
-        return [one.total if isinstance(one, Anew) else total(one.query, one.key) for one in self.computed]
+        return [one.total if isinstance(one, RecomputedLayer) else total(one.query, one.key) for one in self.computed]
 
     def same_as(self, other: Record) -> bool:
         """Whether this is the very attention of another call."""
@@ -436,7 +445,7 @@ class Recorder:
         sums: Tensor | None = None,
         **how: Any,
     ) -> Record:
-        """Keep queries and keys of one call instead of its weights; `how` are the other fields of `Computed`.
+        """Keep queries and keys of one call instead of its weights; `how` are the other fields of `ComputedLayer`.
 
         `sums` are those of its rows, batch × head × query, where the kernel told them.
 
@@ -450,7 +459,7 @@ class Recorder:
             own, others = copied(query[index]), copied(_each_once(key[index]))
             own_sums = None if sums is None else sums[index].clone()
             own_mask = self._mask(source, others, causal=causal)
-            kept.append(Computed(own, others, own_mask, sums=own_sums, module=name, **how))
+            kept.append(ComputedLayer(own, others, own_mask, sums=own_sums, module=name, **how))
         record = Record(name, None, computed=tuple(kept))
         self._bring_values(record, value)
         return self._append(record)
@@ -507,7 +516,7 @@ class Recorder:
 
     def _mixes(self, record: Record, weights: Tensor, values: Tensor) -> bool:
         """Whether the values are in the layout of the weights; what they make together is checked later."""
-        values = per_query_head(self._by_head(values, record.module), weights.shape[1])
+        values = repeat_kv(self._by_head(values, record.module), weights.shape[1])
         if values.shape[:2] != weights.shape[:2] or values.shape[2] != weights.shape[3]:
             record.unlike = f"values of {tuple(values.shape)} do not belong to weights of {tuple(weights.shape)}"
             return False
@@ -559,7 +568,7 @@ def total(*several: Tensor) -> Tensor:
 
 
 def can_be_computed(query: Tensor, key: Tensor) -> bool:
-    """Whether a call of the kernel is attention of an input to itself, in the layout that `Computed` has."""
+    """Whether a call of the kernel is attention of an input to itself, in the layout that `ComputedLayer` has."""
     return query.ndim == 4 and key.ndim == 4 and query.shape[-2] == key.shape[-2]
 
 
@@ -599,6 +608,6 @@ def _merger(head: Merging) -> Callable[[Tensor], Tensor] | None:
                 "a method picks one of them"
             )
         return head
-    if head not in MERGERS:
+    if head not in HEAD_REDUCTIONS:
         raise ChoiceError(f"head={head!r} is not known; give 'mean', 'max', 'min', a function, or None to keep all")
     return lambda weights: merge_heads(weights, head, dim=1).unsqueeze(1)

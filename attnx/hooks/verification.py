@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnx.attention.layers import all_keys, full_precision, per_query_head
+from attnx.attention.layers import autocast_disabled, pad_keys, repeat_kv
 from attnx.errors import CaptureError
 from attnx.hooks.record import Claim, Record
 
@@ -29,7 +29,7 @@ def computed_claims(record: Record, values: Tensor, output: Tensor) -> list[Clai
     rows = rows_checked(output.shape[-2])
     weights = torch.stack(
         [
-            torch.cat([all_keys(one.rows(row, row + 1), one.mask.length) for row in rows], dim=1)
+            torch.cat([pad_keys(one.rows(row, row + 1), one.mask.length) for row in rows], dim=1)
             for one in record.computed
         ]
     )
@@ -57,8 +57,8 @@ def check_output(seen: Any, plain: Any, model_name: str) -> None:
 def _claims(weights: Tensor, values: Tensor, output: Tensor, module: str) -> list[Claim]:
     """Of some rows, where these are finite: what is not is reported with its layer when all layers are in."""
     values = values.detach().to(weights.dtype)
-    values = per_query_head(values, weights.shape[1])
-    with full_precision(weights.device.type):
+    values = repeat_kv(values, weights.shape[1])
+    with autocast_disabled(weights.device.type):
         mixed = weights.detach() @ values
     seen = output.detach().to(weights.dtype)
     largest, difference = values.abs().amax(), (mixed - seen).abs()

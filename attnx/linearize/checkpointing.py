@@ -44,17 +44,17 @@ class NotAgainError(CaptureError):
 class Replaying(ModuleObserver):
     """Run blocks again on the way back, inside the block; in this thread, and where there is more to keep than allowed.
 
-    `whole` decides it by itself: False keeps everything, True nothing. With `levels` what enters each block is asked
+    `whole` decides it by itself: False keeps everything, True nothing. With `layers` what enters each block is asked
     for, so that none may be inside another. Where the way back is gone `often`, a block is run again each time.
     """
 
-    def __init__(self, model: nn.Module, mode: LinearizeMode, whole: bool | None, *, levels: bool, often: bool) -> None:
+    def __init__(self, model: nn.Module, mode: LinearizeMode, whole: bool | None, *, layers: bool, often: bool) -> None:
         lists = [each for each in model.modules() if isinstance(each, nn.ModuleList)]
         told = getattr(getattr(model, "config", None), "num_hidden_layers", None)
         self.blocks = {id(one): one for each in lists for one in each}
         self.calls = 0
         """Blocks that were called so, and are run again."""
-        self._mode, self._replays, self._levels, self._often = mode, whole, levels, often
+        self._mode, self._replays, self._levels, self._often = mode, whole, layers, often
         self._layers = max([told if isinstance(told, int) else 1, *map(len, lists)])
         self._running: _Call | None = None
         self._carried: dict[tuple[type, tuple[int, ...]], list[int]] = {}

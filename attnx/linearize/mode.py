@@ -217,7 +217,7 @@ class LinearizeMode(TorchFunctionMode):
         self.leaves = list(leaves)
         self.entries = [[Lookup(leaf)] for leaf in leaves]
         """What enters each stream of the input: rows of its table, and of any other that has its ids looked up."""
-        self.levels: list[tuple[str, Tensor]] = []
+        self.layers: list[tuple[str, Tensor]] = []
         self.kernels: list[Kernel] = []
         self.constants = Constants()
         self.gradients = GradientCheck()
@@ -400,8 +400,8 @@ class LinearizeMode(TorchFunctionMode):
         """Keep both ends of an attention call, and what entered its block."""
         noting = bool(self._entered) and not self.replaying
         block = next((one for one in self._running() if one in self._entered), None) if noting else None
-        if block is not None and not any(states is self._entered[block] for _, states in self.levels):
-            self.levels.append((self._names[block], self._entered[block]))
+        if block is not None and not any(states is self._entered[block] for _, states in self.layers):
+            self.layers.append((self._names[block], self._entered[block]))
         if self._ends is not None:
             at = (..., self._ends, slice(None))
             kept = next(self._replayed) if self._replayed is not None else self._kept(values, outputs, at)

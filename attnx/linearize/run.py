@@ -125,7 +125,7 @@ class LinearizedRun:
     entry: Entered
     """Token embeddings; for an image what enters the first block, or its pixels where no block is seen."""
     kernels: tuple[Kernel, ...]
-    levels: tuple[Entered, ...]
+    layers: tuple[Entered, ...]
     constants: float | None
     """What biases add to all scores together, from their own gradients; None where a path does not add up."""
     again: int = 0
@@ -143,19 +143,19 @@ def linearized_run(
     *,
     entry: Entry,
     ends: slice | None = None,
-    levels: bool = False,
+    layers: bool = False,
     again: bool | None = None,
 ) -> LinearizedRun:
     """Run `scores` and go back along `path`.
 
     `entry` is the module that embeds tokens; or pixels, with a gradient: what enters the first block is read then. Of
     an encoder–decoder it is that of each stream, and positions are those of both.
-    With `ends` attention calls are kept at these positions (`slice(None)` for all), with `levels` what enters each
+    With `ends` attention calls are kept at these positions (`slice(None)` for all), with `layers` what enters each
     block. Of a long input blocks are run `again` on the way back instead of being kept (see `replay`); True and False
     say so of any input. The model is left as it was; its answer is checked against a plain run, whose linear maps go by
     the quicker library, too, and the sum against the score.
     """
-    return _run(_Asked(model, lambda: (scores(),), path, entry, ends, levels), again)
+    return _run(_Asked(model, lambda: (scores(),), path, entry, ends, layers), again)
 
 
 def linearized_runs(
@@ -165,7 +165,7 @@ def linearized_runs(
     *,
     entry: Entry,
     ends: slice | None = None,
-    levels: bool = False,
+    layers: bool = False,
     again: bool | None = None,
     after: Callable[[int], Any] = lambda count: None,
 ) -> LinearizedRun:
@@ -174,7 +174,7 @@ def linearized_runs(
     What comes out is that of a batch in which the input stands as often as it has scores. `after` each way back is
     called with 1.
     """
-    return _run(_Asked(model, scores, path, entry, ends, levels, often=True, after=after), again)
+    return _run(_Asked(model, scores, path, entry, ends, layers, often=True, after=after), again)
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +187,7 @@ class _Asked:
     path: Path
     entry: Entry
     ends: slice | None
-    levels: bool = False
+    layers: bool = False
     often: bool = False
     """Whether there may be many ways back, and what they share is worth keeping."""
     after: Callable[[int], Any] = lambda count: None
@@ -222,14 +222,14 @@ def _there_and_back(asked: _Asked, again: bool | None) -> list[tuple[LinearizedR
     model, path, entry = asked.model, asked.path, asked.entry
     entered: dict[int, Tensor] = {}
     mode = linearize_mode(model, path, entry, entered=entered, ends=asked.ends, often=asked.often)
-    noted = _blocks(model) if asked.levels or isinstance(entry, Tensor) else []
-    replaying = Replaying(model, mode, again, levels=asked.levels, often=asked.often)
+    noted = _blocks(model) if asked.layers or isinstance(entry, Tensor) else []
+    replaying = Replaying(model, mode, again, layers=asked.layers, often=asked.often)
     # What enters a block is noted before it is taken out of the graph to be run again.
     with eval_mode(model, gradients=True), ModuleObserver(noted, _note(entered)), replaying:
         with looking_on(mode):
             ways = asked.ways()
         mode.forget()
-        blocks = mode.levels
+        blocks = mode.layers
         inputs = [] if isinstance(entry, Tensor) and blocks else mode.entries
         tables = [("", one.rows) for sequence in inputs for one in sequence]
         seen = [*tables, *blocks]
@@ -324,7 +324,7 @@ def _joined(ways: list[LinearizedRun]) -> LinearizedRun:
         scores=torch.cat([one.scores for one in ways]),
         entry=_joined_states([one.entry for one in ways]),
         kernels=tuple(map(_joined_kernel, zip(*(one.kernels for one in ways), strict=True))),
-        levels=tuple(map(_joined_states, zip(*(one.levels for one in ways), strict=True))),
+        layers=tuple(map(_joined_states, zip(*(one.layers for one in ways), strict=True))),
         constants=None if first.constants is None else sum(one.constants or 0.0 for one in ways),
         entries=tuple(map(_joined_states, zip(*(one.entries for one in ways), strict=True))),
     )

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from attnx.attention.layers import Level, blocks
+from attnx.attention.layers import AttentionLayer, blocks
 from attnx.errors import AttentionError
 from attnx.graph.decomposition import Parts
 from attnx.graph.edge_weights import Selection
@@ -30,9 +30,9 @@ from attnx.methods.base import Method
 def shares_of_score(graph: Graph, asked: Selection) -> Tensor:
     """layer × 1 × position × input: one row, whatever the position."""
     top = asked.layers[-1]
-    sweep = _kept(graph.levels[top - 1], graph)[None]
+    sweep = _kept(graph.layers[top - 1], graph)[None]
     for layer in range(top - 1, asked.down_to - 1, -1):
-        edges = graph.levels[layer - 1]
+        edges = graph.layers[layer - 1]
         kept = _kept(edges, graph)
         sweep = edges.pull(sweep) + kept
         if layer in asked.layers:
@@ -44,16 +44,16 @@ def shares_of_score(graph: Graph, asked: Selection) -> Tensor:
 def account(graph: Graph, asked: Selection, relevance: Tensor) -> Mapping[str, float | str]:
     """What the last row adds up to, and what it leaves out of the score: MLPs, biases, a dropped sink."""
     top = asked.layers[-1]
-    levels = [edges.weights.level for edges in graph.levels[asked.down_to - 1 : top]]
-    ends = [level.brought["states"] for level in levels[1:]]
-    ends.append(graph.levels[top].weights.level.brought["states"] if top < graph.depth else _brought(graph, "read"))
+    layers = [edges.weights.level for edges in graph.layers[asked.down_to - 1 : top]]
+    ends = [level.captured["states"] for level in layers[1:]]
+    ends.append(graph.layers[top].weights.level.captured["states"] if top < graph.depth else _brought(graph, "read"))
     dropped = mlps = biases = 0.0
-    for edges, level, end in zip(graph.levels[asked.down_to - 1 : top], levels, ends, strict=True):
+    for edges, level, end in zip(graph.layers[asked.down_to - 1 : top], layers, ends, strict=True):
         gradient = _brought(graph, "readout").double()
         written = float(written_by_attention(level).sum())
         dropped += written - float(_kept(edges, graph).sum())
         constant = float((gradient * Parts.of(level).constant.double()).sum())
-        whole = float((gradient * (end.double() - level.brought["states"].double())).sum())
+        whole = float((gradient * (end.double() - level.captured["states"].double())).sum())
         biases += constant
         mlps += whole - written - constant
     value, positions = float(_brought(graph, "score")), float(relevance[-1, 0, 0].sum())
@@ -73,7 +73,7 @@ def account(graph: Graph, asked: Selection, relevance: Tensor) -> Mapping[str, f
     }
 
 
-def written_by_attention(level: Level) -> Tensor:
+def written_by_attention(level: AttentionLayer) -> Tensor:
     """Δ, a number for each key, in float64."""
     gradient = _brought_by(level, "readout").double()
     parts = Parts.of(level)
@@ -102,20 +102,20 @@ def _kept(edges: Edges, graph: Graph) -> Tensor:
 
 def _at_entry(graph: Graph, layer: int) -> Tensor:
     """position × width: what the answer reads of the states that enter a layer."""
-    return _brought(graph, "readout").double() * graph.levels[layer - 1].weights.level.brought["states"].double()
+    return _brought(graph, "readout").double() * graph.layers[layer - 1].weights.level.captured["states"].double()
 
 
 def _brought(graph: Graph, name: str) -> Tensor:
-    return _brought_by(graph.levels[-1].weights.level, name)
+    return _brought_by(graph.layers[-1].weights.level, name)
 
 
-def _brought_by(level: Level, name: str) -> Tensor:
-    if name not in level.brought:
+def _brought_by(level: AttentionLayer, name: str) -> Tensor:
+    if name not in level.captured:
         raise AttentionError(
             "a share of the score needs an answer, which attention alone does not have: ask attnx.explain for "
             "alti_logit, with a model that has a head"
         )
-    return level.brought[name]
+    return level.captured[name]
 
 
 ALTI_LOGIT = Method(

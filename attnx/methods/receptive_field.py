@@ -27,7 +27,7 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from attnx.attention.layers import rows_to_one
+from attnx.attention.layers import normalize_rows
 from attnx.errors import AttentionError, ChoiceError
 from attnx.graph.edge_weights import Selection
 from attnx.graph.graph import Graph
@@ -104,7 +104,7 @@ def _depth(graph: Graph, first: int, last: int) -> int:
     """Through how many levels of its own stream an answer goes."""
     if not graph.sequences:
         return last - first + 1
-    passed = [edges.weights.level for edges in graph.levels[first - 1 : last]]
+    passed = [edges.weights.level for edges in graph.layers[first - 1 : last]]
     return sum(level.own == graph.written and level.kind == "self" for level in passed)
 
 
@@ -119,7 +119,7 @@ def scaled_by_reach(relevance: Tensor, reach: Tensor, everything: Tensor) -> Ten
             "attention and visible contradict each other"
         )
     fair = torch.where(reached, relevance * everything / torch.where(reached, reach, 1), 0)
-    return rows_to_one(fair) * relevance.sum(-1, keepdim=True)
+    return normalize_rows(fair) * relevance.sum(-1, keepdim=True)
 
 
 def _sees_everything(graph: Graph, asked: Selection, *, ends: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -135,7 +135,7 @@ def _sees_everything(graph: Graph, asked: Selection, *, ends: bool) -> tuple[Ten
     if graph.sequences and graph.written is not None:
         shown = shown & (places >= graph.written.start) & (places < graph.written.stop)
     kept = shown & (places != (-1 if sink is None else sink))
-    even = torch.where(kept.any(-1, keepdim=True), rows_to_one(kept.to(torch.float64)), own)
+    even = torch.where(kept.any(-1, keepdim=True), normalize_rows(kept.to(torch.float64)), own)
     counts = [one.sum(-1, keepdim=True).double() for one in (kept, shown)]
     attended = (1 - share) * counts[0] / counts[1].clamp(min=1)
     sums = attended + share

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from attnx.arguments import checked
-from attnx.attention.layers import rows_to_one
+from attnx.attention.layers import normalize_rows
 from attnx.errors import ChoiceError
 from attnx.graph.edge_weights import Head, Selection
 from attnx.graph.graph import Graph
@@ -88,9 +88,9 @@ def rolled(graph: Graph, asked: Selection) -> Tensor:
 def _roll_rows(graph: Graph, asked: Selection) -> Tensor:
     """All asked rows in one sweep from the top layer down: each layer's rows join the sweep where they start."""
     top, length = asked.layers[-1], graph.length
-    sweep = graph.levels[top - 1].rows(asked.positions).reshape(-1, length)
+    sweep = graph.layers[top - 1].rows(asked.positions).reshape(-1, length)
     for layer in range(top - 1, asked.down_to - 1, -1):
-        edges = graph.levels[layer - 1]
+        edges = graph.layers[layer - 1]
         sweep = edges.pull(sweep)
         if layer in asked.layers:
             sweep = torch.cat([edges.rows(asked.positions).reshape(-1, length), sweep])
@@ -103,7 +103,7 @@ def _roll_all(graph: Graph, asked: Selection) -> Tensor:
     under: Tensor | None = None
     every_row = graph.is_merged and asked.all_of(graph.length)  # a layer of interest is like one below
     for layer in range(asked.down_to, asked.layers[-1] + 1):
-        edges = graph.levels[layer - 1]
+        edges = graph.layers[layer - 1]
         if every_row:
             under = edges.push(under)
             found += [under[None]] if layer in asked.layers else []
@@ -172,7 +172,7 @@ def raw(
 
 
 def _layers(graph: Graph, asked: Selection) -> Tensor:
-    return torch.stack([graph.levels[layer - 1].rows(asked.positions) for layer in asked.layers])
+    return torch.stack([graph.layers[layer - 1].rows(asked.positions) for layer in asked.layers])
 
 
 def _one_layer_everywhere(own: Tensor, even: Tensor, residual: Tensor, depth: int) -> Tensor:
@@ -204,7 +204,7 @@ def rolled_by_rules(graph: Graph, asked: Selection) -> Tensor:
     alone = graph.mixed(0.0)  # Ā without the identity, which the rules add themselves
     found = []
     for layer in range(asked.down_to, asked.layers[-1] + 1):
-        gains, level = alone.levels[layer - 1].written, alone.levels[layer - 1].weights.level
+        gains, level = alone.layers[layer - 1].written, alone.layers[layer - 1].weights.level
         if level.kind == "cross":
             of_output, of_source = (_normalised(relevance[place, place]) for place in (output, source))
             relevance[output, source] += of_output.T @ gains[:, source] @ of_source
@@ -218,7 +218,7 @@ def rolled_by_rules(graph: Graph, asked: Selection) -> Tensor:
 def _normalised(relevance: Tensor) -> Tensor:
     """R̄ of one stream."""
     identity = torch.eye(len(relevance), dtype=relevance.dtype, device=relevance.device)
-    return rows_to_one(relevance - identity) + identity
+    return normalize_rows(relevance - identity) + identity
 
 
 def _rolled(name: str, title: str, weighting: str, paper: str) -> Method:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from attnx.attention.layers import MERGERS
+from attnx.attention.layers import HEAD_REDUCTIONS
 from attnx.attribution.base import REFERENCES
 from attnx.errors import duration
 from attnx.hooks.batching import LONG, MAX_BATCH_POSITIONS, MOMENT, announce, watched
@@ -39,7 +39,7 @@ def foresee(
     """
     say_half_precision(model)
     lengths = [len(one.prepared.positions) for one in requests]
-    say_memory(attention_bytes(model.config, lengths, each_head=settings.head not in (None, *MERGERS)))
+    say_memory(attention_bytes(model.config, lengths, each_head=settings.head not in (None, *HEAD_REDUCTIONS)))
     return Foresight(label, [length * (1 + _forwards(length, settings, references)) for length in lengths])
 
 

@@ -21,7 +21,7 @@ from attnx.adapters.encoder_decoder import attention_kind
 from attnx.adapters.families import adapter_for
 from attnx.adapters.pooling import pooling_facts, pools_audio_by_mean
 from attnx.adapters.towers import missing_modality
-from attnx.attention.layers import MERGERS, Level
+from attnx.attention.layers import HEAD_REDUCTIONS, AttentionLayer
 from attnx.attention.tensor import AttentionTensor
 from attnx.errors import CaptureError, ChoiceError, InputError, in_a_line, out_of_memory, whole_number
 from attnx.graph.edge_weights import Head, Selection, check_position
@@ -114,7 +114,7 @@ class Relevance:
         attention, normalize = self.attention, self.settings.normalization
         if attention.copies > 1:
             every = range(attention.tokens) if positions is None else positions
-            positions = [attention.answering(one) for one in every]
+            positions = [attention.prediction_position(one) for one in every]
         asked = Selection.of(attention.num_layers, attention.length, layer=layer, position=positions)
         found = {
             method.name: apply(method, self._graph(method), asked, normalize(attention, method))
@@ -397,7 +397,7 @@ def observe(
     weightings = [method.edges for one in plans for method in one.methods]
     how: dict[str, Any] = {"extras": tuple(sorted({need for row in weightings for need in row.needs}))}
     if all(row.merges_first for row in weightings):
-        how["head"] = "mean" if head is None else head if head in MERGERS else None
+        how["head"] = "mean" if head is None else head if head in HEAD_REDUCTIONS else None
     way_back = any(row.target_specific for row in weightings) and supports_gradients(model)
     if way_back and any(one.joined for one in prepared):
         raise ChoiceError(
@@ -433,7 +433,7 @@ def observe(
 def _observation(captured: CapturedBatch, row: int, adapter: Adapter) -> Observation:
     attention = captured.attention[row]
     if kind := attention_kind(adapter):  # over the positions of both streams, without what other levels mix
-        attention = replace(attention, levels=tuple(one for one in attention.levels if one.kind == kind))
+        attention = replace(attention, layers=tuple(one for one in attention.layers if one.kind == kind))
     return Observation(attention, captured.output, row, captured.answered, captured.mixers)
 
 
@@ -458,12 +458,12 @@ def with_answer_gradient(model: nn.Module, seen: Observation, target: Target) ->
     The run must have been one with a way back; any number of targets may be asked for of it.
     """
     check_linearizable(model)
-    levels = seen.attention.levels
+    layers = seen.attention.layers
     with grad_mode(gradients=True):
         kind = check_score(None, model, "margin", target.kind)
         reached = score_output(model, seen.output, seen.row, seen.seat(target.position), target, kind)
-        outputs = [level.brought["outputs"] for level in levels if "outputs" in level.brought]
-        followed = len(outputs) == len(levels) and all(one.requires_grad for one in outputs)
+        outputs = [level.captured["outputs"] for level in layers if "outputs" in level.captured]
+        followed = len(outputs) == len(layers) and all(one.requires_grad for one in outputs)
         able = followed and reached.requires_grad
         check = GradientCheck()
         check.follow(reached)
@@ -477,13 +477,13 @@ def with_answer_gradient(model: nn.Module, seen: Observation, target: Target) ->
             f"{type(model).__name__} gives no gradient of its answer by its input: it is quantised, or embeds its "
             "input in a way that is not seen; use rollout, or references=('blankout',)"
         )
-    return replace(seen.attention, levels=tuple(map(_with_gradient, levels, found)))
+    return replace(seen.attention, layers=tuple(map(_with_gradient, layers, found)))
 
 
-def _with_gradient(level: Level, found: Tensor | None) -> Level:
-    values = level.brought["values"]
+def _with_gradient(level: AttentionLayer, found: Tensor | None) -> AttentionLayer:
+    values = level.captured["values"]
     shape = (level.heads, level.own.stop - level.own.start, values.shape[-1])
-    return level.bringing({"gradient": values.new_zeros(shape) if found is None else found.reshape(shape)})
+    return level.with_captured({"gradient": values.new_zeros(shape) if found is None else found.reshape(shape)})
 
 
 def readouts_of(
@@ -504,7 +504,7 @@ def readouts_of(
             f"{asking} is defined for one stack, and {type(model).__name__} has two streams; use alti, or "
             "references=('lrp',)"
         )
-    if any("norm.gain" in level.brought for level in attention.levels):
+    if any("norm.gain" in level.captured for level in attention.layers):
         raise ChoiceError(
             f"{asking} reads the answer off a residual stream that goes on as it is, and {type(model).__name__} norms "
             "it behind each block (post-LN); use references=('lrp',)"
@@ -517,7 +517,7 @@ def readouts_of(
         rows, of = encode_targets(targets, device), torch.zeros(len(targets), dtype=torch.long, device=device)
         block = _last_block(model, attention.modules)
         found = readouts(model, lambda: score(model, inputs, rows, kind, of, answers=answers), block=block)
-    if found[0].states.shape != attention.levels[-1].brought["states"].shape:
+    if found[0].states.shape != attention.layers[-1].captured["states"].shape:
         raise CaptureError(
             f"{type(model).__name__} goes on with {len(found[0].states)} positions of {attention.length}, so its "
             f"answer is not read off the stream that was seen; {asking} cannot tell. Use references=('lrp',)"
@@ -528,9 +528,9 @@ def readouts_of(
     ]
 
 
-def with_brought(attention: AttentionTensor, brought: Mapping[str, Tensor]) -> AttentionTensor:
+def with_brought(attention: AttentionTensor, captured: Mapping[str, Tensor]) -> AttentionTensor:
     """The same attention, each level of which brings these as well."""
-    return replace(attention, levels=tuple(level.bringing(brought) for level in attention.levels))
+    return replace(attention, layers=tuple(level.with_captured(captured) for level in attention.layers))
 
 
 def _last_block(model: nn.Module, attending: Sequence[str]) -> nn.Module:
@@ -590,9 +590,9 @@ class AnswerEdges:
             if reading
             else repeat({})
         )
-        for target, brought in zip(targets, read, strict=False):
+        for target, captured in zip(targets, read, strict=False):
             known = with_answer_gradient(self.model, self.seen, target) if gone_back else self.seen.attention
-            yield with_brought(known, brought)
+            yield with_brought(known, captured)
 
     def notes(self, prediction: Prediction | None, others: Sequence[Method]) -> tuple[str, ...]:
         """That they were left out, where there is no answer; an error if no other method is left."""

@@ -16,7 +16,7 @@ import numpy as np
 from attnx.adapters.files import Choice, Gold
 from attnx.adapters.positions import Positions
 from attnx.arguments import checked
-from attnx.attention.layers import CROSS, level_name, level_number, levels_of
+from attnx.attention.layers import CROSS, layer_name, layer_number, layers_of_kind
 from attnx.attribution.base import REFERENCES
 from attnx.errors import ChoiceError, InputError
 from attnx.generation.explain import EACH, explain_generation
@@ -95,7 +95,7 @@ class TwoSequences:
             source=words[0],
             output=words[1],
             method=name,
-            layer=level_name(kinds, number) if kinds else str(number),
+            layer=layer_name(kinds, number) if kinds else str(number),
             notes=explanation.notes + ((NO_OFFSETS,) if not source.told or not output.told else ()),
         )
 
@@ -141,7 +141,7 @@ def _rows(generation: GenerationExplanation, name: str, layer: int | str | None)
     layers = generation.layers or (generation.layer,)
     number = _level(layers, kinds, layer)
     rows = generation[name] if generation.layers is None else generation.by_layer[name][layers.index(number)]
-    return rows, level_name(kinds, number) if kinds else str(number)
+    return rows, layer_name(kinds, number) if kinds else str(number)
 
 
 def _apart(generation: GenerationExplanation, length: int) -> list[tuple[Positions, str | None]]:
@@ -162,7 +162,7 @@ def _apart(generation: GenerationExplanation, length: int) -> list[tuple[Positio
 def _level(layers: Sequence[int], kinds: Sequence[str], asked: int | str | None) -> int:
     """The level that was asked for, or the last cross-attention but one of those that are there."""
     if asked is not None:
-        number = level_number(kinds, asked)
+        number = layer_number(kinds, asked)
         if number not in layers:
             raise ChoiceError(f"layer {asked!r} asked, the explanation has {', '.join(map(str, layers))}")
         return number
@@ -327,4 +327,4 @@ def align(
 
 def _but_one(explanation: Explanation | GenerationExplanation) -> int:
     """The last level of cross-attention but one, where all levels were explained; further pairs need no other."""
-    return levels_of(explanation.provenance["settings"]["layer_kinds"], CROSS)[-2:][0]
+    return layers_of_kind(explanation.provenance["settings"]["layer_kinds"], CROSS)[-2:][0]

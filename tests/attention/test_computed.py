@@ -5,8 +5,8 @@ import torch
 import transformers as hf
 
 import attnx
-from attnx.attention import layers as levels
-from attnx.attention.layers import Held, all_keys, blocks
+from attnx.attention import layers as layers
+from attnx.attention.layers import MaterializedLayer, blocks, pad_keys
 from attnx.attention.tensor import AttentionTensor
 from attnx.errors import CaptureError, InputError
 from attnx.hooks import verification as proof
@@ -17,28 +17,28 @@ from tests import half_precision, zoo
 @pytest.fixture(autouse=True)
 def several_blocks(monkeypatch):
     """Tiny inputs in blocks of two or three rows, as long inputs in blocks of some dozens."""
-    monkeypatch.setattr(levels, "NUMBERS_AT_ONCE", 120)
+    monkeypatch.setattr(layers, "MAX_BLOCK_ELEMENTS", 120)
 
 
 def whole(attention: AttentionTensor) -> torch.Tensor:
     """layer × head × query × key, put together from the blocks."""
     return torch.stack(
         [
-            torch.cat([all_keys(layer.rows(*span), attention.length) for span in blocks(layer)], dim=1)
-            for layer in attention.levels
+            torch.cat([pad_keys(layer.rows(*span), attention.length) for span in blocks(layer)], dim=1)
+            for layer in attention.layers
         ]
     )
 
 
 def seen(attention: AttentionTensor) -> torch.Tensor:
-    return torch.stack([layer.mask.visible(0, attention.length) for layer in attention.levels])
+    return torch.stack([layer.mask.visible(0, attention.length) for layer in attention.layers])
 
 
 @pytest.mark.parametrize("name", zoo.FAMILIES)
 def test_rows_computed_again_are_the_ones_captured(name):
     model, inputs = zoo.model(name), zoo.inputs(name, 13)
     held, long = capture(model, **inputs), capture(model, held=False, **inputs)
-    assert len(list(blocks(long.levels[0]))) > 3
+    assert len(list(blocks(long.layers[0]))) > 3
     torch.testing.assert_close(whole(long), held.weights, atol=1e-5, rtol=0)
     assert torch.equal(seen(long), held.visible)
     assert (long.num_layers, long.num_heads, long.length) == (held.num_layers, held.num_heads, held.length)
@@ -55,19 +55,19 @@ def test_the_interface_keeps_them_too(name):
 
 def test_keys_outside_a_window_are_not_even_computed():
     long = capture(zoo.model("mistral"), held=False, **zoo.inputs("mistral", 13))
-    block = long.levels[0].rows(11, 13)
+    block = long.layers[0].rows(11, 13)
     assert block.first_key == 8
     assert block.weights.shape == (4, 2, 5)
 
 
 @pytest.mark.parametrize("name", ["llama", "mistral"])
 def test_shared_keys_are_kept_once_also_where_the_model_repeats_them(name):
-    layer = capture(zoo.model(name), held=False, **zoo.inputs(name)).levels[0]
+    layer = capture(zoo.model(name), held=False, **zoo.inputs(name)).layers[0]
     assert (layer.query.shape, layer.key.shape) == ((4, 9, 8), (2, 9, 8))
 
 
 def test_what_is_kept_holds_no_buffer_of_the_model():
-    for layer in capture(zoo.model("gpt2"), held=False, **zoo.inputs("gpt2")).levels:
+    for layer in capture(zoo.model("gpt2"), held=False, **zoo.inputs("gpt2")).layers:
         for part in (layer.query, layer.key):
             assert part.is_contiguous()
             assert part.untyped_storage().nbytes() == part.nbytes
@@ -94,7 +94,7 @@ def test_half_precision_is_computed_in_float32():
     model.load_state_dict(zoo.model("bert").state_dict())
     model = model.half().eval()
     long = capture(model, held=False, **zoo.inputs("bert"))
-    assert long.levels[0].query.dtype == torch.float16
+    assert long.layers[0].query.dtype == torch.float16
     torch.testing.assert_close(whole(long), capture(model, **zoo.inputs("bert")).weights, atol=1e-5, rtol=0)
 
 
@@ -111,7 +111,7 @@ def test_a_cap_on_scores_is_kept():
     inputs = zoo.inputs("llama", 13)
     held = capture(model, backend="observer", **inputs)
     long = capture(model, held=False, backend="interface", **inputs)
-    assert long.levels[0].softcap == 2.0
+    assert long.layers[0].softcap == 2.0
     torch.testing.assert_close(whole(long), held.weights, atol=1e-5, rtol=0)
 
 
@@ -124,7 +124,7 @@ def test_sinks_are_kept():
     model = hf.GptOssModel(config).eval()
     held = capture(model, **zoo.inputs("llama"))
     long = capture(model, held=False, backend="interface", **zoo.inputs("llama"))
-    assert long.levels[0].sinks is not None
+    assert long.layers[0].sinks is not None
     torch.testing.assert_close(whole(long), held.weights, atol=1e-5, rtol=0)
     torch.testing.assert_close(attnx.rollout(long, position=-1), attnx.rollout(held, position=-1), atol=1e-5, rtol=0)
 
@@ -132,7 +132,7 @@ def test_sinks_are_kept():
 def test_a_layer_without_a_kernel_is_held_with_its_heads_merged():
     long = capture(zoo.model("bloom"), held=False, head="mean", **zoo.inputs("bloom"))
     assert long.held == long.modules
-    assert all(isinstance(layer, Held) and layer.heads == 1 for layer in long.levels)
+    assert all(isinstance(layer, MaterializedLayer) and layer.heads == 1 for layer in long.layers)
     held = capture(zoo.model("bloom"), **zoo.inputs("bloom"))
     torch.testing.assert_close(attnx.rollout(long, position=4), attnx.rollout(held, position=4), atol=1e-5, rtol=0)
 
@@ -142,7 +142,7 @@ def test_what_does_not_give_back_the_kernels_output_is_reported(monkeypatch):
         def forward(self, states):
             return torch.nn.functional.scaled_dot_product_attention(states, states, states)
 
-    monkeypatch.setattr(proof, "all_keys", lambda *where: all_keys(*where) * 0.9)
+    monkeypatch.setattr(proof, "pad_keys", lambda *where: pad_keys(*where) * 0.9)
     with pytest.raises(CaptureError, match="do not reproduce its output"):
         capture(Rescaled(), held=False, states=torch.ones(1, 2, 12, 4))
 

@@ -7,24 +7,26 @@ import torch
 import torch.nn.functional as F
 
 import attnx
-from attnx.attention.layers import Computed
+from attnx.attention.layers import ComputedLayer
 from attnx.attention.masks import Mask
-from attnx.attention.matmul import kernel_with_sums, pulled
+from attnx.attention.matmul import pulled, sdpa_with_logsumexp
 from attnx.hooks.capture import capture
 from tests import zoo
 
 LENGTH, WIDTH = 33, 8
 
 
-def level(*, causal: bool, keys: int = 4, dtype: torch.dtype = torch.float64, scale: float | None = None) -> Computed:
+def level(
+    *, causal: bool, keys: int = 4, dtype: torch.dtype = torch.float64, scale: float | None = None
+) -> ComputedLayer:
     random = torch.Generator().manual_seed(0)
     query, key, value = (2 * torch.randn(1, n, LENGTH, WIDTH, generator=random, dtype=dtype) for n in (4, keys, keys))
-    found = kernel_with_sums(query, key, value, is_causal=causal, scale=scale, enable_gqa=keys < 4)
+    found = sdpa_with_logsumexp(query, key, value, is_causal=causal, scale=scale, enable_gqa=keys < 4)
     assert found is not None
     assert torch.equal(
         found[0], F.scaled_dot_product_attention(query, key, value, is_causal=causal, scale=scale, enable_gqa=keys < 4)
     )
-    return Computed(query[0], key[0], Mask(LENGTH, key.device, triangular=causal), scale, sums=found[1][0])
+    return ComputedLayer(query[0], key[0], Mask(LENGTH, key.device, triangular=causal), scale, sums=found[1][0])
 
 
 def some_vectors(count: int) -> torch.Tensor:
@@ -33,7 +35,7 @@ def some_vectors(count: int) -> torch.Tensor:
     return vectors / vectors.sum(-1, keepdim=True)
 
 
-def by_rows(one: Computed, vectors: torch.Tensor) -> torch.Tensor:
+def by_rows(one: ComputedLayer, vectors: torch.Tensor) -> torch.Tensor:
     return vectors @ one.rows(0, LENGTH).weights.double().mean(0)
 
 
@@ -61,10 +63,10 @@ def test_queries_behind_the_last_one_asked_for_take_no_part():
 
 def test_where_the_kernel_tells_no_sums_rows_are_used():
     query = torch.randn(1, 2, 5, 4)
-    assert kernel_with_sums(query, query, query, attn_mask=torch.ones(5, 5).bool()) is None
-    assert kernel_with_sums(query, query, query, dropout_p=0.1) is None
-    assert kernel_with_sums(*[query.bfloat16()] * 3) is None
-    assert kernel_with_sums(*[query.requires_grad_()] * 3) is None
+    assert sdpa_with_logsumexp(query, query, query, attn_mask=torch.ones(5, 5).bool()) is None
+    assert sdpa_with_logsumexp(query, query, query, dropout_p=0.1) is None
+    assert sdpa_with_logsumexp(*[query.bfloat16()] * 3) is None
+    assert sdpa_with_logsumexp(*[query.requires_grad_()] * 3) is None
     assert pulled(replace(level(causal=True), sums=None), some_vectors(1)) is None
 
 
@@ -76,8 +78,8 @@ def test_sums_that_are_not_those_of_the_rows_are_found_out():
 @pytest.mark.parametrize(("name", "known"), [("gpt2", True), ("bert", True), ("llama", True), ("mistral", False)])
 def test_rollout_of_a_model_is_the_same_with_and_without_rows(name, known):
     attention = capture(zoo.model(name), held=False, **zoo.inputs(name, 13))
-    assert all((one.sums is not None) == known for one in attention.levels)
-    without = replace(attention, levels=tuple(replace(one, sums=None) for one in attention.levels))
+    assert all((one.sums is not None) == known for one in attention.layers)
+    without = replace(attention, layers=tuple(replace(one, sums=None) for one in attention.layers))
     choices = {"position": [5, 12]}
     torch.testing.assert_close(
         attnx.rollout(attention, **choices), attnx.rollout(without, **choices), atol=1e-7, rtol=1e-5

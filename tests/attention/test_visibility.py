@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from attnx.attention.masks import visible_scores
+from attnx.attention.masks import visible_from_scores
 from attnx.hooks.capture import capture, capture_batch
 from tests import zoo
 
@@ -61,8 +61,8 @@ def test_padding_is_cut_out_of_a_batch(name):
 
 def test_a_learned_preference_is_not_taken_for_a_mask():
     scores = torch.tensor([[[[0.0, -600.0], [3.0, -1e4]]]])
-    assert visible_scores(scores).tolist() == [[[True, True], [True, False]]]
-    assert visible_scores(torch.zeros(1, 2, 3, 3)) is None
+    assert visible_from_scores(scores).tolist() == [[[True, True], [True, False]]]
+    assert visible_from_scores(torch.zeros(1, 2, 3, 3)) is None
 
 
 def test_a_mask_of_keys_alone_is_spread_over_the_queries():

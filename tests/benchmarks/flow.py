@@ -155,7 +155,7 @@ def _igraph_seconds_per_pair(attention: Array, samples: int, source: int | None 
     """Seconds per pair of a loop over `maxflow_value`, and the widest difference from attnx."""
     from attnx.graph.graph import Graph  # here, for `beside.py` takes attention from this file for older code, too
 
-    capacities = torch.stack([edges.matrix for edges in Graph.of(attention).levels])
+    capacities = torch.stack([edges.matrix for edges in Graph.of(attention).layers])
     layers, length, _ = capacities.shape
     layer, query, key = (index.numpy() for index in (capacities > 0).nonzero(as_tuple=True))
     edges = np.stack([(layer + 1) * length + query, layer * length + key], axis=1)

@@ -70,7 +70,7 @@ def flow_row(attention: Any) -> None:
 
 def igraph_row(weights: Array, values: Array) -> tuple[float, float]:
     """Seconds for a whole row, and the widest difference from attnx."""
-    capacities = np.stack([edges.matrix.numpy() for edges in Graph.of(weights).levels])
+    capacities = np.stack([edges.matrix.numpy() for edges in Graph.of(weights).layers])
     layers, length, _ = capacities.shape
     layer, query, key = np.nonzero(capacities)
     edges = np.stack([(layer + 1) * length + query, layer * length + key], axis=1)

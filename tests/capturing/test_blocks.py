@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from attnx.attention.layers import FrozenNorm
+from attnx.attention.layers import LinearizedNorm
 from attnx.errors import CaptureError, ChoiceError
 from attnx.hooks.capture import capture, capture_batch
 from tests import zoo
@@ -22,11 +22,11 @@ def in_double(name):
 
 def summed(level):
     """x_i + Σ_j T_i(j) + b, and what comes of it behind the norms that were brought: written out again."""
-    weights, brought = level.rows(0, level.mask.length).weights, level.brought
-    values = brought["values"].repeat_interleave(level.heads // len(brought["values"]), 0)
-    branch = torch.einsum("hij,hjw->ihw", weights, values).flatten(1) @ brought["projections"].T + brought["bias"]
-    on_branch, behind = (FrozenNorm.of(brought, name) for name in ("branch", "norm"))
-    joined = brought["states"] + (branch if on_branch is None else on_branch(branch))
+    weights, captured = level.rows(0, level.mask.length).weights, level.captured
+    values = captured["values"].repeat_interleave(level.heads // len(captured["values"]), 0)
+    branch = torch.einsum("hij,hjw->ihw", weights, values).flatten(1) @ captured["projections"].T + captured["bias"]
+    on_branch, behind = (LinearizedNorm.of(captured, name) for name in ("branch", "norm"))
+    joined = captured["states"] + (branch if on_branch is None else on_branch(branch))
     return joined if behind is None else behind(joined)
 
 
@@ -37,10 +37,10 @@ def test_the_sum_is_what_goes_on_in_every_family(name, held):
     attention = capture(model, extras=("blocks",), held=held, **inputs)
     # Gemma computes its norms in single precision.
     slack = 1e-6 if name.startswith("gemma") else 1e-10
-    assert all(float(level.brought["miss"]) <= slack for level in attention.levels)
-    for level in attention.levels:
-        assert ("norm.gain" in level.brought) == (name in POST)
-        assert ("branch.gain" in level.brought) == (name in ON_BRANCH)
+    assert all(float(level.captured["miss"]) <= slack for level in attention.layers)
+    for level in attention.layers:
+        assert ("norm.gain" in level.captured) == (name in POST)
+        assert ("branch.gain" in level.captured) == (name in ON_BRANCH)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_the_sum_is_what_goes_on_in_every_family(name, held):
 def test_the_sum_equals_what_a_hook_sees(name, module, after):
     model, inputs = in_double(name)
     seen = {}
-    level = capture(model, extras=("blocks",), **inputs).levels[1]
+    level = capture(model, extras=("blocks",), **inputs).layers[1]
     names = dict(model.named_modules())
     place = next(
         one for one in names if one.endswith(module) or one.endswith(module.replace("layers", "encoder.layer"))
@@ -77,14 +77,14 @@ def test_padding_is_cut_out_of_what_is_brought():
     mask[0, 6:] = 0
     padded = capture_batch(model, {"input_ids": ids, "attention_mask": mask}, extras=("blocks",)).attention[0]
     alone = capture(model, extras=("blocks",), input_ids=ids[:, :6])
-    for one, other in zip(padded.levels, alone.levels, strict=True):
-        torch.testing.assert_close(one.brought["states"], other.brought["states"], atol=1e-5, rtol=1e-4)
-        torch.testing.assert_close(one.brought["values"], other.brought["values"], atol=1e-5, rtol=1e-4)
+    for one, other in zip(padded.layers, alone.layers, strict=True):
+        torch.testing.assert_close(one.captured["states"], other.captured["states"], atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(one.captured["values"], other.captured["values"], atol=1e-5, rtol=1e-4)
 
 
 def test_values_are_kept_once_for_heads_that_share_them():
     attention = capture(zoo.model("llama"), extras=("values",), **zoo.inputs("llama"))
-    assert attention.levels[0].brought["values"].shape[0] == 2
+    assert attention.layers[0].captured["values"].shape[0] == 2
     assert attention.values[0].shape[0] == 4
 
 
@@ -102,8 +102,8 @@ def test_the_hooks_of_the_caller_belong_to_the_model(register):
     getattr(block, register)(lambda _, args, output=None: (args[0] if output is None else output) + vector)
     seen = []
     model.h[1].ln_1.register_forward_pre_hook(lambda _, args: seen.append(args[0][0].detach()))
-    level = capture(model, extras=("blocks",), **inputs).levels[1]
-    torch.testing.assert_close(level.brought["states"], seen[0], atol=1e-10, rtol=0)
+    level = capture(model, extras=("blocks",), **inputs).layers[1]
+    torch.testing.assert_close(level.captured["states"], seen[0], atol=1e-10, rtol=0)
 
 
 def test_no_hook_stays_on_the_model():

@@ -91,9 +91,9 @@ def test_without_biases_every_level_holds_the_whole_score(name):
             if key.endswith("bias") and "relative" not in key:
                 parameter.zero_()
     with InDoubles():
-        found = run(model, name, levels=True)
-    assert len(found.levels) == 3
-    for level in found.levels:
+        found = run(model, name, layers=True)
+    assert len(found.layers) == 3
+    for level in found.layers:
         torch.testing.assert_close(level.relevance.sum(1), found.scores, rtol=1e-9, atol=1e-9)
 
 
@@ -568,11 +568,11 @@ def test_the_model_is_left_bit_by_bit_as_it_was(error, train):
     before, numbers = state(model), torch.get_rng_state()
     scores, entry = asked(model, "gpt2")
     if error is None:
-        linearized_run(model, scores, LRP, entry=entry, ends=slice(0, 1), levels=True)
+        linearized_run(model, scores, LRP, entry=entry, ends=slice(0, 1), layers=True)
         neutral_values(model, entry)
     else:
         with pytest.raises(type(error)):
-            linearized_run(model, scores, LRP, entry=entry, levels=True)
+            linearized_run(model, scores, LRP, entry=entry, layers=True)
     assert state(model) == before
     assert torch.equal(torch.get_rng_state(), numbers)
     assert all(torch.equal(one, other) for one, other in zip(model.parameters(), weights, strict=True))
@@ -580,12 +580,12 @@ def test_the_model_is_left_bit_by_bit_as_it_was(error, train):
 
 def test_two_threads_run_the_same_model():
     model = made("llama", torch.float32)
-    before, alone = state(model), run(model, "llama", levels=True).entry.relevance
+    before, alone = state(model), run(model, "llama", layers=True).entry.relevance
     found: dict[int, torch.Tensor] = {}
 
     def work(number):
         for _ in range(5):
-            found[number] = run(model, "llama", ATTN_LRP if number % 2 else LRP, levels=True).entry.relevance
+            found[number] = run(model, "llama", ATTN_LRP if number % 2 else LRP, layers=True).entry.relevance
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
     for one in threads:

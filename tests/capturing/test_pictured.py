@@ -118,7 +118,7 @@ def test_rows_sum_to_one_or_flow_is_at_most_one(weighting):
         return
     graph = Graph.of(attention, weighting="alti" if weighting == "alti" else "attention")
     product = torch.eye(graph.length, dtype=torch.float64)
-    for edges in graph.levels:
+    for edges in graph.layers:
         product = edges.push(product)
     torch.testing.assert_close(product.sum(-1), torch.ones(graph.length, dtype=torch.float64))
 

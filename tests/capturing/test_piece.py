@@ -59,7 +59,7 @@ def test_a_window_that_only_long_inputs_reach_is_another_way():
     whole, part = (capture(zoo.model("mistral"), held=False, **zoo.inputs("mistral", n)) for n in (13, 3))
     alike = capture(zoo.model("mistral"), held=False, **zoo.inputs("mistral", 12))
     assert piece.run_alike(alike, whole)
-    assert piece.run_alike(part, whole) == (part.levels[0].mask.source is not None)
+    assert piece.run_alike(part, whole) == (part.layers[0].mask.source is not None)
 
 
 def test_a_model_that_answers_otherwise_each_time_is_found_out_on_a_piece(lengths):

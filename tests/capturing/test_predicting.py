@@ -34,13 +34,13 @@ def test_weights_of_every_stack_equal_the_models_own(model, attention):
     assert attention.kinds == ("encoder", "encoder", *("self", "cross") * 2)
     assert (attention.copies, attention.tokens) == (3, SOURCE + TOKENS)
     output = slice(SOURCE, None)
-    for number, scores in zip(attention.levels_of("encoder"), told.encoder_attentions, strict=True):
+    for number, scores in zip(attention.layers_of_kind("encoder"), told.encoder_attentions, strict=True):
         seen = attention.weights[number - 1][:, :SOURCE, :SOURCE]
         torch.testing.assert_close(seen, scores[0].softmax(-1), atol=1e-5, rtol=0)
-    for number, scores in zip(attention.levels_of("cross"), told.cross_attentions, strict=True):
+    for number, scores in zip(attention.layers_of_kind("cross"), told.cross_attentions, strict=True):
         seen = attention.weights[number - 1][:, output, :SOURCE]
         torch.testing.assert_close(seen, scores[0].softmax(-1), atol=1e-5, rtol=0)
-    for layer, number in enumerate(attention.levels_of("self")):
+    for layer, number in enumerate(attention.layers_of_kind("self")):
         seen = attention.weights[number - 1][:, output, output]
         main, further = told.decoder_attentions[layer][0], told.decoder_ngram_attentions[layer][0]
         torch.testing.assert_close(seen[:, :TOKENS, :TOKENS], main, atol=1e-5, rtol=0)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import attnx
-from attnx.attention.layers import Anew, Computed, all_keys, blocks
+from attnx.attention.layers import ComputedLayer, RecomputedLayer, blocks, pad_keys
 from attnx.errors import CaptureError
 from attnx.hooks import recompute as remaking
 from attnx.hooks.capture import capture, capture_batch
@@ -28,11 +28,11 @@ def captured(name, **how):
 
 
 def rows(level, length):
-    return torch.cat([all_keys(level.rows(*span), length) for span in blocks(level)], dim=1)
+    return torch.cat([pad_keys(level.rows(*span), length) for span in blocks(level)], dim=1)
 
 
 def assert_same(anew, kept):
-    for one, other in zip(anew.levels, kept.levels, strict=True):
+    for one, other in zip(anew.layers, kept.layers, strict=True):
         assert torch.equal(rows(one, anew.length), rows(other, kept.length))
 
 
@@ -53,24 +53,25 @@ def test_in_every_family_they_are_the_ones_that_are_kept(name):
 
 @pytest.mark.parametrize("name", MADE_ANEW)
 def test_families_of_every_kind_are_made_anew(name):
-    assert all(isinstance(level, Anew) for level in captured(name, anew=True).levels)
+    assert all(isinstance(level, RecomputedLayer) for level in captured(name, anew=True).layers)
 
 
 def test_only_what_was_read_last_is_in_memory():
     attention = captured("gpt2", anew=True)
-    made = [weakref.ref(level.made().query) for level in attention.levels]
+    made = [weakref.ref(level.made().query) for level in attention.layers]
     gc.collect()
     assert [one() is not None for one in made] == [False, False, True]
 
 
 def test_little_is_kept(monkeypatch):
     monkeypatch.setattr(remaking, "KEPT_AT_MOST", 2**30)
-    assert all(isinstance(level, Computed) for level in captured("gpt2", anew=True).levels)
+    assert all(isinstance(level, ComputedLayer) for level in captured("gpt2", anew=True).layers)
 
 
 def test_who_captures_gets_what_was_seen_whatever_becomes_of_the_model():
     assert all(
-        isinstance(level, Computed) for level in capture(zoo.model("gpt2"), held=False, **zoo.inputs("gpt2", 13)).levels
+        isinstance(level, ComputedLayer)
+        for level in capture(zoo.model("gpt2"), held=False, **zoo.inputs("gpt2", 13)).layers
     )
 
 
@@ -99,7 +100,7 @@ def altered(first=None, *, norm=None):
 
 def kinds(model, **more):
     (found,) = capture_batch(model, {**zoo.inputs("gpt2", 13), **more}, held=False, anew=True).attention
-    return [type(level) for level in found.levels]
+    return [type(level) for level in found.layers]
 
 
 class Second(torch.nn.Module):
@@ -123,7 +124,7 @@ def failing(states):
 def test_a_block_that_does_otherwise_when_it_is_called_again_is_kept(otherwise, monkeypatch):
     model = altered(norm=lambda norm: Second(norm, otherwise))
     monkeypatch.setattr("attnx.hooks.capture._proven", {model})  # no plain run, which would be the second call
-    assert kinds(model) == [Anew, Computed, Anew]
+    assert kinds(model) == [RecomputedLayer, ComputedLayer, RecomputedLayer]
 
 
 def test_a_block_with_hooks_of_somebody_else_is_kept():
@@ -131,7 +132,7 @@ def test_a_block_with_hooks_of_somebody_else_is_kept():
     calls = []
     model.h[1].register_forward_pre_hook(lambda module, args: calls.append(1))
     model.h[2].mlp.act.register_forward_hook(lambda module, args, output: calls.append(2))
-    assert kinds(model) == [Anew, Computed, Computed]
+    assert kinds(model) == [RecomputedLayer, ComputedLayer, ComputedLayer]
     assert calls == [1, 2, 1, 2]  # the run, and the plain one by which it is proven
 
 
@@ -146,28 +147,28 @@ def test_what_is_changed_behind_its_block_is_not_taken_for_what_it_was():
 
     model.h[0].forward = forward
     (found,) = capture_batch(model, zoo.inputs("gpt2", 13), held=False, anew=True).attention
-    assert rows(found.levels[1], 13).isfinite().all()
+    assert rows(found.layers[1], 13).isfinite().all()
     entered[1][0, 5] += 1e-3  # one position, which may be none of those that are looked at
     with pytest.raises(CaptureError, match=r"h\.0\.attn gives other queries and keys"):
-        found.levels[0].rows(0, 2)
+        found.layers[0].rows(0, 2)
 
 
 def test_in_inference_mode_they_are_kept():
     with torch.inference_mode():
-        assert kinds(altered()) == [Computed] * 3
+        assert kinds(altered()) == [ComputedLayer] * 3
 
 
 def test_half_precision_is_made_anew():
-    assert kinds(altered().to(torch.bfloat16)) == [Anew] * 3
+    assert kinds(altered().to(torch.bfloat16)) == [RecomputedLayer] * 3
 
 
 def test_a_mask_of_all_pairs_is_shared_and_does_not_count():
     long = zoo.inputs("mistral", 200)
     (found,) = capture_batch(zoo.model("mistral"), long, held=False, anew=True).attention
-    assert all(isinstance(level, Anew) for level in found.levels)
+    assert all(isinstance(level, RecomputedLayer) for level in found.layers)
     (kept,) = capture_batch(zoo.model("mistral"), long, held=False).attention
     assert all(
-        torch.equal(rows(one, 200), rows(other, 200)) for one, other in zip(found.levels, kept.levels, strict=True)
+        torch.equal(rows(one, 200), rows(other, 200)) for one, other in zip(found.layers, kept.layers, strict=True)
     )
 
 
@@ -179,7 +180,7 @@ def test_padding_is_cropped():
     (kept,) = capture_batch(zoo.model("bert"), padded, held=False).attention
     assert found.length == 10
     assert all(
-        torch.equal(rows(one, 10), rows(other, 10)) for one, other in zip(found.levels, kept.levels, strict=True)
+        torch.equal(rows(one, 10), rows(other, 10)) for one, other in zip(found.layers, kept.layers, strict=True)
     )
 
 

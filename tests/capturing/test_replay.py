@@ -26,7 +26,7 @@ def both_ways(name, path, dtype=torch.float64):
     scores, entry = asked(model, name, rows=2)
     with InDoubles() if dtype == torch.float64 else torch.no_grad():
         return [
-            linearized_run(model, scores, path, entry=entry, ends=slice(None), levels=name not in NESTED, again=again)
+            linearized_run(model, scores, path, entry=entry, ends=slice(None), layers=name not in NESTED, again=again)
             for again in (False, True)
         ]
 
@@ -36,8 +36,8 @@ def test_it_is_the_same_run(name):
     kept, again = both_ways(name, LRP)
     assert (kept.again, again.again, again.notes) == (0, 3, ())
     assert again.constants == pytest.approx(kept.constants, rel=1e-12, abs=1e-12)
-    assert [one.module for one in again.levels] == [one.module for one in kept.levels]
-    for one, other in zip((kept.entry, *kept.levels), (again.entry, *again.levels), strict=True):
+    assert [one.module for one in again.layers] == [one.module for one in kept.layers]
+    for one, other in zip((kept.entry, *kept.layers), (again.entry, *again.layers), strict=True):
         torch.testing.assert_close(other.relevance, one.relevance, rtol=1e-12, atol=1e-12)
     for one, other in zip(kept.kernels, again.kernels, strict=True):
         assert one.module == other.module
@@ -182,9 +182,9 @@ def test_blocks_within_blocks_are_kept_where_each_is_a_level(name):
     model = made(name)
     model.config.use_cache = False
     scores, entry = asked(model, name)
-    found = linearized_run(model, scores, LRP, entry=entry, levels=True, again=True)
+    found = linearized_run(model, scores, LRP, entry=entry, layers=True, again=True)
     assert "has blocks of its own, which are levels, too" in found.notes[0]
-    assert len(found.levels) == 3
+    assert len(found.layers) == 3
 
 
 class Rotary(nn.Linear):

@@ -14,7 +14,7 @@ from tests import zoo
 
 def nothing(level):
     """Nothing is taken away at every position."""
-    states = level.brought["states"]
+    states = level.captured["states"]
     return level.rest(torch.zeros_like(states), torch.arange(len(states)))
 
 
@@ -22,10 +22,10 @@ def nothing(level):
 def test_with_nothing_taken_away_it_gives_what_the_block_gave(name):
     inputs = {key: one.double() if one.is_floating_point() else one for key, one in zoo.inputs(name).items()}
     attention = capture(copy.deepcopy(zoo.model(name)).double(), extras=("rest",), **inputs)
-    for level, above in zip(attention.levels, attention.levels[1:], strict=False):
+    for level, above in zip(attention.layers, attention.layers[1:], strict=False):
         # Gemma computes its norms in single precision.
         slack = 1e-5 if name.startswith("gemma") else 1e-9
-        torch.testing.assert_close(nothing(level), above.brought["states"], atol=slack, rtol=slack)
+        torch.testing.assert_close(nothing(level), above.captured["states"], atol=slack, rtol=slack)
 
 
 def test_inputs_of_a_padded_batch_have_each_their_own():
@@ -35,14 +35,14 @@ def test_inputs_of_a_padded_batch_have_each_their_own():
     mask[1, 6:] = 0
     batch = capture_batch(model, {"input_ids": ids, "attention_mask": mask}, extras=("rest",)).attention
     for captured in batch:
-        for level, above in zip(captured.levels, captured.levels[1:], strict=False):
-            torch.testing.assert_close(nothing(level), above.brought["states"], atol=1e-4, rtol=1e-4)
+        for level, above in zip(captured.layers, captured.layers[1:], strict=False):
+            torch.testing.assert_close(nothing(level), above.captured["states"], atol=1e-4, rtol=1e-4)
 
 
 def test_the_model_is_as_it_was():
     model = copy.deepcopy(zoo.model("bert")).train()
     before = {name: one.clone() for name, one in model.state_dict().items()}
-    nothing(capture(model, extras=("rest",), **zoo.inputs("bert")).levels[0])
+    nothing(capture(model, extras=("rest",), **zoo.inputs("bert")).layers[0])
     assert all(module.training for module in model.modules())
     assert not zoo.observed(model)
     assert all(torch.equal(one, before[name]) for name, one in model.state_dict().items())
@@ -122,10 +122,10 @@ class BesideLater(Attending):
 @pytest.mark.parametrize("block", [FixedShapes, NormWithoutWeights, BesideLater])
 def test_blocks_of_many_kinds_can_be_run_on(block):
     model, states = Stack(block).double().eval(), torch.randn(1, 5, 8).double()
-    levels = capture(model, extras=("rest",), states=states).levels
-    torch.testing.assert_close(nothing(levels[0]), levels[1].brought["states"])
+    layers = capture(model, extras=("rest",), states=states).layers
+    torch.testing.assert_close(nothing(layers[0]), layers[1].captured["states"])
     taken = torch.randn(5, 8).double()
-    layer, entered = model.layers[1], levels[1].brought["states"][None]
+    layer, entered = model.layers[1], layers[1].captured["states"][None]
     with torch.no_grad():
         behind = entered + layer.attended(entered) - taken
         read = {
@@ -134,21 +134,21 @@ def test_blocks_of_many_kinds_can_be_run_on(block):
             BesideLater: lambda: layer.norm(entered),
         }
         expected = behind + layer.mlp(read[block]())
-    torch.testing.assert_close(levels[1].rest(taken, torch.arange(5)), expected[0])
+    torch.testing.assert_close(layers[1].rest(taken, torch.arange(5)), expected[0])
 
 
 @pytest.mark.parametrize("block", [MixesBehind, ReadsEarlier])
 def test_what_cannot_be_run_by_itself_is_refused_by_name_with_what_to_use(block):
-    levels = capture(Stack(block).eval(), extras=("rest",), states=torch.randn(1, 5, 8)).levels
+    layers = capture(Stack(block).eval(), extras=("rest",), states=torch.randn(1, 5, 8)).layers
     with pytest.raises(CaptureError, match=r"rest of the block around layers\.0 cannot.*use alti, or references"):
-        nothing(levels[0])
+        nothing(layers[0])
 
 
 @pytest.mark.parametrize(
     "error", [torch.OutOfMemoryError("full"), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried")]
 )
 def test_memory_that_is_used_up_is_not_taken_for_a_block_that_cannot_be_run(monkeypatch, error):
-    (level, *_) = capture(zoo.model("bert"), extras=("rest",), **zoo.inputs("bert")).levels
+    (level, *_) = capture(zoo.model("bert"), extras=("rest",), **zoo.inputs("bert")).layers
 
     def full(*_):
         raise error
@@ -159,7 +159,7 @@ def test_memory_that_is_used_up_is_not_taken_for_a_block_that_cannot_be_run(monk
 
 
 def test_a_shape_that_was_fixed_is_a_block_that_cannot_be_run(monkeypatch):
-    (level, *_) = capture(zoo.model("bert"), extras=("rest",), **zoo.inputs("bert")).levels
+    (level, *_) = capture(zoo.model("bert"), extras=("rest",), **zoo.inputs("bert")).layers
 
     def fixed(*_):
         raise RuntimeError("shape '[1, 7]' is invalid for input of size 8")

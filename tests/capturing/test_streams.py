@@ -19,9 +19,9 @@ def test_weights_of_every_stack_equal_eager(name):
     with torch.no_grad():
         eager = zoo.model(name, "eager")(**zoo.inputs(name), output_attentions=True, use_cache=False)
     expected = {"encoder": eager.encoder_attentions, "self": eager.decoder_attentions, "cross": eager.cross_attentions}
-    for kind, levels in expected.items():
-        for number, weights in zip(attention.levels_of(kind), levels, strict=True):
-            level = attention.levels[number - 1]
+    for kind, layers in expected.items():
+        for number, weights in zip(attention.layers_of_kind(kind), layers, strict=True):
+            level = attention.layers[number - 1]
             seen = attention.weights[number - 1][:, level.own, level.over]
             torch.testing.assert_close(seen, weights[0], atol=1e-5, rtol=0)
 
@@ -43,7 +43,7 @@ def test_kept_queries_and_keys_give_the_same_chain():
 
 def test_levels_have_names_and_one_count():
     attention = capture(zoo.model("t5"), **zoo.inputs("t5"))
-    assert attention.levels_of("cross") == (4, 6, 8)
+    assert attention.layers_of_kind("cross") == (4, 6, 8)
     assert [attention.number(name) for name in ("encoder 1", "self 2", "cross 2", "cross", 3)] == [1, 5, 6, 8, 3]
     torch.testing.assert_close(attnx.raw(attention, layer="cross 2"), attnx.raw(attention, layer=6))
     with pytest.raises(ChoiceError, match="cross 1 to cross 3"):
@@ -59,7 +59,7 @@ def test_a_part_can_be_picked():
     whole = capture(model, **inputs)
     own = capture(model, within="self", **inputs)
     assert (own.num_layers, own.length, own.causal) == (3, zoo.OUTPUT, True)
-    torch.testing.assert_close(own.weights[0], whole.levels[2].level.weights)
+    torch.testing.assert_close(own.weights[0], whole.layers[2].level.weights)
     assert capture(model, within="encoder", **inputs).length == zoo.SOURCE
     cross = capture(model, within="cross", **inputs)
     assert (cross.kinds, cross.length) == (("cross",) * 3, zoo.SOURCE + zoo.OUTPUT)

@@ -88,7 +88,7 @@ def waits(make, layers, call):
 @pytest.fixture(autouse=True)
 def _as_on_an_accelerator(monkeypatch):
     """Nothing is asked because its answer happens to be at hand."""
-    monkeypatch.setattr(waiting, "at_hand", lambda tensor: False)
+    monkeypatch.setattr(waiting, "on_cpu", lambda tensor: False)
 
 
 @pytest.mark.parametrize("make", MODELS)

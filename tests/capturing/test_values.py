@@ -159,7 +159,7 @@ def test_an_encoder_of_torch_is_followed_from_layer_to_layer():
     model = zoo.biased(nn.TransformerEncoder(layer, 3, enable_nested_tensor=False)).eval()
     attention = capture(model, extras=(*ALL, "blocks"), src=torch.randn(1, 5, 8))
     assert (attention.num_layers, attention.num_heads) == (3, 2)
-    assert all(float(level.brought["miss"]) < 1e-5 for level in attention.levels)
+    assert all(float(level.captured["miss"]) < 1e-5 for level in attention.layers)
 
 
 def with_adapter(name, target, **options):
@@ -181,8 +181,10 @@ def test_an_adapter_is_part_of_the_output_projection(name, target):
         capture(one, extras=("blocks",), **zoo.inputs(name))
         for one in (model, copy.deepcopy(model).merge_and_unload().eval())
     )
-    for level, expected in zip(found.levels, merged.levels, strict=True):
-        torch.testing.assert_close(level.brought["projections"], expected.brought["projections"], rtol=1e-5, atol=1e-6)
+    for level, expected in zip(found.layers, merged.layers, strict=True):
+        torch.testing.assert_close(
+            level.captured["projections"], expected.captured["projections"], rtol=1e-5, atol=1e-6
+        )
 
 
 def test_an_adapter_that_is_put_together_otherwise_is_refused():

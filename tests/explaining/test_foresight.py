@@ -141,7 +141,7 @@ def test_memory_is_estimated_as_it_is_held():
     assert attention_bytes(model.config, [length], each_head=True) == attention.weights.nbytes
     merged = attnx.capture(model, head="mean", **inputs)
     assert attention_bytes(model.config, [length], each_head=False) == merged.weights.nbytes
-    kept = attnx.capture(model, held=False, **inputs).levels
+    kept = attnx.capture(model, held=False, **inputs).layers
     each = sum(one.query.nbytes + one.key.nbytes for one in kept) // length
     assert attention_bytes(model.config, [4096], each_head=False) == 4096 * each
 

@@ -278,7 +278,7 @@ class TestStartOfTheOutput:
             for number, kind in enumerate(attention.kinds, start=1)
         ]
         np.testing.assert_allclose(e.sink, expected, atol=1e-6)
-        assert min(e.sink[number - 1] for number in attention.levels_of("self")) > 0.4
+        assert min(e.sink[number - 1] for number in attention.layers_of_kind("self")) > 0.4
         assert explain().sink is None  # nothing is written yet
 
     @pytest.mark.parametrize("method", ["rollout", "flow", "alti", "gradient_rollout"])
@@ -339,7 +339,7 @@ def test_gradients_of_weights_equal_autograd_on_eager_cross_attention():
     entry = (model.get_input_embeddings(), model.get_decoder().get_input_embeddings())
     seen = capture_batch(model, inputs, extras=("values",), entry=entry)
     known = with_answer_gradient(model, Observation(seen.attention[0], seen.output, 0), Target(7, 11, 9))
-    level = known.levels[known.number("cross 2") - 1]
+    level = known.layers[known.number("cross 2") - 1]
     found = gains(level, 7, 12).weights[..., :7]
     torch.testing.assert_close(found, expected.detach(), atol=1e-9, rtol=1e-4)
 

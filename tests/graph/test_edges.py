@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import attnx
-from attnx.attention import layers as levels
-from attnx.attention.layers import Computed
+from attnx.attention import layers as layers
+from attnx.attention.layers import ComputedLayer
 from attnx.errors import ChoiceError
 from attnx.hooks.capture import capture
 from tests import zoo
@@ -37,7 +37,7 @@ ASKED = [
 
 @pytest.fixture(autouse=True)
 def several_blocks(monkeypatch):
-    monkeypatch.setattr(levels, "NUMBERS_AT_ONCE", 120)
+    monkeypatch.setattr(layers, "MAX_BLOCK_ELEMENTS", 120)
 
 
 @pytest.fixture(scope="module", params=["bert", "gpt2", "llama", "mistral", "modernbert", "t5", "bloom"])
@@ -83,8 +83,8 @@ def test_flow_reads_the_whole_map_where_it_is_short(both):
 def test_rows_that_no_query_reads_are_not_computed(monkeypatch):
     long = capture(zoo.model("gpt2"), held=False, **zoo.inputs("gpt2", 13))
     read = []
-    rows = Computed.rows
-    monkeypatch.setattr(Computed, "rows", lambda self, *span: (read.append(span), rows(self, *span))[1])
+    rows = ComputedLayer.rows
+    monkeypatch.setattr(ComputedLayer, "rows", lambda self, *span: (read.append(span), rows(self, *span))[1])
     attnx.rollout(long, layer=3, position=5)
     assert max(start for start, _ in read) <= 5
 

@@ -86,14 +86,14 @@ def test_score_is_the_sum_of_embedding_attention_mlps_and_biases(made):
     def read(vectors):
         return ((vectors - vectors.mean(-1, keepdim=True) if centred else vectors) * scale) @ u
 
-    levels = capture(model, extras=("blocks",), input_ids=ids).levels
+    layers = capture(model, extras=("blocks",), input_ids=ids).layers
     rolled, expected, biases = torch.eye(len(ids[0])).double(), 0, 0.0
-    for level in levels:
+    for level in layers:
         handed = torch.tensor(by_hand.parts(level)[0])[-1]
         expected = expected + read(handed) @ rolled
-        biases += float(read(level.brought["bias"]))
+        biases += float(read(level.captured["bias"]))
         rolled = contributions(level, 0, len(rolled)).weights[0] @ rolled
-    expected[-1] += read(levels[0].brought["states"][-1])
+    expected[-1] += read(layers[0].captured["states"][-1])
     found = explained(model)
     np.testing.assert_allclose(found["alti_logit"][-1], expected, atol=slack)
     facts = found.provenance["methods"]["alti_logit"]
@@ -179,10 +179,10 @@ def test_three_tokens_by_hand():
     readout[2] = torch.tensor([2.0, -1.0])
     second = by_hand.made_up(weights, entered[None], states=entered, masked=True)
     known = {"readout": readout, "read": torch.tensor(entered + weights[0] @ entered), "score": torch.tensor(6.0)}
-    levels = [type(one)(one.weights, one.mask, brought={**one.brought, **known}) for one in (first, second)]
-    graph = Graph.of(AttentionTensor(tuple(levels)), weighting="alti")
+    layers = [type(one)(one.weights, one.mask, captured={**one.captured, **known}) for one in (first, second)]
+    graph = Graph.of(AttentionTensor(tuple(layers)), weighting="alti")
     found = shares_of_score(graph, Selection.of(2, 3))[:, 0, 0]
     np.testing.assert_allclose(found[0], [1, -0.5, 1 + 0.25])
     delta = weights[0][2] * (entered @ [2, -1])
-    alti = contributions(levels[0], 0, 3).weights[0].numpy()
+    alti = contributions(layers[0], 0, 3).weights[0].numpy()
     np.testing.assert_allclose(found[1], delta @ alti + [1, -0.5, 1.25])

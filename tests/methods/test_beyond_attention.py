@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import attnx
-from attnx.attention.layers import Held
+from attnx.attention.layers import MaterializedLayer
 from attnx.attention.masks import Mask
 from attnx.attention.tensor import AttentionTensor
 from attnx.graph.edge_weights import EDGE_WEIGHTS, Selection
@@ -26,7 +26,7 @@ def test_it_is_the_plain_product_of_its_levels(name, family):
     attention = by_hand.attention(family)
     function = EDGE_WEIGHTS[METHODS[name].weighting].function
     expected = np.eye(attention.length)
-    for level in attention.levels:
+    for level in attention.layers:
         expected = function(level, 0, attention.length).weights[0].numpy() @ expected
     np.testing.assert_allclose(relevance(name, attention), expected, rtol=1e-9)
 
@@ -45,7 +45,7 @@ def test_a_long_input_is_read_by_rows_to_the_same_numbers(name):
 
 def test_identity_values_without_norms_give_closed_forms():
     """With values that are the identity and states alike, T_i(j) = A[i,j] e_j and P_i(i) = (A[i,i] + 1) e_i."""
-    weights = by_hand.rows_to_one(np.random.default_rng(0).random((4, 4)))
+    weights = by_hand.normalize_rows(np.random.default_rng(0).random((4, 4)))
     level = by_hand.made_up(weights[None], np.eye(4)[None], states=np.eye(4))
     attention = AttentionTensor((level, level))
     mixed = (weights + np.eye(4)) / 2
@@ -57,7 +57,9 @@ def test_identity_values_without_norms_give_closed_forms():
 def answered(weights, gradient, values):
     tensors = (torch.as_tensor(one).double() for one in (weights, gradient, values))
     weights, gradient, values = tensors
-    return Held(weights, Mask(weights.shape[-1], weights.device), brought={"gradient": gradient, "values": values})
+    return MaterializedLayer(
+        weights, Mask(weights.shape[-1], weights.device), captured={"gradient": gradient, "values": values}
+    )
 
 
 def test_gradient_rollout_is_the_published_rule_on_two_layers_by_hand():

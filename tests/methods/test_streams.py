@@ -44,7 +44,7 @@ def test_one_decoder_level_is_the_formula_by_hand():
     """½·C·(½I + ½E)² beside the source, ½·(½I + ½S) beside the output."""
     attention = made_up(1)
     encoder, own, cross = (
-        [level.level.weights.mean(0) for level in attention.levels if level.kind == kind]
+        [level.level.weights.mean(0) for level in attention.layers if level.kind == kind]
         for kind in ("encoder", "self", "cross")
     )
     rolled = (torch.eye(4) + encoder[1]) / 2 @ ((torch.eye(4) + encoder[0]) / 2)
@@ -58,7 +58,7 @@ def test_a_head_stands_alone_in_the_level_of_interest(head):
     found = attnx.rollout(attention, layer="cross 2", head=head)
     found = found if head == 1 else found[1]
     below = attnx.rollout(attention, layer="self 2")
-    alone = attention.levels[-1].level.weights[1]
+    alone = attention.layers[-1].level.weights[1]
     expected = alone @ below[SOURCE] / 2 + below[OUTPUT] / 2
     torch.testing.assert_close(found[OUTPUT], expected, atol=1e-15, rtol=0)
     torch.testing.assert_close(found[SOURCE], below[SOURCE])
@@ -121,7 +121,7 @@ def shared_top(attention):
     """Nodes (stream, height, position). The encoder's top is one node a position, which every cross level reads."""
     graph = networkx.DiGraph()
     heights = {"source": 0, "output": 0}
-    for level in attention.levels:
+    for level in attention.layers:
         own = "source" if level.kind == "encoder" else "output"
         over = "output" if level.kind == "self" else "source"
         weights = level.level.weights.mean(0)
@@ -140,12 +140,12 @@ def shared_top(attention):
 def test_alti_is_the_recursion_of_alti_plus(name):
     """source ← ρ (S · source) + C · E and output ← ρ (S · output), with E the rollout of the whole encoder."""
     attention = capture(zoo.model(name), extras=("blocks",), **zoo.inputs(name))
-    edges = Graph.of(attention, weighting="alti").levels
+    edges = Graph.of(attention, weighting="alti").layers
     place = attention.sequences
     whole = torch.eye(zoo.SOURCE, dtype=torch.float64)
     source = torch.zeros(zoo.OUTPUT, zoo.SOURCE, dtype=torch.float64)
     output = torch.eye(zoo.OUTPUT, dtype=torch.float64)
-    for level, edge in zip(attention.levels, edges, strict=True):
+    for level, edge in zip(attention.layers, edges, strict=True):
         if level.kind == "encoder":
             whole = edge.matrix[place["source"], place["source"]] @ whole
         elif level.kind == "self":
@@ -164,20 +164,20 @@ def test_an_alti_row_of_cross_attention_is_the_definition(name):
     """c = max(0, ‖y‖₁ − ‖y − p‖₁) over the source's parts and the residual as one more."""
     attention = capture(zoo.model(name).double(), extras=("blocks",), **zoo.inputs(name))
     zoo.model(name).float()
-    level = attention.levels[attention.number("cross 2") - 1].level
-    brought = level.brought
-    heads, width = level.heads, brought["values"].shape[-1]
-    projection = brought["projections"].reshape(-1, heads, width)
-    parts = torch.einsum("hj,hjw,ohw->jo", level.weights[:, 3], brought["values"], projection)
-    parts = torch.cat([parts, brought["states"][3][None]])
-    whole = parts.sum(0) + brought["bias"]
-    if "norm.gain" in brought:
-        scale, gain = brought["norm.scale"][3], brought["norm.gain"]
+    level = attention.layers[attention.number("cross 2") - 1].level
+    captured = level.captured
+    heads, width = level.heads, captured["values"].shape[-1]
+    projection = captured["projections"].reshape(-1, heads, width)
+    parts = torch.einsum("hj,hjw,ohw->jo", level.weights[:, 3], captured["values"], projection)
+    parts = torch.cat([parts, captured["states"][3][None]])
+    whole = parts.sum(0) + captured["bias"]
+    if "norm.gain" in captured:
+        scale, gain = captured["norm.scale"][3], captured["norm.gain"]
         parts = gain * (parts - parts.mean(-1, keepdim=True)) * scale
-        whole = gain * (whole - whole.mean()) * scale + brought["norm.shift"]
+        whole = gain * (whole - whole.mean()) * scale + captured["norm.shift"]
     nearer = (whole.abs().sum() - (whole - parts).abs().sum(-1)).clamp(min=0)
     expected = nearer / nearer.sum()
-    row = Graph.of(attention, weighting="alti").levels[attention.number("cross 2") - 1].matrix[zoo.SOURCE + 3]
+    row = Graph.of(attention, weighting="alti").layers[attention.number("cross 2") - 1].matrix[zoo.SOURCE + 3]
     torch.testing.assert_close(row[: zoo.SOURCE], expected[:-1], atol=1e-9, rtol=0)
     torch.testing.assert_close(row[zoo.SOURCE + 3], expected[-1], atol=1e-9, rtol=0)
 
@@ -219,9 +219,9 @@ def test_a_level_of_few_rows_is_found_in_the_bound_of_flow():
 
 def test_gradient_rollout_follows_the_rules_for_cross_attention():
     attention = with_gradients(made_up(2))
-    gains = [(level.level.weights * level.level.brought["gain"]).clamp(min=0).mean(0) for level in attention.levels]
+    gains = [(level.level.weights * level.level.captured["gain"]).clamp(min=0).mean(0) for level in attention.layers]
     r_ee, r_dd, r_de = torch.eye(4).double(), torch.eye(3).double(), torch.zeros(3, 4).double()
-    for level, gain in zip(attention.levels, gains, strict=True):
+    for level, gain in zip(attention.layers, gains, strict=True):
         if level.kind == "encoder":
             r_ee = r_ee + gain @ r_ee
         elif level.kind == "self":
@@ -240,13 +240,13 @@ def normalised(matrix):
 
 def with_gradients(attention):
     """One-hot values make the gradient of a head's output, at a key, that of the weight itself."""
-    levels = []
-    for number, level in enumerate(attention.levels):
+    layers = []
+    for number, level in enumerate(attention.layers):
         heads, queries, keys = level.level.weights.shape
         gain = torch.randn(heads, queries, keys, dtype=torch.float64, generator=torch.Generator().manual_seed(number))
         values = torch.eye(keys, dtype=torch.float64).expand(heads, keys, keys)
-        levels.append(level.bringing({"values": values, "gradient": gain, "gain": gain}))
-    return AttentionTensor(tuple(levels), sequences=attention.sequences)
+        layers.append(level.with_captured({"values": values, "gradient": gain, "gain": gain}))
+    return AttentionTensor(tuple(layers), sequences=attention.sequences)
 
 
 @pytest.mark.parametrize("name", ["globenc", "rollout:gradient_signed", "value_zeroing"])

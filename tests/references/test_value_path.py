@@ -153,9 +153,9 @@ def test_level_by_level_the_score_is_held_by_positions_and_biases_above():
                 parameter.zero_()
     several = asked(model, tokenizer)
     values = [one.facts["value"] for one in lrp(model, tokenizer, several)]
-    for levels, case, value in zip(value_path_levels(model, tokenizer, several), several, values, strict=True):
-        assert levels.shape == (3, len(case.prepared.positions))
-        np.testing.assert_allclose(levels.sum(1), value, atol=1e-4)
+    for layers, case, value in zip(value_path_levels(model, tokenizer, several), several, values, strict=True):
+        assert layers.shape == (3, len(case.prepared.positions))
+        np.testing.assert_allclose(layers.sum(1), value, atol=1e-4)
 
 
 def test_a_batch_of_a_model_that_has_positions_first_is_that_of_each_text():

@@ -12,7 +12,7 @@ from unittest.mock import patch
 from torch import Tensor
 
 import attnx
-from attnx.attention import layers as levels
+from attnx.attention import layers as layers
 from attnx.attribution.base import REFERENCES
 from attnx.benchmarks.suites import find_patch as find
 from attnx.demo_models.planted_patch import generate as pictures
@@ -120,7 +120,7 @@ def reference_names() -> list[str]:
 @contextmanager
 def few_rows_at_once() -> Iterator[None]:
     """Computed attention is read in blocks of a few rows."""
-    with patch.object(levels, "NUMBERS_AT_ONCE", 120):
+    with patch.object(layers, "MAX_BLOCK_ELEMENTS", 120):
         yield
 
 

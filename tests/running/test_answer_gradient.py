@@ -55,7 +55,7 @@ def test_it_equals_autograd_on_the_weights_themselves(name):
 
     model = with_function(model, kept)
     margin(model(**inputs), target).backward()
-    for level, one in zip(attention.levels, weights, strict=True):
+    for level, one in zip(attention.layers, weights, strict=True):
         torch.testing.assert_close(
             gains(level, 0, level.mask.length).weights, (one * one.grad)[0], atol=1e-9, rtol=1e-7
         )
@@ -73,17 +73,17 @@ def with_function(model, function):
 
 def test_rows_sum_to_the_output_times_its_gradient():
     _, _, attention, _ = known("causal")
-    for level in attention.levels:
-        outputs = level.weights @ level.brought["values"]
-        expected = (outputs * level.brought["gradient"]).sum(-1)
+    for level in attention.layers:
+        outputs = level.weights @ level.captured["values"]
+        expected = (outputs * level.captured["gradient"]).sum(-1)
         torch.testing.assert_close(gains(level, 0, level.mask.length).weights.sum(-1), expected)
 
 
 def test_later_positions_have_no_part_in_an_answer():
     _, _, attention, _ = known("causal", Target(1, 2, 0))
-    for level in attention.levels:
+    for level in attention.layers:
         assert not bool(gains(level, 3, level.mask.length).weights.any())
-    top = gains(attention.levels[-1], 0, attention.length).weights.abs().sum((0, 2))
+    top = gains(attention.layers[-1], 0, attention.length).weights.abs().sum((0, 2))
     assert (top > 0).tolist() == [False, False, True] + [False] * (attention.length - 3)
 
 
@@ -98,7 +98,7 @@ def test_flash_kernels_are_refused_with_what_to_load():
 def test_a_model_whose_weights_are_fixed_has_a_way_back_all_the_same():
     model = copy.deepcopy(zoo.classifier()).requires_grad_(False)
     seen = observed(model, {"input_ids": torch.tensor([[2, 5, 8, 3]])})
-    gradient = with_answer_gradient(model, seen, Target(1, 0)).levels[0].brought["gradient"]
+    gradient = with_answer_gradient(model, seen, Target(1, 0)).layers[0].captured["gradient"]
     assert bool(gradient.any())
     assert not any(parameter.requires_grad for parameter in model.parameters())
 
@@ -107,9 +107,9 @@ def test_the_way_back_can_be_gone_for_several_answers():
     model = copy.deepcopy(zoo.classifier()).double()
     seen = observed(model, {"input_ids": torch.tensor([[2, 5, 8, 3]])})
     one, other = (with_answer_gradient(model, seen, Target(index, 0)) for index in (0, 1))
-    for level, against in zip(one.levels, other.levels, strict=True):
+    for level, against in zip(one.layers, other.layers, strict=True):
         # The margin of one of two classes is that of the other with its sign turned.
-        torch.testing.assert_close(level.brought["gradient"], -against.brought["gradient"])
+        torch.testing.assert_close(level.captured["gradient"], -against.captured["gradient"])
 
 
 def test_a_run_without_a_way_back_says_so():
@@ -137,8 +137,8 @@ def test_of_torchs_own_attention_module_each_head_has_its_gradient():
     model = Laid().double()
     ids, direction = torch.tensor([[1, 5, 2]]), torch.randn(8, generator=torch.Generator().manual_seed(1)).double()
     captured = capture_batch(model, {"input_ids": ids}, extras=("values",), entry=model.words)
-    (level,) = captured.attention[0].levels
-    (found,) = torch.autograd.grad(captured.output[0, -1] @ direction, level.brought["outputs"])
+    (level,) = captured.attention[0].layers
+    (found,) = torch.autograd.grad(captured.output[0, -1] @ direction, level.captured["outputs"])
     expected = (direction @ model.attention.out_proj.weight).view(2, 4)
     torch.testing.assert_close(found[0, :, -1], expected)
     assert not bool(found[0, :, :-1].any())

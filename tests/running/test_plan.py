@@ -6,7 +6,7 @@ import torch
 import transformers as hf
 
 import attnx
-from attnx.attention import layers as levels
+from attnx.attention import layers as layers
 from attnx.errors import CostError
 from attnx.methods.base import METHODS, asked_methods
 from attnx.methods.flow import flow as flow_module
@@ -23,7 +23,7 @@ ROWS = ("raw", "rollout")
 def long_road(monkeypatch):
     """Everything above four positions is long, and read in blocks of a few rows."""
     monkeypatch.setattr(plan, "LONG_INPUT", 4)
-    monkeypatch.setattr(levels, "NUMBERS_AT_ONCE", 200)
+    monkeypatch.setattr(layers, "MAX_BLOCK_ELEMENTS", 200)
 
 
 def explain(name, **options):

@@ -87,7 +87,7 @@ def _bound(graph: Graph, asked: Selection) -> Tensor:
     sums = torch.empty(graph.length, graph.length, dtype=torch.float64, device=graph.device)
     for place in graph.sequences.values() or (slice(0, graph.length),):
         # What enters an input enters it in the first level that writes its stream; below, it is carried.
-        first = next((one for one in graph.levels if one.weights.own == place), graph.levels[0]).matrix.detach()
+        first = next((one for one in graph.layers if one.weights.own == place), graph.layers[0]).matrix.detach()
         columns = first[:, place]
         sums[:, place] = columns.cumsum(0) if graph.written == place else columns.sum(0).expand(graph.length, -1)
     return sums[list(asked.positions)].clamp(max=1)
@@ -136,7 +136,7 @@ def remembered(graph: Graph, asked: Selection, *, solve: Callable[[Graph, Select
 
 def _fingerprint(graph: Graph) -> tuple[Any, ...]:
     """Even levels are known by their masks, each named once."""
-    masks = [edges.weights.level.mask for edges in graph.levels]
+    masks = [edges.weights.level.mask for edges in graph.layers]
     names: dict[int, bytes] = {}
     for mask in masks:
         if id(mask) not in names:
@@ -231,12 +231,12 @@ def capacities_below(graph: Graph, layer: int) -> np.ndarray[Any, Any]:
     """layer × query × key: the layers below, with heads merged and the residual added."""
     if layer == 1:
         return np.empty((0, graph.length, graph.length))
-    return _numpy(torch.stack([edges.matrix for edges in graph.levels[: layer - 1]]))
+    return _numpy(torch.stack([edges.matrix for edges in graph.layers[: layer - 1]]))
 
 
 def top_rows(graph: Graph, asked: Selection, layer: int) -> np.ndarray[Any, Any]:
     """(head · position) × key: the attention of the asked positions in the layer of interest."""
-    return _numpy(graph.levels[layer - 1].rows(asked.positions)).reshape(-1, graph.length)
+    return _numpy(graph.layers[layer - 1].rows(asked.positions)).reshape(-1, graph.length)
 
 
 def _flows(
@@ -268,7 +268,7 @@ def _by_definition(graph: Graph, asked: Selection, threads: int | None) -> np.nd
                 flow_row(np.concatenate([capacities_below(graph, layer), top[None]]), position)
                 for position in asked.positions
             ]
-            for top in _numpy(graph.levels[layer - 1].top())
+            for top in _numpy(graph.layers[layer - 1].top())
         ]
         for layer in asked.layers
     ]

@@ -13,7 +13,7 @@ import numpy as np
 
 from attnx.adapters.adapter import Audio
 from attnx.adapters.positions import Position
-from attnx.attention.layers import level_name
+from attnx.attention.layers import layer_name
 from attnx.errors import InputError
 from attnx.results.base import Result
 from attnx.results.explanation import Explanation, OfExplanations, compared_over, extent_of
@@ -143,7 +143,7 @@ def _result(explanation: Explanation, results: int) -> dict[str, Any]:
 def _levels(explanation: Explanation, layers: Sequence[int]) -> list[str] | None:
     """What the layers of an encoder–decoder are called; None where they have numbers alone."""
     kinds = explanation.provenance.get("settings", {}).get("layer_kinds", ())
-    return [level_name(kinds, layer) for layer in layers] if explanation.sequences and kinds else None
+    return [layer_name(kinds, layer) for layer in layers] if explanation.sequences and kinds else None
 
 
 def _title(explanation: Explanation) -> str:

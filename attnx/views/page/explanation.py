@@ -153,10 +153,10 @@ def _said(explanation: Explanation, name: str, layer: int | None) -> dict[str, A
     """The verdict on a row, how much care it asks for, and what else is to be said."""
     every = explanation.remarks(name, layer)
     chief = weightiest(every)
-    levels = [one.level for one in chief]
+    layers = [one.level for one in chief]
     return {
         "verdict": line(every),
-        "level": "care" if "care" in levels else levels[0],
+        "level": "care" if "care" in layers else layers[0],
         "rest": [one.sentence for one in every if one not in chief and one.weight >= SHARES],
     }
 

@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 import torch
 
-from attnx.attention.layers import Held
+from attnx.attention.layers import MaterializedLayer
 from attnx.attention.masks import Mask
 from attnx.hooks.capture import capture
 from tests import zoo
@@ -29,44 +29,44 @@ def made_up(weights, values, projection=None, states=None, bias=None, **further)
     projection = torch.eye(heads * width) if projection is None else torch.as_tensor(projection)
     states = torch.zeros(length, len(projection)) if states is None else torch.as_tensor(states)
     bias = torch.zeros(len(projection)) if bias is None else torch.as_tensor(bias)
-    brought = {"values": values, "projections": projection, "states": states, "bias": bias}
-    brought = {name: one.double() for name, one in brought.items()}
+    captured = {"values": values, "projections": projection, "states": states, "bias": bias}
+    captured = {name: one.double() for name, one in captured.items()}
     mask = Mask(length, weights.device, weights.sum(0) > 0 if further.pop("masked", False) else None)
-    return Held(weights, mask, brought=brought | further)
+    return MaterializedLayer(weights, mask, captured=captured | further)
 
 
-def normed(brought, name, vectors):
+def normed(captured, name, vectors):
     """The linear part of a norm that was brought, row by row; the vectors themselves where there is none."""
-    if f"{name}.gain" not in brought:
+    if f"{name}.gain" not in captured:
         return vectors
-    centred = vectors - vectors.mean(-1, keepdims=True) if bool(brought[f"{name}.centred"]) else vectors
-    scale = brought[f"{name}.scale"].numpy()
-    return centred * brought[f"{name}.gain"].numpy() * scale.reshape(-1, *[1] * (vectors.ndim - 1))
+    centred = vectors - vectors.mean(-1, keepdims=True) if bool(captured[f"{name}.centred"]) else vectors
+    scale = captured[f"{name}.scale"].numpy()
+    return centred * captured[f"{name}.gain"].numpy() * scale.reshape(-1, *[1] * (vectors.ndim - 1))
 
 
 def parts(level, *norms):
     """query × key × width: what each key hands to each query with the residual, and query × width of what goes on."""
-    brought = level.brought
+    captured = level.captured
     weights = level.rows(0, level.mask.length).weights.double().numpy()
-    values = np.repeat(brought["values"].numpy(), level.heads // len(brought["values"]), axis=0)
-    projection = brought["projections"].numpy()
+    values = np.repeat(captured["values"].numpy(), level.heads // len(captured["values"]), axis=0)
+    projection = captured["projections"].numpy()
     heads = np.split(projection, level.heads, axis=1)
     carried = sum(np.einsum("ij,jw->ijw", weights[head], values[head] @ heads[head].T) for head in range(level.heads))
-    alone = normed(brought, "branch", carried)
+    alone = normed(captured, "branch", carried)
     whole = alone.copy()
     places = np.arange(len(whole))
-    whole[places, places] += brought["states"].numpy()
-    bias = np.broadcast_to(brought["bias"].numpy(), whole[:, 0].shape)
-    constant = normed(brought, "branch", bias) + shift(brought, "branch")
+    whole[places, places] += captured["states"].numpy()
+    bias = np.broadcast_to(captured["bias"].numpy(), whole[:, 0].shape)
+    constant = normed(captured, "branch", bias) + shift(captured, "branch")
     for name in norms:
-        whole = normed(brought, name, whole)
-        constant = normed(brought, name, constant) + shift(brought, name)
+        whole = normed(captured, name, whole)
+        constant = normed(captured, name, constant) + shift(captured, name)
     return alone, whole, whole.sum(1) + constant
 
 
-def shift(brought, name):
-    return brought[f"{name}.shift"].numpy() if f"{name}.shift" in brought else 0.0
+def shift(captured, name):
+    return captured[f"{name}.shift"].numpy() if f"{name}.shift" in captured else 0.0
 
 
-def rows_to_one(matrix):
+def normalize_rows(matrix):
     return matrix / matrix.sum(-1, keepdims=True)

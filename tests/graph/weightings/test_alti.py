@@ -12,7 +12,7 @@ from tests.graph.weightings import by_hand
 def by_definition(level):
     _, parts, whole = by_hand.parts(level, "norm")
     nearer = np.abs(whole).sum(-1)[:, None] - np.abs(whole[:, None] - parts).sum(-1)
-    return by_hand.rows_to_one(nearer.clip(0))
+    return by_hand.normalize_rows(nearer.clip(0))
 
 
 def matrix(level):
@@ -21,31 +21,31 @@ def matrix(level):
 
 @pytest.mark.parametrize("name", by_hand.SOME)
 def test_it_equals_an_independent_version(name):
-    for level in by_hand.attention(name).levels:
+    for level in by_hand.attention(name).layers:
         np.testing.assert_allclose(matrix(level), by_definition(level), atol=1e-10)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "mistral", "bert"])
 def test_vectors_in_small_blocks_give_the_same(name, monkeypatch):
-    level, computed = by_hand.attention(name).levels[1], by_hand.attention(name, held=False).levels[1]
+    level, computed = by_hand.attention(name).layers[1], by_hand.attention(name, held=False).layers[1]
     expected = matrix(level)
-    monkeypatch.setattr(taken_apart, "NUMBERS_AT_ONCE", 300)
+    monkeypatch.setattr(taken_apart, "MAX_BLOCK_ELEMENTS", 300)
     np.testing.assert_allclose(matrix(level), expected, atol=1e-12)
     block = contributions(computed, 3, 6)
     np.testing.assert_allclose(block.weights[0], expected[3:6, block.keys], atol=1e-10)
 
 
 def test_keys_that_are_masked_give_exactly_nothing():
-    found = matrix(by_hand.attention("gpt2").levels[0])
+    found = matrix(by_hand.attention("gpt2").layers[0])
     assert (np.triu(found, 1) == 0).all()
 
 
 def test_parts_of_one_sign_count_by_their_sums():
     rng = np.random.default_rng(0)
-    weights, values = by_hand.rows_to_one(rng.random((2, 4, 4))), rng.random((2, 4, 3))
+    weights, values = by_hand.normalize_rows(rng.random((2, 4, 4))), rng.random((2, 4, 3))
     level = by_hand.made_up(weights, values)
     sums = (weights * values.sum(-1)[:, None]).sum(0)
-    np.testing.assert_allclose(matrix(level), by_hand.rows_to_one(sums), atol=1e-12)
+    np.testing.assert_allclose(matrix(level), by_hand.normalize_rows(sums), atol=1e-12)
 
 
 def test_one_position_and_no_values_keep_all_where_it_is():
@@ -61,7 +61,7 @@ def test_a_row_whose_parts_are_all_clipped_keeps_all_where_it_is():
 
 
 def test_single_precision_is_near_double():
-    level = by_hand.attention("llama").levels[2]
-    brought = {name: one.float() if one.is_floating_point() else one for name, one in level.brought.items()}
-    single = type(level)(level.weights.float(), level.mask, brought=brought)
+    level = by_hand.attention("llama").layers[2]
+    captured = {name: one.float() if one.is_floating_point() else one for name, one in level.captured.items()}
+    single = type(level)(level.weights.float(), level.mask, captured=captured)
     torch.testing.assert_close(torch.tensor(matrix(single)), torch.tensor(matrix(level)), atol=1e-5, rtol=0)

@@ -13,7 +13,7 @@ def random_level(length, width, *, causal=False, seed=0):
     rng = np.random.default_rng(seed)
     weights = rng.random((2, length, length))
     weights = np.tril(weights) if causal else weights
-    return by_hand.made_up(by_hand.rows_to_one(weights), rng.normal(size=(2, length, width)), masked=causal)
+    return by_hand.made_up(by_hand.normalize_rows(weights), rng.normal(size=(2, length, width)), masked=causal)
 
 
 def matrix(level, function=effective_attention):
@@ -38,7 +38,7 @@ def test_the_head_output_is_unchanged_and_the_weights_are_the_least(length, caus
 
 @pytest.mark.parametrize("name", by_hand.SOME)
 def test_every_family_keeps_its_outputs(name):
-    for level in by_hand.attention(name).levels:
+    for level in by_hand.attention(name).layers:
         torch.testing.assert_close(
             matrix(level) @ values_of(level), level.weights @ values_of(level), atol=1e-8, rtol=0
         )
@@ -51,17 +51,17 @@ def test_no_more_keys_than_channels_leave_attention_as_it_is():
 
 def test_what_the_values_cannot_see_is_not_in_it():
     level = random_level(8, 3)
-    basis = torch.linalg.svd(level.brought["values"], full_matrices=True).U[..., 3:]
+    basis = torch.linalg.svd(level.captured["values"], full_matrices=True).U[..., 3:]
     torch.testing.assert_close(matrix(level) @ basis, torch.zeros(2, 8, 5).double(), atol=1e-10, rtol=0)
     unseen = level.weights + torch.einsum("hik,hjk->hij", torch.rand(2, 8, 5).double(), basis)
-    torch.testing.assert_close(matrix(type(level)(unseen, level.mask, brought=level.brought)), matrix(level))
+    torch.testing.assert_close(matrix(type(level)(unseen, level.mask, captured=level.captured)), matrix(level))
 
 
 def test_dependent_values_are_taken_apart_as_well():
     level = random_level(9, 4)
-    values = level.brought["values"].clone()
+    values = level.captured["values"].clone()
     values[..., 3] = values[..., 0]
-    level = type(level)(level.weights, level.mask, brought={**level.brought, "values": values})
+    level = type(level)(level.weights, level.mask, captured={**level.captured, "values": values})
     torch.testing.assert_close(matrix(level) @ values, level.weights @ values, atol=1e-10, rtol=0)
 
 
@@ -70,10 +70,10 @@ def test_values_that_depend_on_each_other_but_for_rounding_are_taken_for_depende
     """In double precision rounding leaves each of them a pivot of about 1e-8."""
     for seed in range(40):
         level = random_level(length, width, seed=seed)
-        values = level.brought["values"].clone()
+        values = level.captured["values"].clone()
         by_size = values if length > width else values.mT
         by_size[..., 3] = by_size[..., 0] + by_size[..., 1]
-        level = type(level)(level.weights, level.mask, brought={**level.brought, "values": values})
+        level = type(level)(level.weights, level.mask, captured={**level.captured, "values": values})
         basis, sizes, _ = torch.linalg.svd(values, full_matrices=False)
         basis = basis * (sizes > 1e-12 * sizes[:, :1])[:, None]
         torch.testing.assert_close(matrix(level), level.weights @ basis @ basis.mT, atol=1e-9, rtol=0)

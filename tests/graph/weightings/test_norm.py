@@ -14,13 +14,13 @@ def matrix(function, level):
 
 @pytest.mark.parametrize("name", by_hand.SOME)
 def test_norms_equal_all_vectors_written_out(name):
-    for level in by_hand.attention(name).levels:
+    for level in by_hand.attention(name).layers:
         alone, whole, _ = by_hand.parts(level, "norm")
-        expected = by_hand.rows_to_one(np.linalg.norm(alone, axis=-1))
+        expected = by_hand.normalize_rows(np.linalg.norm(alone, axis=-1))
         np.testing.assert_allclose(matrix(norms, level)[0], expected, atol=1e-7)
-        expected = by_hand.rows_to_one(np.linalg.norm(whole, axis=-1))
+        expected = by_hand.normalize_rows(np.linalg.norm(whole, axis=-1))
         np.testing.assert_allclose(matrix(norms_with_residual, level)[0], expected, atol=1e-7)
-        if "norm.gain" not in level.brought:
+        if "norm.gain" not in level.captured:
             assert torch.equal(matrix(norms_of_encoder, level), matrix(norms_with_residual, level))
             continue
         _, whole, _ = by_hand.parts(level, "norm", "last")
@@ -31,7 +31,7 @@ def test_norms_equal_all_vectors_written_out(name):
 
 @pytest.mark.parametrize("name", by_hand.SOME)
 def test_parts_sum_to_what_goes_on(name):
-    for level in by_hand.attention(name).levels:
+    for level in by_hand.attention(name).layers:
         _, _, expected = by_hand.parts(level, "norm")
         weights = level.rows(0, level.mask.length).weights
         found = Parts.of(level, "norm").outputs(weights, 0, slice(0, level.mask.length))
@@ -41,7 +41,7 @@ def test_parts_sum_to_what_goes_on(name):
 @pytest.mark.parametrize("function", [norms, norms_of_heads, norms_with_residual, norms_of_encoder])
 @pytest.mark.parametrize("name", ["gpt2", "mistral"])
 def test_some_rows_are_those_of_all(name, function):
-    for held, computed in zip(by_hand.attention(name).levels, by_hand.attention(name, held=False).levels, strict=True):
+    for held, computed in zip(by_hand.attention(name).layers, by_hand.attention(name, held=False).layers, strict=True):
         expected = matrix(function, held)[:, 3:6]
         for level in (held, computed):
             block = function(level, 3, 6)
@@ -67,7 +67,7 @@ def test_heads_that_cancel_hand_nothing_over():
 
 def test_values_of_one_size_give_attention_itself():
     rng = np.random.default_rng(1)
-    weights = by_hand.rows_to_one(rng.random((1, 4, 4)))
+    weights = by_hand.normalize_rows(rng.random((1, 4, 4)))
     level = by_hand.made_up(weights, np.eye(4)[None])
     np.testing.assert_allclose(matrix(norms, level), weights, atol=1e-12)
 
@@ -81,8 +81,8 @@ def test_no_values_leave_everything_where_it_is(function):
 
 
 def test_scaling_all_values_changes_nothing():
-    level = by_hand.attention("gpt2").levels[0]
-    brought = {**level.brought, "values": level.brought["values"] * -3}
+    level = by_hand.attention("gpt2").layers[0]
+    captured = {**level.captured, "values": level.captured["values"] * -3}
     torch.testing.assert_close(
-        matrix(norms, type(level)(level.weights, level.mask, brought=brought)), matrix(norms, level)
+        matrix(norms, type(level)(level.weights, level.mask, captured=captured)), matrix(norms, level)
     )

@@ -80,7 +80,7 @@ def rows_or_own(matrix):
 def test_subtraction_equals_running_the_layer_again_without_the_value(name, held):
     model, inputs = in_double(name)
     attention = capture(model, extras=("rest",), held=held, **inputs)
-    for number, level in enumerate(attention.levels):
+    for number, level in enumerate(attention.layers):
         whole = left(model, inputs, level.module)
         keys = range(attention.length)
         changed = [left(model, inputs, level.module, Zeroed(number, key)) for key in keys]
@@ -93,7 +93,7 @@ def test_subtraction_equals_running_the_layer_again_without_the_value(name, held
 def test_one_head_alone_is_that_head_zeroed():
     model, inputs = in_double("gpt2")
     attention = capture(model, extras=("rest",), **inputs)
-    level, length = attention.levels[1], attention.length
+    level, length = attention.layers[1], attention.length
     whole = left(model, inputs, level.module)
     found = turns_of_heads(level, 0, length).weights
     for head in range(level.heads):
@@ -105,7 +105,7 @@ def test_one_head_alone_is_that_head_zeroed():
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 def test_later_keys_give_exactly_nothing_also_in_single_precision(name):
     attention = capture(zoo.model(name), extras=("rest",), **zoo.inputs(name))
-    for level in attention.levels:
+    for level in attention.layers:
         found = turns(level, 0, attention.length).weights[0]
         assert not bool(found.triu(1).any())
         torch.testing.assert_close(found.sum(-1), torch.ones(attention.length).double())
@@ -113,21 +113,21 @@ def test_later_keys_give_exactly_nothing_also_in_single_precision(name):
 
 def test_no_values_keep_everything_where_it_is():
     model, inputs = in_double("gpt2")
-    level = capture(model, extras=("rest",), **inputs).levels[1]
-    empty = replace(level, brought={**level.brought, "values": torch.zeros_like(level.brought["values"])})
+    level = capture(model, extras=("rest",), **inputs).layers[1]
+    empty = replace(level, captured={**level.captured, "values": torch.zeros_like(level.captured["values"])})
     np.testing.assert_array_equal(turns(empty, 0, 9).weights[0], np.eye(9))
 
 
 @pytest.mark.parametrize("name", ["gpt2", "gpt_neox", "bert"])
 def test_vectors_in_small_blocks_and_some_rows_give_the_same(name, monkeypatch):
     model, inputs = in_double(name)
-    level = capture(model, extras=("rest",), **inputs).levels[1]
+    level = capture(model, extras=("rest",), **inputs).layers[1]
     expected = turns(level, 0, 9).weights
-    monkeypatch.setattr(value_zeroing, "NUMBERS_AT_ONCE", 300)
+    monkeypatch.setattr(value_zeroing, "MAX_BLOCK_ELEMENTS", 300)
     torch.testing.assert_close(turns(level, 3, 6).weights, expected[:, 3:6], atol=1e-12, rtol=1e-9)
 
 
 def test_attention_alone_has_no_rest():
     attention = capture(zoo.model("gpt2"), extras=("blocks",), **zoo.inputs("gpt2"))
     with pytest.raises(AttentionError, match=r"capture with extras=\('rest',\), or ask attnx\.explain"):
-        turns(attention.levels[0], 0, 9)
+        turns(attention.layers[0], 0, 9)
