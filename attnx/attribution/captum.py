@@ -18,10 +18,11 @@ from attnx.adapters.model_config import takes_logits_to_keep
 from attnx.attribution.base import Case, Scored, by_input
 from attnx.attribution.baselines import Named, choose_blank, same_by_embeddings, takes_embeddings
 from attnx.errors import AttnxError, ChoiceError, InputError, in_a_line
-from attnx.hooks.batching import MAX_BATCH_POSITIONS, bar, collate, max_batch_positions, padding_id, run_in_batches
+from attnx.hooks.batching import MAX_BATCH_POSITIONS, collate, max_batch_positions, padding_id, run_in_batches
 from attnx.hooks.forward import eval_mode, unwrap_model
 from attnx.hooks.patching import EmbeddingOverride, GradientCheck, grad_mode, looking_on, missing_gradient_reason
 from attnx.linearize.matmul import LinearLayerMode
+from attnx.progress import progress_bar
 from attnx.registry import unknown
 from attnx.targets.base import Score
 from attnx.targets.score import check_score, encode_targets, first_output, kind_of, score
@@ -108,7 +109,7 @@ def attribute(
     with (
         eval_mode(model, gradients=gradients),
         looking_on(LinearLayerMode(check)),
-        bar(label, len(cases), progress, " scores", line=True) as shown,
+        progress_bar(label, len(cases), progress, " scores", estimate=True) as shown,
     ):
         entry = _entry(model, adapter, processor, cases[0].prepared, embed)
         for places, inputs in run_in_batches(

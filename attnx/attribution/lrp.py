@@ -21,20 +21,13 @@ from attnx.adapters.families import adapter_for
 from attnx.adapters.model_config import takes_logits_to_keep
 from attnx.attribution.base import ANSWER, SLOPES, Array, Case, Reference, Scored, by_input
 from attnx.errors import CaptureError, ChoiceError
-from attnx.hooks.batching import (
-    bar,
-    collate,
-    first_outputs,
-    gradient_entry,
-    max_batch_positions,
-    padding_id,
-    run_in_batches,
-)
+from attnx.hooks.batching import collate, first_outputs, gradient_entry, max_batch_positions, padding_id, run_in_batches
 from attnx.hooks.forward import eval_mode, unwrap_model
 from attnx.hooks.patching import grad_mode
 from attnx.linearize.mode import ATTN_LRP, LRP, Path
 from attnx.linearize.run import LinearizedRun, check_linearizable, linearized_run, linearized_runs
 from attnx.linearize.sink import sink_shares
+from attnx.progress import progress_bar
 from attnx.targets.base import Score
 from attnx.targets.score import check_score, encode_targets, kind_of, score, score_each
 
@@ -170,7 +163,10 @@ def _each_run(
         return model, inputs, targets, kind
 
     alone, shared = by_input(cases)
-    with grad_mode(gradients=True), bar(how.label, len(cases), how.progress, " scores", line=True) as shown:
+    with (
+        grad_mode(gradients=True),
+        progress_bar(how.label, len(cases), how.progress, " scores", estimate=True) as shown,
+    ):
         for places, inputs in run_in_batches(
             model,
             [cases[row].prepared for row in alone],

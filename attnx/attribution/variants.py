@@ -30,10 +30,11 @@ from attnx.attribution.base import Array, Case
 from attnx.attribution.baselines import Blank
 from attnx.attribution.gradients import integrated_gradients
 from attnx.errors import AttnxError, ChoiceError
-from attnx.hooks.batching import bar, collate, first_outputs, max_batch_positions, padding_id, run_in_batches, slack
+from attnx.hooks.batching import collate, first_outputs, max_batch_positions, padding_id, run_in_batches, slack
 from attnx.hooks.forward import eval_mode
 from attnx.hooks.patching import looking_on
 from attnx.linearize.matmul import EqualRows, LinearLayerMode
+from attnx.progress import progress_bar
 from attnx.targets.base import HeadKind, Score, Target, shift_target_position
 from attnx.targets.score import HEAD_KINDS, answered, encode_targets, kind_of
 
@@ -403,7 +404,11 @@ def measure(
     runs = _unsaid(runs, found)
     at_most = at_once or max_batch_positions(model)
     done: set[int] = set()
-    with eval_mode(model), looking_on(runs.maps), bar(label, len(runs.made), progress, " runs", line=True) as shown:
+    with (
+        eval_mode(model),
+        looking_on(runs.maps),
+        progress_bar(label, len(runs.made), progress, " runs", estimate=True) as shown,
+    ):
         find_unread_rows(runs)
         for rows, values in chain(behind_beginnings(runs, at_most), _whole(runs, done, at_most)):
             asked = ((variant, target) for _, variant, target in runs.asked(rows))

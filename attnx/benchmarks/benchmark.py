@@ -18,13 +18,13 @@ from attnx.attribution.base import REFERENCES, Case, Scored, asked_references, m
 from attnx.attribution.base import cases as predicted
 from attnx.benchmarks.result import BenchmarkTable
 from attnx.errors import ArgumentError, ChoiceError, InputError, whole_number
-from attnx.hooks.batching import bar
 from attnx.hooks.forward import unwrap_model
 from attnx.methods.base import METHODS
 from attnx.methods.receptive_field import Normalization
 from attnx.methods.ties import DIGITS
 from attnx.pipeline.options import LAST, Settings
 from attnx.pipeline.pipeline import Refused, Request, attempt, explain_prepared, reference_record
+from attnx.progress import progress_bar
 from attnx.registry import Registry, unknown
 from attnx.results.base import provenance
 from attnx.results.explanation import Explanation
@@ -347,7 +347,7 @@ class _Asking:
     def explanations(self, methods: Sequence[str], requests: Sequence[Request]) -> list[Explanation]:
         settings = Settings.of(methods, layer=LAST, normalize=self.explainers.normalize)
         found: dict[int, Explanation] = {}
-        with bar(f"{self.label}: methods", len(requests), self.progress, " inputs") as shown:
+        with progress_bar(f"{self.label}: methods", len(requests), self.progress, " inputs") as shown:
             for number, one in explain_prepared(self.model, self.processor, requests, settings):
                 found[number] = one
                 shown.update(1)

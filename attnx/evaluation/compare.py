@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 from attnx.arguments import checked
 from attnx.attribution.base import AskedReferences, asked_references
 from attnx.errors import InputError
-from attnx.hooks.batching import bar
 from attnx.methods.base import PAPER_METHODS
 from attnx.pipeline.explain import Call, Choices
 from attnx.pipeline.loading import given_model, takes_pipelines
 from attnx.pipeline.pipeline import Request
+from attnx.progress import progress_bar
 from attnx.results.evaluation_table import Cells, Comparison, cells_of
 from attnx.results.evaluation_table import gathered_comparison as gathered
 from attnx.results.explanation import Explanation
@@ -65,7 +65,7 @@ class Explained(OnTexts):
         self, model: Any, processor: Any, things: Sequence[Request], tick: RowCallback, progress: bool
     ) -> Sequence[Cells]:
         found: dict[int, Cells] = {}
-        with bar("explaining", len(things), progress) as shown:
+        with progress_bar("explaining", len(things), progress) as shown:
             for number, explanation in self.call(model, processor, things).explanations():
                 found[number] = self.of_each(explanation)
                 shown.update(1)

@@ -34,13 +34,13 @@ from attnx.evaluation.faithfulness import (
     share_count,
     without,
 )
-from attnx.hooks.batching import announce
 from attnx.hooks.forward import unwrap_model
 from attnx.methods.base import METHODS, Method, asked_methods
 from attnx.pipeline.explain import Call, Choices
 from attnx.pipeline.loading import given_model, takes_pipelines
 from attnx.pipeline.options import LAST
 from attnx.pipeline.pipeline import Refused, Request, attempt
+from attnx.progress import announce
 from attnx.results.evaluation_table import (
     FACTS,
     RANDOM,

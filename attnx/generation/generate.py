@@ -19,9 +19,10 @@ from attnx.adapters.model_config import max_decoder_positions, max_positions
 from attnx.adapters.positions import BROKEN, Position, Positions, Word, group_words
 from attnx.adapters.text import end_token_ids, special_token_ids
 from attnx.errors import CaptureError, InputError, in_a_line, whole_number
-from attnx.hooks.batching import bar, collate, padding_id
+from attnx.hooks.batching import collate, padding_id
 from attnx.hooks.forward import eval_mode
 from attnx.pipeline.explain import Options
+from attnx.progress import progress_bar
 from attnx.registry import quoted
 from attnx.results.explanation import Explanation
 from attnx.results.warnings import legible
@@ -146,7 +147,7 @@ def write(
     wanted, notes = _room(length, max_new_tokens, limit)
     inputs = collate(model, [prompt], None)
     config = _config(model, tokenizer, wanted, options)
-    with bar("writing", wanted, progress, " tokens", line=True) as shown:
+    with progress_bar("writing", wanted, progress, " tokens", estimate=True) as shown:
         watching = _Watching(tokenizer, length, shown) if progress else None
         new = _generated(model, tokenizer, inputs, config, watching)[0, length:].tolist()
     if not new:
@@ -210,7 +211,7 @@ class _Watching:
     shown: Any
 
     def __call__(self, ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:
-        if self.shown.seen:
+        if self.shown.visible:
             so_far = self.tokenizer.decode(ids[0, self.length :], skip_special_tokens=True)
             self.shown.set_postfix_str(legible(so_far[-_TAIL:]), refresh=False)
         self.shown.update(1)

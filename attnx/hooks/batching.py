@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from functools import partial
 from inspect import Parameter, signature
-from time import monotonic
 from typing import Any, TypeVar
 
 import torch
@@ -17,7 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from attnx.adapters.adapter import Adapter, PreparedInput
 from attnx.adapters.model_config import base_model, takes_logits_to_keep
-from attnx.errors import InputError, duration
+from attnx.errors import InputError
 from attnx.hooks.capture import run_model
 from attnx.hooks.forward import eval_mode
 from attnx.hooks.patching import Entry
@@ -41,96 +38,6 @@ def gradient_entry(adapter: Adapter, model: nn.Module, inputs: dict[str, Any]) -
     if adapter.decoder_embeddings is None:
         return inputs, source
     return inputs, (source, adapter.decoder_embeddings(model))
-
-
-MOMENT = 2.0
-"""Seconds after which somebody wants to know how far it is."""
-LONG = 10.0
-"""Seconds ahead that are worth a line."""
-_BETWEEN_LINES = 60.0
-"""Seconds between two lines, for work that has many parts."""
-_last_line = -_BETWEEN_LINES
-
-
-class LateBar:
-    """Counts, and from the first count after a moment on shows it; tqdm takes a lock, and quick work takes none."""
-
-    def __init__(self, label: str, total: int | None, unit: str) -> None:
-        self._how = {"desc": label, "total": total, "unit": unit}
-        self._begun, self._count = monotonic(), 0
-        self._shown: Any = None
-
-    def update(self, count: int) -> None:
-        """So many more are done."""
-        self._count += count
-        if self._shown is not None:
-            self._shown.update(count)
-        elif monotonic() - self._begun > MOMENT:
-            from tqdm import tqdm
-
-            self._shown = tqdm(initial=self._count, leave=False, file=sys.stderr, **self._how)
-
-    @property
-    def seen(self) -> bool:
-        """Whether there is a bar yet."""
-        return self._shown is not None
-
-    def set_postfix_str(self, text: str, refresh: bool = True) -> None:
-        """What is shown behind it."""
-        if self._shown is not None:
-            self._shown.set_postfix_str(text, refresh)
-
-    def __enter__(self) -> LateBar:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._shown is not None:
-            self._shown.close()
-
-
-class LateLine:
-    """Counts, and says once how long the rest will take, where standard error is a file or a notebook."""
-
-    seen = False
-
-    def __init__(self, label: str, total: int | None, unit: str) -> None:
-        self._label, self._total, self._unit = label, total, unit
-        self._begun, self._count = monotonic(), 0
-
-    def update(self, count: int) -> None:
-        """So many more are done."""
-        global _last_line
-        self._count += count
-        now = monotonic()
-        taken = now - self._begun
-        if self._total is None or taken < MOMENT or now - _last_line < _BETWEEN_LINES:
-            return
-        left = taken / self._count * (self._total - self._count)
-        if left > LONG:
-            _last_line = now
-            announce(
-                f"attnx: {self._label}: {self._count} of {self._total}{self._unit} took {duration(taken)}, the others "
-                f"take about {duration(left)}"
-            )
-
-    def set_postfix_str(self, text: str, refresh: bool = True) -> None:
-        """A line has nothing behind it."""
-
-    def __enter__(self) -> LateLine:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """What was said stays."""
-
-
-def announce(text: str) -> None:
-    """A line on standard error before long work, where it is in nobody's way."""
-    print(text, file=sys.stderr, flush=True)
-
-
-def watched() -> bool:
-    """Whether somebody looks at standard error."""
-    return sys.stderr is not None and sys.stderr.isatty()
 
 
 R = TypeVar("R")
@@ -318,29 +225,6 @@ def _accepted(model: nn.Module) -> set[str] | None:
     if inner is not model:
         return named | (_accepted(inner) or set())
     return named if named & {"input_ids", "pixel_values", "input_features", "input_values"} else None
-
-
-def bar(label: str, total: int | None, shown: bool, unit: str = " texts", *, line: bool = False) -> Any:
-    """A bar that comes when work takes long and is gone when it is done.
-
-    Where standard error is no terminal there is none, and with `line` a line that says how long the rest will take.
-    """
-    if not shown:
-        return _NoBar()
-    return LateBar(label, total, unit) if watched() else LateLine(label, total, unit) if line else _NoBar()
-
-
-class _NoBar(nullcontext["_NoBar"]):
-    seen = False
-
-    def __enter__(self) -> _NoBar:
-        return self
-
-    def update(self, count: int) -> None:
-        """Nothing is shown."""
-
-    def set_postfix_str(self, text: str, refresh: bool = True) -> None:
-        """Nor is this."""
 
 
 T = TypeVar("T")

@@ -13,9 +13,10 @@ from torch import nn
 from attnx.attention.layers import HEAD_REDUCTIONS
 from attnx.attribution.base import REFERENCES
 from attnx.errors import duration
-from attnx.hooks.batching import LONG, MAX_BATCH_POSITIONS, MOMENT, announce, watched
+from attnx.hooks.batching import MAX_BATCH_POSITIONS
 from attnx.pipeline.options import LONG_INPUT, Settings
 from attnx.pipeline.pipeline import Request
+from attnx.progress import MIN_ELAPSED, MIN_REMAINING, announce, is_terminal
 
 MUCH = 2**30
 """Bytes that are."""
@@ -91,7 +92,7 @@ class Foresight:
         """`work` is what each input takes, in whatever unit."""
         self._label, self._work = label or "explaining", work
         self._done, self._count, self._taken = 0.0, 0, 0.0
-        self._begun, self._said = monotonic(), watched()
+        self._begun, self._said = monotonic(), is_terminal()
 
     def through(self, number: int) -> None:
         """The input of that number is done.
@@ -101,13 +102,13 @@ class Foresight:
         """
         now = monotonic() - self._begun
         waited = now - self._taken
-        if not self._said and self._done and self._taken >= MOMENT and waited >= self._taken / self._count / 2:
+        if not self._said and self._done and self._taken >= MIN_ELAPSED and waited >= self._taken / self._count / 2:
             self._said = True
             self._say(self._taken / self._done * (sum(self._work) - self._done) - waited)
         self._done, self._count, self._taken = self._done + self._work[number], self._count + 1, now
 
     def _say(self, left: float) -> None:
-        if left > LONG:
+        if left > MIN_REMAINING:
             announce(
                 f"attnx: {self._label}: {self._count} of {len(self._work)} inputs took {duration(self._taken)}, the "
                 f"others take about {duration(left)}"

@@ -19,7 +19,6 @@ from attnx.attribution import base as registry
 from attnx.attribution.base import AskedReferences
 from attnx.errors import ArgumentError, InputError
 from attnx.graph.edge_weights import Head
-from attnx.hooks.batching import bar
 from attnx.hooks.forward import unwrap_model
 from attnx.methods.base import PAPER_METHODS, Method, asked_methods
 from attnx.methods.receptive_field import Normalization
@@ -43,6 +42,7 @@ from attnx.pipeline.requests import (
     with_choices,
     writes_by_frame,
 )
+from attnx.progress import progress_bar
 from attnx.registry import unknown
 from attnx.results.base import NOT_KEPT
 from attnx.results.evaluation_table import Recommendation
@@ -374,7 +374,7 @@ class Call:
         found, progress = {}, progress or self.progress
         foresight = foresee(label, self.model, self.requests, self.settings, self.references) if progress else None
         several = len(self.requests) > 1
-        with bar(label or "explaining", len(self.requests), progress and several) as shown:
+        with progress_bar(label or "explaining", len(self.requests), progress and several) as shown:
             for number, explanation in self.explanations(progress and not several):
                 found[number] = explanation
                 shown.update(1)

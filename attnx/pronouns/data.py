@@ -16,9 +16,9 @@ from torch import nn
 from attnx.adapters.families import adapter_for
 from attnx.attribution.base import AskedReferences, asked_references
 from attnx.errors import FileFormatError, InputError
-from attnx.hooks.batching import bar
 from attnx.methods.base import METHODS, PAPER_METHODS
 from attnx.pipeline.loading import given_model
+from attnx.progress import progress_bar
 from attnx.pronouns.mask import indexed
 from attnx.pronouns.probe import Ready, Sentence, Span, ask, prepare
 from attnx.pronouns.result import Probe, Report
@@ -264,7 +264,7 @@ class Asking(DatasetTask[Ready]):
         record = provenance(model, adapter_for(model).name, methods=list(self.methods), span=self.span)
         order = sorted(range(len(things)), key=lambda place: len(things[place].shown.positions))
         found: dict[int, Cells] = {}
-        with bar(self.name, len(things), progress, unit=" sentences") as shown:
+        with progress_bar(self.name, len(things), progress, unit=" sentences") as shown:
             for start in range(0, len(order), self.batch_size):
                 places = order[start : start + self.batch_size]
                 for place, probe in zip(places, self._probes(model, processor, things, places), strict=True):

@@ -20,8 +20,8 @@ from typing import Any, Protocol, TypeAlias
 import torch
 
 from attnx.errors import AttnxError, ChoiceError, InputError, whole_number
-from attnx.hooks.batching import announce, bar
 from attnx.pipeline.loading import GivenModel, given_model
+from attnx.progress import announce, progress_bar
 from attnx.registry import unknown
 from attnx.runs import folder as manifests
 from attnx.runs.folder import Manifest, Part, Place, alone, check_part, fingerprint, part_name, weights_digest
@@ -331,7 +331,7 @@ class Runner:
 
     def _go(self, job: Job, counted: _Counted) -> None:
         """Have all missing shards done."""
-        with bar(self.question.name, self.source.count, self.progress, unit=" rows") as shown:
+        with progress_bar(self.question.name, self.source.count, self.progress, unit=" rows") as shown:
             ticked = 0
 
             def tick() -> None:

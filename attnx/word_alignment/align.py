@@ -21,10 +21,10 @@ from attnx.attribution.base import REFERENCES
 from attnx.errors import ChoiceError, InputError
 from attnx.generation.explain import EACH, explain_generation
 from attnx.generation.result import GenerationExplanation
-from attnx.hooks.batching import bar
 from attnx.methods.rollout import RAW
 from attnx.pipeline.explain import explain
 from attnx.pipeline.loading import model_and_processor, takes_pipelines
+from attnx.progress import progress_bar
 from attnx.registry import unknown
 from attnx.results.base import Array
 from attnx.results.explanation import Explanation
@@ -302,7 +302,7 @@ def align(
     if measured and layer is not None:
         raise ChoiceError(f"{method} is measured on the whole model; leave layer out")
     found: list[Explanation | GenerationExplanation] = []
-    with bar("align", len(pairs), progress, " pairs") as shown:
+    with progress_bar("align", len(pairs), progress, " pairs") as shown:
         for source, target in pairs:
             one: Explanation | GenerationExplanation
             if target is None or measured:

@@ -9,9 +9,8 @@ import pytest
 import torch
 
 import attnx
+from attnx import progress
 from attnx.attribution import lrp as paths
-from attnx.hooks import batching as batches
-from attnx.hooks import batching as late_bar
 from attnx.methods.flow import compile as machine_code
 from attnx.pipeline import estimate as foresight
 from attnx.pipeline.estimate import Foresight, attention_bytes
@@ -31,7 +30,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    for module in (foresight, late_bar):
+    for module in (foresight, progress):
         monkeypatch.setattr(module, "monotonic", clock)
     return clock
 
@@ -81,7 +80,7 @@ def test_the_inputs_of_a_batch_are_through_together(clock, capsys):
 
 def test_a_bar_comes_after_a_moment(clock):
     terminal = Terminal()
-    with redirect_stderr(terminal), batches.bar("explaining", 10, True) as shown:
+    with redirect_stderr(terminal), progress.progress_bar("explaining", 10, True) as shown:
         shown.update(1)
         shown.set_postfix_str("a word")
         assert terminal.getvalue() == ""
@@ -93,7 +92,7 @@ def test_a_bar_comes_after_a_moment(clock):
 
 def test_no_bar_where_nobody_looks_or_wants_one(clock, capsys):
     for shown in (True, False):
-        with batches.bar("explaining", 10, shown) as bar:
+        with progress.progress_bar("explaining", 10, shown) as bar:
             clock.now += 30
             bar.update(5)
     assert capsys.readouterr().err == ""
@@ -101,7 +100,7 @@ def test_no_bar_where_nobody_looks_or_wants_one(clock, capsys):
 
 def test_a_generation_says_how_long_it_takes_where_nobody_looks(clock, capsys, monkeypatch):
     """Each token goes back through the model once, which here takes ten seconds; `progress=False` says nothing."""
-    monkeypatch.setattr(late_bar, "_last_line", -100.0)
+    monkeypatch.setattr(progress, "_last_line", -100.0)
 
     def slow(*given, after=None, **options):
         def count(number):
@@ -156,12 +155,12 @@ def test_much_memory_is_said_before_it_is_taken(capsys):
 def test_explain_of_a_list_shows_a_bar_unless_it_is_told_not_to(monkeypatch):
     shown = []
 
-    class Noted(batches._NoBar):
+    class Noted(progress.Progress):
         def __init__(self, label, total, shown_, unit=" texts"):
             shown.append((label, total, shown_))
             super().__init__()
 
-    monkeypatch.setattr("attnx.pipeline.explain.bar", Noted)
+    monkeypatch.setattr("attnx.pipeline.explain.progress_bar", Noted)
     model, tokenizer = attnx.load_demo()
     texts = ["the keys to the cabinet", "the key to the cabinets"]
     attnx.explain(model, tokenizer, texts, methods="rollout")
