@@ -177,9 +177,11 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
         ),
         (_flag, "True or False"),
     ),
-    **dict.fromkeys(("layer", "head", "target", "discard", "residual"), (_one, "one value, and no array of several")),
+    **dict.fromkeys(
+        ("layer", "head", "target", "discard_ratio", "residual"), (_one, "one value, and no array of several")
+    ),
     "limit": (_number, "a number"),
-    "blank": (_blank, "a token or its id"),
+    "baseline": (_blank, "a token or its id"),
     "shares": (_numbers, "numbers in a list"),
     "continuation": (_text, "a text"),
 }

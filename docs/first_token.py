@@ -55,7 +55,7 @@ def main() -> None:
         "trained": [attention(trained, tokenizer, text) for text in TEXTS],
         "random weights": [attention(random, tokenizer, text) for text in TEXTS],
     }
-    seen["uninformed"] = [even(one) for one in seen["trained"]]
+    seen["with_uniform_attention"] = [even(one) for one in seen["trained"]]
     print(f"{len(TEXTS)} texts of {min(a.length for a in seen['trained'])} to "
           f"{max(a.length for a in seen['trained'])} tokens, {seen['trained'][0].num_layers} layers")  # fmt: skip
     lines = [["first token / first quarter, %", *seen]]

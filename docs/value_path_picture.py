@@ -16,7 +16,7 @@ from matplotlib import pyplot as plt
 import attnx
 from attnx.adapters.families import adapter_for
 from attnx.attribution.base import cases
-from attnx.attribution.lrp import lrp, value_path_levels
+from attnx.attribution.lrp import lrp, lrp_by_layer
 from attnx.views.terminal import AGAINST, FOR, colour_map
 
 PICTURE = Path(__file__).parent / "images" / "value-path.png"
@@ -27,7 +27,7 @@ def main() -> None:
     model, tokenizer = attnx.load_demo()
     prepared = [adapter_for(model).prepare(model, tokenizer, text) for text in TEXTS]
     asked = cases(model, tokenizer, prepared)
-    scored, layers = lrp(model, tokenizer, asked), value_path_levels(model, tokenizer, asked)
+    scored, layers = lrp(model, tokenizer, asked), lrp_by_layer(model, tokenizer, asked)
     figure, axes = plt.subplots(2, 2, figsize=(9.4, 5.6), layout="constrained")
     for (bars, rows), case, one, held in zip(axes, asked, scored, layers, strict=True):
         tokens = [position.token for position in case.prepared.positions]

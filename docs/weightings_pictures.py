@@ -93,7 +93,7 @@ def norm_residual() -> Figure:
     edges(left, captured(), "attention", 2, "½·attention + ½·I, layer 2")
     edges(right, captured(), "norm_residual", 2, "norm_residual, layer 2")
     for name, label, colour in (("attention", "½·attention + ½·I", GREY), ("norm_residual", "norm_residual", BLUE)):
-        kept = [float(one.matrix.diagonal().mean()) for one in Graph.of(captured(), weighting=name).layers]
+        kept = [float(one.matrix.diagonal().mean()) for one in Graph.of(captured(), edge_weights=name).layers]
         shares.plot(range(1, len(kept) + 1), kept, color=colour, marker="o", label=label)
     shares.set(xlabel="layer", ylabel="edge to itself", ylim=(0, 1))
     shares.set_title("what stays where it is (mean)", fontsize=10)
@@ -106,7 +106,7 @@ def alti() -> Figure:
     figure, panels = row_of(3)
     edges(panels[0], captured(), "norm_residual", 1, "norm_residual, layer 1")
     edges(panels[1], captured(), "alti", 1, "alti, layer 1 (0: nothing at all)")
-    nothing = Graph.of(captured(), weighting="alti").layers[0].matrix == 0
+    nothing = Graph.of(captured(), edge_weights="alti").layers[0].matrix == 0
     for query, key in nothing.nonzero().tolist():
         panels[1].text(key, query, "0", ha="center", va="center", fontsize=8, color=GREY)
     layers(panels[2], explained("alti"), "alti")
@@ -147,9 +147,9 @@ def row_of(count: int, widths: Sequence[float] | None = None) -> tuple[Figure, S
     return figure, figure.subplots(1, count, width_ratios=widths)
 
 
-def edges(axes: Axes, known: AttentionTensor, weighting: str, layer: int, title: str, residual: float = 0.5) -> None:
+def edges(axes: Axes, known: AttentionTensor, edge_weights: str, layer: int, title: str, residual: float = 0.5) -> None:
     """All edges of a layer, heads together: a row for each query."""
-    graph = Graph.of(known, weighting=weighting, residual=residual)
+    graph = Graph.of(known, edge_weights=edge_weights, residual=residual)
     square(axes, graph.layers[layer - 1].matrix, title)
 
 

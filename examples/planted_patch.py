@@ -13,7 +13,7 @@ pictures = generate(24, seed=1)
 references = ("gradient", "blankout")
 
 findings = find(model, processor, pictures, references=references)
-findings["rollout, 0.9"] = find(model, processor, pictures, methods=["rollout"], discard=0.9)["rollout"]
+findings["rollout, 0.9"] = find(model, processor, pictures, methods=["rollout"], discard_ratio=0.9)["rollout"]
 print(f"{'':<14}best patch is the planted one   mean rank of 64")
 for name, one in findings.items():
     print(f"{name:<14}{one.found:>4.0%}, 95 %: {one.low:>4.0%} to {one.high:>4.0%}{one.rank:>22.1f}")

@@ -30,7 +30,7 @@ def explain(**options):
         ({"batch_size": 1.5}, "batch_size must be a whole number"),
         ({"truncate": "no"}, "truncate must be True or False"),
         ({"residual": "half"}, "residual is a share"),
-        ({"discard": "half"}, "discard is a share"),
+        ({"discard_ratio": "half"}, "discard is a share"),
         ({"normalize": 3}, "normalize must be a name"),
         ({"method": "raw"}, "argument of explain 'method' is not known; .*did you mean 'methods'"),
         ({"target": "9" * 5000}, "target .* is not known"),

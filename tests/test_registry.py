@@ -74,12 +74,12 @@ def test_two_plug_ins_of_one_name_are_told(registry_with):
 
 
 def test_a_plug_in_may_be_made_of_a_built_in(registry_with):
-    class Made(Entry):
+    class PerturbedInputs(Entry):
         def load(self):
             assert registry["apple"] == Row("apple")
             return Row(self.name)
 
-    registry = registry_with(Made("pear", None))
+    registry = registry_with(PerturbedInputs("pear", None))
     assert registry.names() == ("apple", "pear")
 
 

@@ -284,7 +284,7 @@ class Adapter:
     """What one input is called in messages: text, image, sound; input where it may be several of them."""
     explained: Callable[[nn.Module, Any, PreparedInput], int]
     """(model, processor, prepared) → the position to explain when the user names none."""
-    blank: tuple[str, ...] = ("mask_token", "unk_token")
+    baseline: tuple[str, ...] = ("mask_token", "unk_token")
     """Tokens that can stand for "nothing here": the first that the tokenizer has, and that is nothing else to it."""
     embeddings: str | None = None
     """Name of the module that embeds the input; None asks `model.get_input_embeddings()`."""

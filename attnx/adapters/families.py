@@ -276,7 +276,7 @@ _MASKED: dict[str, Any] = {"prepare": prepare_text, "explained": mask_or_cls_pos
 _WRITES: dict[str, Any] = {
     "prepare": prepare_prompt,
     "explained": last_position,
-    "blank": ("unk_token",),  # a mask is nothing that a decoder was trained on
+    "baseline": ("unk_token",),  # a mask is nothing that a decoder was trained on
 }
 _REWRITES: dict[str, Any] = {
     "prepare": prepare_encoder_decoder,

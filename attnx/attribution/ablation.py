@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from attnx.adapters.adapter import AudioInput, PreparedInput
 from attnx.adapters.families import adapter_for
 from attnx.attribution.base import Case, Reference, Scored
-from attnx.attribution.baselines import Named, choose_blank, stretch_groups
-from attnx.attribution.captum import Batch, Facts, Start, attribute, baseline, split_streams
-from attnx.attribution.variants import FIRST_ORDER, NOTE, STEPS, Variant, estimate, measure
+from attnx.attribution.baselines import Named, choose_baseline, stretch_groups
+from attnx.attribution.captum import Batch, Facts, Start, attribute, baseline_values, split_streams
+from attnx.attribution.variants import FIRST_ORDER, NOTE, STEPS, Perturbation, estimate, measure
 from attnx.errors import ChoiceError, InputError, whole_number
 from attnx.graph.edge_weights import check_position
 from attnx.hooks.batching import max_batch_positions
@@ -32,8 +32,8 @@ def occlusion(
     cases: Sequence[Case],
     *,
     window: int = 3,
-    start: Start = "blank",
-    blank: Named = None,
+    start: Start = "baseline",
+    baseline: Named = None,
     score: Score | None = None,
     progress: bool = False,
 ) -> list[Scored]:
@@ -49,7 +49,7 @@ def occlusion(
         from captum.attr import Occlusion
 
         shape, strides = _window(batch, window)
-        begin, chosen = baseline(batch, model, processor, start, blank)
+        begin, chosen = baseline_values(batch, model, processor, start, baseline)
         found = Occlusion(batch.forward).attribute(
             batch.values,
             sliding_window_shapes=shape,
@@ -69,8 +69,8 @@ def feature_ablation(
     processor: Any,
     cases: Sequence[Case],
     *,
-    start: Start = "blank",
-    blank: Named = None,
+    start: Start = "baseline",
+    baseline: Named = None,
     score: Score | None = None,
     progress: bool = False,
 ) -> list[Scored]:
@@ -81,7 +81,7 @@ def feature_ablation(
         from captum.attr import FeatureAblation
 
         features, pieces = _features(batch)
-        begin, chosen = baseline(batch, model, processor, start, blank)
+        begin, chosen = baseline_values(batch, model, processor, start, baseline)
         found = FeatureAblation(batch.forward).attribute(
             batch.values,
             feature_mask=features,
@@ -197,7 +197,7 @@ OCCLUSION = Reference(
     costs="a run for each window",
     forwards=lambda positions, **options: positions + 1,
     signed=True,
-    options=("window", "start", "blank", "score"),
+    options=("window", "start", "baseline", "score"),
 )
 FEATURE_ABLATION = Reference(
     "feature_ablation",
@@ -207,7 +207,7 @@ FEATURE_ABLATION = Reference(
     costs="a run for each word or patch",
     forwards=lambda positions, **options: positions + 1,
     signed=True,
-    options=("start", "blank", "score"),
+    options=("start", "baseline", "score"),
 )
 
 
@@ -224,7 +224,7 @@ def blankout(
     *,
     unit: Unit = "token",
     score: Score | None = None,
-    blank: Named = None,
+    baseline: Named = None,
     group: int | None = None,
     signed: bool = True,
     exact: bool = True,
@@ -238,8 +238,8 @@ def blankout(
     tell what speaks for the target from what speaks against it: `**PAPER` is the paper's definition. A `unit` of
     words blanks all pieces of a word at once and shares its score out among them, one of spans does so with each
     part that was named (`spans=`), and a `group` of 2 with squares of 2 × 2 patches of an image or two neighbouring
-    stretches of sound, where many are grouped anyway. What stands for nothing is chosen by rule, or `blank` (see
-    `choose_blank`). `positions` says for each case which to blank, by default all that are not special tokens; the
+    stretches of sound, where many are grouped anyway. What stands for nothing is chosen by rule, or `baseline` (see
+    `choose_baseline`). `positions` says for each case which to blank, by default all that are not special tokens; the
     others score 0. `at_once` bounds a batch in positions. Not `exact` no variant is run: s' is a
     first-order estimate by slopes (see `estimate`).
     """
@@ -248,17 +248,17 @@ def blankout(
     if at_once is not None and at_once < 1:
         raise InputError(f"at_once must be at least 1 position, found {at_once}")
     units = _units(cases, unit, positions, group)
-    variants = [Variant(number, places) for number, several in enumerate(units) for places in several]
-    whole = [Variant(number) for number in range(len(cases))]
-    chosen = choose_blank(model, adapter_for(model), processor, cases[0].prepared, blank)
-    options: dict[str, Any] = {"kind": kind, "blank": chosen, "progress": progress}
+    variants = [Perturbation(number, places) for number, several in enumerate(units) for places in several]
+    whole = [Perturbation(number) for number in range(len(cases))]
+    chosen = choose_baseline(model, adapter_for(model), processor, cases[0].prepared, baseline)
+    options: dict[str, Any] = {"kind": kind, "baseline": chosen, "progress": progress}
     told = partial(measure, at_once=at_once) if exact else estimate
     measured = told(model, processor, cases, whole + variants, **options)
     scores = [np.zeros(len(case.prepared.positions)) for case in cases]
     for variant, after in zip(variants, measured[len(whole) :], strict=True):
         change = measured[variant.case] - after
         scores[variant.case][list(variant.places)] = (change if signed else abs(change)) / len(variant.places)
-    facts = {"score": kind, "blank": chosen.name, **({} if exact else {"estimate": FIRST_ORDER})}
+    facts = {"score": kind, "baseline": chosen.name, **({} if exact else {"estimate": FIRST_ORDER})}
     notes = () if exact else (NOTE.format("blankout"),)
     return [
         Scored(one, {**facts, "before": float(before)}, notes, signed=signed)
@@ -315,5 +315,5 @@ BLANKOUT = Reference(
     costs="a run for each position",
     forwards=lambda positions, exact=True, **options: positions + 1 if exact else 2 * STEPS + 3,
     signed=True,
-    options=("unit", "score", "blank", "group", "signed", "exact", "positions", "at_once"),
+    options=("unit", "score", "baseline", "group", "signed", "exact", "positions", "at_once"),
 )

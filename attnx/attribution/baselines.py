@@ -92,7 +92,7 @@ FILLS: Mapping[str, Fill] = {"gray": _gray, "mean": _mean_of_pixels, "blur": _bl
 SILENCE = "silence"
 
 
-def silenced(prepared: PreparedInput, places: Sequence[int]) -> PreparedInput:
+def silence_audio(prepared: PreparedInput, places: Sequence[int]) -> PreparedInput:
     """Nothing to be heard at these positions."""
     audio_input = prepared.audio_input
     assert audio_input is not None
@@ -258,7 +258,7 @@ MEAN_NAME = "mean embedding"
 
 
 @dataclass(frozen=True)
-class Blank:
+class Baseline:
     """What stands for nothing."""
 
     name: str
@@ -271,9 +271,9 @@ class Blank:
     """How blanked inputs enter the model."""
 
 
-def choose_blank(
+def choose_baseline(
     model: nn.Module, adapter: Adapter, processor: Any, prepared: PreparedInput, named: Named = None
-) -> Blank:
+) -> Baseline:
     """The blank that the caller named, or by the rule.
 
     For text: a token, its id, `"unk_token"` and the like, `"mean"`, the mean of all embeddings, or `"delete"`. For an
@@ -282,15 +282,15 @@ def choose_blank(
     """
     if prepared.audio_input is not None:
         if named not in (None, SILENCE):
-            raise ChoiceError(unknown("blank", named, (SILENCE,)) + " (this is sound)")
+            raise ChoiceError(unknown("baseline", named, (SILENCE,)) + " (this is sound)")
         return _silence(model, adapter, prepared)
     if prepared.readers is not None:
         return _of_both(model, adapter, processor, prepared, named)
     if prepared.boxes is not None:
         if named is not None and (not isinstance(named, str) or named not in FILLS):
-            raise ChoiceError(unknown("blank", named, FILLS) + " (this is an image)")
+            raise ChoiceError(unknown("baseline", named, FILLS) + " (this is an image)")
         fill = str(named or "gray")
-        return Blank(fill, partial(painted, fill=FILLS[fill], processor=processor))
+        return Baseline(fill, partial(painted, fill=FILLS[fill], processor=processor))
     if named is None:
         return _by_rule(model, adapter, processor, prepared)
     if named in (DELETE, _deletion().name):
@@ -309,14 +309,16 @@ _ON_BOTH = ("gray", MEAN)
 """What patches beside a text can be painted with."""
 
 
-def _of_both(model: nn.Module, adapter: Adapter, processor: Any, prepared: PreparedInput, named: Named) -> Blank:
+def _of_both(model: nn.Module, adapter: Adapter, processor: Any, prepared: PreparedInput, named: Named) -> Baseline:
     """Of a picture with a text: paint over patches, and a token in place of tokens; no position goes."""
     if named is not None and named not in _ON_BOTH:
-        raise ChoiceError(unknown("blank", named, _ON_BOTH) + " (patches of a picture, beside which tokens have one)")
+        raise ChoiceError(
+            unknown("baseline", named, _ON_BOTH) + " (patches of a picture, beside which tokens have one)"
+        )
     fill = str(named or _ON_BOTH[0])
     tokenizer = processor.tokenizer
     taken = _framing_ids(model, tokenizer)
-    known = (getattr(tokenizer, f"{name}_id", None) for name in adapter.blank)
+    known = (getattr(tokenizer, f"{name}_id", None) for name in adapter.baseline)
     blank_id = next((int(one) for one in known if one is not None and int(one) not in taken), None)
 
     def apply(prepared: PreparedInput, places: Sequence[int]) -> PreparedInput:
@@ -327,12 +329,12 @@ def _of_both(model: nn.Module, adapter: Adapter, processor: Any, prepared: Prepa
         patches = [one for one in places if one >= prepared.text_length]
         return painted(found, patches, FILLS[fill], processor) if patches else found
 
-    return Blank(fill if blank_id is None else f"{fill}, {tokenizer.convert_ids_to_tokens(blank_id)}", apply)
+    return Baseline(fill if blank_id is None else f"{fill}, {tokenizer.convert_ids_to_tokens(blank_id)}", apply)
 
 
-def _by_rule(model: nn.Module, adapter: Adapter, tokenizer: Any, prepared: PreparedInput) -> Blank:
+def _by_rule(model: nn.Module, adapter: Adapter, tokenizer: Any, prepared: PreparedInput) -> Baseline:
     taken = _framing_ids(model, tokenizer)
-    for name in adapter.blank:
+    for name in adapter.baseline:
         token_id = getattr(tokenizer, f"{name}_id", None)
         unused = name == "unk_token" and not _becomes_unknown(tokenizer)
         if token_id is not None and int(token_id) not in taken and not unused:
@@ -369,12 +371,12 @@ def _text_config(config: Any) -> Any:
     return getattr(config, "text_config", None)
 
 
-def _token(tokenizer: Any, blank_id: int) -> Blank:
+def _token(tokenizer: Any, blank_id: int) -> Baseline:
     names = getattr(tokenizer, "convert_ids_to_tokens", str)
-    return Blank(str(names(blank_id)), partial(replaced, blank_id=blank_id))
+    return Baseline(str(names(blank_id)), partial(replaced, blank_id=blank_id))
 
 
-def _mean(model: nn.Module, adapter: Adapter) -> Blank:
+def _mean(model: nn.Module, adapter: Adapter) -> Baseline:
     @cache
     def mean_of(embedding: nn.Module, weights: Check) -> Tensor:
         """Once for all variants, unless its weights have changed; offloaded ones are loaded, and cannot be compared."""
@@ -390,25 +392,25 @@ def _mean(model: nn.Module, adapter: Adapter) -> Blank:
             inputs[ENTRIES[name]] = values
         return replace(entered, inputs=inputs)
 
-    return Blank(MEAN_NAME, apply, entry="inputs_embeds")
+    return Baseline(MEAN_NAME, apply, entry="inputs_embeds")
 
 
-def _silence(model: nn.Module, adapter: Adapter, prepared: PreparedInput) -> Blank:
+def _silence(model: nn.Module, adapter: Adapter, prepared: PreparedInput) -> Baseline:
     """Silence for the sound; what was written of it goes in by embeddings, their mean stands for nothing."""
     if not prepared.sequences:
-        return Blank(SILENCE, silenced)
+        return Baseline(SILENCE, silence_audio)
     mean = _mean(model, adapter)
 
     def apply(prepared: PreparedInput, places: Sequence[int]) -> PreparedInput:
         source = prepared.encoder_length
-        quiet = silenced(prepared, [place for place in places if place < source])
+        quiet = silence_audio(prepared, [place for place in places if place < source])
         return mean.apply(quiet, [place for place in places if place >= source])
 
-    return Blank(f"{SILENCE}, {MEAN_NAME} in the output", apply, entry=mean.entry)
+    return Baseline(f"{SILENCE}, {MEAN_NAME} in the output", apply, entry=mean.entry)
 
 
-def _deletion() -> Blank:
-    return Blank("deletion", deleted, shortens=True)
+def _deletion() -> Baseline:
+    return Baseline("deletion", deleted, shortens=True)
 
 
 def replaced(prepared: PreparedInput, places: Sequence[int], blank_id: int) -> PreparedInput:
@@ -460,26 +462,26 @@ def _shortened(prepared: PreparedInput, places: Sequence[int], positions: Positi
     return replace(prepared, inputs=inputs, positions=positions, sequences=sequences)
 
 
-def _token_id(model: nn.Module, tokenizer: Any, blank: str | int) -> int:
+def _token_id(model: nn.Module, tokenizer: Any, baseline: str | int) -> int:
     """The id of a blank that the user named; one that the tokenizer does not have is an error."""
     size = vocabulary_size(model)
-    if not isinstance(blank, str):
-        blank_id = whole_number("blank", blank)
+    if not isinstance(baseline, str):
+        blank_id = whole_number("baseline", baseline)
         if blank_id < 0 or (size is not None and blank_id >= size):
             raise ChoiceError(f"blank {blank_id} is no token id of this vocabulary of {size}")
         return blank_id
-    if blank.endswith("_token"):
-        token_id = getattr(tokenizer, f"{blank}_id", None)
+    if baseline.endswith("_token"):
+        token_id = getattr(tokenizer, f"{baseline}_id", None)
         if token_id is None:
             raise ChoiceError(
-                f"blank {blank!r} asked, but the tokenizer has no such token; give another token of its vocabulary, "
+                f"blank {baseline!r} asked, but the tokenizer has no such token; give another token of its vocabulary, "
                 f"its id, {MEAN!r} or {DELETE!r}"
             )
         return int(token_id)
     vocabulary: Mapping[str, int] = tokenizer.get_vocab()
-    if blank not in vocabulary:
+    if baseline not in vocabulary:
         raise ChoiceError(
-            f"blank {blank!r} is no token of this tokenizer; give one of its vocabulary, its id, 'unk_token', "
+            f"blank {baseline!r} is no token of this tokenizer; give one of its vocabulary, its id, 'unk_token', "
             f"'mask_token', 'pad_token', {MEAN!r} or {DELETE!r}"
         )
-    return vocabulary[blank]
+    return vocabulary[baseline]

@@ -16,7 +16,7 @@ from attnx.adapters.audio import ENTRIES
 from attnx.adapters.families import adapter_for
 from attnx.adapters.model_config import takes_logits_to_keep
 from attnx.attribution.base import Case, Scored, by_input
-from attnx.attribution.baselines import Named, choose_blank, same_by_embeddings, takes_embeddings
+from attnx.attribution.baselines import Named, choose_baseline, same_by_embeddings, takes_embeddings
 from attnx.errors import AttnxError, ChoiceError, InputError, in_a_line
 from attnx.hooks.batching import MAX_BATCH_POSITIONS, collate, max_batch_positions, padding_id, run_in_batches
 from attnx.hooks.forward import eval_mode, unwrap_model
@@ -331,11 +331,11 @@ def _of_sound(attribution: Tensor, prepared: PreparedInput) -> Tensor:
     return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
 
 
-Start: TypeAlias = Literal["blank", "zero"]
-STARTS: tuple[Start, ...] = ("blank", "zero")
+Start: TypeAlias = Literal["baseline", "zero"]
+STARTS: tuple[Start, ...] = ("baseline", "zero")
 
 
-def baseline(
+def baseline_values(
     batch: Batch, model: nn.Module, processor: Any, start: Start, named: Named = None
 ) -> tuple[Tensor, dict[str, float | str]]:
     """Of the shape of the batch's values, and which blank it is; `named` is the caller's.
@@ -343,16 +343,18 @@ def baseline(
     Special tokens stay, so that they are attributed nothing.
     """
     if start not in STARTS:
-        raise ChoiceError(unknown("baseline", start, STARTS))
+        raise ChoiceError(unknown("baseline_values", start, STARTS))
     if start == "zero":
         return _zero(batch), {}
-    blank = choose_blank(model, adapter_for(model), processor, batch.cases[0].prepared, named)
-    if blank.shortens:
+    baseline = choose_baseline(model, adapter_for(model), processor, batch.cases[0].prepared, named)
+    if baseline.shortens:
         raise ChoiceError(
             f"a path cannot begin at a text of another length, and {type(model).__name__} has no other blank: give "
             "blank= a token, blank='mean', or start='zero'"
         )
-    return batch.enter([blank.apply(case.prepared, case.content) for case in batch.cases]), {"blank": blank.name}
+    return batch.enter([baseline.apply(case.prepared, case.content) for case in batch.cases]), {
+        "baseline": baseline.name
+    }
 
 
 def _zero(batch: Batch) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from attnx.attribution.base import ANSWER, SLOPES, Case, Reference, Scored
 from attnx.attribution.baselines import Named
-from attnx.attribution.captum import STARTS, Batch, Embed, Facts, Reduction, Start, attribute, baseline
+from attnx.attribution.captum import STARTS, Batch, Embed, Facts, Reduction, Start, attribute, baseline_values
 from attnx.errors import InputError, whole_number
 from attnx.hooks.batching import max_batch_positions
 from attnx.hooks.forward import unwrap_model
@@ -103,8 +103,8 @@ def integrated_gradients(
     cases: Sequence[Case],
     *,
     steps: int = 32,
-    start: Start = "blank",
-    blank: Named = None,
+    start: Start = "baseline",
+    baseline: Named = None,
     score: Score | None = None,
     reduction: Reduction = "sum",
     progress: bool = False,
@@ -123,7 +123,7 @@ def integrated_gradients(
         # Captum multiplies the batch by the steps that it takes at once, and takes at least one.
         longest = max(len(one.prepared.positions) for one in batch.cases)
         at_once = max(len(batch.cases), max_batch_positions(model) // longest)
-        begin, chosen = baseline(batch, model, processor, start, blank)
+        begin, chosen = baseline_values(batch, model, processor, start, baseline)
         summed, deltas = IntegratedGradients(batch.forward).attribute(
             batch.values,
             baselines=begin,
@@ -147,7 +147,7 @@ INTEGRATED_GRADIENTS = Reference(
     forwards=lambda positions, steps=32, **options: 2 * steps + 2,
     signed=True,
     needs=(ANSWER, SLOPES),
-    options=("steps", "start", "blank", "score", "reduction"),
+    options=("steps", "start", "baseline", "score", "reduction"),
 )
 
 
@@ -158,7 +158,7 @@ def gradient_shap(
     *,
     samples: int = 32,
     seed: int = 0,
-    blank: Named = None,
+    baseline: Named = None,
     score: Score | None = None,
     reduction: Reduction = "sum",
     progress: bool = False,
@@ -174,7 +174,7 @@ def gradient_shap(
     model = unwrap_model(model)
 
     def explainer(batch: Batch) -> tuple[Tensor, list[Facts]]:
-        begun = [baseline(batch, model, processor, name, blank) for name in STARTS]
+        begun = [baseline_values(batch, model, processor, name, baseline) for name in STARTS]
         starts = torch.cat([values for values, _ in begun])
         at_once = max(1, max_batch_positions(model) // len(batch.cases[0].prepared.positions))
         # Drawn for all samples before the first runs: how many run at once must not change the numbers.
@@ -211,5 +211,5 @@ GRADIENT_SHAP = Reference(
     forwards=lambda positions, samples=32, **options: 2 * samples,
     signed=True,
     needs=(ANSWER, SLOPES),
-    options=("samples", "seed", "blank", "score", "reduction"),
+    options=("samples", "seed", "baseline", "score", "reduction"),
 )

@@ -107,7 +107,7 @@ def attn_lrp(
     return [found[row] for row in range(len(cases))]
 
 
-def value_path_levels(
+def lrp_by_layer(
     model: nn.Module, processor: Any, cases: Sequence[Case], *, score: Score | None = None, progress: bool = False
 ) -> list[Array]:
     """For each case level × position: what each position holds of the score when it enters that block.

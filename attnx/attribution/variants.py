@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from attnx.adapters.adapter import PreparedInput
 from attnx.adapters.model_config import takes_logits_to_keep
 from attnx.attribution.base import Array, Case
-from attnx.attribution.baselines import Blank
+from attnx.attribution.baselines import Baseline
 from attnx.attribution.gradients import integrated_gradients
 from attnx.errors import AttnxError, ChoiceError
 from attnx.hooks.batching import collate, first_outputs, max_batch_positions, padding_id, run_in_batches, slack
@@ -45,7 +45,7 @@ _Key: TypeAlias = tuple[nn.Module, PreparedInput, str, tuple[int, ...], int, str
 
 
 @dataclass(frozen=True, eq=False)
-class KeptAnswers:
+class OutputCache:
     """The answers of one model to variants of some inputs."""
 
     kept: dict[_Key, tuple[HeadKind, Tensor]] = field(default_factory=dict)
@@ -64,32 +64,32 @@ class KeptAnswers:
         return list(row.score(model, answers, encode_targets(targets, first.device), kind).tolist())
 
 
-_cached_scores: ContextVar[KeptAnswers | None] = ContextVar("said", default=None)
+_cached_scores: ContextVar[OutputCache | None] = ContextVar("said", default=None)
 
 
 @contextmanager
-def kept_answers() -> Iterator[None]:
+def cached_outputs() -> Iterator[None]:
     """Within this the model must stay as it is; what it said is forgotten behind it."""
-    token = _cached_scores.set(KeptAnswers())
+    token = _cached_scores.set(OutputCache())
     try:
         yield
     finally:
         _cached_scores.reset(token)
 
 
-def said_so_far() -> KeptAnswers | None:
+def output_cache() -> OutputCache | None:
     """None where nothing is kept."""
     return _cached_scores.get()
 
 
 def key_of(
-    model: nn.Module, prepared: PreparedInput, blank: Blank, places: tuple[int, ...], target: Target, answers: str
+    model: nn.Module, prepared: PreparedInput, baseline: Baseline, places: tuple[int, ...], target: Target, answers: str
 ) -> _Key:
-    return model, prepared, blank.name, places, target.position, answers
+    return model, prepared, baseline.name, places, target.position, answers
 
 
 @dataclass(frozen=True)
-class Variant:
+class Perturbation:
     """Input number `case` with nothing at these `places`."""
 
     case: int
@@ -97,44 +97,44 @@ class Variant:
 
 
 @dataclass(frozen=True, eq=False)
-class Made(Sequence[PreparedInput]):
+class PerturbedInputs(Sequence[PreparedInput]):
     """The inputs of variants, each made when it is read."""
 
     cases: Sequence[Case]
-    variants: Sequence[Variant]
-    blank: Blank
+    variants: Sequence[Perturbation]
+    baseline: Baseline
 
     def __len__(self) -> int:
         return len(self.variants)
 
     def __getitem__(self, row: Any) -> Any:
-        return self.blank.apply(self.whole(row), self.variants[row].places)
+        return self.baseline.apply(self.whole(row), self.variants[row].places)
 
     def whole(self, row: int) -> PreparedInput:
         """The input itself."""
         return self.cases[self.variants[row].case].prepared
 
     def length(self, row: int) -> int:
-        gone = len(self.variants[row].places) if self.blank.shortens else 0
+        gone = len(self.variants[row].places) if self.baseline.shortens else 0
         return len(self.whole(row).positions) - gone
 
 
 @dataclass(frozen=True, eq=False)
-class Runs:
+class PerturbationRuns:
     """What the runs of one measurement share: variants, all of them different, and what is read of each."""
 
     model: nn.Module
     pad_id: int | None
-    made: Made
-    wanted: Mapping[Variant, tuple[Target, ...]]
+    made: PerturbedInputs
+    wanted: Mapping[Perturbation, tuple[Target, ...]]
     kind: Score
     answers: str
     """The row of `HEAD_KINDS` that all targets name."""
-    said: KeptAnswers | None = None
+    said: OutputCache | None = None
     """Where answers are kept for another question."""
     maps: LinearLayerMode = field(default_factory=LinearLayerMode)
 
-    def asked(self, rows: Sequence[int]) -> list[tuple[int, Variant, Target]]:
+    def asked(self, rows: Sequence[int]) -> list[tuple[int, Perturbation, Target]]:
         """What is read of these rows, in the order of their scores: place in the batch, variant, target."""
         variants = [self.made.variants[row] for row in rows]
         return [(place, one, target) for place, one in enumerate(variants) for target in self.wanted[one]]
@@ -157,14 +157,14 @@ class Runs:
             self.said.keep([self.key(variant, target) for _, variant, target in asked], row, answers)
         return row.score(self.model, answers, targets, kind or self.kind)
 
-    def key(self, variant: Variant, target: Target) -> Any:
+    def key(self, variant: Perturbation, target: Target) -> Any:
         """Under which what is said of a variant is kept."""
         prepared = self.made.cases[variant.case].prepared
-        return key_of(self.model, prepared, self.made.blank, variant.places, target, self.answers)
+        return key_of(self.model, prepared, self.made.baseline, variant.places, target, self.answers)
 
-    def _read_at(self, target: Target, variant: Variant) -> Target:
+    def _read_at(self, target: Target, variant: Perturbation) -> Target:
         """The target where it has moved to."""
-        if not self.made.blank.shortens:
+        if not self.made.baseline.shortens:
             return target
         moved = HEAD_KINDS[target.kind].moved if target.kind else shift_target_position
         return moved(target, variant.places)
@@ -195,7 +195,7 @@ _found: WeakKeyDictionary[nn.Module, frozenset[int]] = WeakKeyDictionary()
 """What the last search in a model gave. It is believed of no other run before it was tried."""
 
 
-def find_unread_rows(runs: Runs) -> None:
+def find_unread_rows(runs: PerturbationRuns) -> None:
     """Have `runs.maps` leave out what nothing reads, by two variants of one text that differ as much as they can."""
     if len(runs.made):
         sample = _sample(runs)
@@ -203,7 +203,7 @@ def find_unread_rows(runs: Runs) -> None:
         search(runs, sample, runs.scores, work=work, length=runs.made.length(sample[0]))
 
 
-def search(runs: Runs, sample: Sequence[int], scores: Scores, *, work: int, length: int) -> None:
+def search(runs: PerturbationRuns, sample: Sequence[int], scores: Scores, *, work: int, length: int) -> None:
     """The same by a sample of equal `length` and a way to run it; `work` is told in positions, too."""
     a_run = max(len(sample) * length, _LEAST)
     several = any(len(runs.wanted[runs.made.variants[row]]) > 1 for row in sample)  # of which all rows may be read
@@ -215,14 +215,14 @@ def search(runs: Runs, sample: Sequence[int], scores: Scores, *, work: int, leng
         runs.maps.unread = frozenset()
 
 
-def _pays(runs: Runs, work: int, a_run: int) -> bool:
+def _pays(runs: PerturbationRuns, work: int, a_run: int) -> bool:
     """Whether so much work saves more than a search costs."""
     maps = sum(isinstance(module, nn.Linear) for module in runs.model.modules())
     tried = 2 if runs.model in _found else 1 + _FOUND + _MISSES
     return work * _FOUND / max(maps, 1) >= _WORTH_A_SEARCH * a_run * tried
 
 
-def _answer_at_one_end(runs: Runs) -> bool:
+def _answer_at_one_end(runs: PerturbationRuns) -> bool:
     """Whether all inputs are read where the tried one is: at their first position, or at their last."""
     ends = {
         (target.position == 0, target.position == len(runs.made.whole(row).positions) - 1)
@@ -232,7 +232,7 @@ def _answer_at_one_end(runs: Runs) -> bool:
     return all(first for first, _ in ends) or all(last for _, last in ends)
 
 
-def _sample(runs: Runs) -> list[int]:
+def _sample(runs: PerturbationRuns) -> list[int]:
     """Of a short text: it tells as much as a long one."""
     made = runs.made
     lengths = {variant.case: len(made.whole(row).positions) for row, variant in enumerate(made.variants)}
@@ -244,7 +244,7 @@ def _sample(runs: Runs) -> list[int]:
     return sorted({alike[int(at * (len(alike) - 1))] for at in (0, 1)})
 
 
-def _unread(runs: Runs, sample: Sequence[int], scores: Scores) -> frozenset[int]:
+def _unread(runs: PerturbationRuns, sample: Sequence[int], scores: Scores) -> frozenset[int]:
     """The numbers of the maps of which only the answer's row is read."""
     runs.maps.unread = frozenset()
     whole = scores(sample, _BY)
@@ -291,7 +291,7 @@ _SAMPLE = 4
 _BY_POSITION = {"input_ids", "inputs_embeds", "attention_mask", "token_type_ids"}
 
 
-def behind_beginnings(runs: Runs, at_most: int) -> Iterator[tuple[list[int], Tensor]]:
+def behind_beginnings(runs: PerturbationRuns, at_most: int) -> Iterator[tuple[list[int], Tensor]]:
     """Rows that need not be run from their beginning, with their scores; none where the model does not show it."""
     if not _can_be_tried(runs):
         return
@@ -314,16 +314,16 @@ def behind_beginnings(runs: Runs, at_most: int) -> Iterator[tuple[list[int], Ten
             runs.maps.unread = everywhere
 
 
-def _can_be_tried(runs: Runs) -> bool:
+def _can_be_tried(runs: PerturbationRuns) -> bool:
     """Whether the model takes kept keys and values, and nothing but tokens; what moves up is changed everywhere."""
     several_stacks = getattr(runs.model.config, "is_encoder_decoder", False)
     takes = "past_key_values" in signature(runs.model.forward).parameters
     one_place = not any(target.beside for several in runs.wanted.values() for target in several)  # spans name more
-    plain = not runs.made.blank.shortens and not several_stacks
+    plain = not runs.made.baseline.shortens and not several_stacks
     return takes and plain and one_place and runs.made[0].inputs.keys() <= _BY_POSITION
 
 
-def _late(runs: Runs) -> list[int]:
+def _late(runs: PerturbationRuns) -> list[int]:
     """Rows that change something before their answer, by input."""
     variants = runs.made.variants
     changed = [row for row, one in enumerate(variants) if one.places]
@@ -331,7 +331,7 @@ def _late(runs: Runs) -> list[int]:
     return sorted(read, key=lambda row: variants[row].case)
 
 
-def _first(runs: Runs, row: int) -> int:
+def _first(runs: PerturbationRuns, row: int) -> int:
     """The first place at which a variant differs from its input."""
     return min(runs.made.variants[row].places)
 
@@ -351,13 +351,13 @@ def _batches(firsts: Sequence[int], length: int, at_most: int) -> Iterator[slice
 class _Kept:
     """The keys and values of one input."""
 
-    runs: Runs
+    runs: PerturbationRuns
     cache: Any
 
     @classmethod
-    def of(cls, runs: Runs, row: int) -> _Kept:
+    def of(cls, runs: PerturbationRuns, row: int) -> _Kept:
         """Of the input that this row is a variant of."""
-        whole = runs.made.blank.apply(runs.made.whole(row), ())
+        whole = runs.made.baseline.apply(runs.made.whole(row), ())
         output = runs.model(**collate(runs.model, [whole], runs.pad_id), use_cache=True)
         return cls(runs, output.past_key_values)
 
@@ -387,19 +387,19 @@ def measure(
     model: nn.Module,
     processor: Any,
     cases: Sequence[Case],
-    variants: Sequence[Variant],
+    variants: Sequence[Perturbation],
     *,
     kind: Score,
-    blank: Blank,
+    baseline: Baseline,
     at_once: int | None = None,
     label: str = "blank-out",
     progress: bool = False,
 ) -> Array:
     """The score of each variant's target. The same variant twice is run once, and for all cases of one input."""
     wanted = _targets(cases, variants)
-    made = Made(cases, list(wanted), blank)
-    answers, said = kind_of([case.target for case in cases]), None if blank.shortens else said_so_far()
-    runs = Runs(model, padding_id(model, processor), made, wanted, kind, answers, said)
+    made = PerturbedInputs(cases, list(wanted), baseline)
+    answers, said = kind_of([case.target for case in cases]), None if baseline.shortens else output_cache()
+    runs = PerturbationRuns(model, padding_id(model, processor), made, wanted, kind, answers, said)
     found = _said(runs)
     runs = _unsaid(runs, found)
     at_most = at_once or max_batch_positions(model)
@@ -419,16 +419,16 @@ def measure(
     return np.array([found[_own(one, first), cases[one.case].target] for one in variants], dtype=np.float64)
 
 
-def _targets(cases: Sequence[Case], variants: Sequence[Variant]) -> dict[Variant, tuple[Target, ...]]:
+def _targets(cases: Sequence[Case], variants: Sequence[Perturbation]) -> dict[Perturbation, tuple[Target, ...]]:
     """What is read of each different variant; those of cases that share an input are the same."""
     first = _first_of_input(cases)
-    found: dict[Variant, dict[Target, None]] = {}
+    found: dict[Perturbation, dict[Target, None]] = {}
     for one in variants:
         found.setdefault(_own(one, first), {})[cases[one.case].target] = None
     return {variant: tuple(targets) for variant, targets in found.items()}
 
 
-def _said(runs: Runs) -> dict[tuple[Variant, Target], float]:
+def _said(runs: PerturbationRuns) -> dict[tuple[Perturbation, Target], float]:
     """The scores of what another question has run."""
     if runs.said is None:
         return {}
@@ -439,7 +439,7 @@ def _said(runs: Runs) -> dict[tuple[Variant, Target], float]:
     return dict(zip(known, scores, strict=True))
 
 
-def _unsaid(runs: Runs, found: Collection[tuple[Variant, Target]]) -> Runs:
+def _unsaid(runs: PerturbationRuns, found: Collection[tuple[Perturbation, Target]]) -> PerturbationRuns:
     """The runs that are left."""
     left = {
         variant: targets
@@ -455,22 +455,22 @@ def _first_of_input(cases: Sequence[Case]) -> list[int]:
     return [numbers.setdefault(id(case.prepared), number) for number, case in enumerate(cases)]
 
 
-def _own(variant: Variant, first: Sequence[int]) -> Variant:
-    return Variant(first[variant.case], variant.places)
+def _own(variant: Perturbation, first: Sequence[int]) -> Perturbation:
+    return Perturbation(first[variant.case], variant.places)
 
 
-def _whole(runs: Runs, done: Collection[int], at_most: int) -> Iterator[tuple[list[int], Tensor]]:
+def _whole(runs: PerturbationRuns, done: Collection[int], at_most: int) -> Iterator[tuple[list[int], Tensor]]:
     """The rows that are not done when this begins, with their scores, each run from its beginning."""
     made = runs.made
     left = [row for row in range(len(made)) if row not in done]
-    some = Made(made.cases, [made.variants[row] for row in left], made.blank)
+    some = PerturbedInputs(made.cases, [made.variants[row] for row in left], made.baseline)
     for places, _ in run_in_batches(
         runs.model,
         some,
         lambda several: None,
         first=partial(first_outputs, runs.model, runs.pad_id),
         pad_id=runs.pad_id,
-        entry=made.blank.entry,
+        entry=made.baseline.entry,
         together=not takes_logits_to_keep(runs.model),
         at_most=at_most,
         lengths=[some.length(place) for place in range(len(some))],
@@ -491,21 +491,21 @@ def estimate(
     model: nn.Module,
     processor: Any,
     cases: Sequence[Case],
-    variants: Sequence[Variant],
+    variants: Sequence[Perturbation],
     *,
     kind: Score,
-    blank: Blank,
+    baseline: Baseline,
     label: str = "estimate",
     progress: bool = False,
 ) -> Array:
     """The score of each variant's target, as `measure` gives it, to first order."""
-    if blank.shortens:
+    if baseline.shortens:
         raise ChoiceError("exact=False asked, but what is deleted has no slope; give blank='mean' or a token")
     if not variants:
         return np.zeros(0)
     asked = sorted({one.case for one in variants})
-    whole = measure(model, processor, cases, list(map(Variant, asked)), kind=kind, blank=blank, label=label)
-    options: dict[str, Any] = {"steps": STEPS, "score": kind, "blank": blank.name, "progress": progress}
+    whole = measure(model, processor, cases, list(map(Perturbation, asked)), kind=kind, baseline=baseline, label=label)
+    options: dict[str, Any] = {"steps": STEPS, "score": kind, "baseline": baseline.name, "progress": progress}
     slopes = integrated_gradients(model, processor, [cases[number] for number in asked], **options)
     told = {number: (score, one.scores) for number, score, one in zip(asked, whole, slopes, strict=True)}
     return np.array([told[one.case][0] - told[one.case][1][list(one.places)].sum() for one in variants])

@@ -21,7 +21,7 @@ from attnx.errors import ArgumentError, ChoiceError, InputError, whole_number
 from attnx.hooks.forward import unwrap_model
 from attnx.methods.base import METHODS
 from attnx.methods.receptive_field import Normalization
-from attnx.methods.ties import DIGITS
+from attnx.methods.ties import SCORE_DECIMALS
 from attnx.pipeline.options import LAST, Settings
 from attnx.pipeline.pipeline import Refused, Request, attempt, explain_prepared, reference_record
 from attnx.progress import progress_bar
@@ -368,7 +368,7 @@ def _add_methods(found: Scores, ask: _Asking) -> None:
     explained = {name: one for name, one in tried.items() if not isinstance(one, Refused)}
     for name, several in explained.items():
         found.rows[name] = [one.scores(name) for one in several]
-        found.digits[name] = several[0].digits.get(name, DIGITS)
+        found.digits[name] = several[0].digits.get(name, SCORE_DECIMALS)
         found.signed += [name] if name in several[0].signed else []
     if found.refused and explained:  # they were asked one by one, and one record speaks of all
         found.provenance = ask.explanations(list(explained), ask.requests[:1])[0].provenance

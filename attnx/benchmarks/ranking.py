@@ -19,7 +19,7 @@ from attnx.benchmarks.result import CHANCE
 from attnx.errors import ChoiceError, InputError
 from attnx.hooks.batching import map_outputs
 from attnx.hooks.forward import unwrap_model
-from attnx.methods.ties import DIGITS
+from attnx.methods.ties import SCORE_DECIMALS
 from attnx.pipeline.loading import GivenModel
 from attnx.pipeline.pipeline import Request
 from attnx.results.evaluation_table import FACTS, Cells, Gathered, facts, with_left_out
@@ -30,7 +30,7 @@ from attnx.targets.base import encoder_offset, split
 from attnx.targets.score import head_logits
 
 
-def reciprocal_rank(scores: Sequence[float], right: Collection[int], digits: int = DIGITS) -> float:
+def reciprocal_rank(scores: Sequence[float], right: Collection[int], digits: int = SCORE_DECIMALS) -> float:
     """1 / rank of the first unit that is right, the highest score first.
 
     >>> reciprocal_rank([3.0, 1.0, 1.0], [1])
@@ -40,7 +40,7 @@ def reciprocal_rank(scores: Sequence[float], right: Collection[int], digits: int
     return sum(share / (above + place) for place, share in _first_places(level, among))
 
 
-def is_first(scores: Sequence[float], right: Collection[int], digits: int = DIGITS) -> float:
+def is_first(scores: Sequence[float], right: Collection[int], digits: int = SCORE_DECIMALS) -> float:
     """1 where what is right has the highest score, its share of it where several have.
 
     >>> is_first([3.0, 3.0, 1.0], [1])
@@ -208,7 +208,9 @@ class Ranking(DatasetTask[Known]):
         nothing = np.full(2, np.nan)
         return {
             **{
-                f"of {name}": _ranks(_by_unit(found.rows[name][number], one), one, found.digits.get(name, DIGITS))
+                f"of {name}": _ranks(
+                    _by_unit(found.rows[name][number], one), one, found.digits.get(name, SCORE_DECIMALS)
+                )
                 if name in found.rows
                 else nothing
                 for name in self._names
@@ -231,5 +233,5 @@ def _by_unit(scores: Array, known: Known) -> list[float]:
     return [float(scores[list(positions)].sum()) for positions in known.units]
 
 
-def _ranks(scores: Sequence[float], known: Known, digits: int = DIGITS) -> Array:
+def _ranks(scores: Sequence[float], known: Known, digits: int = SCORE_DECIMALS) -> Array:
     return np.array([reciprocal_rank(scores, known.right, digits), is_first(scores, known.right, digits)])

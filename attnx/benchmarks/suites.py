@@ -114,7 +114,7 @@ def measure(suite: Suite, given: Trial, explainers: Explainers) -> SuiteResult:
         orders={CHANCE: found.values[RANDOM][:, columns]},
         refused=tried.refused,
         signed=tuple(tried.signed),
-        provenance={**found.provenance, "removal": {"blank": found.blank, "score": found.score}},
+        provenance={**found.provenance, "removal": {"baseline": found.baseline, "score": found.score}},
     )
 
 

@@ -194,7 +194,7 @@ def explain_command(
         str | None, typer.Option("--spans", help="Parts of the text to sum over: sentences or lines.")
     ] = None,
     truncate: Annotated[bool, typer.Option("--truncate", help="Cut a text that is too long for the model.")] = False,
-    discard: Annotated[
+    discard_ratio: Annotated[
         float, typer.Option("--discard", help="Share of a layer's lowest weights to leave out of rollout.")
     ] = 0.0,
     interpolate: Annotated[
@@ -231,7 +231,7 @@ def explain_command(
         "head": number_or_word(head),
         "position": number_or_word(position),
         "normalize": None if normalize == "none" else normalize,
-        "discard": discard,
+        "discard_ratio": discard_ratio,
     }
     check_asked(method, reference, model=model, **options)
     check_asked(model=beside)

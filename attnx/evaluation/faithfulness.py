@@ -24,13 +24,13 @@ from attnx.adapters.adapter import PreparedInput
 from attnx.adapters.families import adapter_for
 from attnx.arguments import checked
 from attnx.attribution.base import AskedReferences, Case, asked_references
-from attnx.attribution.baselines import Blank, Named, choose_blank
-from attnx.attribution.variants import NOTE, Variant, estimate, kept_answers, measure
+from attnx.attribution.baselines import Baseline, Named, choose_baseline
+from attnx.attribution.variants import NOTE, Perturbation, cached_outputs, estimate, measure
 from attnx.errors import InputError
 from attnx.evaluation.compare import OnTexts
 from attnx.hooks.forward import unwrap_model
 from attnx.methods.base import PAPER_METHODS
-from attnx.methods.ties import told_apart
+from attnx.methods.ties import scores_for_ranking
 from attnx.pipeline.explain import Call
 from attnx.pipeline.loading import given_model, takes_pipelines
 from attnx.pipeline.options import LAST
@@ -102,7 +102,7 @@ def order_of(explanation: Explanation, explainer: str, layer: int | None, random
     Of a signed explainer what speaks against the answer comes last: it did not make it.
     """
     units, row = explanation.units, explanation.scores(explainer, layer)
-    scores = told_apart([row[list(one)].sum() for one in units], explanation.digits.get(explainer))
+    scores = scores_for_ranking([row[list(one)].sum() for one in units], explanation.digits.get(explainer))
     return tuple(units[place] for place in np.lexsort((random.random(len(units)), -scores)))
 
 
@@ -125,30 +125,30 @@ def cases_of(call: Call, explanations: Sequence[Explanation]) -> list[Case]:
     ]
 
 
-def without(number: int, order: Order, counts: Sequence[int]) -> Iterator[Variant]:
+def without(number: int, order: Order, counts: Sequence[int]) -> Iterator[Perturbation]:
     """The text without the first of an order, for each count."""
     for count in counts:
         yield _removed(number, order[:count])
 
 
-def variants(number: int, order: Order, counts: Sequence[int]) -> Iterator[Variant]:
+def variants(number: int, order: Order, counts: Sequence[int]) -> Iterator[Perturbation]:
     """What must be run for the curves of an order: for each count the text without its first, and with only these."""
     for count in counts:
         yield _removed(number, order[:count])
         yield _removed(number, order[count:])
 
 
-def curves(number: int, order: Order, counts: Sequence[int], scores: Mapping[Variant, float]) -> Curves:
+def curves(number: int, order: Order, counts: Sequence[int], scores: Mapping[Perturbation, float]) -> Curves:
     without = [scores[_removed(number, order[:count])] for count in counts]
     only = [scores[_removed(number, order[count:])] for count in counts]
     return Curves(tuple(counts), np.array(without), np.array(only))
 
 
-def _removed(number: int, units: Order) -> Variant:
-    return Variant(number, tuple(sorted(place for unit in units for place in unit)))
+def _removed(number: int, units: Order) -> Perturbation:
+    return Perturbation(number, tuple(sorted(place for unit in units for place in unit)))
 
 
-Scores: TypeAlias = Mapping[Variant, float]
+Scores: TypeAlias = Mapping[Perturbation, float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,11 +156,11 @@ class Removal:
     """What is removed, what stands in its place, and what is read off the model then."""
 
     kind: Score
-    blank: Blank
+    baseline: Baseline
     seed: int
     random: int | None
     """Random orders for each text; None for as many as it takes."""
-    runs: Callable[[int, Order], Iterable[Variant]]
+    runs: Callable[[int, Order], Iterable[Perturbation]]
     """(number of the text, order) → what must be run."""
     metrics: Callable[[int, Order, Scores], Array]
     """What an order is worth by these scores."""
@@ -186,7 +186,7 @@ def remove(call: Call, explanations: Sequence[Explanation], removal: Removal, *,
     """Run the variants of all orders together, then of further random orders where chance is not narrow enough."""
     cases = cases_of(call, explanations)
     texts = [_Text.of(number, *pair, removal) for number, pair in enumerate(zip(explanations, cases, strict=True))]
-    scores: dict[Variant, float] = {}
+    scores: dict[Perturbation, float] = {}
     waiting, orders = texts, [(text.number, order) for text in texts for order in text.all_orders()]
     while orders:
         runs = dict.fromkeys(run for number, order in orders for run in removal.runs(number, order))
@@ -202,16 +202,16 @@ def remove(call: Call, explanations: Sequence[Explanation], removal: Removal, *,
 MORE = ", more random orders"
 
 
-def blank_of(model: nn.Module, processor: Any, requests: Sequence[Request], named: Named) -> Blank:
+def blank_of(model: nn.Module, processor: Any, requests: Sequence[Request], named: Named) -> Baseline:
     """What stands for nothing in all of these: what was named, or by the rule for the first of them."""
     model = unwrap_model(model)
-    return choose_blank(model, adapter_for(model), processor, requests[0].prepared, named)
+    return choose_baseline(model, adapter_for(model), processor, requests[0].prepared, named)
 
 
 def measured(
-    call: Call, cases: Sequence[Case], runs: Sequence[Variant], removal: Removal, *, label: str, progress: bool
+    call: Call, cases: Sequence[Case], runs: Sequence[Perturbation], removal: Removal, *, label: str, progress: bool
 ) -> Array:
-    options: dict[str, Any] = {"kind": removal.kind, "blank": removal.blank, "label": label, "progress": progress}
+    options: dict[str, Any] = {"kind": removal.kind, "baseline": removal.baseline, "label": label, "progress": progress}
     return (measure if removal.exact else estimate)(call.model, call.tokenizer, cases, runs, **options)
 
 
@@ -271,7 +271,7 @@ def faithfulness(
     references: AskedReferences = ("gradient", "blankout"),
     layer: int | None = None,
     score: Score | None = None,
-    blank: Named = None,
+    baseline: Named = None,
     shares: Sequence[float] = SHARES,
     steps: int = 10,
     random: int | None = None,
@@ -286,7 +286,7 @@ def faithfulness(
 
     By default as many of these are drawn as each text needs for chance to be known well, 4 to 20. They hang on the
     text and the `seed` alone.
-    `score` is the target's probability, logit or log-odds; `blank` is what stands for nothing (see `blankout`);
+    `score` is the target's probability, logit or log-odds; `baseline` is what stands for nothing (see `blankout`);
     `steps` is the resolution of the curves. Not `exact` no blanked text is run: scores are first-order estimates by
     slopes, and the result says so. Further `options` are those of `explain`. With a folder as `output` the work is kept
     there, and the same call goes on, as in `compare`.
@@ -311,7 +311,7 @@ def faithfulness(
         "target": target,
         **options,
     }
-    removing = Removing(asked, kind, blank, tuple(shares), steps, random, seed, exact)
+    removing = Removing(asked, kind, baseline, tuple(shares), steps, random, seed, exact)
     result: Faithfulness = keeping.result(removing, given, texts, progress=progress)
     return result
 
@@ -322,7 +322,7 @@ class Removing(OnTexts):
 
     name: ClassVar[str] = "faithfulness"
     score: Score = "probability"
-    blank: Named = None
+    baseline: Named = None
     shares: tuple[float, ...] = SHARES
     steps: int = 10
     random: int | None = None
@@ -330,9 +330,9 @@ class Removing(OnTexts):
     exact: bool = True
 
     def decided(self, model: Any, processor: Any, things: Sequence[Request]) -> dict[str, Any]:
-        return {"blank": blank_of(model, processor, things, self.blank).name}
+        return {"baseline": blank_of(model, processor, things, self.baseline).name}
 
-    @kept_answers()
+    @cached_outputs()
     def cells(
         self, model: Any, processor: Any, things: Sequence[Request], tick: RowCallback, progress: bool
     ) -> Sequence[Cells]:
@@ -341,7 +341,7 @@ class Removing(OnTexts):
         points = [removed_counts(len(one.prepared.units), self.steps, self.shares) for one in things]
         removal = Removal(
             self.score,
-            blank_of(model, processor, things, self.blank),
+            blank_of(model, processor, things, self.baseline),
             self.seed,
             self.random,
             runs=lambda number, order: variants(number, order, points[number]),
@@ -356,7 +356,11 @@ class Removing(OnTexts):
 
     def result(self, cells: Iterable[Cells], left_out: Mapping[str, int]) -> Faithfulness:
         return gathered(
-            cells, left_out, score=self.score, blank="" if self.blank is None else str(self.blank), seed=self.seed
+            cells,
+            left_out,
+            score=self.score,
+            baseline="" if self.baseline is None else str(self.baseline),
+            seed=self.seed,
         )
 
     def _estimated(self) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from attnx.errors import ChoiceError, InputError, how_many
 from attnx.evaluation.compare import Explained
 from attnx.methods.base import asked_methods
 from attnx.methods.rollout import RAW
-from attnx.methods.ties import told_apart
+from attnx.methods.ties import scores_for_ranking
 from attnx.pipeline.loading import given_model, takes_pipelines
 from attnx.registry import unknown
 from attnx.results.base import Array, TableResult
@@ -137,11 +137,11 @@ class HeadAtlas(TableResult):
 def cells_of(one: Explanation, measure: str) -> Cells:
     """What one text adds: grids of layers and heads."""
     by, content, method = MEASURES[measure], one.content, one.methods[-1]
-    scores = told_apart(one[method][..., content], one.digits.get(method))
+    scores = scores_for_ranking(one[method][..., content], one.digits.get(method))
     grids = {CARRIED: one["raw"][..., _others(one)].sum(-1)}
     for name, reference in one.references.items():
         both = {method, name} <= one.signed
-        grids[name] = agree(by, scores, told_apart(reference[content]), both_signed=both)
+        grids[name] = agree(by, scores, scores_for_ranking(reference[content]), both_signed=both)
     told = {"layers": one.layers, "method": method, "grids": tuple(grids)}
     return {"text": one.title, **grids, FACTS: facts(provenance=one.provenance, notes=one.notes, **told)}
 

@@ -18,8 +18,8 @@ import numpy as np
 from attnx.adapters.adapter import PreparedInput
 from attnx.arguments import checked
 from attnx.attribution.base import REFERENCES, AskedReferences, asked_references, cheap_references
-from attnx.attribution.baselines import Blank, Named
-from attnx.attribution.variants import Variant, kept_answers
+from attnx.attribution.baselines import Baseline, Named
+from attnx.attribution.variants import Perturbation, cached_outputs
 from attnx.errors import InputError, duration
 from attnx.evaluation.compare import OnTexts
 from attnx.evaluation.faithfulness import (
@@ -131,7 +131,7 @@ def recommend(
     references: AskedReferences | None = None,
     layer: int | None = None,
     score: Score | None = None,
-    blank: Named = None,
+    baseline: Named = None,
     random: int | None = None,
     seed: int = 0,
     progress: bool = True,
@@ -165,7 +165,7 @@ def recommend(
         **options,
     }
     choosing = Choosing(
-        asked, kind, blank, random, seed, any_method=methods is None, any_reference=references is None, told=progress
+        asked, kind, baseline, random, seed, any_method=methods is None, any_reference=references is None, told=progress
     )
     result: Recommendation = keeping.result(choosing, given, texts, progress=progress)
     return result
@@ -177,7 +177,7 @@ class Choosing(OnTexts):
 
     name: ClassVar[str] = "recommendation"
     score: Score = "probability"
-    blank: Named = None
+    baseline: Named = None
     random: int | None = None
     seed: int = 0
     any_method: bool = False
@@ -196,23 +196,23 @@ class Choosing(OnTexts):
     def decided(self, model: Any, processor: Any, things: Sequence[Request]) -> dict[str, Any]:
         call, dear = bearable(self.call(model, processor, things), self.any_method, self.any_reference)
         call, unable = able(call, self.any_method, self.any_reference)
-        blank = blank_of(model, processor, things, self.blank)
+        baseline = blank_of(model, processor, things, self.baseline)
         if self.told:
-            announce(_foresight(call, self._removal(blank, things)))
+            announce(_foresight(call, self._removal(baseline, things)))
         methods = [one.name for one in call.settings.methods or ()]
         chosen = {"methods": methods, "references": call.references}
-        return {"chosen": chosen, "left_out": {**unable, **dear}, "blank": blank.name}
+        return {"chosen": chosen, "left_out": {**unable, **dear}, "baseline": baseline.name}
 
     def call(self, model: Any, processor: Any, things: Sequence[Request]) -> Call:
         return Choices.of(model, **{**self.options, **self.chosen}).call(processor, things)
 
-    @kept_answers()
+    @cached_outputs()
     def cells(
         self, model: Any, processor: Any, things: Sequence[Request], tick: RowCallback, progress: bool
     ) -> Sequence[Cells]:
         call = self.call(model, processor, things)
         explanations = call.in_order("explaining", progress)
-        removal = self._removal(blank_of(model, processor, things, self.blank), things)
+        removal = self._removal(blank_of(model, processor, things, self.baseline), things)
         removed = remove(call, explanations, removal, label="removing", progress=progress)
         runs = Counter(one.case for one in removed.scores)
         return [
@@ -234,20 +234,20 @@ class Choosing(OnTexts):
             found,
             references={name: references[name] for name in found.first["references"]},
             score=self.score,
-            blank=str(self.blank),
+            baseline=str(self.baseline),
             forwards=forwards(asked_methods(self.chosen["methods"]), references, middle),
             left_out=self.left_out,
             seed=self.seed,
         )
 
-    def _removal(self, blank: Blank, things: Sequence[Request]) -> Removal:
+    def _removal(self, baseline: Baseline, things: Sequence[Request]) -> Removal:
         counts = [_counts(one) for one in things]
         return Removal(
             self.score,
-            blank,
+            baseline,
             self.seed,
             self.random,
-            runs=lambda number, order: [Variant(number), *without(number, order, counts[number])],
+            runs=lambda number, order: [Perturbation(number), *without(number, order, counts[number])],
             metrics=lambda number, order, scores: np.array([_fall(number, [order], counts[number], scores)]),
         )
 
@@ -267,7 +267,7 @@ def _facts(explanation: Explanation, request: Request, orders: Mapping[str, Any]
 def _fall(number: int, orders: Sequence[Order], counts: Sequence[int], scores: Scores) -> float:
     """How far the score falls, the mean over shares and orders."""
     left = [[scores[one] for one in without(number, order, counts)] for order in orders]
-    return scores[Variant(number)] - float(np.mean(left))
+    return scores[Perturbation(number)] - float(np.mean(left))
 
 
 def _units(prepared: PreparedInput) -> str:
@@ -286,7 +286,7 @@ def _foresight(call: Call, removal: Removal) -> str:
     request = sorted(call.requests, key=lambda one: len(one.prepared.positions))[len(call.requests) // 2]
     few = replace(call, requests=[request], references={})
     (case,) = cases_of(few, few.in_order())
-    tried = [Variant(0, (place,)) for place in case.content[:8]]
+    tried = [Perturbation(0, (place,)) for place in case.content[:8]]
     measured(few, [case], tried[:1], removal, label="", progress=False)  # what is done once is not counted
     start = time.perf_counter()
     measured(few, [case], tried, removal, label="", progress=False)

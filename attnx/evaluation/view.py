@@ -175,7 +175,7 @@ def recommendation_blocks(recommendation: Recommendation) -> list[TextBlock]:
     one = recommendation
     heading = (
         f"What holds on {one.texts} text{'s' * (one.texts > 1)}: the fall of the target's {one.score} without the "
-        f"first {one.units}, at layer {one.layer}, blanked with {one.blank}"
+        f"first {one.units}, at layer {one.layer}, blanked with {one.baseline}"
     )
     return [
         TextBlock(heading, (one.sentence(),), list(_recommendation_lines(one)), tuple(_foot(one))),

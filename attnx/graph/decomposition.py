@@ -216,7 +216,7 @@ GLOBENC = EdgeWeights(
     needs=frozenset({"blocks"}),
     residual="inside",
     per_head=False,
-    in_streams=False,
+    supports_sequences=False,
     paper="Modarressi et al. 2022",
     costs="one run, and pairs of heads for each edge",
 )

@@ -36,7 +36,7 @@ _BUILT_IN = {
     "gradient_share": "attnx.graph.gradient:GRADIENT_SHARE",
     "gradient_signed": "attnx.graph.gradient:GRADIENT_SIGNED",
 }
-EDGE_WEIGHTS: Registry[EdgeWeights] = Registry("weighting", "attnx.graph.edge_weights:EdgeWeights", _BUILT_IN)
+EDGE_WEIGHTS: Registry[EdgeWeights] = Registry("edge_weights", "attnx.graph.edge_weights:EdgeWeights", _BUILT_IN)
 
 
 Head: TypeAlias = int | Literal["each", "mean", "max", "min"]
@@ -182,7 +182,7 @@ class EdgeWeights:
     signed: bool = False
     by_rows: bool = True
     """Whether some rows can be had without the others."""
-    in_streams: bool = True
+    supports_sequences: bool = True
     """Whether it is defined where a level writes one of several streams, and carries the others as they are."""
     target_specific: bool = False
     """Whether the weights depend on what is explained of the answer: such a graph is made for each target."""
@@ -222,7 +222,7 @@ class Weights:
 
     level: AttentionLayer
     number: int
-    weighting: EdgeWeights
+    edge_weights: EdgeWeights
     head: Head
     checked: bool = False
     """Whether all levels were looked at together, and fit."""
@@ -269,18 +269,18 @@ class Weights:
 
     def pulled(self, vectors: Tensor) -> Tensor | None:
         """vectors · W, in float64, where it can be had without rows of W; these sum to 1."""
-        if self.weighting.pulled is None or self.merger != "mean":
+        if self.edge_weights.pulled is None or self.merger != "mean":
             return None
-        return self.weighting.pulled(self.level, vectors)
+        return self.edge_weights.pulled(self.level, vectors)
 
     @property
     def _together(self) -> Callable[[AttentionLayer, int, int], RowBlock] | None:
-        return self.weighting.together if self.merger == "mean" and not self.level.fixed else None
+        return self.edge_weights.together if self.merger == "mean" and not self.level.fixed else None
 
     @property
     def _function(self) -> Callable[[AttentionLayer, int, int], RowBlock]:
         """The weighting's own, but for a map that is what it is."""
-        return ATTENTION.function if self.level.fixed else self.weighting.function
+        return ATTENTION.function if self.level.fixed else self.edge_weights.function
 
     def of_interest(self, positions: list[int] | None = None) -> Tensor:
         """head × position × key in the level of interest: the asked head or heads (Appendix A.1), or their merger.
@@ -324,5 +324,5 @@ class Weights:
         """head × own query × key of a level that is held, checked."""
         heads = self._of_own(self._function)
         if not self.checked and not self.level.fixed:
-            self.weighting.check(heads, self.number)
+            self.edge_weights.check(heads, self.number)
         return heads

@@ -22,13 +22,13 @@ from attnx.errors import ChoiceError
 from attnx.graph.edge_weights import Weights
 
 
-def discarded(weights: Tensor, share: float, spare: int | None = 0) -> Tensor:
+def discard_lowest(weights: Tensor, share: float, keep_position: int | None = 0) -> Tensor:
     """… × query × key without the lowest `share` of each matrix's weights, by row summing to 1 again.
 
-    Weights that tie with the lowest one that stays, stay. So does what any query gives to the position `spare`, CLS
+    Weights that tie with the lowest one that stays, stay. So does what any query gives to the position `keep_position`, CLS
     by default, through which the picture as a whole is passed on; None spares none.
 
-    >>> discarded(torch.tensor([[0.5, 0.1, 0.4], [0.3, 0.6, 0.1], [0.1, 0.2, 0.7]]), 0.5)
+    >>> discard_lowest(torch.tensor([[0.5, 0.1, 0.4], [0.3, 0.6, 0.1], [0.1, 0.2, 0.7]]), 0.5)
     tensor([[0.5556, 0.0000, 0.4444],
             [0.3333, 0.6667, 0.0000],
             [0.1250, 0.0000, 0.8750]])
@@ -38,8 +38,8 @@ def discarded(weights: Tensor, share: float, spare: int | None = 0) -> Tensor:
     flat = weights.detach().flatten(-2)
     lowest = flat.sort(-1).values[..., int(share * flat.shape[-1]), None, None]
     kept = weights.detach() >= lowest
-    if spare is not None:
-        kept[..., spare] = True
+    if keep_position is not None:
+        kept[..., keep_position] = True
     return normalize_rows(torch.where(kept, weights, 0))
 
 
@@ -52,9 +52,9 @@ class Rules:
     """The position that is dropped as a key."""
     column: bool = False
     """Whether each column is divided by the number of queries that can see it."""
-    discard: float = 0.0
+    discard_ratio: float = 0.0
     """The share of the lowest weights that is dropped."""
-    spare: int | None = 0
+    keep_position: int | None = 0
     """The position whose weights are not discarded."""
 
 
@@ -68,7 +68,7 @@ class Edges:
     """Where products are handed out: a model, and so its levels, may be spread over several."""
 
     def __post_init__(self) -> None:
-        if self.rules.discard and not self.weights.level.whole:
+        if self.rules.discard_ratio and not self.weights.level.whole:
             raise ChoiceError("discard needs all weights of a layer at once, which a long input does not keep")
 
     @cached_property
@@ -108,11 +108,11 @@ class Edges:
         """Of positions that are written."""
         if self.weights.level.whole and self.weights.is_merged:
             return self.written[[place - self.weights.own.start for place in places]][None]
-        if self.rules.discard:  # what is lowest is a question to all rows
+        if self.rules.discard_ratio:  # what is lowest is a question to all rows
             return self.top()[:, places]
         return self._with_residual(self.weights.of_interest(places), places).to(self.device)
 
-    def pull(self, vectors: Tensor) -> Tensor:
+    def left_multiply(self, vectors: Tensor) -> Tensor:
         """vectors · A: where each vector over the queries of this level comes from below it, vector × key."""
         level = self.weights.level
         if isinstance(level, UniformLayer) and level.mask.triangular and not self.rules.column:
@@ -120,7 +120,7 @@ class Edges:
         if level.whole:
             return vectors @ self.matrix if self._writes_all else self._pulled_from_own(vectors)
         vectors = vectors.to(level.mask.device)
-        if self.weights.weighting.residual == "share" and self.rules.sink is None and not self.rules.column:
+        if self.weights.edge_weights.residual == "share" and self.rules.sink is None and not self.rules.column:
             pulled = self.weights.pulled(vectors)
             if pulled is not None:
                 share = self.rules.residual
@@ -136,7 +136,7 @@ class Edges:
                 result[:, start:stop] += part * stay
         return result.to(self.device)
 
-    def push(self, below: Tensor | None) -> Tensor:
+    def compose(self, below: Tensor | None) -> Tensor:
         """A · below for every query of this level; A itself where nothing is below."""
         if not self.weights.level.whole:
             return self._pushed_in_blocks(below)
@@ -174,13 +174,13 @@ class Edges:
         return float(self.rules.residual > 0)
 
     def _less(self, weights: Tensor) -> Tensor:
-        return discarded(weights, self.rules.discard, self.rules.spare)
+        return discard_lowest(weights, self.rules.discard_ratio, self.rules.keep_position)
 
     def _with_residual(self, rows: Tensor, queries: list[int] | None) -> Tensor:
         """… × query × key; the rows are those of some queries, or of all."""
         if self.weights.level.fixed:
             return rows
-        kind, share = self.weights.weighting.residual, self.rules.residual
+        kind, share = self.weights.edge_weights.residual, self.rules.residual
         rows = self._adjusted(rows, range(self.weights.length) if queries is None else queries, slice(None))
         if kind == "inside":
             return rows
@@ -204,7 +204,7 @@ class Edges:
 
     def _without(self, sink: int, rows: Tensor, queries: Sequence[int], keys: slice) -> Tensor:
         dropped = torch.arange(self.weights.length, device=rows.device)[keys] == sink
-        if self.weights.weighting.residual != "inside":
+        if self.weights.edge_weights.residual != "inside":
             return rows * ~dropped
         # What the sink keeps of itself cannot be told from its residual, and stays.
         others = torch.tensor([query != sink for query in queries], device=rows.device)
@@ -215,7 +215,7 @@ class Edges:
         """A block of A, without the residual: which keys, query × key, and what of each query stays where it is."""
         block: RowBlock = self.weights.merged(start, stop)
         rows = self._adjusted(block.weights[0], range(start, stop), block.keys)
-        kind, share = self.weights.weighting.residual, self.rules.residual
+        kind, share = self.weights.edge_weights.residual, self.rules.residual
         if kind != "share":
             return block.keys, rows, torch.full_like(rows[:, 0], self._added if kind == "added" else 0.0)
         sums = (1 - share) * rows.sum(-1) + share

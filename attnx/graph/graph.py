@@ -45,7 +45,7 @@ class Graph:
     rules: Rules
     head: Head
     """The head that stands alone in the level of interest, "each", or how heads are merged."""
-    weighting: EdgeWeights = ATTENTION
+    edge_weights: EdgeWeights = ATTENTION
     sequences: Mapping[str, slice] = field(default_factory=dict)
     """The positions of each, where there are several."""
 
@@ -54,34 +54,36 @@ class Graph:
         cls,
         attention: Any,
         *,
-        weighting: str | EdgeWeights = ATTENTION,
+        edge_weights: str | EdgeWeights = ATTENTION,
         head: Head | None = None,
         residual: float = 0.5,
         drop_sink: bool = False,
         column: bool = False,
-        discard: float = 0.0,
-        spare: int | None = 0,
+        discard_ratio: float = 0.0,
+        keep_position: int | None = 0,
     ) -> Graph:
         """The graph of an `AttentionTensor`, or of an array of layer × head × n × n.
 
         `head` is the level of interest's: a number, "each", or how heads are merged there as below ("mean", "max",
         "min"). `residual` is the share of what stays where it is. `drop_sink` takes the first token of a decoder out as
-        a key, `column` divides each column by the number of queries that see it, `discard` drops that share of the
-        lowest weights, but none to the position `spare`.
+        a key, `column` divides each column by the number of queries that see it, `discard_ratio` drops that share of the
+        lowest weights, but none to the position `keep_position`.
         """
         attention = as_attention(attention)
-        row = EDGE_WEIGHTS[weighting] if isinstance(weighting, str) else weighting
+        row = EDGE_WEIGHTS[edge_weights] if isinstance(edge_weights, str) else edge_weights
         head = check_head(head, attention.num_heads, attention.head)
         if not row.per_head and (isinstance(head, int) or head == "each"):
             raise ChoiceError(f"the weighting {row.name!r} is of all heads together; head={head!r} has no edges of it")
         if row.signed and head in ("max", "min"):
             raise ChoiceError(f"the weighting {row.name!r} is signed; head={head!r} would mix signs, use head='mean'")
-        if attention.sequences and not row.in_streams:
+        if attention.sequences and not row.supports_sequences:
             raise ChoiceError(f"the weighting {row.name!r} is defined for one stack, not for two streams; use 'alti'")
         fits = row.fits is not None and attention.stacked is not None and row.fits(attention.stacked)
         weights = [Weights(level, number, row, head, fits) for number, level in enumerate(attention.layers, start=1)]
-        spare = None if spare is None else check_position(spare, attention.length)
-        rules = Rules(check_residual(residual), None, column, _check_discard(discard, attention.sequences), spare)
+        keep_position = None if keep_position is None else check_position(keep_position, attention.length)
+        rules = Rules(
+            check_residual(residual), None, column, _check_discard(discard_ratio, attention.sequences), keep_position
+        )
         graph = cls(_edges(weights, rules, attention.device), rules, head, row, attention.sequences)
         return graph._without_sink() if drop_sink else graph
 
@@ -135,12 +137,14 @@ class Graph:
         masks = {id(level.mask): level.mask for level in self._all}.values()
         return torch.stack([mask.queries_per_key.to(self.device) > 0 for mask in masks]).any(0)
 
-    def mixed(self, residual: float, discard: float = 0.0) -> Graph:
+    def mixed(self, residual: float, discard_ratio: float = 0.0) -> Graph:
         """The same checked and merged weights with another share of the residual, and less of them."""
-        rules = replace(self.rules, residual=check_residual(residual), discard=_check_discard(discard, self.sequences))
+        rules = replace(
+            self.rules, residual=check_residual(residual), discard_ratio=_check_discard(discard_ratio, self.sequences)
+        )
         return self if rules == self.rules else self._by(rules)
 
-    def uninformed(self) -> Graph:
+    def with_uniform_attention(self) -> Graph:
         """The graph of a model behind the same masks that spreads each query's attention evenly over what it sees."""
         even = {
             id(level.mask): UniformLayer(level.mask, level.whole, level.own, kind=level.kind) for level in self._all
@@ -182,16 +186,16 @@ class Graph:
         return self._by(replace(self.rules, sink=self.first))
 
     def _evenly(self, layers: Sequence[AttentionLayer]) -> Graph:
-        rules = replace(self.rules, column=False, discard=0.0)
+        rules = replace(self.rules, column=False, discard_ratio=0.0)
         weights = {id(level): Weights(level, number, ATTENTION, "mean") for number, level in enumerate(layers, start=1)}
         edges = _edges([weights[id(level)] for level in layers], rules, self.device)
         return Graph(edges, rules, "mean", sequences=self.sequences)
 
 
-def _check_discard(discard: float, sequences: Mapping[str, slice]) -> float:
-    if sequences and discard:
+def _check_discard(discard_ratio: float, sequences: Mapping[str, slice]) -> float:
+    if sequences and discard_ratio:
         raise ChoiceError("discard takes the lowest of a layer's n × n weights; levels of two streams have fewer")
-    return check_share(discard)
+    return check_share(discard_ratio)
 
 
 def _edges(weights: list[Weights], rules: Rules, device: torch.device) -> tuple[Edges, ...]:

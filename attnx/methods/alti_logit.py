@@ -34,7 +34,7 @@ def shares_of_score(graph: Graph, asked: Selection) -> Tensor:
     for layer in range(top - 1, asked.down_to - 1, -1):
         edges = graph.layers[layer - 1]
         kept = _kept(edges, graph)
-        sweep = edges.pull(sweep) + kept
+        sweep = edges.left_multiply(sweep) + kept
         if layer in asked.layers:
             sweep = torch.cat([kept[None], sweep])
     sweep = sweep + _at_entry(graph, asked.down_to).sum(-1).to(sweep)
@@ -123,7 +123,7 @@ ALTI_LOGIT = Method(
     shares_of_score,
     title="ALTI-Logit",
     paper="Ferrando et al. 2023",
-    weighting="alti",
+    edge_weights="alti",
     by_rows=True,
     reading="share",
     facts=account,

@@ -62,7 +62,7 @@ class Method:
     """As a heading says it: "attention rollout"; by default the name."""
     paper: str = ""
     """Where the method is from."""
-    weighting: str = "attention"
+    edge_weights: str = "attention"
     residual: float = 0.5
     """The share of the residual where the caller does not choose."""
     discards: bool = False
@@ -92,7 +92,7 @@ class Method:
 
     @property
     def edges(self) -> EdgeWeights:
-        return EDGE_WEIGHTS[self.weighting]
+        return EDGE_WEIGHTS[self.edge_weights]
 
     @property
     def target_specific(self) -> bool:
@@ -165,24 +165,24 @@ def call(
     residual: float,
     normalize: Normalize | None,
     drop_sink: bool,
-    discard: float = 0.0,
-    spare: int | None = 0,
+    discard_ratio: float = 0.0,
+    keep_position: int | None = 0,
     down_to: int = 1,
 ) -> Any:
     """The public face of a method: attention of any kind in, the same kind out, with the axes that were asked for."""
     check_normalize(normalize)
-    if discard and not method.discards:
+    if discard_ratio and not method.discards:
         raise ChoiceError(f"{method.name} discards nothing; use rollout")
     tensor = as_attention(attention)
     graph = Graph.of(
         tensor,
-        weighting=method.weighting,
+        edge_weights=method.edge_weights,
         head=head,
         residual=residual,
         drop_sink=drop_sink,
         column=normalize == "column",
-        discard=discard,
-        spare=spare,
+        discard_ratio=discard_ratio,
+        keep_position=keep_position,
     )
     number = None if layer is None else tensor.number(layer)
     asked = Selection.of(graph.depth, graph.length, layer=number, position=position, down_to=down_to)
@@ -245,14 +245,14 @@ def asked_methods(methods: Sequence[str] | str) -> tuple[Method, ...]:
 
 def _named(name: str) -> Method:
     """A row of `METHODS`, or one of them on other edges: `rollout:NAME` is rollout of the weighting NAME."""
-    method, _, weighting = name.partition(":") if isinstance(name, str) else (name, "", "")
-    if name in METHODS or not weighting:
+    method, _, edge_weights = name.partition(":") if isinstance(name, str) else (name, "", "")
+    if name in METHODS or not edge_weights:
         return METHODS[name]
-    row = EDGE_WEIGHTS[weighting]
+    row = EDGE_WEIGHTS[edge_weights]
     if row.signed and not METHODS[method].takes_signed:
-        raise ChoiceError(f"{method} needs edges that are at least 0, and those of {weighting!r} are signed")
+        raise ChoiceError(f"{method} needs edges that are at least 0, and those of {edge_weights!r} are signed")
     return replace(
-        METHODS[method], name=name, title="", weighting=weighting, by_rows=METHODS[method].by_rows and row.by_rows
+        METHODS[method], name=name, title="", edge_weights=edge_weights, by_rows=METHODS[method].by_rows and row.by_rows
     )
 
 
@@ -289,17 +289,17 @@ def listed_methods() -> tuple[Listed, ...]:
 
 
 def _row(method: Method) -> Listed:
-    weighting = method.edges
-    needs = (*sorted(weighting.needs), *(("a head that answers",) if method.target_specific else ()))
+    edge_weights = method.edges
+    needs = (*sorted(edge_weights.needs), *(("a head that answers",) if method.target_specific else ()))
     read = "; one more for each answer" if method.reading == "share" else ""
     search = "; a search that grows with the cube of the length" if method.seconds is not None else ""
     return Listed(
         method.name,
         "method",
-        "the answer" if method.target_specific else weighting.about,
+        "the answer" if method.target_specific else edge_weights.about,
         needs,
-        weighting.costs + read + search,
+        edge_weights.costs + read + search,
         f"{method.title} ({method.paper})" if method.paper else method.title,
-        long_inputs=method.by_rows and weighting.by_rows,
-        heads=weighting.per_head,
+        long_inputs=method.by_rows and edge_weights.by_rows,
+        heads=edge_weights.per_head,
     )

@@ -89,7 +89,7 @@ def by_reach(
         everything = torch.stack([everywhere(own, even, residual, depth) for depth in depths])[:, None]
     else:
         everything = _computed_everywhere(graph, asked, method, ends=ends)
-    reached = reach(graph.uninformed(), asked)
+    reached = reach(graph.with_uniform_attention(), asked)
     if not graph.sequences or graph.joined:
         return scaled_by_reach(relevance, reached, everything)
     if graph.written is None:

@@ -26,8 +26,8 @@ class RolloutChoices(MethodChoices, total=False):
     """Those of rollout."""
 
     down_to: int
-    discard: float
-    spare: int | None
+    discard_ratio: float
+    keep_position: int | None
 
 
 @overload
@@ -49,17 +49,17 @@ def rollout(
     normalize: Normalize | None = None,
     drop_sink: bool = False,
     down_to: int = 1,
-    discard: float = 0.0,
-    spare: int | None = 0,
+    discard_ratio: float = 0.0,
+    keep_position: int | None = 0,
 ) -> Any:
     """How much of each input position reached each query, layer × query × input; every row sums to 1.
 
     `down_to` ends the product above the input: with `down_to=3` the last axis is what enters layer 3, and the layer
     axis begins at 3. With a `head`, that head alone stands in the layer of interest and the layers below keep their
     heads merged (Appendix A.1). For decoders `normalize` takes out what the mask alone gives early positions, and
-    `drop_sink` what goes to the first token (see `receptive_field` and `sink`). `discard` drops that share of each
-    layer's lowest weights, but none to the position `spare`, before they are rolled out: 0.9 is usual in vision
-    transformers, whose rollout is noisy (see `discarded`).
+    `drop_sink` what goes to the first token (see `receptive_field` and `sink`). `discard_ratio` drops that share of each
+    layer's lowest weights, but none to the position `keep_position`, before they are rolled out: 0.9 is usual in vision
+    transformers, whose rollout is noisy (see `discard_lowest`).
 
     >>> rollout(np.full((2, 1, 2, 2), 0.5), layer=2, position=0)
     array([0.625, 0.375])
@@ -73,8 +73,8 @@ def rollout(
         residual=residual,
         normalize=normalize,
         drop_sink=drop_sink,
-        discard=discard,
-        spare=spare,
+        discard_ratio=discard_ratio,
+        keep_position=keep_position,
         down_to=down_to,
     )
 
@@ -91,7 +91,7 @@ def _roll_rows(graph: Graph, asked: Selection) -> Tensor:
     sweep = graph.layers[top - 1].rows(asked.positions).reshape(-1, length)
     for layer in range(top - 1, asked.down_to - 1, -1):
         edges = graph.layers[layer - 1]
-        sweep = edges.pull(sweep)
+        sweep = edges.left_multiply(sweep)
         if layer in asked.layers:
             sweep = torch.cat([edges.rows(asked.positions).reshape(-1, length), sweep])
     return sweep.view(len(asked.layers), -1, len(asked.positions), length)
@@ -105,14 +105,14 @@ def _roll_all(graph: Graph, asked: Selection) -> Tensor:
     for layer in range(asked.down_to, asked.layers[-1] + 1):
         edges = graph.layers[layer - 1]
         if every_row:
-            under = edges.push(under)
+            under = edges.compose(under)
             found += [under[None]] if layer in asked.layers else []
             continue
         if layer in asked.layers:
             top = edges.rows(asked.positions)
             found.append(top if under is None else top @ under)
         if layer < asked.layers[-1]:
-            under = edges.push(under)
+            under = edges.compose(under)
     return torch.stack(found)
 
 
@@ -221,9 +221,9 @@ def _normalised(relevance: Tensor) -> Tensor:
     return normalize_rows(relevance - identity) + identity
 
 
-def _rolled(name: str, title: str, weighting: str, paper: str) -> Method:
+def _rolled(name: str, title: str, edge_weights: str, paper: str) -> Method:
     """Rollout of other edges. What is lowest among them is no noise, so nothing is discarded."""
-    return replace(ROLLOUT, name=name, title=title, weighting=weighting, paper=paper, discards=False)
+    return replace(ROLLOUT, name=name, title=title, edge_weights=edge_weights, paper=paper, discards=False)
 
 
 EFFECTIVE_ROLLOUT = _rolled(
@@ -243,6 +243,6 @@ GRADIENT_FLOW = replace(
     FLOW,
     name="gradient_flow",
     title="flow of gradient edges",
-    weighting="gradient_share",
+    edge_weights="gradient_share",
     paper="Chefer et al. 2021, weights",
 )

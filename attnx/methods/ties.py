@@ -8,21 +8,21 @@ import numpy as np
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
-DIGITS = 9
+SCORE_DECIMALS = 9
 """Decimals to which scores are told apart, where a method does not say otherwise; flow is exact to so many."""
 
 
-def rounded(scores: Any, digits: int | None = DIGITS) -> Array:
+def rounded(scores: Any, digits: int | None = SCORE_DECIMALS) -> Array:
     """Scores as they may be ranked: to the digits to which they are exact, or as they are for None."""
     values: Array = np.asarray(scores, dtype=np.float64)
     return values if digits is None else values.round(digits)
 
 
-def told_apart(scores: Any, digits: int | None = None) -> Array:
+def scores_for_ranking(scores: Any, digits: int | None = None) -> Array:
     """Scores in which ties are equal, for ranking alone: to the digits to which a method is exact, and without any to
     9 digits of the largest in the row, for what is measured on a model has no scale of its own.
 
-    >>> told_apart([2e-12, 1e-12, 1e-12 + 1e-24]).tolist()
+    >>> scores_for_ranking([2e-12, 1e-12, 1e-12 + 1e-24]).tolist()
     [1.0, 0.5, 0.5]
     """
     values = rounded(scores, digits)
@@ -30,10 +30,10 @@ def told_apart(scores: Any, digits: int | None = None) -> Array:
         return values
     most = np.abs(values).max(axis=-1, keepdims=True, initial=0.0)
     shares: Array = np.divide(values, most, out=np.zeros_like(values), where=most > 0)
-    return shares.round(DIGITS)
+    return shares.round(SCORE_DECIMALS)
 
 
-def tied_share(scores: Any, digits: int | None = DIGITS) -> Any:
+def tied_share(scores: Any, digits: int | None = SCORE_DECIMALS) -> Any:
     """The share of positions with the same score as another, of those that have any: a number for a row, an array for
     scores with more axes. What cannot be reached at all, as later tokens in a decoder, ties with nothing.
 

@@ -73,7 +73,7 @@ def settings_on_record(provenance: Mapping[str, Any], names: Sequence[str]) -> d
         "residual": _residual(used.get("residual", {}), methods),
         "normalize": _normalize(used.get("normalize", "auto"), methods),
         "drop_sink": used.get("drop_sink", False),
-        "discard": used.get("discard", 0.0) if any(method.discards for method in methods) else 0.0,
+        "discard_ratio": used.get("discard_ratio", 0.0) if any(method.discards for method in methods) else 0.0,
         "within": used.get("within", ""),
         "position": MEAN if read.get("averaged", False) else None,
         "prepend_token": read.get("prepend_token"),
@@ -190,7 +190,7 @@ class Options(TypedDict, total=False):
     residual: float | None
     normalize: Normalization
     drop_sink: bool
-    discard: float
+    discard_ratio: float
     prepend_token: str | int | None
     spans: SpanSpec | Sequence[SpanSpec] | None
     target_text: Any
@@ -444,7 +444,7 @@ def explain(
     residual: float | None = None,
     normalize: Normalization = "auto",
     drop_sink: bool = False,
-    discard: float = 0.0,
+    discard_ratio: float = 0.0,
     prepend_token: str | int | None = None,
     spans: SpanSpec | Sequence[SpanSpec] | None = None,
     target_text: Any = None,
@@ -474,7 +474,7 @@ def explain(
     `drop_sink` takes out what goes to the first token. `prepend_token` puts a neutral one in front of the text, "begin"
     for the tokenizer's begin token: another input, which notes and provenance say. `spans` names parts of the text as
     further units: name → (first character, one past the last) or the part itself, a list of parts, "sentences" or
-    "lines". `discard` drops that share of each layer's lowest weights before they are rolled out; `interpolate` lets a
+    "lines". `discard_ratio` drops that share of each layer's lowest weights before they are rolled out; `interpolate` lets a
     vision model read images of another size than it was built for. `maps` keeps the rows of all positions, not only of
     the explained one. `within` picks one stack of a model that has several, by the beginning of its modules' names.
     `batch_size` is the most inputs of a list that run together, by default as many as make 2,048 positions;
@@ -507,7 +507,7 @@ def explain(
         residual=residual,
         normalize=normalize,
         drop_sink=drop_sink,
-        discard=discard,
+        discard_ratio=discard_ratio,
         prepend_token=prepend_token,
         spans=spans,
         target_text=target_text,

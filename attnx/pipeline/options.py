@@ -26,7 +26,7 @@ def check_choices(
     references: Sequence[str] | None = None,
     *,
     normalize: Any = "auto",
-    discard: float = 0.0,
+    discard_ratio: float = 0.0,
     layer: Any = None,
     head: Any = None,
     position: Any = None,
@@ -38,7 +38,7 @@ def check_choices(
     for name in references or ():
         REFERENCES.check(name)
     check_normalization(normalize)
-    check_share(discard)
+    check_share(discard_ratio)
     if isinstance(layer, int) and layer < 1:
         raise ChoiceError(f"layer {layer} asked; layers are counted from 1, which is next to the input")
     if isinstance(head, int) and head < 0:
@@ -71,9 +71,9 @@ def check_no_reference(methods: Any) -> None:
 
 def _check_method(name: str) -> None:
     """A row of `METHODS`, or one of them on other edges, as `asked_methods` takes them."""
-    method, _, weighting = name.partition(":")
-    if name not in METHODS and weighting:
-        EDGE_WEIGHTS.check(weighting)
+    method, _, edge_weights = name.partition(":")
+    if name not in METHODS and edge_weights:
+        EDGE_WEIGHTS.check(edge_weights)
         METHODS.check(method)
     else:
         METHODS.check(name)
@@ -157,7 +157,7 @@ class Settings:
     residual: float | None = None
     normalize: Normalization = "auto"
     drop_sink: bool = False
-    discard: float = 0.0
+    discard_ratio: float = 0.0
     maps: bool = False
     """Whether the rows of all positions are kept, not only those of the explained one."""
     within: str = ""
@@ -171,9 +171,11 @@ class Settings:
         return self.over_rows is mean_row
 
     @classmethod
-    def of(cls, methods: Sequence[str] | str | None = None, *, discard: float = 0.0, **chosen: Any) -> Settings:
+    def of(cls, methods: Sequence[str] | str | None = None, *, discard_ratio: float = 0.0, **chosen: Any) -> Settings:
         """The settings by the names of the methods; a method or a share that does not exist is an error."""
-        made = cls(None if methods is None else asked_methods(methods), discard=check_share(discard), **chosen)
+        made = cls(
+            None if methods is None else asked_methods(methods), discard_ratio=check_share(discard_ratio), **chosen
+        )
         check_normalization(made.normalize)
         if made.layer is not None and not isinstance(made.layer, str):
             whole_number("layer", made.layer)
@@ -186,9 +188,9 @@ class Settings:
                 raise ChoiceError(f"residual={made.residual} asked, but {names} has the model's own; use rollout")
         if made.methods is not None and made.normalize != "auto":
             check_taken(made.methods, made.normalize)
-        if made.methods is not None and made.discard and not any(method.discards for method in made.methods):
+        if made.methods is not None and made.discard_ratio and not any(method.discards for method in made.methods):
             names = ", ".join(method.name for method in made.methods)
-            raise ChoiceError(f"discard={discard} asked, but {names} discards nothing; use rollout")
+            raise ChoiceError(f"discard={discard_ratio} asked, but {names} discards nothing; use rollout")
         return made
 
     def layer_of(self, attention: AttentionTensor) -> int | None:
@@ -222,7 +224,7 @@ class Settings:
         record |= {"causal": True} if attention.causal else {}
         record |= {"layer_kinds": list(attention.kinds)} if attention.sequences else {}
         record |= {"within": self.within} if self.within else {}
-        return record | ({"discard": self.discard} if self.discard else {})
+        return record | ({"discard_ratio": self.discard_ratio} if self.discard_ratio else {})
 
 
 def mean_row(relevance: Tensor) -> Tensor:

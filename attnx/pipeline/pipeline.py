@@ -59,10 +59,10 @@ class Relevance:
     """The methods on the attention of one input, by the settings of a call."""
 
     def __init__(
-        self, attention: AttentionTensor, methods: Sequence[Method], settings: Settings, spare: int | None
+        self, attention: AttentionTensor, methods: Sequence[Method], settings: Settings, keep_position: int | None
     ) -> None:
-        """`spare` is the position whose weights are not discarded: CLS, where the input begins with it."""
-        self.attention, self.methods, self.settings, self.spare = attention, methods, settings, spare
+        """`keep_position` is the position whose weights are not discarded: CLS, where the input begins with it."""
+        self.attention, self.methods, self.settings, self.keep_position = attention, methods, settings, keep_position
         self._graphs: dict[tuple[str, float, float, bool], Graph] = {}
 
     def of_positions(self, positions: Sequence[int]) -> dict[str, MethodAnswer]:
@@ -125,20 +125,23 @@ class Relevance:
 
     def _graph(self, method: Method) -> Graph:
         """The graph of a method's weighting and shares, over weights that are checked and merged once."""
-        residual, discard = self.settings.residual_of(method), self.settings.discard if method.discards else 0.0
+        residual, discard_ratio = (
+            self.settings.residual_of(method),
+            self.settings.discard_ratio if method.discards else 0.0,
+        )
         column = self.settings.normalization(self.attention, method) == "column"
-        key = (method.weighting, residual, discard, column)
+        key = (method.edge_weights, residual, discard_ratio, column)
         if key not in self._graphs:
             alike = (graph for other, graph in self._graphs.items() if (other[0], other[3]) == (key[0], column))
             base = next(alike, None) or Graph.of(
                 self.attention,
-                weighting=method.weighting,
+                edge_weights=method.edge_weights,
                 head=self.settings.head,
                 drop_sink=self.settings.drop_sink,
                 column=column,
-                spare=self.spare,
+                keep_position=self.keep_position,
             )
-            self._graphs[key] = base.mixed(residual, discard)
+            self._graphs[key] = base.mixed(residual, discard_ratio)
         return self._graphs[key]
 
 
@@ -568,7 +571,7 @@ class AnswerEdges:
     settings: Settings
     prepared: PreparedInput
     seen: Observation
-    spare: int | None
+    keep_position: int | None
 
     def readings(self, places: Sequence[int], predictions: Sequence[Prediction | None]) -> Iterator[Reading]:
         """What they say of the answer at each place: the prediction, or what was asked for. All share one run."""
@@ -577,7 +580,7 @@ class AnswerEdges:
             return
         targets = [Target.of(self.model, *pair) for pair in zip(predictions, places, strict=True)]
         for target, attention in zip(targets, self._known(targets), strict=True):
-            relevance = Relevance(attention, self.methods, self.settings, self.spare)
+            relevance = Relevance(attention, self.methods, self.settings, self.keep_position)
             maps = relevance.maps() if self.settings.maps else None
             yield Reading.of(relevance.of_positions([target.position]), 0, maps, self.settings)
 
@@ -734,11 +737,11 @@ class _Run:
         _check_length(attention, prepared, self.adapter, self.model)
         answered = [self._answered(number, seen) for number in numbers]
         places = [place for place, _ in answered]
-        spare = 0 if prepared.positions[0].special else None
+        keep_position = 0 if prepared.positions[0].special else None
         layers = Selection.of(attention.num_layers, attention.length, layer=settings.layer_of(attention)).layers
         plain, about = by_kind(plan.methods)
-        edges = AnswerEdges(self.model, self.processor, about, settings, prepared, seen, spare)
-        relevance = Relevance(attention, plain, settings, spare)
+        edges = AnswerEdges(self.model, self.processor, about, settings, prepared, seen, keep_position)
+        relevance = Relevance(attention, plain, settings, keep_position)
         unique = list(dict.fromkeys(places))
         answers = relevance.of_positions(unique)
         sinks = relevance.patch_sinks(tower_patches(prepared))

@@ -129,10 +129,10 @@ def writes_by_frame(model: nn.Module) -> bool:
 def of_every_letter(model: nn.Module, processor: Any, requests: Sequence[Request]) -> list[Request]:
     """A request for each letter that the model writes, in the order of the sounds; its letters are the spans."""
     found = []
-    blank = int(getattr(model.config, "pad_token_id", 0) or 0)
+    baseline = int(getattr(model.config, "pad_token_id", 0) or 0)
     answers = answers_of(model, processor, [request.prepared for request in requests])
     for request, logits in zip(requests, answers, strict=True):
-        letters = letters_of(logits, blank)
+        letters = letters_of(logits, baseline)
         spans = tuple(Span(_name(processor, [one]), tuple(range(one.start, one.end))) for one in letters)
         prepared = replace(_with_words(processor, request.prepared, letters), spans=request.prepared.spans or spans)
         found += [replace(request, prepared=prepared, position=one.surest, target=one.token) for one in letters]
@@ -141,10 +141,12 @@ def of_every_letter(model: nn.Module, processor: Any, requests: Sequence[Request
     return found
 
 
-def letters_of(logits: Tensor, blank: int) -> list[Letter]:
-    """The letters of position × token; `blank` is the token that writes nothing."""
+def letters_of(logits: Tensor, baseline: int) -> list[Letter]:
+    """The letters of position × token; `baseline` is the token that writes nothing."""
     best = logits.argmax(-1).tolist()
-    starts = [place for place, token in enumerate(best) if token != blank and (not place or best[place - 1] != token)]
+    starts = [
+        place for place, token in enumerate(best) if token != baseline and (not place or best[place - 1] != token)
+    ]
     letters = []
     for start, following in pairwise([*starts, len(best)]):
         token = best[start]

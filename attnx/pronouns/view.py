@@ -288,14 +288,14 @@ def _pronoun_report_lines(rates: Rates, layers: Sequence[int]) -> Iterator[list[
         for name, cells in rates.methods.items():
             line += [_share(cells[row]), *([str(cells[row].undefined)] if name in tied else [])]
         yield line
-    blank = [""] * (len(columns) - 1)
+    baseline = [""] * (len(columns) - 1)
     for name, cell in rates.references.items():
-        yield [name, f"{_share(cell)}{_ties(cell)}", *blank]
-    yield ["chance", "–" if rates.chance is None else f"{rates.chance:.1%}", *blank]
+        yield [name, f"{_share(cell)}{_ties(cell)}", *baseline]
+    yield ["chance", "–" if rates.chance is None else f"{rates.chance:.1%}", *baseline]
     for name, cell in rates.baselines.items():
         if cell.mean is None:
             continue
-        yield [name, f"{_share(cell)}{_ties(cell)}", *blank]
+        yield [name, f"{_share(cell)}{_ties(cell)}", *baseline]
 
 
 def _ties(cell: Summary) -> str:

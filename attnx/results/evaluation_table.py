@@ -336,7 +336,7 @@ class Faithfulness(TableResult):
     seed: int = 0
     signed: tuple[str, ...] = ()
     """Explainers whose scores are for and against the answer: what speaks against it is removed last."""
-    blank: str = ""
+    baseline: str = ""
     """What stood for nothing where positions were removed; "" where the file does not say."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
     notes: Mapping[str, int] = field(default_factory=dict, metadata=LATER)
@@ -379,7 +379,7 @@ class Faithfulness(TableResult):
     def heading(self) -> str:
         """What was measured, in a line."""
         texts = len(self.values[RANDOM])
-        blanked = f", blanked with {self.blank}" if self.blank else ""
+        blanked = f", blanked with {self.baseline}" if self.baseline else ""
         return (
             f"Faithfulness at layer {self.layer}: {self.score} of the target, {texts} text{'s' * (texts > 1)}{blanked}"
         )
@@ -398,7 +398,7 @@ class Faithfulness(TableResult):
 
 
 def gathered_faithfulness(
-    rows: Iterable[Cells], left_out: Mapping[str, int] | None = None, *, score: str, blank: str, seed: int
+    rows: Iterable[Cells], left_out: Mapping[str, int] | None = None, *, score: str, baseline: str, seed: int
 ) -> Faithfulness:
     """Of the cells of many texts, in their order."""
     found = Gathered.of(rows, left_out)
@@ -413,7 +413,7 @@ def gathered_faithfulness(
         fewest_orders=min(found.columns["random orders"]),
         seed=seed,
         signed=tuple(found.first["signed"]),
-        blank=blank,
+        baseline=baseline,
         provenance=found.provenance,
         notes=found.notes,
     )
@@ -453,7 +453,7 @@ class Recommendation(TableResult):
     """Those of the explainers that are measured on the model, with their options; the others are methods."""
     layer: int
     score: str
-    blank: str
+    baseline: str
     """What stood for what was removed."""
     units: str = "words"
     orders: int = 10
@@ -554,7 +554,7 @@ class Recommendation(TableResult):
             "layer": self.layer,
             "settings": self.provenance.get("settings", {}),
             "score": self.score,
-            "blank": self.blank,
+            "baseline": self.baseline,
             "seed": self.seed,
         }
 

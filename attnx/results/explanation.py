@@ -19,7 +19,7 @@ from attnx.adapters.image_text import PICTURE
 from attnx.adapters.image_text import TEXT as WORDS
 from attnx.adapters.positions import Position, Positions, Span, Word, content_words
 from attnx.errors import AttentionError, ChoiceError, InputError, how_many
-from attnx.methods.ties import DIGITS, tied_share
+from attnx.methods.ties import SCORE_DECIMALS, tied_share
 from attnx.registry import unknown
 from attnx.results.base import Array, Result
 from attnx.results.storage import (
@@ -443,7 +443,7 @@ class Explanation(Drawn):
         known = self.diagnostics.get(name, {}).get("tied")
         if known is not None:
             return known[self._index(layer)]
-        return float(tied_share(self.scores(name, layer), self.digits.get(name, DIGITS)))
+        return float(tied_share(self.scores(name, layer), self.digits.get(name, SCORE_DECIMALS)))
 
     def _index(self, layer: int | None) -> int:
         """Where a layer stands on the first axis, by default the last."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from attnx.adapters.positions import Positions, Span, Word, punctuation
-from attnx.methods.ties import told_apart
+from attnx.methods.ties import scores_for_ranking
 from attnx.results.base import Array
 from attnx.results.statistics import agree, spearman
 from attnx.targets.prediction import Prediction, visible
@@ -74,13 +74,13 @@ def rank_correlation(
     Positions are summed over `units`, special tokens left out; ties are ties to the digits of each method. Where both
     have a sign they are ordered by it, for what opposes the target made no answer; else both are ordered by size.
     """
-    own, beside = told_apart(units.sums(scores), digits), told_apart(units.sums(other), other_digits)
+    own, beside = scores_for_ranking(units.sums(scores), digits), scores_for_ranking(units.sums(other), other_digits)
     return agree(measure, own, beside, both_signed=both_signed)
 
 
 def best(words: Sequence[WordScore], count: int, digits: int | None) -> list[WordScore]:
     """Those with the highest scores; words that tie, to the digits of their method, stay in the order of the text."""
-    order = np.argsort(-told_apart([word.score for word in words], digits), kind="stable")
+    order = np.argsort(-scores_for_ranking([word.score for word in words], digits), kind="stable")
     return [words[place] for place in order[:count]]
 
 

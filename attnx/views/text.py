@@ -262,8 +262,8 @@ def streams_line(explanation: Explanation, name: str, layer: int | None = None) 
 
 def blanked_name(provenance: Mapping[str, Any], reference: str) -> str:
     """A reference, and with what it blanks if it does: another blank gives other numbers."""
-    blank = provenance.get("references", {}).get(reference, {}).get("blank")
-    return reference if blank is None else f"{reference} (blanked with {printable(str(blank))})"
+    baseline = provenance.get("references", {}).get(reference, {}).get("baseline")
+    return reference if baseline is None else f"{reference} (blanked with {printable(str(baseline))})"
 
 
 def _held(what: str, shares: Mapping[str, float]) -> list[str]:

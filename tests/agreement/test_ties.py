@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from attnx.methods.ties import rounded, tied_share, told_apart
+from attnx.methods.ties import rounded, scores_for_ranking, tied_share
 
 
 def test_beyond_its_digits_a_score_has_no_order():
@@ -19,7 +19,7 @@ def test_ties_are_counted_after_rounding_and_zeros_are_none():
 
 def test_what_has_no_digits_is_told_apart_by_the_largest_of_its_row():
     tiny = np.array([[3e-11, 1e-11, 2e-11], [3e11, 1e11, 1e11 + 1]])
-    assert [len(set(row)) for row in told_apart(tiny)] == [3, 2]
-    assert len(set(told_apart(tiny[0], 9))) == 1
-    assert not told_apart(np.zeros((2, 3))).any()
-    assert told_apart(np.zeros(0)).shape == (0,)
+    assert [len(set(row)) for row in scores_for_ranking(tiny)] == [3, 2]
+    assert len(set(scores_for_ranking(tiny[0], 9))) == 1
+    assert not scores_for_ranking(np.zeros((2, 3))).any()
+    assert scores_for_ranking(np.zeros(0)).shape == (0,)

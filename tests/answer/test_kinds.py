@@ -183,7 +183,7 @@ def test_a_span_that_is_none_teaches_what_is():
 
 
 def test_deleted_words_move_a_span_along():
-    e = explained("span", "bert", target="dull", references={"blankout": {"score": "logit", "blank": "delete"}})
+    e = explained("span", "bert", target="dull", references={"blankout": {"score": "logit", "baseline": "delete"}})
     ids = heads.encoded("span", "bert")["input_ids"]
     gone = e.prediction.span[0] - 2
     kept = [place for place in range(ids.shape[1]) if place != gone]

@@ -40,14 +40,14 @@ def _compare(name: str, model, tokenizer, phrase: str) -> None:
     for length in LENGTHS:
         prepared = _prepared(model, tokenizer, phrase, length)
         asked = cases(model, tokenizer, [prepared])
-        (blank,) = tokenizer.convert_tokens_to_ids([blankout(model, tokenizer, asked)[0].facts["blank"]])
+        (baseline,) = tokenizer.convert_tokens_to_ids([blankout(model, tokenizer, asked)[0].facts["baseline"]])
         batched, looped = [], []
         for _ in range(ROUNDS):
             start = time.perf_counter()
             (fast,) = blankout(model, tokenizer, asked, **PAPER)
             batched.append(time.perf_counter() - start)
             start = time.perf_counter()
-            slow = _loop(model, blank, prepared)
+            slow = _loop(model, baseline, prepared)
             looped.append(time.perf_counter() - start)
         difference = np.abs(fast.scores - slow).max()
         assert difference < 1e-5, difference
@@ -67,7 +67,7 @@ def _prepared(model, tokenizer, phrase: str, length: int):
 
 
 @torch.no_grad()
-def _loop(model, blank: int, prepared) -> np.ndarray:
+def _loop(model, baseline: int, prepared) -> np.ndarray:
     inputs = {name: tensor[None] for name, tensor in prepared.inputs.items()}
     if "token_type_ids" in inputs and model.config.model_type == "distilbert":
         del inputs["token_type_ids"]
@@ -77,7 +77,7 @@ def _loop(model, blank: int, prepared) -> np.ndarray:
     for position in prepared.positions:
         if not position.special:
             ids = inputs["input_ids"].clone()
-            ids[0, position.index] = blank
+            ids[0, position.index] = baseline
             scores[position.index] = abs(
                 float(whole[target] - model(**{**inputs, "input_ids": ids}).logits.softmax(-1)[0, target])
             )

@@ -21,13 +21,13 @@ from tests.benchmarks.cues import FILES, by_word, cue_of, made, read_rows, smoll
 from tests.benchmarks.ranking import fixed_orders, interval, reciprocal_rank, table
 
 ASKED: dict[str, dict[str, Any]] = {
-    "unknown token (the end of a text)": {"blank": "unk_token"},
-    "the same, paper's score": {"blank": "unk_token", **PAPER},
+    "unknown token (the end of a text)": {"baseline": "unk_token"},
+    "the same, paper's score": {"baseline": "unk_token", **PAPER},
     "mean embedding (the rule's choice)": {},
     "the same, paper's score ": PAPER,
-    "deletion": {"blank": "delete"},
-    "a neutral word: thing": {"blank": "Ġthing"},
-    "a comma": {"blank": ","},
+    "deletion": {"baseline": "delete"},
+    "a neutral word: thing": {"baseline": "Ġthing"},
+    "a comma": {"baseline": ","},
 }
 AT_ONCE = 5
 

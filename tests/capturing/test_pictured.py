@@ -107,19 +107,19 @@ def test_the_share_of_the_residual_does_not_change_the_projector():
     assert torch.equal(*(row[1:17] for row in rows))
 
 
-@pytest.mark.parametrize("weighting", ["rollout", "alti", "flow"])
-def test_rows_sum_to_one_or_flow_is_at_most_one(weighting):
-    extras = ("blocks",) if weighting == "alti" else ()
+@pytest.mark.parametrize("edge_weights", ["rollout", "alti", "flow"])
+def test_rows_sum_to_one_or_flow_is_at_most_one(edge_weights):
+    extras = ("blocks",) if edge_weights == "alti" else ()
     attention = attnx.capture(zoo.model("llava_next"), extras=extras, **zoo.FAMILIES["llava_next"].inputs())
-    if weighting == "flow":
+    if edge_weights == "flow":
         found = attnx.flow(attention, layer="decoder", position=attention.written.stop - 1)
         assert float(found.min()) >= 0
         assert float(found.max()) <= 1 + 1e-9
         return
-    graph = Graph.of(attention, weighting="alti" if weighting == "alti" else "attention")
+    graph = Graph.of(attention, edge_weights="alti" if edge_weights == "alti" else "attention")
     product = torch.eye(graph.length, dtype=torch.float64)
     for edges in graph.layers:
-        product = edges.push(product)
+        product = edges.compose(product)
     torch.testing.assert_close(product.sum(-1), torch.ones(graph.length, dtype=torch.float64))
 
 

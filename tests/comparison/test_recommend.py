@@ -27,7 +27,7 @@ def made(**shifts):
         references={"gradient": {}, "blankout": {"unit": "word"}},
         layer=3,
         score="probability",
-        blank="[MASK]",
+        baseline="[MASK]",
     )
 
 
@@ -56,7 +56,7 @@ def test_values_are_the_comprehensiveness_of_faithfulness():
     other = attnx.faithfulness(zoo.model(), zoo.tokenizer(), list(zoo.TEXTS), **asked)
     for name in ("raw", "rollout", "blankout", RANDOM):
         np.testing.assert_allclose(one.values[name], other.values[name][:, 0], atol=1e-5)
-    assert one.blank == other.blank == "<unk>"
+    assert one.baseline == other.baseline == "<unk>"
 
 
 def test_the_right_order_comes_first_and_its_reverse_last(measured):

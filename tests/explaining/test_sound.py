@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import attnx
-from attnx.attribution.baselines import silenced
+from attnx.attribution.baselines import silence_audio
 from attnx.errors import ChoiceError, InputError
 from tests.sound_zoo import FAMILIES, audio, extractor, model, one_stretch_model, samples_extractor
 
@@ -71,7 +71,7 @@ def test_samples_with_a_rate_a_list_and_several_sounds():
 
 def test_silence_is_what_the_processor_makes_of_no_sound():
     e = attnx.explain(model("wav2vec2"), extractor("wav2vec2"), audio(), methods="raw", references="blankout")
-    assert e.provenance["references"]["blankout"]["blank"] == "silence"
+    assert e.provenance["references"]["blankout"]["baseline"] == "silence"
     from attnx.adapters.audio import prepare_audio
 
     for name in ("wav2vec2", "ast", "whisper"):
@@ -79,11 +79,11 @@ def test_silence_is_what_the_processor_makes_of_no_sound():
         content = [one.index for one in whole.positions if not one.special]
         quiet = prepare_audio(model(name), extractor(name), np.zeros_like(audio()))
         entry = whole.audio_input.entry
-        torch.testing.assert_close(silenced(whole, content).inputs[entry], quiet.inputs[entry])
+        torch.testing.assert_close(silence_audio(whole, content).inputs[entry], quiet.inputs[entry])
         # Half of the bands of a stretch, or of the stretches: nothing else is touched of a spectrum.
         if name == "ast":
             place = whole.words[4].positions[0]
-            changed = silenced(whole, [place]).inputs[entry] != whole.inputs[entry]
+            changed = silence_audio(whole, [place]).inputs[entry] != whole.inputs[entry]
             cell = whole.audio_input.cells[place]
             assert bool(changed[cell].any())
             changed[cell] = False
@@ -92,7 +92,7 @@ def test_silence_is_what_the_processor_makes_of_no_sound():
 
 def test_other_blanks_are_refused():
     with pytest.raises(ChoiceError, match="this is sound"):
-        attnx.explain(model("ast"), extractor("ast"), audio(), references={"blankout": {"blank": "[MASK]"}})
+        attnx.explain(model("ast"), extractor("ast"), audio(), references={"blankout": {"baseline": "[MASK]"}})
 
 
 def test_neighbouring_stretches_are_blanked_together():

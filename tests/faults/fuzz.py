@@ -73,7 +73,18 @@ SAID = (
     "blankout",
 )
 OPTIONS = (
-    *("methods", "references", "layer", "head", "position", "target", "residual", "normalize", "drop_sink", "discard"),
+    *(
+        "methods",
+        "references",
+        "layer",
+        "head",
+        "position",
+        "target",
+        "residual",
+        "normalize",
+        "drop_sink",
+        "discard_ratio",
+    ),
     *(
         "truncate",
         "prepend_token",
@@ -86,7 +97,7 @@ OPTIONS = (
         "seed",
         "steps",
         "shares",
-        "blank",
+        "baseline",
         "score",
     ),
 )
@@ -140,7 +151,17 @@ class Fuzz:
         model, tokenizer = self.chance.choice(self.models)
         if kind == 0:
             function = self.chance.choice([attnx.raw, attnx.rollout, attnx.flow])
-            names = ("layer", "position", "head", "residual", "normalize", "drop_sink", "solver", "threads", "discard")
+            names = (
+                "layer",
+                "position",
+                "head",
+                "residual",
+                "normalize",
+                "drop_sink",
+                "solver",
+                "threads",
+                "discard_ratio",
+            )
             self.attempt(function, self.array(), **self.options(names))
         elif kind == 1:
             given = self.chance.choice([TEXT, self.value(), self.chance.choice(TEXTS), {"input_ids": self.value()}])

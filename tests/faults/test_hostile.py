@@ -55,7 +55,10 @@ REFUSED = {
         lambda: attnx.explain_generation(zoo.causal_lm(), zoo.bytelevel_tokenizer(), "the", do_sample=torch.ones(2)),
         "do_sample must be True or False",
     ),
-    "several shares to discard": (lambda: attnx.rollout(UNIFORM, discard=torch.ones(2)), "discard must be one value"),
+    "several shares to discard": (
+        lambda: attnx.rollout(UNIFORM, discard_ratio=torch.ones(2)),
+        "discard must be one value",
+    ),
     "several residuals": (lambda: attnx.rollout(UNIFORM, residual=np.ones(2)), "residual must be one value"),
     "words for attention": (lambda: attnx.raw("x"), "attention must be"),
     "a count that is a word": (lambda: examples.explanation().top("x"), "count must be a whole number"),

@@ -23,8 +23,8 @@ def processor():
     return hf.ViTImageProcessor(size={"height": 48, "width": 48})
 
 
-def vit(pull):
-    """By hand: every query is the same, and the key of one patch alone points there, as strongly as `pull`.
+def vit(left_multiply):
+    """By hand: every query is the same, and the key of one patch alone points there, as strongly as `left_multiply`.
 
     The patch is told by its place, which is all that position embeddings say: what the picture shows plays no part.
     """
@@ -42,7 +42,7 @@ def vit(pull):
             if "query.bias" in name or "q_proj.bias" in name:
                 parameter.fill_(1)
             if "key.weight" in name or "k_proj.weight" in name:
-                parameter[:, 0] = pull
+                parameter[:, 0] = left_multiply
         model.embeddings.position_embeddings[0, place, 0] = 1.0
     return model
 
@@ -59,7 +59,7 @@ def photo():
 
 
 def test_a_patch_that_all_others_look_at_is_told_with_its_share():
-    model = vit(pull=0.5)
+    model = vit(left_multiply=0.5)
     e = attnx.explain(model, processor(), photo())
     attention = attnx.capture(model, **processor()(photo(), return_tensors="pt"))
     shares = received(attention)[:, 6 * SINK[0] + SINK[1]]
@@ -76,7 +76,7 @@ def test_a_patch_that_all_others_look_at_is_told_with_its_share():
 
 
 def test_where_no_patch_stands_out_nothing_is_said():
-    e = attnx.explain(vit(pull=0.0), processor(), photo())
+    e = attnx.explain(vit(left_multiply=0.0), processor(), photo())
     assert e.sink is None
     assert "sinks" not in e.provenance.get("input", {})
     assert "sink" not in e.verdict
@@ -84,12 +84,12 @@ def test_where_no_patch_stands_out_nothing_is_said():
 
 def test_the_bound_is_ten_times_the_even_share():
     even = torch.full((1, 1, 30, 30), 1.0)
-    for pull, sinks in [(15.0, {3}), (14.0, set())]:
+    for left_multiply, sinks in [(15.0, {3}), (14.0, set())]:
         weights = even.clone()
-        weights[..., 3] = pull  # 30 times pull of pull + 29
+        weights[..., 3] = left_multiply  # 30 times pull of pull + 29
         weights = weights / weights.sum(-1, keepdim=True)
         (found,) = patch_sinks(AttentionTensor.of(weights), range(30))
-        assert set(found) == sinks, 30 * pull / (pull + 29)
+        assert set(found) == sinks, 30 * left_multiply / (left_multiply + 29)
 
 
 def test_what_a_patch_gives_to_itself_and_what_the_models_own_tokens_give_do_not_count():
@@ -101,7 +101,7 @@ def test_what_a_patch_gives_to_itself_and_what_the_models_own_tokens_give_do_not
 
 
 def test_a_layer_that_is_asked_for_has_its_own_share():
-    e = attnx.explain(vit(pull=0.5), processor(), photo(), layer=2, methods="rollout")
+    e = attnx.explain(vit(left_multiply=0.5), processor(), photo(), layer=2, methods="rollout")
     assert len(e.sink) == 1
     assert e.provenance["input"]["sinks"][0]["layer"] == 2
 
@@ -113,7 +113,7 @@ def test_texts_have_no_patches():
 
 @pytest.mark.parametrize("broken", ["x", [{"patch": 3}], [{"patch": "r0c0", "layer": "x", "share": 1, "times": 2}]])
 def test_a_file_that_tells_other_sinks_is_refused(broken):
-    e = attnx.explain(vit(pull=0.5), processor(), photo(), methods="rollout")
+    e = attnx.explain(vit(left_multiply=0.5), processor(), photo(), methods="rollout")
     told = e.to_dict()
     told["provenance"]["input"]["sinks"] = broken
     with pytest.raises(FileFormatError, match=r"provenance\.input\.sinks"):

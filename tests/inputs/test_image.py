@@ -143,9 +143,9 @@ def test_a_model_that_reads_one_patch_lights_its_box_in_the_original(name, patch
     (width, height), resize = GEOMETRIES[name]
     size = (32, 48) if name == "not square" else (32, 32)
     model = Reader(patch, size).eval()
-    blank = attnx.explain(model, resize, Image.new("RGB", (width, height)), methods="raw")
-    lit = blank.positions[int(blank.scores("raw").argmax())]
-    assert (lit.index, blank.scores("raw")[lit.index]) == (1 + patch, 1)
+    baseline = attnx.explain(model, resize, Image.new("RGB", (width, height)), methods="raw")
+    lit = baseline.positions[int(baseline.scores("raw").argmax())]
+    assert (lit.index, baseline.scores("raw")[lit.index]) == (1 + patch, 1)
     left, top, right, bottom = lit.box
     assert 0 <= left < right <= width
     assert 0 <= top < bottom <= height

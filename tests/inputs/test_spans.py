@@ -68,14 +68,14 @@ def test_relevance_is_summed_and_blankout_takes_a_part_away_at_once():
     whole = one.provenance["references"]["blankout"]["before"]
     prepared = adapter_for(MODEL).prepare(MODEL, TOKENIZER, TEXT)
     from attnx.attribution.base import Case
-    from attnx.attribution.baselines import choose_blank
-    from attnx.attribution.variants import Variant, measure
+    from attnx.attribution.baselines import choose_baseline
+    from attnx.attribution.variants import Perturbation, measure
     from attnx.targets.base import Target
 
     case = Case(prepared, Target(one.prediction.index, one.position))
-    blank = choose_blank(MODEL, adapter_for(MODEL), TOKENIZER, prepared)
-    gone = [Variant(0, span.positions) for span in one.spans]
-    after = measure(MODEL, TOKENIZER, [case], gone, kind="margin", blank=blank)
+    baseline = choose_baseline(MODEL, adapter_for(MODEL), TOKENIZER, prepared)
+    gone = [Perturbation(0, span.positions) for span in one.spans]
+    after = measure(MODEL, TOKENIZER, [case], gone, kind="margin", baseline=baseline)
     assert [each.score for each in one.by_span("blankout")] == pytest.approx(whole - after, abs=1e-6)
     assert attnx.Explanation.from_json(one.to_json()) == one
 

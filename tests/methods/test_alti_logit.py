@@ -164,7 +164,7 @@ def test_post_ln_models_are_refused_by_name():
 
 
 def test_attention_alone_has_no_answer():
-    graph = Graph.of(by_hand.attention("gpt2"), weighting="alti")
+    graph = Graph.of(by_hand.attention("gpt2"), edge_weights="alti")
     with pytest.raises(AttentionError, match=r"ask attnx\.explain for alti_logit"):
         apply(ALTI_LOGIT, graph, Selection.of(graph.depth, graph.length))
 
@@ -180,7 +180,7 @@ def test_three_tokens_by_hand():
     second = by_hand.made_up(weights, entered[None], states=entered, masked=True)
     known = {"readout": readout, "read": torch.tensor(entered + weights[0] @ entered), "score": torch.tensor(6.0)}
     layers = [type(one)(one.weights, one.mask, captured={**one.captured, **known}) for one in (first, second)]
-    graph = Graph.of(AttentionTensor(tuple(layers)), weighting="alti")
+    graph = Graph.of(AttentionTensor(tuple(layers)), edge_weights="alti")
     found = shares_of_score(graph, Selection.of(2, 3))[:, 0, 0]
     np.testing.assert_allclose(found[0], [1, -0.5, 1 + 0.25])
     delta = weights[0][2] * (entered @ [2, -1])

@@ -16,7 +16,7 @@ from tests.graph.weightings import by_hand
 
 def relevance(name, attention, **rules):
     method = METHODS[name]
-    graph = Graph.of(attention, weighting=method.weighting, **rules)
+    graph = Graph.of(attention, edge_weights=method.edge_weights, **rules)
     return apply(method, graph, Selection.of(graph.depth, graph.length)).relevance[-1, 0].numpy()
 
 
@@ -24,7 +24,7 @@ def relevance(name, attention, **rules):
 @pytest.mark.parametrize("name", ["norm_rollout", "globenc", "alti"])
 def test_it_is_the_plain_product_of_its_levels(name, family):
     attention = by_hand.attention(family)
-    function = EDGE_WEIGHTS[METHODS[name].weighting].function
+    function = EDGE_WEIGHTS[METHODS[name].edge_weights].function
     expected = np.eye(attention.length)
     for level in attention.layers:
         expected = function(level, 0, attention.length).weights[0].numpy() @ expected

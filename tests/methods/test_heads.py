@@ -66,7 +66,7 @@ def test_rows_that_do_not_sum_alike_break_the_identity():
 @pytest.mark.parametrize("position", [None, 2])
 def test_the_layers_below_are_rolled_once_for_all_heads(position, monkeypatch):
     calls = []
-    for name in ("pull", "push"):
+    for name in ("left_multiply", "compose"):
         real = getattr(Edges, name)
         monkeypatch.setattr(Edges, name, lambda *a, real=real, name=name: calls.append(name) or real(*a))
     attnx.rollout(attention(heads=9), head="each", position=position)

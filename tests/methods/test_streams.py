@@ -28,7 +28,7 @@ def made_up(layers=2, *, own=None, cross=None):
 
 def relevance(attention, name, **rules):
     (method,) = asked_methods(name)
-    graph = Graph.of(attention, weighting=method.weighting, residual=method.residual, **rules)
+    graph = Graph.of(attention, edge_weights=method.edge_weights, residual=method.residual, **rules)
     return apply(method, graph, Selection.of(graph.depth, graph.length)).relevance[-1, 0]
 
 
@@ -140,7 +140,7 @@ def shared_top(attention):
 def test_alti_is_the_recursion_of_alti_plus(name):
     """source ← ρ (S · source) + C · E and output ← ρ (S · output), with E the rollout of the whole encoder."""
     attention = capture(zoo.model(name), extras=("blocks",), **zoo.inputs(name))
-    edges = Graph.of(attention, weighting="alti").layers
+    edges = Graph.of(attention, edge_weights="alti").layers
     place = attention.sequences
     whole = torch.eye(zoo.SOURCE, dtype=torch.float64)
     source = torch.zeros(zoo.OUTPUT, zoo.SOURCE, dtype=torch.float64)
@@ -177,7 +177,7 @@ def test_an_alti_row_of_cross_attention_is_the_definition(name):
         whole = gain * (whole - whole.mean()) * scale + captured["norm.shift"]
     nearer = (whole.abs().sum() - (whole - parts).abs().sum(-1)).clamp(min=0)
     expected = nearer / nearer.sum()
-    row = Graph.of(attention, weighting="alti").layers[attention.number("cross 2") - 1].matrix[zoo.SOURCE + 3]
+    row = Graph.of(attention, edge_weights="alti").layers[attention.number("cross 2") - 1].matrix[zoo.SOURCE + 3]
     torch.testing.assert_close(row[: zoo.SOURCE], expected[:-1], atol=1e-9, rtol=0)
     torch.testing.assert_close(row[zoo.SOURCE + 3], expected[-1], atol=1e-9, rtol=0)
 
@@ -252,20 +252,20 @@ def with_gradients(attention):
 @pytest.mark.parametrize("name", ["globenc", "rollout:gradient_signed", "value_zeroing"])
 def test_what_is_not_defined_for_two_streams_is_refused_by_name(name):
     (method,) = asked_methods(name)
-    with pytest.raises(ChoiceError, match=f"{method.weighting}.*one stack"):
-        Graph.of(made_up(), weighting=method.weighting)
+    with pytest.raises(ChoiceError, match=f"{method.edge_weights}.*one stack"):
+        Graph.of(made_up(), edge_weights=method.edge_weights)
 
 
 def test_nothing_is_discarded_of_two_streams():
     with pytest.raises(ChoiceError, match="two streams"):
-        attnx.rollout(made_up(), discard=0.5)
+        attnx.rollout(made_up(), discard_ratio=0.5)
     with pytest.raises(ChoiceError, match="two streams"):
-        Graph.of(made_up()).mixed(0.5, discard=0.5)
+        Graph.of(made_up()).mixed(0.5, discard_ratio=0.5)
 
 
 def test_every_other_row_of_the_registry_answers():
     attention = capture(zoo.model("t5"), extras=("blocks",), **zoo.inputs("t5"))
     for name in METHODS.names():
         method = METHODS[name]
-        if method.edges.in_streams and not method.target_specific:
+        if method.edges.supports_sequences and not method.target_specific:
             assert bool(relevance(attention, name).isfinite().all())

@@ -13,7 +13,7 @@ import attnx
 from attnx.adapters.families import adapter_for
 from attnx.attribution.ablation import blankout
 from attnx.attribution.base import REFERENCES, cases
-from attnx.attribution.baselines import choose_blank
+from attnx.attribution.baselines import choose_baseline
 from attnx.errors import ChoiceError, InputError
 from attnx.views.text import cautions
 from tests import verb_number_zoo, zoo
@@ -23,7 +23,7 @@ BLANKING = ("blankout", "integrated_gradients", "gradient_shap", "occlusion", "f
 
 def chosen(model, tokenizer, text="a b", named=None):
     adapter = adapter_for(model)
-    return choose_blank(model, adapter, tokenizer, adapter.prepare(model, tokenizer, text), named)
+    return choose_baseline(model, adapter, tokenizer, adapter.prepare(model, tokenizer, text), named)
 
 
 def of_letters(unknown_in_model=None, **special):
@@ -71,8 +71,8 @@ def test_a_model_that_reads_no_embeddings_loses_the_position():
             return super().forward(input_ids=input_ids, attention_mask=attention_mask)
 
     model = ByIds(decoder().config).eval()
-    blank = chosen(model, of_letters())
-    assert (blank.name, blank.shortens) == ("deletion", True)
+    baseline = chosen(model, of_letters())
+    assert (baseline.name, baseline.shortens) == ("deletion", True)
     with pytest.raises(InputError, match="blank='mean' needs a model that answers"):
         chosen(model, of_letters(), named="mean")
 
@@ -109,19 +109,19 @@ def test_the_mean_embedding_is_blanked_in_its_place():
             blanked[0, place] = table.double().mean(0)
             after = model(inputs_embeds=blanked).logits[0, case.target.position, case.target.index]
             assert found.scores[place] == pytest.approx(float(whole - after), abs=1e-5)
-    assert found.facts["blank"] == "mean embedding"
+    assert found.facts["baseline"] == "mean embedding"
 
 
 def test_the_mean_follows_the_weights():
     model, tokenizer = zoo.causal_lm(), zoo.bytelevel_tokenizer()
     prepared = adapter_for(model).prepare(model, tokenizer, "the cat")
-    blank = chosen(model, tokenizer, "the cat")
+    baseline = chosen(model, tokenizer, "the cat")
     weight = model.get_input_embeddings().weight
-    before = blank.apply(prepared, [0]).inputs["inputs_embeds"][0]
+    before = baseline.apply(prepared, [0]).inputs["inputs_embeds"][0]
     with torch.no_grad():
         weight += 1
     try:
-        torch.testing.assert_close(blank.apply(prepared, [0]).inputs["inputs_embeds"][0], before + 1)
+        torch.testing.assert_close(baseline.apply(prepared, [0]).inputs["inputs_embeds"][0], before + 1)
     finally:
         with torch.no_grad():
             weight -= 1
@@ -134,14 +134,14 @@ def test_the_mean_follows_the_weights():
 def test_everything_that_blanks_does_so_by_one_rule_and_says_how(model, tokenizer, name):
     explanation = attnx.explain(model(), tokenizer(), "a witty film", methods="raw", references=BLANKING)
     for reference in BLANKING:
-        assert explanation.provenance["references"][reference]["blank"] == name
+        assert explanation.provenance["references"][reference]["baseline"] == name
         assert f"{reference} (blanked with {name})" in "".join(cautions(explanation, explanation.names))
     found = attnx.faithfulness(
         model(), tokenizer(), "a witty film", methods="raw", references=(), random=1, progress=False
     )
-    assert found.blank == name
+    assert found.baseline == name
     assert f"blanked with {name}" in found.to_text().splitlines()[0]
-    assert attnx.Faithfulness.from_json(found.to_json()).blank == name
+    assert attnx.Faithfulness.from_json(found.to_json()).baseline == name
 
 
 @pytest.mark.parametrize("reference", BLANKING)
@@ -149,16 +149,19 @@ def test_the_caller_may_choose(reference):
     model, tokenizer = zoo.classifier(), zoo.wordpiece_tokenizer()
     by_rule, by_name = (
         attnx.explain(model, tokenizer, "a witty film", methods="raw", references={reference: options})
-        for options in ({}, {"blank": "[UNK]"})
+        for options in ({}, {"baseline": "[UNK]"})
     )
-    assert by_name.provenance["references"][reference]["blank"] == "[UNK]"
+    assert by_name.provenance["references"][reference]["baseline"] == "[UNK]"
     assert not np.allclose(by_rule.references[reference], by_name.references[reference])
 
 
 def test_a_path_cannot_begin_at_a_shorter_text():
     with pytest.raises(ChoiceError, match="a path cannot begin at a text of another length"):
         attnx.explain(
-            zoo.classifier(), zoo.wordpiece_tokenizer(), "a", references={"integrated_gradients": {"blank": "delete"}}
+            zoo.classifier(),
+            zoo.wordpiece_tokenizer(),
+            "a",
+            references={"integrated_gradients": {"baseline": "delete"}},
         )
 
 
@@ -172,6 +175,6 @@ def test_a_comparison_says_with_what_its_reference_blanks():
 
 def test_a_reference_that_blanks_nothing_says_nothing_of_it():
     found = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "a witty film", references="gradient")
-    assert "blank" not in found.provenance["references"]["gradient"]
+    assert "baseline" not in found.provenance["references"]["gradient"]
     assert "blanked" not in found.to_text()
     assert not REFERENCES["gradient"].signed

@@ -12,7 +12,7 @@ from tests import verb_number_zoo as zoo
 from tests import zoo as families
 
 
-def one_by_one(model, tokenizer, prepared, target=None, blank="unk_token_id"):
+def one_by_one(model, tokenizer, prepared, target=None, baseline="unk_token_id"):
     """The paper's definition: one forward pass for each position, nothing shared."""
     with torch.no_grad():
         inputs = {name: tensor[None] for name, tensor in prepared.inputs.items()}
@@ -21,7 +21,7 @@ def one_by_one(model, tokenizer, prepared, target=None, blank="unk_token_id"):
         scores = []
         for position in prepared.positions:
             ids = inputs["input_ids"].clone()
-            ids[0, position.index] = getattr(tokenizer, blank)
+            ids[0, position.index] = getattr(tokenizer, baseline)
             blanked = model(**{**inputs, "input_ids": ids}).logits.softmax(-1)[0]
             scores.append(0.0 if position.special else abs(float(whole[target] - blanked[target])))
     return np.array(scores)
@@ -46,7 +46,7 @@ def test_batches_of_any_size_equal_the_loop(at_once):
 def test_a_model_of_another_family_is_blanked_with_its_mask_token():
     model, tokenizer = families.classifier(), families.wordpiece_tokenizer()
     prepared = adapter_for(model).prepare(model, tokenizer, "a witty film")
-    expected = one_by_one(model, tokenizer, prepared, blank="mask_token_id")
+    expected = one_by_one(model, tokenizer, prepared, baseline="mask_token_id")
     (found,) = blankout(model, tokenizer, cases(model, tokenizer, [prepared]), **PAPER)
     np.testing.assert_allclose(found.scores, expected, atol=1e-5)
 
@@ -54,9 +54,9 @@ def test_a_model_of_another_family_is_blanked_with_its_mask_token():
 def test_another_blank_is_used_when_it_is_named():
     model, tokenizer = families.classifier(), families.wordpiece_tokenizer()
     prepared = adapter_for(model).prepare(model, tokenizer, "a witty film")
-    expected = one_by_one(model, tokenizer, prepared, blank="pad_token_id")
-    for blank in ("pad_token", "[PAD]", tokenizer.pad_token_id):
-        (found,) = blankout(model, tokenizer, cases(model, tokenizer, [prepared]), blank=blank, **PAPER)
+    expected = one_by_one(model, tokenizer, prepared, baseline="pad_token_id")
+    for baseline in ("pad_token", "[PAD]", tokenizer.pad_token_id):
+        (found,) = blankout(model, tokenizer, cases(model, tokenizer, [prepared]), baseline=baseline, **PAPER)
         np.testing.assert_allclose(found.scores, expected, atol=1e-5)
 
 
@@ -64,7 +64,7 @@ def test_a_decoder_is_read_at_its_last_token_also_when_tokens_are_deleted():
     model, tokenizer = families.causal_lm(), families.bytelevel_tokenizer()
     prepared = adapter_for(model).prepare(model, tokenizer, "the key to the")
     (case,) = cases(model, tokenizer, [prepared])
-    (found,) = blankout(model, tokenizer, [case], blank="delete", score="probability")
+    (found,) = blankout(model, tokenizer, [case], baseline="delete", score="probability")
     ids = prepared.inputs["input_ids"]
     with torch.no_grad():
         whole = model(ids[None]).logits[0, -1].softmax(-1)
@@ -100,7 +100,7 @@ def test_by_default_it_is_the_margin_and_tells_for_from_against():
     assert (one < 0).any()
     assert (one > 0).any()
     (found,) = blankout(zoo.model(), zoo.tokenizer(), asked(zoo.prepared("keys to the")))
-    assert (found.facts["score"], found.facts["blank"], found.signed) == ("margin", "<unk>", True)
+    assert (found.facts["score"], found.facts["baseline"], found.signed) == ("margin", "<unk>", True)
 
 
 def test_a_regression_is_explained_by_its_value_and_has_no_probability():
@@ -146,9 +146,9 @@ def test_the_model_is_as_it_was():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"blank": "[NOTHING]"}, r"blank '\[NOTHING\]' is no token of this tokenizer; give one of its vocabulary"),
-        ({"blank": "mask_token"}, "blank 'mask_token' asked, but the tokenizer has no such token"),
-        ({"blank": 10**6}, "blank 1000000 is no token id of this vocabulary"),
+        ({"baseline": "[NOTHING]"}, r"blank '\[NOTHING\]' is no token of this tokenizer; give one of its vocabulary"),
+        ({"baseline": "mask_token"}, "blank 'mask_token' asked, but the tokenizer has no such token"),
+        ({"baseline": 10**6}, "blank 1000000 is no token id of this vocabulary"),
         ({"unit": "sentence"}, "unit 'sentence' is not known; there are: token, word"),
         ({"score": "odds"}, "score 'odds' is not known; there are: logit, margin, probability, log_odds"),
         ({"positions": [[0]]}, "positions for 1 inputs, expected one for each of 4"),
@@ -181,5 +181,7 @@ def test_bad_options_of_blank_out_are_errors():
 
 def test_a_blank_may_be_a_numpy_integer():
     one, unknown = asked(zoo.prepared("keys")), zoo.tokenizer().unk_token_id
-    named, numbered = (blankout(zoo.model(), zoo.tokenizer(), one, blank=b) for b in ("unk_token", np.int64(unknown)))
+    named, numbered = (
+        blankout(zoo.model(), zoo.tokenizer(), one, baseline=b) for b in ("unk_token", np.int64(unknown))
+    )
     np.testing.assert_array_equal(named[0].scores, numbered[0].scores)

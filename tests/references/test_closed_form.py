@@ -25,8 +25,8 @@ def parts(case, model=MODEL):
     """What each position adds to the target's logit, minus what a blank would add."""
     weight = model.head.weight[case.target.index]
     embedded = model.embedding(case.prepared.inputs["input_ids"])
-    blank = model.embedding(torch.tensor(TOKENIZER.mask_token_id))
-    return ((embedded - blank) @ weight).detach().double().numpy(), (embedded @ weight).detach().double().numpy()
+    baseline = model.embedding(torch.tensor(TOKENIZER.mask_token_id))
+    return ((embedded - baseline) @ weight).detach().double().numpy(), (embedded @ weight).detach().double().numpy()
 
 
 def on_content(case, values):
@@ -94,7 +94,7 @@ def test_blanked_words_share_their_change_out_among_their_pieces():
 
 def test_a_deleted_token_takes_away_all_that_it_added():
     for one, case in zip(
-        blankout(MODEL, TOKENIZER, asked(), score="logit", signed=True, blank="delete"), asked(), strict=True
+        blankout(MODEL, TOKENIZER, asked(), score="logit", signed=True, baseline="delete"), asked(), strict=True
     ):
         np.testing.assert_allclose(one.scores, on_content(case, parts(case)[1]), rtol=1e-4, atol=1e-6)
 

@@ -6,8 +6,8 @@ import pytest
 import attnx
 from attnx.adapters.families import adapter_for
 from attnx.attribution.base import cases
-from attnx.attribution.baselines import choose_blank
-from attnx.attribution.variants import FIRST_ORDER, Variant, estimate, measure
+from attnx.attribution.baselines import choose_baseline
+from attnx.attribution.variants import FIRST_ORDER, Perturbation, estimate, measure
 from attnx.errors import ChoiceError
 from tests import verb_number_zoo
 
@@ -24,9 +24,15 @@ def asked():
 
 def test_at_both_ends_of_the_way_it_is_what_is_measured(asked):
     model, tokenizer, case = asked
-    blank = choose_blank(model, adapter_for(model), tokenizer, case.prepared)
-    variants = [Variant(0), Variant(0, tuple(case.content)), *(Variant(0, (place,)) for place in case.content)]
-    run, told = (each(model, tokenizer, [case], variants, kind="logit", blank=blank) for each in (measure, estimate))
+    baseline = choose_baseline(model, adapter_for(model), tokenizer, case.prepared)
+    variants = [
+        Perturbation(0),
+        Perturbation(0, tuple(case.content)),
+        *(Perturbation(0, (place,)) for place in case.content),
+    ]
+    run, told = (
+        each(model, tokenizer, [case], variants, kind="logit", baseline=baseline) for each in (measure, estimate)
+    )
     assert told[0] == pytest.approx(run[0], abs=1e-5)
     assert told[1] == pytest.approx(run[1], abs=0.15 * abs(run[0] - run[1]))
     assert (told[0] - told[2:]).sum() == pytest.approx(told[0] - told[1])  # each position by itself
@@ -59,4 +65,4 @@ def test_faithfulness_can_be_estimated_and_says_so():
 def test_what_has_no_slope_is_refused():
     model, tokenizer = attnx.load_demo()
     with pytest.raises(ChoiceError, match="deleted has no slope"):
-        attnx.explain(model, tokenizer, TEXT, references={"blankout": {"exact": False, "blank": "delete"}})
+        attnx.explain(model, tokenizer, TEXT, references={"blankout": {"exact": False, "baseline": "delete"}})

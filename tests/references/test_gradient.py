@@ -93,9 +93,9 @@ def test_integrated_gradients_add_up_to_the_change_of_the_logit():
     with torch.no_grad():
         whole = zoo.model()(ids).logits[0, case.target.index]
         ids[0, case.content] = zoo.tokenizer().unk_token_id
-        blank = zoo.model()(ids).logits[0, case.target.index]
-    assert found.scores.sum() == pytest.approx(float(whole - blank), abs=0.02)
-    assert found.facts["convergence_delta"] == pytest.approx(found.scores.sum() - float(whole - blank), abs=1e-4)
+        baseline = zoo.model()(ids).logits[0, case.target.index]
+    assert found.scores.sum() == pytest.approx(float(whole - baseline), abs=0.02)
+    assert found.facts["convergence_delta"] == pytest.approx(found.scores.sum() - float(whole - baseline), abs=1e-4)
 
 
 def test_the_signed_gradients_of_two_classes_differ():

@@ -10,7 +10,7 @@ import attnx
 from attnx.adapters.families import adapter_for
 from attnx.attribution.ablation import patch_groups
 from attnx.attribution.base import REFERENCES
-from attnx.attribution.baselines import choose_blank
+from attnx.attribution.baselines import choose_baseline
 from attnx.errors import ChoiceError, InputError
 from attnx.evaluation.faithfulness import faithfulness
 from tests import zoo
@@ -56,12 +56,12 @@ def test_every_reference_lands_on_the_patch_that_is_read(name):
     assert np.delete(scores, 1 + READ).max() < 1e-6 < scores[1 + READ]
 
 
-@pytest.mark.parametrize("blank", ["gray", "mean", "blur"])
-def test_every_blank_takes_away_what_is_in_the_patch_and_nothing_else(blank):
+@pytest.mark.parametrize("baseline", ["gray", "mean", "blur"])
+def test_every_blank_takes_away_what_is_in_the_patch_and_nothing_else(baseline):
     model = OnePatchClassifier().eval()
     prepared = adapter_for(model).prepare(model, PROCESSOR, photo())
     pixels = prepared.inputs["pixel_values"]
-    blanked = choose_blank(model, adapter_for(model), PROCESSOR, prepared, blank).apply(prepared, [1 + READ])
+    blanked = choose_baseline(model, adapter_for(model), PROCESSOR, prepared, baseline).apply(prepared, [1 + READ])
     left, top, right, bottom = prepared.boxes[1 + READ]
     changed = blanked.inputs["pixel_values"] != pixels
     assert changed[:, top:bottom, left:right].float().mean() > 0.9
@@ -75,18 +75,20 @@ def test_blur_keeps_an_even_picture_and_follows_a_slope():
     model = zoo.model("vit")
     adapter = adapter_for(model)
     even = adapter.prepare(model, PROCESSOR, Image.new("RGB", (32, 32), (200, 100, 50)))
-    same = choose_blank(model, adapter, PROCESSOR, even, "blur").apply(even, range(17))
+    same = choose_baseline(model, adapter, PROCESSOR, even, "blur").apply(even, range(17))
     torch.testing.assert_close(same.inputs["pixel_values"], even.inputs["pixel_values"])
     slope = np.tile(np.linspace(0, 255, 32).astype(np.uint8)[None, :, None], (32, 1, 3))
     prepared = adapter.prepare(model, PROCESSOR, slope)
-    rows = choose_blank(model, adapter, PROCESSOR, prepared, "blur").apply(prepared, range(17)).inputs["pixel_values"]
+    rows = (
+        choose_baseline(model, adapter, PROCESSOR, prepared, "blur").apply(prepared, range(17)).inputs["pixel_values"]
+    )
     assert (rows.diff(dim=2) > 0).all()
     assert rows.diff(dim=1).abs().max() < 1e-5
 
 
 def test_an_unknown_blank_names_the_others():
     with pytest.raises(ChoiceError, match=r"gray, mean, blur.*image"):
-        attnx.explain(OnePatchClassifier().eval(), PROCESSOR, photo(), references={"blankout": {"blank": "[MASK]"}})
+        attnx.explain(OnePatchClassifier().eval(), PROCESSOR, photo(), references={"blankout": {"baseline": "[MASK]"}})
 
 
 def test_grouped_patches_share_the_score_of_their_square():
@@ -143,12 +145,12 @@ def test_images_of_different_shape_are_measured_as_each_alone():
             np.testing.assert_allclose(one.references[name], alone.references[name], atol=1e-6)
 
 
-@pytest.mark.parametrize("blank", ["gray", "blur"])
-def test_faithfulness_is_measured_by_deleting_and_inserting_patches(blank):
+@pytest.mark.parametrize("baseline", ["gray", "blur"])
+def test_faithfulness_is_measured_by_deleting_and_inserting_patches(baseline):
     """A model that reads one patch: who names it first loses all at once, who names others loses later."""
     table = faithfulness(
         OnePatchClassifier().eval(), PROCESSOR, [photo(seed) for seed in range(3)], methods="raw",
-        references=("blankout",), blank=blank, score="log_odds", progress=False,
+        references=("blankout",), baseline=baseline, score="log_odds", progress=False,
     )  # fmt: skip
     for name in ("raw", "blankout"):
         assert np.abs(np.diff(table.deletion[name][1:])).max() < 1e-5

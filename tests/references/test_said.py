@@ -7,8 +7,8 @@ import attnx
 from attnx.adapters.families import adapter_for
 from attnx.attribution import variants as said
 from attnx.attribution.base import cases
-from attnx.attribution.baselines import choose_blank
-from attnx.attribution.variants import Runs, Variant, kept_answers, measure, said_so_far
+from attnx.attribution.baselines import choose_baseline
+from attnx.attribution.variants import Perturbation, PerturbationRuns, cached_outputs, measure, output_cache
 from tests import verb_number_zoo
 
 
@@ -24,27 +24,27 @@ def asked():
 def run(monkeypatch):
     """The variants that the model ran, without those that were tried."""
     seen = []
-    read = Runs.read
+    read = PerturbationRuns.read
 
     def reading(self, rows, inputs, **options):
         seen.extend(self.made.variants[row] for row in rows if not options.get("kind"))
         return read(self, rows, inputs, **options)
 
-    monkeypatch.setattr(Runs, "read", reading)
+    monkeypatch.setattr(PerturbationRuns, "read", reading)
     return seen
 
 
-def scores(asked, variants, kind, blank=None):
+def scores(asked, variants, kind, baseline=None):
     model, tokenizer, case = asked
-    chosen = choose_blank(model, adapter_for(model), tokenizer, case.prepared, blank)
-    return measure(model, tokenizer, [case], variants, kind=kind, blank=chosen)
+    chosen = choose_baseline(model, adapter_for(model), tokenizer, case.prepared, baseline)
+    return measure(model, tokenizer, [case], variants, kind=kind, baseline=chosen)
 
 
 def test_another_number_of_the_same_variants_takes_no_run(asked, run):
-    variants = [Variant(0), *(Variant(0, (place,)) for place in asked[2].content)]
+    variants = [Perturbation(0), *(Perturbation(0, (place,)) for place in asked[2].content)]
     alone = scores(asked, variants, "probability")
     run.clear()
-    with kept_answers():
+    with cached_outputs():
         scores(asked, variants[:4], "margin")
         together = scores(asked, variants, "probability")
     assert sorted(one.places for one in run) == sorted(one.places for one in variants)  # each once
@@ -52,28 +52,28 @@ def test_another_number_of_the_same_variants_takes_no_run(asked, run):
 
 
 def test_another_blank_is_another_answer(asked, run):
-    variants = [Variant(0, (place,)) for place in asked[2].content]
+    variants = [Perturbation(0, (place,)) for place in asked[2].content]
     token = asked[1].convert_ids_to_tokens(5)
-    alone = scores(asked, variants, "logit", blank=token)
-    with kept_answers():
+    alone = scores(asked, variants, "logit", baseline=token)
+    with cached_outputs():
         scores(asked, variants, "logit")
-        np.testing.assert_allclose(scores(asked, variants, "logit", blank=token), alone, atol=1e-6)
+        np.testing.assert_allclose(scores(asked, variants, "logit", baseline=token), alone, atol=1e-6)
 
 
 def test_what_was_said_is_forgotten_behind_the_call(asked, run):
-    with kept_answers():
-        scores(asked, [Variant(0)], "logit")
-        assert said_so_far().kept
-    assert said_so_far() is None
-    scores(asked, [Variant(0)], "logit")
+    with cached_outputs():
+        scores(asked, [Perturbation(0)], "logit")
+        assert output_cache().kept
+    assert output_cache() is None
+    scores(asked, [Perturbation(0)], "logit")
     assert len(run) == 2
 
 
 def test_answers_over_a_vocabulary_are_not_kept(asked, monkeypatch):
     monkeypatch.setattr(said, "_LARGEST", 1)
-    with kept_answers():
-        scores(asked, [Variant(0)], "logit")
-        assert not said_so_far().kept
+    with cached_outputs():
+        scores(asked, [Perturbation(0)], "logit")
+        assert not output_cache().kept
 
 
 def test_faithfulness_runs_no_variant_that_blank_out_has_run(asked, run):

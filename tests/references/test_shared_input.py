@@ -9,7 +9,7 @@ import transformers as hf
 
 from attnx.adapters.families import adapter_for
 from attnx.attribution.base import REFERENCES, Case
-from attnx.attribution.lrp import value_path_levels
+from attnx.attribution.lrp import lrp_by_layer
 from attnx.pipeline.options import Settings
 from attnx.pipeline.pipeline import Request, explain_prepared
 from attnx.targets.base import Target
@@ -92,8 +92,8 @@ def test_of_a_long_input_blocks_are_run_again_for_each_answer(monkeypatch):
 def test_level_by_level_they_are_those_of_separate_runs_too():
     model, tokenizer = decoder("gpt2")
     several = asked(model, tokenizer)
-    for one, case in zip(value_path_levels(model, tokenizer, several), several, strict=True):
-        np.testing.assert_allclose(one, value_path_levels(model, tokenizer, [case])[0], rtol=1e-4, atol=1e-5)
+    for one, case in zip(lrp_by_layer(model, tokenizer, several), several, strict=True):
+        np.testing.assert_allclose(one, lrp_by_layer(model, tokenizer, [case])[0], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(

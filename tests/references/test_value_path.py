@@ -11,7 +11,7 @@ from PIL import Image
 import attnx
 from attnx.adapters.families import adapter_for
 from attnx.attribution.base import REFERENCES, cases
-from attnx.attribution.lrp import attn_lrp, lrp, value_path_levels
+from attnx.attribution.lrp import attn_lrp, lrp, lrp_by_layer
 from attnx.errors import ChoiceError
 from tests import zoo
 from tests.references.linear_model import bag
@@ -153,7 +153,7 @@ def test_level_by_level_the_score_is_held_by_positions_and_biases_above():
                 parameter.zero_()
     several = asked(model, tokenizer)
     values = [one.facts["value"] for one in lrp(model, tokenizer, several)]
-    for layers, case, value in zip(value_path_levels(model, tokenizer, several), several, values, strict=True):
+    for layers, case, value in zip(lrp_by_layer(model, tokenizer, several), several, values, strict=True):
         assert layers.shape == (3, len(case.prepared.positions))
         np.testing.assert_allclose(layers.sum(1), value, atol=1e-4)
 
@@ -171,7 +171,7 @@ def test_a_batch_of_a_model_that_has_positions_first_is_that_of_each_text():
     texts = [text for text in words * 6 if len(tokenizer(text)["input_ids"]) == 6][:6]
     assert len(texts) == 6
     several = asked(model, tokenizer, texts)
-    for path in (lrp, attn_lrp, value_path_levels):
+    for path in (lrp, attn_lrp, lrp_by_layer):
         together = [np.asarray(getattr(one, "scores", one)) for one in path(model, tokenizer, several)]
         alone = [path(model, tokenizer, [case])[0] for case in several]
         for one, other in zip(together, alone, strict=True):

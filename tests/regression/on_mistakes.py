@@ -42,10 +42,10 @@ OF_ROLLOUT: list[dict[str, Any]] = [
     {"down_to": 0},
     {"down_to": 5},
     {"down_to": 3, "layer": 2},
-    {"discard": 1.0},
-    {"discard": -0.1},
-    {"discard": "x"},
-    {"discard": 0.5, "spare": 7},
+    {"discard_ratio": 1.0},
+    {"discard_ratio": -0.1},
+    {"discard_ratio": "x"},
+    {"discard_ratio": 0.5, "keep_position": 7},
 ]
 OF_FLOW: list[dict[str, Any]] = [{"solver": "simplex"}, {"threads": 0}, {"threads": 1.5}, {"limit": 0.0, "layer": 4}]
 
@@ -129,8 +129,8 @@ def _of_explain() -> Iterator[tuple[str, Callable[[], Any]]]:
         {"normalize": "row"},
         {"normalize": "prefix"},
         {"drop_sink": True},
-        {"discard": 0.5, "methods": "raw"},
-        {"discard": 1.0},
+        {"discard_ratio": 0.5, "methods": "raw"},
+        {"discard_ratio": 1.0},
         {"residual": 2.0},
         {"batch_size": 0},
     ):

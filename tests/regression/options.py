@@ -43,15 +43,15 @@ OF_ROLLOUT: list[Options] = [
     {"down_to": 2, "normalize": "receptive_field", "residual": 0.3},
 ]
 DISCARDING: list[Options] = [
-    {"discard": 0.0},
-    {"discard": 0.5},
-    {"discard": 0.9, "position": 4},
-    {"discard": 0.5, "spare": None},
-    {"discard": 0.9, "spare": 3, "head": "max"},
-    {"discard": 0.5, "spare": -1, "head": "each", "layer": 2},
-    {"discard": 0.5, "residual": 0.3, "down_to": 2},
-    *({"discard": 0.5, "normalize": one} for one in NORMALIZATIONS),
-    {"discard": 0.5, "drop_sink": True},
+    {"discard_ratio": 0.0},
+    {"discard_ratio": 0.5},
+    {"discard_ratio": 0.9, "position": 4},
+    {"discard_ratio": 0.5, "keep_position": None},
+    {"discard_ratio": 0.9, "keep_position": 3, "head": "max"},
+    {"discard_ratio": 0.5, "keep_position": -1, "head": "each", "layer": 2},
+    {"discard_ratio": 0.5, "residual": 0.3, "down_to": 2},
+    *({"discard_ratio": 0.5, "normalize": one} for one in NORMALIZATIONS),
+    {"discard_ratio": 0.5, "drop_sink": True},
 ]
 OF_FLOW: list[Options] = [{"limit": None}, {"limit": 0.5, "position": 4}, {"threads": 1}, {"threads": 2}]
 BY_DEFINITION: list[Options] = [{"solver": "networkx", "position": 4}, {"solver": "networkx", "head": 1, "layer": 2}]

@@ -33,7 +33,7 @@ def _explanations() -> None:
     new = attnx.explain_generation(one.model, one.processor, "the key to", max_new_tokens=3, min_new_tokens=3)
     new.save(FOLDER / "generation.safetensors")
     one = subject("vit_classifier")
-    seen = attnx.explain(one.model, one.processor, picture(), references=("blankout",), discard=0.5)
+    seen = attnx.explain(one.model, one.processor, picture(), references=("blankout",), discard_ratio=0.5)
     seen.save(FOLDER / "image.safetensors")
 
 

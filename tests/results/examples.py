@@ -100,7 +100,7 @@ def recommendation() -> Recommendation:
         references={"gradient": {"reduction": "norm"}},
         layer=6,
         score="probability",
-        blank="[MASK]",
+        baseline="[MASK]",
         runs=40,
         forwards={"gradient": 2.0},
         left_out={"alti": "the model has no blocks"},

@@ -104,7 +104,7 @@ def test_the_record_speaks_of_all_that_was_measured():
     kept = found.provenance["recall"]
     assert set(kept["settings"]["residual"]) == {"raw", "rollout"}, "asked one by one, they are on record together"
     assert kept["references"]["blankout"]["unit"] == "word"
-    assert kept["references"]["blankout"]["blank"]
+    assert kept["references"]["blankout"]["baseline"]
     assert "before" not in kept["references"]["blankout"], "a number of one input is not one of the suite"
     assert set(kept["references"]["gradient"]) >= {"score"}
     assert attnx.BenchmarkTable.from_json(found.to_json()) == found

@@ -19,7 +19,7 @@ from attnx.graph.graph import Graph
 from attnx.methods import ties
 from attnx.methods.base import LIMIT, Array, Brought, Method, MethodChoices, call, check_cost
 from attnx.methods.receptive_field import Normalize, check_normalize
-from attnx.methods.ties import DIGITS
+from attnx.methods.ties import SCORE_DECIMALS
 from attnx.registry import unknown
 
 Rows: TypeAlias = Tensor | np.ndarray[Any, np.dtype[Any]]
@@ -48,7 +48,7 @@ def saturated_share(flow: Rows, bound: Rows) -> Any:
     """
     values, bounds = np.broadcast_arrays(rounded(flow), rounded(bound))
     reachable = bounds > 0
-    saturated = (reachable & (np.abs(values - bounds) <= 10.0**-DIGITS)).sum(-1)
+    saturated = (reachable & (np.abs(values - bounds) <= 10.0**-SCORE_DECIMALS)).sum(-1)
     share = saturated / np.maximum(reachable.sum(-1), 1)
     return float(share) if share.ndim == 0 else share
 
@@ -295,7 +295,7 @@ def _row(solver: Solver, threads: int | None) -> Method:
         reach=partial(remembered, solve=solve, solver=solver),
         seconds=estimated_seconds,
         diagnostics={"saturation": saturation},
-        digits=DIGITS,
+        digits=SCORE_DECIMALS,
     )
 
 

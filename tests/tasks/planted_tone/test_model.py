@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import attnx
-from attnx.attribution.baselines import silenced
+from attnx.attribution.baselines import silence_audio
 from attnx.demo_models.planted_tone import LABELS, demo_directory, generate, load_demo, save
 from attnx.demo_models.training.planted_tone import Recipe, accuracy, train
 from attnx.errors import InputError
@@ -38,7 +38,7 @@ def test_silence_in_place_of_the_planted_tone_loses_the_class_and_elsewhere_does
             : len(audio_input)
         ]
         for time_segments in (audio_input, apart):
-            quiet = silenced(
+            quiet = silence_audio(
                 prepared, [place for number in time_segments for place in prepared.words[number].positions]
             )
             with torch.no_grad():
