@@ -77,13 +77,13 @@ class Uninterruptible(Generic[T]):
             if _in_main_thread():
                 _open[self] = threading.get_ident()
                 _wrap()
-            given = self._begin()
+            result = self._begin()
             while _noted and not waits:
                 _hand_over()
         except BaseException:
             self._leave()
             raise
-        return given  # nothing was called since the last look at what is noted, so no handler can have run
+        return result  # nothing was called since the last look at what is noted, so no handler can have run
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -171,7 +171,7 @@ def _handle(number: int, frame: FrameType | None) -> None:
 def _hand_over() -> None:
     """Call the own handler of each noted signal once, also when that of another one raises."""
     number = _noted.pop()
-    _noted[:] = [one for one in _noted if one != number]
+    _noted[:] = [index for index in _noted if index != number]
     try:
         _own(number)(number, sys._getframe())
     finally:

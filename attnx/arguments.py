@@ -25,7 +25,10 @@ R = TypeVar("R")
 def checked(function: Callable[P, R]) -> Callable[P, R]:
     """The same function; arguments that it does not have, or of the wrong kind, are an `ArgumentError`."""
     parameters = signature(function)
-    options = next((one.name for one in parameters.parameters.values() if one.kind is Parameter.VAR_KEYWORD), None)
+    options = next(
+        (parameter.name for parameter in parameters.parameters.values() if parameter.kind is Parameter.VAR_KEYWORD),
+        None,
+    )
 
     @wraps(function)
     def call(*given: P.args, **named: P.kwargs) -> R:

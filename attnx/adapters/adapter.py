@@ -45,12 +45,12 @@ def load_audio(given: Any, rate: int) -> tuple[Audio, tuple[str, ...]]:
     and pipelines have it, say their own.
     """
     if isinstance(given, (str, PathLike)):
-        samples, own = _read_wave(given)
+        samples, index = _read_wave(given)
     elif isinstance(given, Mapping):
-        samples, own = _of_mapping(given)
+        samples, index = _of_mapping(given)
     else:
-        samples, own = given, rate
-    return _resampled(*_one_channel(samples), own, rate)
+        samples, index = given, rate
+    return _resampled(*_one_channel(samples), index, rate)
 
 
 def is_audio_path(given: Any) -> bool:

@@ -158,9 +158,11 @@ def _front_timing(model: nn.Module, found: FoundFront, values: Tensor) -> tuple[
         time, bands = found.front.time, found.front.bands
 
         def of_time(clicks: Any) -> Any:
-            one = torch.zeros(len(clicks)) if values.ndim == 1 else torch.zeros(shape)
-            one = one.movedim(time, 0).add_(torch.from_numpy(clicks).float().reshape(-1, *[1] * (values.ndim - 1)))
-            columns = found.columns(one.movedim(0, time))
+            tensor = torch.zeros(len(clicks)) if values.ndim == 1 else torch.zeros(shape)
+            tensor = tensor.movedim(time, 0).add_(
+                torch.from_numpy(clicks).float().reshape(-1, *[1] * (values.ndim - 1))
+            )
+            columns = found.columns(tensor.movedim(0, time))
             return columns.movedim(1, 0).flatten(1).double().cpu().numpy()
 
         def of_bands(clicks: Any) -> Any:
@@ -169,15 +171,15 @@ def _front_timing(model: nn.Module, found: FoundFront, values: Tensor) -> tuple[
             return found.columns(one).mean(1).double().cpu().numpy()
 
         length = 2 * RATE if values.ndim == 1 else values.shape[time]
-        own = measure_timing(of_time, length)
-        known[shape] = own, None if bands is None else measure_timing(of_bands, values.shape[bands])
-    own, across = known[shape]
-    if own is None:
+        timing = measure_timing(of_time, length)
+        known[shape] = timing, None if bands is None else measure_timing(of_bands, values.shape[bands])
+    timing, across = known[shape]
+    if timing is None:
         raise InputError(
             f"clicks do not tell when the positions of {type(model).__name__} hear: they change others than those a "
             "step apart, so they cannot be placed in time; use attnx.capture"
         )
-    return own, across
+    return timing, across
 
 
 def _cut(timing: Timing, count: int, end: float, rate: int, *, truncate: bool) -> tuple[str, ...]:

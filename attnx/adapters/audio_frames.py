@@ -141,19 +141,19 @@ class _Ear:
         audio = np.zeros(self.length)
         audio[clicks.astype(int)] = 1
         changes = self.hearing(audio) - self.silence
-        own: Array = np.abs(changes - np.median(changes, axis=0)).max(1)
-        return own
+        array: Array = np.abs(changes - np.median(changes, axis=0)).max(1)
+        return array
 
     def audio_input(self, runs: Sequence[Array], hop: float) -> list[Click]:
         """Each click of all runs with the first and the last column that hear it."""
-        found = []
+        result = []
         for clicks in runs:
             changes = self.changes(clicks)
             columns = np.flatnonzero(changes > _HEARD * changes.max())
             nearest = np.abs(columns[:, None] * hop - clicks).argmin(1) if len(columns) else columns
             groups = [(float(click), columns[nearest == place]) for place, click in enumerate(clicks)]
-            found += [(click, float(own.min()), float(own.max())) for click, own in groups if len(own)]
-        return found
+            result += [(click, float(own.min()), float(own.max())) for click, own in groups if len(own)]
+        return result
 
 
 def _roughly(ear: _Ear) -> float | None:
@@ -228,7 +228,7 @@ def front_of(model: nn.Module) -> FoundFront:
     """The row that fits; a model of another layout is an error that names it."""
     for front in FRONTS:
         for name, module in model.named_modules():
-            if name.rpartition(".")[2] == front.ending and all(hasattr(module, one) for one in front.has):
+            if name.rpartition(".")[2] == front.ending and all(hasattr(module, name) for name in front.has):
                 return FoundFront(front, module)
     raise InputError(
         f"{type(model).__name__} reads sound in a way that attnx does not know, so its positions cannot be placed in "

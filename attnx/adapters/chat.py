@@ -65,20 +65,20 @@ def parts_by_position(
     parts: Sequence[tuple[str, int, int]], positions: Sequence[Position]
 ) -> list[tuple[str, int, int]]:
     """The same in positions: those that begin inside of a part, or reach into it."""
-    found = []
+    result = []
     for role, start, end in parts:
         inside = [
-            one.index
-            for one in positions
-            if one.start is not None and one.end is not None and one.start < end and one.end > start
+            position.index
+            for position in positions
+            if position.start is not None and position.end is not None and position.start < end and position.end > start
         ]
         if inside:
-            found.append((role, inside[0], inside[-1] + 1))
-    return found
+            result.append((role, inside[0], inside[-1] + 1))
+    return result
 
 
 def _written(tokenizer: Any, messages: Sequence[Mapping[str, Any]], *, asks: bool, **how: bool) -> str:
-    copies = [dict(one) for one in messages]
+    copies = [dict(message) for message in messages]
     text: str = tokenizer.apply_chat_template(copies, tokenize=False, add_generation_prompt=asks, **how)
     return text
 

@@ -59,7 +59,7 @@ def _of_text(model: nn.Module, tokenizer: Any, text: str) -> Output:
     ends, unknown = end_token_ids(model, tokenizer), tokenizer.unk_token_id
     specials = special_token_ids(tokenizer) - ({unknown} - ends)  # Whisper's end token is also its unknown token
     added = [bool(one) for one in encoding["special_tokens_mask"]]
-    special = [added[place] or one in specials for place, one in enumerate(ids)]
+    special = [added[place] or index in specials for place, index in enumerate(ids)]
     places = list(range(len(ids)))
     while places and (added[places[-1]] or ids[places[-1]] in ends):  # the end is what comes next, and not yet written
         places.pop()
@@ -103,13 +103,13 @@ def _language(model: nn.Module, tokenizer: Any) -> list[int]:
     with TokenizerState(tokenizer):
         ids = [int(one) for one in tokenizer(text_target="", verbose=False)["input_ids"]]
     frame = {getattr(tokenizer, "eos_token_id", None), getattr(tokenizer, "bos_token_id", None)}
-    return [one for one in ids if one not in frame][:1]
+    return [index for index in ids if index not in frame][:1]
 
 
 def _language_notes(tokenizer: Any, forced: Sequence[int], leading: Sequence[int]) -> tuple[str, ...]:
     notes = []
     if forced and leading and leading[0] not in forced and _is_language(tokenizer, leading[0]):
-        asked, found = (tokenizer.convert_ids_to_tokens(one) for one in (forced[0], leading[0]))
+        asked, found = (tokenizer.convert_ids_to_tokens(index) for index in (forced[0], leading[0]))
         notes.append(
             f"the target was read as {found}, and the model is set to write {asked}: set tokenizer.tgt_lang, or "
             "generation_config.forced_bos_token_id"
@@ -182,7 +182,7 @@ def with_decoder_prefix(model: nn.Module, source: PreparedInput, output: Output)
             "for them; give a shorter one"
         )
     rows = getattr(decoder_embedding(model), "num_embeddings", None)
-    strange = next((one for one in output.ids if rows is not None and not 0 <= one < rows), None)
+    strange = next((index for index in output.ids if rows is not None and not 0 <= index < rows), None)
     if strange is not None:
         raise InputError(
             f"the target has token {strange}, and {type(model).__name__} embeds {rows} of them, counted from 0"
@@ -212,9 +212,9 @@ def encoder_only_input(prepared: PreparedInput) -> PreparedInput:
     """The source without the output."""
     return replace(
         prepared,
-        inputs={name: one for name, one in prepared.inputs.items() if name != "decoder_input_ids"},
+        inputs={name: input_ for name, input_ in prepared.inputs.items() if name != "decoder_input_ids"},
         positions=prepared.positions[: prepared.encoder_length],
-        words=tuple(one for one in prepared.words if one.segment == 0),
+        words=tuple(word for word in prepared.words if word.segment == 0),
         text=prepared.text[0] if isinstance(prepared.text, tuple) else prepared.text,
         sequences={},
     )
@@ -249,11 +249,16 @@ def _placed(output: Output, length: int, words: int) -> tuple[list[Position], li
     """Positions and words of the output, counted behind those of the source, in a text of their own."""
     positions, found = group_words(output.positions, None if output.text is None else [output.text])
     placed = [
-        replace(one, index=one.index + length, segment=1, word=None if one.word is None else one.word + words)
-        for one in positions
+        replace(
+            position,
+            index=position.index + length,
+            segment=1,
+            word=None if position.word is None else position.word + words,
+        )
+        for position in positions
     ]
     moved = [
-        replace(one, index=one.index + words, segment=1, positions=tuple(place + length for place in one.positions))
-        for one in found
+        replace(word, index=word.index + words, segment=1, positions=tuple(place + length for place in word.positions))
+        for word in found
     ]
     return placed, moved

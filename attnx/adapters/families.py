@@ -32,7 +32,7 @@ def cls_position(model: nn.Module, processor: Any, prepared: PreparedInput) -> i
 def mask_or_cls_position(model: nn.Module, processor: Any, prepared: PreparedInput) -> int:
     """For a masked language model the masked position, if the text has one; otherwise CLS."""
     mask_id = getattr(processor, "mask_token_id", None)
-    masks = [index for index, one in enumerate(prepared.inputs["input_ids"].tolist()) if one == mask_id]
+    masks = [index for index, input_ in enumerate(prepared.inputs["input_ids"].tolist()) if input_ == mask_id]
     if not masks or not has_head(model, "ForMaskedLM", "ForPreTraining", "WithLMHeadModel"):
         return cls_position(model, processor, prepared)
     if len(masks) > 1:
@@ -186,15 +186,15 @@ def adapter_for(model: nn.Module, within: str = "") -> Adapter:
         check_followed(model)
     several = getattr(config, "is_encoder_decoder", False) and _has_decoder(model)
     if several and _writes(model):
-        found = ADAPTERS[config.model_type if config.model_type in ADAPTERS else "encoder_decoder"]
-        return replace(found, within=_kind(model, within)) if within else found
+        adapter = ADAPTERS[config.model_type if config.model_type in ADAPTERS else "encoder_decoder"]
+        return replace(adapter, within=_kind(model, within)) if within else adapter
     if several and not within:
         raise CaptureError(
             f"{type(model).__name__} is an encoder–decoder with several stacks of attention; explain one of them: "
             f"{_encoder_call(model)}{_lost(model)}"
         )
-    found = ADAPTERS[model_type if model_type in ADAPTERS else _generic(model, config)]
-    return replace(found, within=within) if within else found
+    adapter = ADAPTERS[model_type if model_type in ADAPTERS else _generic(model, config)]
+    return replace(adapter, within=within) if within else adapter
 
 
 def _kind(model: nn.Module, within: str) -> str:

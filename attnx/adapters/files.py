@@ -57,14 +57,14 @@ def read_texts(path: str | Path, *, column: str | None = None, limit: int | None
     if limit is not None and limit < 1:
         raise InputError(f"the number of texts must be at least 1, found {limit}")
     path = Path(path_of(path))
-    found: list[LabelledText] = []
-    for one in _read(path, column):
-        if limit is not None and len(found) == limit:
+    labelled_texts: list[LabelledText] = []
+    for labelled_text in _read(path, column):
+        if limit is not None and len(labelled_texts) == limit:
             break
-        found.append(one)
-    if not found:
+        labelled_texts.append(labelled_text)
+    if not labelled_texts:
         raise InputError(f"{path.name} has no text in it")
-    return found
+    return labelled_texts
 
 
 def read_lines(path: Path) -> list[str]:
@@ -325,7 +325,9 @@ def pharaoh(sentences: Iterable[Sequence[Link]]) -> str:
     >>> pharaoh([[(0, 1), (1, 0)], []])
     '1-0 0-1\\n\\n'
     """
-    return "".join(" ".join(f"{source}-{target}" for source, target in in_order(one)) + "\n" for one in sentences)
+    return "".join(
+        " ".join(f"{source}-{target}" for source, target in in_order(sentence)) + "\n" for sentence in sentences
+    )
 
 
 def in_order(links: Iterable[Link]) -> list[Link]:

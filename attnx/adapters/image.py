@@ -74,7 +74,7 @@ def patches_of(model: nn.Module, pixels: Tensor) -> Patches:
     return Patches(_prefix(model), rows, columns, height, width)
 
 
-def interpolation(model: nn.Module, pixels: Tensor, asked: bool) -> tuple[dict[str, Any], tuple[str, ...]]:
+def interpolation(model: nn.Module, pixels: Tensor, flag: bool) -> tuple[dict[str, Any], tuple[str, ...]]:
     """What a model must be told when the image is of another size than it was built for, and a note that it is."""
     built_for = getattr(vision_config(model), "image_size", None)
     if built_for is None or _pair(built_for) == tuple(pixels.shape[-2:]):
@@ -84,7 +84,7 @@ def interpolation(model: nn.Module, pixels: Tensor, asked: bool) -> tuple[dict[s
     if "interpolate_pos_encoding" not in signature(model.forward).parameters:
         # Such a model interpolates by itself (DINOv2), has no embeddings of positions, or refuses the image.
         return {}, (note + "fitted by the model itself",)
-    if asked:
+    if flag:
         return {"interpolate_pos_encoding": True}, (note + "interpolated",)
     raise InputError(
         f"the image processor makes {_by(pixels)} pixels, {type(model).__name__} takes {width} × {height}: load both "
@@ -431,8 +431,8 @@ def prepare_image(
         process = partial(_process, _image_processor(processor))
         pixels = process(picture)
         check_channels(model, pixels)
-        geometry, found = _geometry(processor, process, picture)
-        notes += found
+        geometry, names = _geometry(processor, process, picture)
+        notes += names
     options, interpolated = interpolation(model, pixels, interpolate)
     patches = patches_of(model, pixels)
     positions = [Position(index, token, special=True) for index, token in enumerate(patches.prefix)]

@@ -67,16 +67,16 @@ def pieces(text: str, token: str | None, written: str) -> list[tuple[int, int, i
     the text itself. None where they cannot be found."""
     parts = [text] if token is None else text.split(token)
     gap = 0 if token is None else len(token)
-    found: list[tuple[int, int, int]] = []
+    result: list[tuple[int, int, int]] = []
     begin, at = 0, 0
     for number, part in enumerate(parts):
         last = number == len(parts) - 1 and number > 0
         place = written.rfind(part) if last else written.find(part, at)
         if place < at:
             return None
-        found.append((place, len(part), begin))
+        result.append((place, len(part), begin))
         at, begin = place + len(part), begin + len(part) + gap
-    return found
+    return result
 
 
 class _Telling:
@@ -91,13 +91,13 @@ class _Telling:
         return getattr(self._inner, name)
 
     def __call__(self, text: Any = None, *args: Any, **kwargs: Any) -> Any:
-        found = self._inner(text, *args, **{"verbose": False, **kwargs})
+        result = self._inner(text, *args, **{"verbose": False, **kwargs})
         several = [text] if isinstance(text, str) else text
         if several and isinstance(several[0], str):
             self.text = several[0]
-            encodings = getattr(found, "encodings", None)
+            encodings = getattr(result, "encodings", None)
             self.encoding = encodings[0] if encodings else None
-        return found
+        return result
 
 
 Process: TypeAlias = Callable[[Sequence[Any]], Tensor]
@@ -134,17 +134,17 @@ class SheetLayout:
         """channel × height × width each."""
         if not self.cells:
             return list(pixels.reshape(-1, *pixels.shape[-3:])) if pixels.ndim in (4, 5) else []
-        found, begin = [], 0
+        result, begin = [], 0
         for cells in self.cells:
             rows = pixels[begin : begin + len(cells)].reshape(len(cells), 3, -1, self.patch, self.patch)[:, :, 0]
             height, width = (self.patch * (1 + max(cell[axis] for cell in cells)) for axis in (0, 1))
             sheet = rows.new_zeros(3, height, width)
-            for (down, across), one in zip(cells, rows, strict=True):
+            for (down, across), row in zip(cells, rows, strict=True):
                 top, left = down * self.patch, across * self.patch
-                sheet[:, top : top + self.patch, left : left + self.patch] = one
-            found.append(sheet)
+                sheet[:, top : top + self.patch, left : left + self.patch] = row
+            result.append(sheet)
             begin += len(cells)
-        return found
+        return result
 
 
 def layout_of(
@@ -156,17 +156,17 @@ def layout_of(
     """
     if pixels.ndim != 2 or grids is None or not isinstance(patch, int) or pixels.shape[1] % (3 * patch * patch):
         return SheetLayout()
-    ramps = [process([_ramp(one, axis) for one in pictures]).double().mean(1) for axis in (0, 1)]
+    ramps = [process([_ramp(image, axis) for image in pictures]).double().mean(1) for axis in (0, 1)]
     cells, begin = [], 0
     for count, rows, columns in grids.tolist():
-        if count != 1 or any(one.shape != (len(pixels),) for one in ramps):
+        if count != 1 or any(ramp.shape != (len(pixels),) for ramp in ramps):
             return SheetLayout()
-        down, across = (one[begin : begin + rows * columns] for one in ramps)
+        down, across = (ramp[begin : begin + rows * columns] for ramp in ramps)
         places = [[0, 0] for _ in range(rows * columns)]
         for axis, (shades, others) in enumerate(((down, columns), (across, rows))):
             for rank, place in enumerate(shades.argsort(stable=True).tolist()):
                 places[place][axis] = rank // others
-        cells.append(tuple((one[0], one[1]) for one in places))
+        cells.append(tuple((index[0], index[1]) for index in places))
         begin += rows * columns
     return SheetLayout(tuple(cells), patch)
 
@@ -186,8 +186,8 @@ def patches_read(readers: Tensor, count: int, layout: SheetLayout) -> list[Patch
 
     `readers` is in the shape of the pixels: the position that reads each of them.
     """
-    found: list[Patch | None] = [None] * count
-    for number, sheet in enumerate(one[0] for one in layout.sheets(readers)):
+    patches: list[Patch | None] = [None] * count
+    for number, sheet in enumerate(sheet[0] for sheet in layout.sheets(readers)):
         boxes = {}
         for position in sorted(set(sheet.flatten().tolist())):
             if position >= 0:
@@ -195,36 +195,36 @@ def patches_read(readers: Tensor, count: int, layout: SheetLayout) -> list[Patch
                 boxes[position] = (int(across.min()), int(down.min()), int(across.max()) + 1, int(down.max()) + 1)
         tops, lefts = (sorted({box[axis] for box in boxes.values()}) for axis in (1, 0))
         for position, box in boxes.items():
-            found[position] = Patch(number, box, tops.index(box[1]), lefts.index(box[0]))
-    return found
+            patches[position] = Patch(number, box, tops.index(box[1]), lefts.index(box[0]))
+    return patches
 
 
 def sheet_geometries(
     process: Process, pictures: Sequence[Any], layout: SheetLayout, key: tuple[Any, ...] | None = None
 ) -> list[tuple[int, Geometry] | None]:
     """For each sheet the number of its picture and its way from there; None where it is all padding, or bent."""
-    name = None if key is None else (*key, *((one.size, one.mode) for one in pictures))
+    name = None if key is None else (*key, *((image.size, image.mode) for image in pictures))
     if name is not None and name in _known:
         return _known[name]
-    found = _measured(process, pictures, layout)
+    result = _measured(process, pictures, layout)
     if name is not None:
         if len(_known) >= _MOST_KNOWN:
             _known.clear()
-        _known[name] = found
-    return found
+        _known[name] = result
+    return result
 
 
 def _measured(process: Process, pictures: Sequence[Any], layout: SheetLayout) -> list[tuple[int, Geometry] | None]:
-    found: list[tuple[int, Geometry] | None] = []
+    result: list[tuple[int, Geometry] | None] = []
     for number, picture in enumerate(pictures):
         probed = _Probed(process, pictures, layout, number)
         count = len(probed.sheets(picture))
-        found += [None] * (count - len(found))
+        result += [None] * (count - len(result))
         for sheet in range(count):
-            if found[sheet] is None:
+            if result[sheet] is None:
                 geometry = measure_geometry(partial(probed.sheet, sheet), picture.size, picture.mode)
-                found[sheet] = None if geometry is None else (number, geometry)
-    return found
+                result[sheet] = None if geometry is None else (number, geometry)
+    return result
 
 
 class _Probed:
@@ -237,8 +237,8 @@ class _Probed:
     def sheets(self, probe: Any) -> list[Array]:
         name = probe.tobytes()
         if name not in self._made:
-            others = [probe if place == self._number else one for place, one in enumerate(self._pictures)]
-            self._made[name] = [one.double().numpy() for one in self._layout.sheets(self._process(others))]
+            others = [probe if place == self._number else image for place, image in enumerate(self._pictures)]
+            self._made[name] = [sheet.double().numpy() for sheet in self._layout.sheets(self._process(others))]
         return self._made[name]
 
     def sheet(self, number: int, probe: Any) -> Array:
@@ -254,8 +254,8 @@ def side_by_side(pictures: Sequence[Any]) -> tuple[Any, list[int]]:
     gap = max(4, max(one.size[0] for one in pictures) // 40)
     lefts = [sum(one.size[0] + gap for one in pictures[:number]) for number in range(len(pictures))]
     canvas = Image.new("RGB", (lefts[-1] + pictures[-1].size[0], max(one.size[1] for one in pictures)), "white")
-    for left, one in zip(lefts, pictures, strict=True):
-        canvas.paste(one, (left, 0))
+    for left, image in zip(lefts, pictures, strict=True):
+        canvas.paste(image, (left, 0))
     return canvas, lefts
 
 
@@ -308,7 +308,9 @@ def prepare_image_text(model: nn.Module, processor: Any, given: Any, *, truncate
         text,
         (*notes, *more),
         facts={
-            "pictures": [[left, 0, left + one.size[0], one.size[1]] for left, one in zip(lefts, pictures, strict=True)]
+            "pictures": [
+                [left, 0, left + image.size[0], image.size[1]] for left, image in zip(lefts, pictures, strict=True)
+            ]
         },
         image=canvas,
         joined=frozenset(joined),
@@ -408,14 +410,14 @@ def _in_given(offsets: tuple[int, int], found: Sequence[tuple[int, int, int]]) -
 
 
 def _projection(model: nn.Module, inputs: Mapping[str, Tensor], joined: Sequence[str]) -> Projection | None:
-    batch = {name: one if name in joined else one[None] for name, one in inputs.items()}
+    batch = {name: input_ if name in joined else input_[None] for name, input_ in inputs.items()}
     accepted = signature(model.forward).parameters
     first = next(model.parameters())
     return find_projection(
         model,
         {
-            name: one.to(first.device, first.dtype if one.is_floating_point() else one.dtype)
-            for name, one in batch.items()
+            name: tensor.to(first.device, first.dtype if tensor.is_floating_point() else tensor.dtype)
+            for name, tensor in batch.items()
             if name in accepted
         },
     )
@@ -443,18 +445,18 @@ def _patches(
     layout = layout_of(inputs[PIXELS], inputs.get("image_grid_thw"), patch, process, pictures)
     read = patches_read(projection.readers, projection.patches, layout)
     ways = sheet_geometries(process, pictures, layout, None if key is None else (key, text))
-    found: list[Patch | None] = []
+    patches: list[Patch | None] = []
     for one in read:
         way = None if one is None or one.sheet >= len(ways) else ways[one.sheet]
         if one is None or way is None:
-            found.append(one)
+            patches.append(one)
             continue
         number, geometry = way
         place = geometry.original(one.box)
         left = lefts[number]
         moved = None if place is None else (place[0] + left, place[1], place[2] + left, place[3])
-        found.append(replace(one, picture=number, place=moved))
-    return found
+        patches.append(replace(one, picture=number, place=moved))
+    return patches
 
 
 def _settings(processor: Any) -> str | None:
@@ -473,26 +475,26 @@ def _with_patches(
         if one is not None
     }
     positions = [
-        replace(one, box=_around([patches[place] for place in read])) if read else one
-        for one, read in zip(prepared.positions, projection.reads, strict=True)
+        replace(position, box=_around([patches[place] for place in read])) if read else position
+        for position, read in zip(prepared.positions, projection.reads, strict=True)
     ]
     placed = any(one is not None and one.place is not None for one in patches)
-    for place, one in enumerate(patches):
+    for place, patch in enumerate(patches):
         index = length + place
-        if one is None:
+        if patch is None:
             positions.append(Position(index, "[CLS]", special=True))
             continue
-        tiles = sorted(sheets[one.picture])
-        token = f"r{one.row}c{one.column}"
+        tiles = sorted(sheets[patch.picture])
+        token = f"r{patch.row}c{patch.column}"
         if len(tiles) > 1:
-            token = f"tile {tiles.index(one.sheet) + 1} {token}"
-        if several and one.picture is not None:
-            token = f"picture {one.picture + 1} {token}"
-        if one.place is None and placed:  # all padding: nothing of the picture is there
+            token = f"tile {tiles.index(patch.sheet) + 1} {token}"
+        if several and patch.picture is not None:
+            token = f"picture {patch.picture + 1} {token}"
+        if patch.place is None and placed:  # all padding: nothing of the picture is there
             positions.append(Position(index, token, special=True))
             continue
         words.append(Word(len(words), token, (index,)))
-        positions.append(Position(index, token, box=one.place, word=len(words) - 1))
+        positions.append(Position(index, token, box=patch.place, word=len(words) - 1))
     return replace(
         prepared,
         positions=Positions(positions),
@@ -504,7 +506,7 @@ def _with_patches(
 
 def _around(patches: Sequence[Patch | None]) -> tuple[float, float, float, float] | None:
     """The least box around those of several patches."""
-    places = [one.place for one in patches if one is not None and one.place is not None]
+    places = [patch.place for patch in patches if patch is not None and patch.place is not None]
     if not places:
         return None
     lefts, tops, rights, bottoms = zip(*places, strict=True)

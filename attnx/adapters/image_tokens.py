@@ -72,9 +72,13 @@ def _key(inputs: Mapping[str, Any]) -> Key:
     often = {one for one in set(ids) if ids.count(one) > 1}
     placed = tuple(one if one in often else -1 for one in ids)
     small = [
-        (name, tuple(one.flatten().tolist()) if one.numel() < 64 and not one.is_floating_point() else (), one.shape)
-        for name, one in sorted(inputs.items())
-        if isinstance(one, Tensor) and name != "input_ids"
+        (
+            name,
+            tuple(tensor.flatten().tolist()) if tensor.numel() < 64 and not tensor.is_floating_point() else (),
+            tensor.shape,
+        )
+        for name, tensor in sorted(inputs.items())
+        if isinstance(tensor, Tensor) and name != "input_ids"
     ]
     return (placed, tuple(small))
 
@@ -90,13 +94,13 @@ def _measured(model: nn.Module, inputs: Mapping[str, Any]) -> Projection | None:
         return None
     readers = run.readers(len(layers[0]))
     for top in range(len(layers) - 1, max(-1, len(layers) - 1 - _TOPS), -1):
-        reads = run.reads(sum(len(one) for one in layers[:top]), len(layers[top]))
+        reads = run.reads(sum(len(layer) for layer in layers[:top]), len(layers[top]))
         if reads is not None:
             break
     if readers is None or reads is None:
         return None
-    count = sum(one.positions for one in layers[0])
-    tower = tuple(one.module for layer in layers[: top + 1] for one in layer[:1])
+    count = sum(layer.positions for layer in layers[0])
+    tower = tuple(call.module for layer in layers[: top + 1] for call in layer[:1])
     return Projection(decoder, tower, count, reads, readers)
 
 
@@ -108,7 +112,9 @@ def decoder_name(model: nn.Module) -> str | None:
         decoder = None
     # Before transformers 5 some name none, or all that is below the head, with the tower in it.
     decoder = decoder if isinstance(decoder, nn.Module) else getattr(model, "model", model)
-    decoder = next((one for name in _INNER if isinstance(one := getattr(decoder, name, None), nn.Module)), decoder)
+    decoder = next(
+        (module for name in _INNER if isinstance(module := getattr(decoder, name, None), nn.Module)), decoder
+    )
     return next((name for name, one in model.named_modules() if one is decoder and name), None)
 
 
@@ -135,11 +141,11 @@ class _Call:
 def _layers(calls: Sequence[_Call]) -> list[list[_Call]]:
     """The calls by layer: those of one module, one after the other, are parts of one; [] where parts differ in sum."""
     layers: list[list[_Call]] = []
-    for one in calls:
-        if layers and layers[-1][0].module == one.module:
-            layers[-1].append(one)
+    for call in calls:
+        if layers and layers[-1][0].module == call.module:
+            layers[-1].append(call)
         else:
-            layers.append([one])
+            layers.append([call])
     return layers if len({sum(one.positions for one in layer) for layer in layers}) == 1 else []
 
 
@@ -205,17 +211,17 @@ class _Run:
 
     def calls(self) -> list[_Call]:
         """The calls before the decoder's first."""
-        found: list[_Call] = []
+        result: list[_Call] = []
 
         def at_call(module: str, values: Tensor) -> Tensor:
             if self._is_decoder(module):
                 raise _ReachedError
-            found.append(_Call(module, values.shape[-2] * (values.shape[0] if values.ndim == 4 else 1)))
+            result.append(_Call(module, values.shape[-2] * (values.shape[0] if values.ndim == 4 else 1)))
             return values
 
         with torch.inference_mode(False), torch.no_grad():
             self._run(at_call, self._inputs)
-        return found
+        return result
 
     def readers(self, parts: int) -> Tensor | None:
         """In the shape of the pixels, the position of the tower that reads each; None where several read one."""
@@ -231,8 +237,8 @@ class _Run:
             pixels = self._inputs[PIXELS].detach().clone().requires_grad_()
             self._run(at_call, {**self._inputs, PIXELS: pixels})
             channels = 1 if pixels.ndim == 2 else pixels.ndim - 3
-            found = _decoded(torch.cat(seen), pixels, (channels,))
-        return None if found is None else found.unsqueeze(channels).expand(pixels.shape)
+            tensor = _decoded(torch.cat(seen), pixels, (channels,))
+        return None if tensor is None else tensor.unsqueeze(channels).expand(pixels.shape)
 
     def reads(self, first: int, parts: int) -> tuple[tuple[int, ...], ...] | None:
         """For each position of the decoder those of the tower at these calls; None where it reads none of them."""
@@ -320,13 +326,13 @@ def _decoded(outputs: Tensor, entered: Tensor, axes: tuple[int, ...]) -> Tensor 
 def _of_each(outputs: Tensor, entered: Tensor) -> list[list[int]]:
     """The outputs that read each position of what entered, one after the other."""
     read = _summed(outputs)
-    found: list[list[int]] = []
+    result: list[list[int]] = []
     for token in range(len(outputs)):
         seen = _gradient(read[token], entered).abs().amax((-3, -1)).flatten() > 0
-        found = found or [[] for _ in range(len(seen))]
+        result = result or [[] for _ in range(len(seen))]
         for place in seen.nonzero()[:, 0].tolist():
-            found[place].append(token)
-    return found
+            result[place].append(token)
+    return result
 
 
 def _summed(outputs: Tensor) -> Tensor:
@@ -337,11 +343,11 @@ def _summed(outputs: Tensor) -> Tensor:
 
 
 def _gradient(number: Tensor, entered: Tensor) -> Tensor:
-    (found,) = torch.autograd.grad(number, entered, retain_graph=True, allow_unused=True)
-    return torch.zeros_like(entered) if found is None else found
+    (tensor,) = torch.autograd.grad(number, entered, retain_graph=True, allow_unused=True)
+    return torch.zeros_like(entered) if tensor is None else tensor
 
 
 def _open(axes_in_all: int, axes: tuple[int, ...]) -> tuple[Any, ...]:
     """An index that puts the axes back which a sum over them took."""
-    gone = {one % axes_in_all for one in axes}
-    return tuple(None if one in gone else slice(None) for one in range(axes_in_all))
+    gone = {axis % axes_in_all for axis in axes}
+    return tuple(None if index in gone else slice(None) for index in range(axes_in_all))

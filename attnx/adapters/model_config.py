@@ -59,9 +59,9 @@ def generation_setting(model: nn.Module, name: str) -> Any:
     """What the model's generation config says, or else its config, or its decoder's; None where none does."""
     config = getattr(model, "config", None)
     for owner in (getattr(model, "generation_config", None), config, getattr(config, "decoder", None)):
-        found = getattr(owner, name, None)
-        if found is not None:
-            return found
+        result = getattr(owner, name, None)
+        if result is not None:
+            return result
     return None
 
 

@@ -74,24 +74,24 @@ def check_mean(model: nn.Module) -> None:
         )
 
 
-def embedding_pooling(model: nn.Module, asked: str | None = None) -> str:
+def embedding_pooling(model: nn.Module, name: str | None = None) -> str:
     """How an embedding of the whole text is made of its positions: as asked, or as the file beside the model says.
 
     What comes behind the pooling of sentence-transformers and changes the direction, a dense layer, is refused: it is
     no part of the model that was given.
     """
-    if asked is not None:
-        if asked not in POOLINGS:
-            raise ChoiceError(unknown("pooling", asked, POOLINGS))
-        return asked
+    if name is not None:
+        if name not in POOLINGS:
+            raise ChoiceError(unknown("pooling", name, POOLINGS))
+        return name
     place = getattr(model.config, "name_or_path", "")
     return _named_pooling(model, _kept(place), _modules(place))
 
 
-def sentence_transformer_pooling(sentence_transformer: Any, asked: str | None = None) -> str:
+def sentence_transformer_pooling(sentence_transformer: Any, name: str | None = None) -> str:
     """How a SentenceTransformer makes its embedding, read off its own modules."""
-    if asked is not None:
-        return embedding_pooling(unwrap_sentence_transformer(sentence_transformer), asked)
+    if name is not None:
+        return embedding_pooling(unwrap_sentence_transformer(sentence_transformer), name)
     prompt = getattr(sentence_transformer, "default_prompt_name", None)
     if prompt is not None:
         raise ChoiceError(
@@ -99,10 +99,10 @@ def sentence_transformer_pooling(sentence_transformer: Any, asked: str | None = 
             "set default_prompt_name to None"
         )
     modules = list(sentence_transformer.children())
-    pooling = next((one for one in modules if type(one).__name__ == "Pooling"), None)
+    pooling = next((module for module in modules if type(module).__name__ == "Pooling"), None)
     kept = pooling.get_config_dict() if pooling is not None else {}
     return _named_pooling(
-        unwrap_sentence_transformer(sentence_transformer), kept, [type(one).__name__ for one in modules]
+        unwrap_sentence_transformer(sentence_transformer), kept, [type(module).__name__ for module in modules]
     )
 
 
@@ -128,7 +128,7 @@ def _named_pooling(model: nn.Module, kept: Mapping[str, Any], modules: Sequence[
     mode = kept.get("pooling_mode")
     found = [*(mode if isinstance(mode, (list, tuple)) else [mode])]
     found += [name for key, name in _MODES.items() if kept.get(key) is True]
-    named = [one for one in found if isinstance(one, str)]
+    named = [name for name in found if isinstance(name, str)]
     if not named:
         raise ChoiceError(
             f"{type(model).__name__} does not say how it is pooled (no {_POOLING_FILE.as_posix()} beside it); give "
@@ -140,7 +140,7 @@ def _named_pooling(model: nn.Module, kept: Mapping[str, Any], modules: Sequence[
             f"{type(model).__name__} is pooled by {' and '.join(dict.fromkeys(named))}, which is not followed; "
             "pooling='mean', 'cls' or 'last' explains another embedding"
         )
-    further = [one for one in modules if one not in _KNOWN_MODULES]
+    further = [module for module in modules if module not in _KNOWN_MODULES]
     if further:
         raise ChoiceError(
             f"behind the pooling of this checkpoint stands {', '.join(further)}, which is no part of "
@@ -153,7 +153,7 @@ def _modules(place: Any) -> list[str]:
     """The parts of a sentence-transformers checkpoint, by the last word of their type."""
     listed = _read(place, Path("modules.json"))
     parts = listed if isinstance(listed, list) else []
-    return [str(one.get("type", "")).rpartition(".")[2] for one in parts if isinstance(one, Mapping)]
+    return [str(part.get("type", "")).rpartition(".")[2] for part in parts if isinstance(part, Mapping)]
 
 
 def _kept(place: Any) -> Mapping[str, Any]:

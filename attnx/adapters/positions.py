@@ -61,30 +61,30 @@ class Positions(tuple[Position, ...]):
     @property
     def content(self) -> list[int]:
         """The indices that are no special tokens."""
-        return [one.index for one in self.named]
+        return [position.index for position in self.named]
 
     @property
     def special(self) -> list[int]:
         """The indices of special tokens."""
-        return [one.index for one in self if one.special]
+        return [position.index for position in self if position.special]
 
     @property
     def named(self) -> list[Position]:
         """The content as positions: pieces of text, patches, stretches of sound."""
-        return [one for one in self if not one.special]
+        return [position for position in self if not position.special]
 
     @property
     def told(self) -> bool:
         """Whether the tokenizer tells of all content where in the text it stands."""
-        return all(one.start is not None and one.end is not None for one in self.named)
+        return all(position.start is not None and position.end is not None for position in self.named)
 
     @property
     def time_segments(self) -> list[tuple[int, ...]]:
         """Of sound, the positions of each stretch of time, with all its bands, in their order; none of a text."""
         found: dict[tuple[float, float], list[int]] = {}
-        for one in self:
-            if one.time is not None:
-                found.setdefault(one.time, []).append(one.index)
+        for position in self:
+            if position.time is not None:
+                found.setdefault(position.time, []).append(position.index)
         return [tuple(found[time]) for time in sorted(found)]
 
     def when(self, places: Sequence[int]) -> tuple[float, float] | None:
@@ -96,16 +96,16 @@ class Positions(tuple[Position, ...]):
         """What is removed together: the parts that the caller named, or each content position by itself, of sound those
         of one stretch of time."""
         if spans:
-            return [one.positions for one in spans]
-        return [*self.time_segments, *((one.index,) for one in self.named if one.time is None)]
+            return [span.positions for span in spans]
+        return [*self.time_segments, *((position.index,) for position in self.named if position.time is None)]
 
     @overload
     def __getitem__(self, index: SupportsIndex) -> Position: ...
     @overload
     def __getitem__(self, index: slice) -> Positions: ...
     def __getitem__(self, index: SupportsIndex | slice) -> Position | Positions:
-        found = super().__getitem__(index)
-        return found if isinstance(found, Position) else Positions(found)
+        position = super().__getitem__(index)
+        return position if isinstance(position, Position) else Positions(position)
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class Word:
         >>> [Word(0, text, (0,)).is_punctuation for text in ("...", "don't", "€", "🙂")]
         [True, False, False, False]
         """
-        return all(one.isspace() or unicodedata.category(one).startswith("P") for one in self.text)
+        return all(name.isspace() or unicodedata.category(name).startswith("P") for name in self.text)
 
 
 @dataclass(frozen=True)
@@ -137,12 +137,12 @@ class Span:
 
 def content_words(words: Sequence[Word]) -> tuple[Word, ...]:
     """The words without punctuation."""
-    return tuple(one for one in words if not one.is_punctuation)
+    return tuple(word for word in words if not word.is_punctuation)
 
 
 def punctuation(words: Sequence[Word]) -> list[int]:
     """The positions of punctuation."""
-    return [index for one in words if one.is_punctuation for index in one.positions]
+    return [index for word in words if word.is_punctuation for index in word.positions]
 
 
 def group_words(positions: Sequence[Position], texts: Sequence[str] | None) -> tuple[Positions, tuple[Word, ...]]:
@@ -153,22 +153,22 @@ def group_words(positions: Sequence[Position], texts: Sequence[str] | None) -> t
         return _each_alone(positions)
     spans = [word_spans(text) for text in texts]
     groups: dict[tuple[int, int], list[Position]] = {}
-    for one in pieces_of_text:
-        place = _word_place(one, texts[one.segment], spans[one.segment])
-        groups.setdefault((one.segment, place), []).append(one)
+    for position in pieces_of_text:
+        place = _word_place(position, texts[position.segment], spans[position.segment])
+        groups.setdefault((position.segment, place), []).append(position)
     audio_input = [one for one in positions.named if one.time is not None]  # a stretch of sound in front of a text
     words = [Word(index, one.token, (one.index,)) for index, one in enumerate(audio_input)]
     word_of = {one.index: index for index, one in enumerate(audio_input)}
     for (segment, _), pieces in sorted(groups.items()):
-        start = min(inked(one, texts[segment])[0] for one in pieces)
-        end = max(inked(one, texts[segment])[1] for one in pieces)
+        start = min(inked(piece, texts[segment])[0] for piece in pieces)
+        end = max(inked(piece, texts[segment])[1] for piece in pieces)
         index, text = len(words), texts[segment][start:end]
-        words.append(Word(index, text.strip(" ") or text, tuple(one.index for one in pieces), segment))
-        word_of |= {one.index: index for one in pieces}
-    for one in positions.named:
-        if one.box is not None:  # a patch beside a text is a word by itself
-            word_of[one.index] = len(words)
-            words.append(Word(len(words), one.token, (one.index,)))
+        words.append(Word(index, text.strip(" ") or text, tuple(piece.index for piece in pieces), segment))
+        word_of |= {piece.index: index for piece in pieces}
+    for position in positions.named:
+        if position.box is not None:  # a patch beside a text is a word by itself
+            word_of[position.index] = len(words)
+            words.append(Word(len(words), position.token, (position.index,)))
     return Positions(replace(one, word=word_of.get(one.index)) for one in positions), tuple(words)
 
 
@@ -246,6 +246,9 @@ def _word_place(position: Position, text: str, spans: Sequence[tuple[int, int]])
 
 
 def _each_alone(positions: Positions) -> tuple[Positions, tuple[Word, ...]]:
-    words = tuple(Word(index, one.token, (one.index,), one.segment) for index, one in enumerate(positions.named))
+    words = tuple(
+        Word(index, position.token, (position.index,), position.segment)
+        for index, position in enumerate(positions.named)
+    )
     word_of = {index: number for number, index in enumerate(positions.content)}
-    return Positions(replace(one, word=word_of.get(one.index)) for one in positions), words
+    return Positions(replace(position, word=word_of.get(position.index)) for position in positions), words

@@ -102,7 +102,7 @@ def _items(given: Any) -> tuple[list[Any], bool]:
             return [given], True
         if "pixel_values" in given:
             pixels = _pixels(given["pixel_values"])
-            rows = [{"pixel_values": one} for one in (pixels if pixels.ndim == 4 else pixels[None])]
+            rows = [{"pixel_values": pixel} for pixel in (pixels if pixels.ndim == 4 else pixels[None])]
             if not rows:
                 raise InputError("the batch of processed images is empty: give at least one")
             return list(rows), len(rows) == 1
@@ -172,9 +172,14 @@ def with_prepended_token(model: nn.Module, tokenizer: Any, prepared: PreparedInp
             name: torch.cat([tensor.new_full((1,), fill[name]), tensor]) for name, tensor in prepared.inputs.items()
         },
         positions=Positions(
-            (Position(0, token, special=True), *(replace(one, index=one.index + 1) for one in prepared.positions))
+            (
+                Position(0, token, special=True),
+                *(replace(position, index=position.index + 1) for position in prepared.positions),
+            )
         ),
-        words=tuple(replace(word, positions=tuple(one + 1 for one in word.positions)) for word in prepared.words),
+        words=tuple(
+            replace(word, positions=tuple(position + 1 for position in word.positions)) for word in prepared.words
+        ),
         notes=(*prepared.notes, f"{token} was put in front of the text: the model read another input than the text"),
         facts={**prepared.facts, "prepend_token": token, **_moved(prepared.facts)},
     )
@@ -185,29 +190,29 @@ def _moved(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {"parts": [[role, start + 1, end + 1] for role, start, end in facts["parts"]]} if "parts" in facts else {}
 
 
-def _number(model: nn.Module, tokenizer: Any, asked: str | int) -> int:
+def _number(model: nn.Module, tokenizer: Any, name: str | int) -> int:
     """The id of the token: the tokenizer's begin token, a token by its name or its text, or the id itself."""
-    if asked == BEGIN:
-        found = next((one for one in _begins(model, tokenizer) if isinstance(one, int)), None)
-        if found is None:
+    if name == BEGIN:
+        index = next((begin for begin in _begins(model, tokenizer) if isinstance(begin, int)), None)
+        if index is None:
             raise ChoiceError(
                 f"prepend_token={BEGIN!r} asked, but {type(tokenizer).__name__} has no begin token; name a token"
             )
-        return found
-    if not isinstance(asked, str):
-        if isinstance(asked, bool) or not isinstance(asked, int):
-            raise ChoiceError(f"prepend_token is a token, its id, or {BEGIN!r}, found {quoted(asked)}")
-        number, size = asked, vocabulary_size(model)
+        return index
+    if not isinstance(name, str):
+        if isinstance(name, bool) or not isinstance(name, int):
+            raise ChoiceError(f"prepend_token is a token, its id, or {BEGIN!r}, found {quoted(name)}")
+        number, size = name, vocabulary_size(model)
         if number < 0 or (size is not None and number >= size):
             raise ChoiceError(f"prepend_token {number} is no token id of this vocabulary of {size}")
         return number
     known = tokenizer.get_vocab()
-    if asked in known:
-        return int(known[asked])
-    pieces = _pieces(tokenizer, asked)
+    if name in known:
+        return int(known[name])
+    pieces = _pieces(tokenizer, name)
     if len(pieces) != 1 or pieces[0] == getattr(tokenizer, "unk_token_id", None):
         raise ChoiceError(
-            f"prepend_token {quoted(asked)} is no token of the vocabulary, but {len(pieces)} of them; give one token, "
+            f"prepend_token {quoted(name)} is no token of the vocabulary, but {len(pieces)} of them; give one token, "
             f"its id, or {BEGIN!r} for the tokenizer's begin token"
         )
     return int(pieces[0])

@@ -35,9 +35,9 @@ def with_spans(prepared: PreparedInput, asked: SpanSpec, prompt: tuple[int | Non
         raise InputError("this tokenizer tells no offsets, so parts of the text cannot be found; use a fast tokenizer")
     places = _places(prepared.text[:end], asked)
     spans = tuple(Span(name, _positions(prepared, place, length)) for name, place in places.items())
-    for one in spans:
-        if not one.positions:
-            raise InputError(f"span {quoted(one.name)} has no token in it: check its offsets {places[one.name]}")
+    for span in spans:
+        if not span.positions:
+            raise InputError(f"span {quoted(span.name)} has no token in it: check its offsets {places[span.name]}")
     _check_apart(spans)
     return replace(prepared, spans=spans)
 
@@ -55,25 +55,25 @@ def with_spans_of_each(
     return [with_spans(one, own) for one, own in zip(prepared, asked, strict=True)]
 
 
-def _places(text: str, asked: SpanSpec) -> dict[str, Place]:
-    if isinstance(asked, str):
-        if asked not in READY_MADE:
-            raise InputError(unknown("spans", asked, READY_MADE))
-        return _numbered(text, READY_MADE[asked](text))
-    if isinstance(asked, Mapping):
+def _places(text: str, names: SpanSpec) -> dict[str, Place]:
+    if isinstance(names, str):
+        if names not in READY_MADE:
+            raise InputError(unknown("spans", names, READY_MADE))
+        return _numbered(text, READY_MADE[names](text))
+    if isinstance(names, Mapping):
         found, end = {}, 0
-        for name, one in asked.items():
+        for name, one in names.items():
             found[str(name)] = place = _found(text, one, end) if isinstance(one, str) else _checked(text, name, one)
             end = place[1]
         return _some(found)
-    if isinstance(asked, Sequence) and all(isinstance(one, str) for one in asked):
+    if isinstance(names, Sequence) and all(isinstance(name, str) for name in names):
         several, end = [], 0
-        for one in asked:
+        for one in names:
             several.append(_found(text, one, end))
             end = several[-1][1]
         return _numbered(text, several)
     raise InputError(
-        f"spans are a dictionary of names, a list of texts, or {' or '.join(READY_MADE)}, found {quoted(asked)}"
+        f"spans are a dictionary of names, a list of texts, or {' or '.join(READY_MADE)}, found {quoted(names)}"
     )
 
 
@@ -115,16 +115,20 @@ def _some(found: dict[str, Place]) -> dict[str, Place]:
 def _positions(prepared: PreparedInput, place: Place, length: int) -> tuple[int, ...]:
     text = prepared.text
     assert isinstance(text, str)
-    return tuple(one.index for one in prepared.positions[:length].named if place[0] <= inked(one, text)[0] < place[1])
+    return tuple(
+        position.index
+        for position in prepared.positions[:length].named
+        if place[0] <= inked(position, text)[0] < place[1]
+    )
 
 
 def _check_apart(spans: Sequence[Span]) -> None:
     owner: dict[int, str] = {}
-    for one in spans:
-        for place in one.positions:
+    for span in spans:
+        for place in span.positions:
             if place in owner:
-                raise InputError(f"spans {quoted(owner[place])} and {quoted(one.name)} overlap; each token has one")
-            owner[place] = one.name
+                raise InputError(f"spans {quoted(owner[place])} and {quoted(span.name)} overlap; each token has one")
+            owner[place] = span.name
 
 
 def _sentences(text: str) -> list[Place]:
@@ -132,11 +136,11 @@ def _sentences(text: str) -> list[Place]:
     >>> [text[a:b] for text in ['One. "Two!" Three'] for a, b in _sentences(text)]
     ['One.', '"Two!"', 'Three']
     """
-    return list(_between(text, [(one.start(), one.end()) for one in _SENTENCE_END.finditer(text)]))
+    return list(_between(text, [(match.start(), match.end()) for match in _SENTENCE_END.finditer(text)]))
 
 
 def _lines(text: str) -> list[Place]:
-    return list(_between(text, [(place, place + 1) for place, one in enumerate(text) if one == "\n"]))
+    return list(_between(text, [(place, place + 1) for place, name in enumerate(text) if name == "\n"]))
 
 
 def _between(text: str, borders: Sequence[Place]) -> Iterator[Place]:

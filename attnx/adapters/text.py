@@ -76,7 +76,7 @@ def _prepared(model: nn.Module, tokenizer: Any, text: Any, truncate: bool, *, op
         facts["unknown"] = unknown
         notes.append(f"not in the vocabulary, read as {tokenizer.unk_token}: {', '.join(unknown)}")
     if isinstance(text, Chat) and texts is not None:
-        facts["parts"] = [list(one) for one in parts_by_position(parts_of(tokenizer, text, texts[0]), positions)]
+        facts["parts"] = [list(part) for part in parts_by_position(parts_of(tokenizer, text, texts[0]), positions)]
     given = None if texts is None else texts[0] if len(texts) == 1 else (texts[0], texts[1])
     return PreparedInput(row.inputs, positions, words, given, tuple(notes), facts)
 
@@ -291,7 +291,7 @@ def _unknown_words(row: TokenizedInput, tokenizer: Any, texts: tuple[str, ...] |
     # In GPT-2 one token is both the unknown word and the end of the text; it can write any text, so nothing is unknown.
     if texts is None or unknown is None or unknown == getattr(tokenizer, "eos_token_id", None):
         return []
-    places = {index for index, one in enumerate(row.inputs["input_ids"].tolist()) if one == unknown}
+    places = {index for index, input_ in enumerate(row.inputs["input_ids"].tolist()) if input_ == unknown}
     return [word.text for word in words if places & set(word.positions)]
 
 

@@ -64,7 +64,7 @@ class Tower(nn.Module):
         if self._beside is None:
             return BaseModelOutput(last_hidden_state=embed(self.whole, **given)[:, None])  # type: ignore[arg-type]
         count = len(next(iter(own.values())))
-        other = {name: one.expand(count, *one.shape[1:]) for name, one in self._beside.items()}
+        other = {name: tensor.expand(count, *tensor.shape[1:]) for name, tensor in self._beside.items()}
         return SequenceClassifierOutput(logits=self.whole(**given, **other).itm_score)
 
 
@@ -80,8 +80,8 @@ class TextTower(Tower):
     def get_input_embeddings(self) -> nn.Module:
         stack: Any = text_stack(self.whole)
         asked = getattr(stack, "get_input_embeddings", None)
-        found: nn.Module = stack.embeddings.token_embedding if asked is None else asked()  # older stacks are not asked
-        return found
+        module: nn.Module = stack.embeddings.token_embedding if asked is None else asked()  # older stacks are not asked
+        return module
 
 
 class ImageTower(Tower):
@@ -163,12 +163,12 @@ def side_processor(processor: Any, kind: Kind) -> Any:
     """What prepares one side: the tokenizer, or the whole processor, whose image processor is asked."""
     if kind == IMAGE_SIDE:
         return processor
-    found = getattr(processor, "tokenizer", processor)
-    if not hasattr(found, "convert_ids_to_tokens"):
+    result = getattr(processor, "tokenizer", processor)
+    if not hasattr(result, "convert_ids_to_tokens"):
         raise InputError(
             f"{type(processor).__name__} has no tokenizer for the text; pass AutoProcessor.from_pretrained(…)"
         )
-    return found
+    return result
 
 
 def pad_as_trained(model: nn.Module, tokenizer: Any, prepared: PreparedInput) -> PreparedInput:
@@ -197,8 +197,8 @@ def embedding_position(model: nn.Module, prepared: PreparedInput, kind: Kind) ->
 
 
 def text_stack(model: nn.Module) -> nn.Module:
-    found: nn.Module = next(getattr(model, name) for name in _TEXT_STACKS if hasattr(model, name))
-    return found
+    module: nn.Module = next(getattr(model, name) for name in _TEXT_STACKS if hasattr(model, name))
+    return module
 
 
 def text_config(model: nn.Module) -> Any:
@@ -208,12 +208,12 @@ def text_config(model: nn.Module) -> Any:
 def _config(model: nn.Module, kind: Kind, *, matching: bool) -> Any:
     """That of the side, under the name of the whole; a copy, for the caller's is not changed."""
     name = "text_config" if kind == TEXT_SIDE else "vision_config"
-    found: Any = copy(getattr(model.config, name, model.config))
-    found.name_or_path = getattr(model.config, "name_or_path", "")
-    found.is_decoder = False  # BLIP's text stack may write elsewhere; here it reads, in both directions
+    result: Any = copy(getattr(model.config, name, model.config))
+    result.name_or_path = getattr(model.config, "name_or_path", "")
+    result.is_decoder = False  # BLIP's text stack may write elsewhere; here it reads, in both directions
     if matching:
-        found.id2label = {0: NO_MATCH, 1: MATCH}
-    return found
+        result.id2label = {0: NO_MATCH, 1: MATCH}
+    return result
 
 
 @dataclass(frozen=True)
@@ -227,19 +227,19 @@ class _Way:
 
 def _features(model: nn.Module, name: str, **inputs: Any) -> Tensor:
     output = getattr(model, name)(**inputs)
-    found = output if isinstance(output, Tensor) else getattr(output, "pooler_output", None)
-    if not isinstance(found, Tensor) or found.ndim != 2:
+    tensor = output if isinstance(output, Tensor) else getattr(output, "pooler_output", None)
+    if not isinstance(tensor, Tensor) or tensor.ndim != 2:
         raise CaptureError(
             f"{type(model).__name__}.{name} gives no one embedding for an input, so there is no cosine to explain; "
             "explain a tower by itself: attnx.explain(model.vision_model, processor, image)"
         )
-    return found
+    return tensor
 
 
 def _first_projected(stack: nn.Module, projection: nn.Module, **inputs: Any) -> Tensor:
     states = stack(**inputs, return_dict=True).last_hidden_state
-    found: Tensor = projection(states[:, 0])
-    return found
+    tensor: Tensor = projection(states[:, 0])
+    return tensor
 
 
 _WAYS = (

@@ -459,13 +459,13 @@ KINDS = ("encoder", SELF, CROSS)
 
 def layers_of_kind(kinds: Sequence[str], kind: str) -> tuple[int, ...]:
     """The numbers, from 1, of the levels of a kind."""
-    found = tuple(number for number, one in enumerate(kinds, start=1) if one == kind and one)
-    if not found:
-        known = list(dict.fromkeys(one for one in kinds if one))
+    result = tuple(number for number, name in enumerate(kinds, start=1) if name == kind and name)
+    if not result:
+        known = list(dict.fromkeys(name for name in kinds if name))
         if not known:
             raise ChoiceError(f"{kind!r} names a level of an encoder–decoder; here there is one stack: give its number")
         raise ChoiceError(unknown("kind of level", kind, known))
-    return found
+    return result
 
 
 def layer_number(kinds: Sequence[str], layer: int | str) -> int:

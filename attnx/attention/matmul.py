@@ -30,7 +30,7 @@ def sdpa_with_logsumexp(query: Tensor, key: Tensor, value: Tensor, **options: An
     """What `scaled_dot_product_attention` gives, to the bit, and z, batch × head × query; None where it tells no z."""
     causal, scale = bool(options.get("is_causal")), options.get("scale")
     whole = options.get("attn_mask") is None and not options.get("dropout_p")
-    watched = torch.is_grad_enabled() and any(one.requires_grad for one in (query, key, value))
+    watched = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (query, key, value))
     if not whole or watched or query.device.type != "cpu" or query.dtype not in (torch.float32, torch.float64):
         return None
     try:
@@ -38,7 +38,7 @@ def sdpa_with_logsumexp(query: Tensor, key: Tensor, value: Tensor, **options: An
         chosen = torch._fused_sdp_choice(query, key, value, is_causal=causal, scale=scale, enable_gqa=grouped)
         if chosen != SDPBackend.FLASH_ATTENTION.value:
             return None
-        key, value = (repeat_kv(one, query.shape[1]) for one in (key, value))
+        key, value = (repeat_kv(tensor, query.shape[1]) for tensor in (key, value))
         return _kernel(query, key, value, causal, scale)
     except (AttributeError, RuntimeError, TypeError):  # torch promises neither of the two
         return None
@@ -51,18 +51,18 @@ def pulled(level: AttentionLayer, vectors: Tensor) -> Tensor | None:
         return None
     seen = _first_queries(level, vectors)
     width = level.query.shape[-1] + 1
-    found = torch.zeros_like(vectors, dtype=torch.float64)
-    found[:, :seen] = torch.cat(
+    tensor = torch.zeros_like(vectors, dtype=torch.float64)
+    tensor[:, :seen] = torch.cat(
         [_pulled(level, level.sums, some[:, :seen], seen) for some in torch.split(vectors, width)]
     )
-    kept, had = found.sum(-1), vectors.sum(-1)
-    return found if bool(((kept - had).abs() <= _SLACK * vectors.abs().sum(-1)).all()) else None
+    kept, had = tensor.sum(-1), vectors.sum(-1)
+    return tensor if bool(((kept - had).abs() <= _SLACK * vectors.abs().sum(-1)).all()) else None
 
 
 def _first_queries(level: ComputedLayer, vectors: Tensor) -> int:
     """Behind a causal mask what comes after the last query that any vector gives weight has no part in it."""
-    given = vectors.any(0).nonzero()
-    return int(given[-1]) + 1 if level.mask.triangular and len(given) else vectors.shape[-1]
+    tensor = vectors.any(0).nonzero()
+    return int(tensor[-1]) + 1 if level.mask.triangular and len(tensor) else vectors.shape[-1]
 
 
 def _pulled(level: ComputedLayer, sums: Tensor, vectors: Tensor, length: int) -> Tensor:
@@ -75,10 +75,10 @@ def _pulled(level: ComputedLayer, sums: Tensor, vectors: Tensor, length: int) ->
     values = seen.new_zeros(length, width + 1)
     values[:, : len(vectors)] = _turned(level, vectors.t())
     means, told = _kernel(looking, seen, values.expand(heads, -1, -1), level.mask.triangular, scale)
-    found = vectors.new_zeros(length, len(vectors), dtype=torch.float64)
+    tensor = vectors.new_zeros(length, len(vectors), dtype=torch.float64)
     for mean, one in zip(means, told, strict=True):
-        found += mean[:, : len(vectors)].double() * one.double().exp()[:, None]
-    return _turned(level, found / heads).t()
+        tensor += mean[:, : len(vectors)].double() * one.double().exp()[:, None]
+    return _turned(level, tensor / heads).t()
 
 
 def _turned(level: ComputedLayer, tensor: Tensor) -> Tensor:
@@ -89,6 +89,6 @@ def _turned(level: ComputedLayer, tensor: Tensor) -> Tensor:
 def _kernel(query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: float | None) -> tuple[Tensor, Tensor]:
     """(batch ×) head × position × width, and the logarithms of the rows' sums."""
     lead = () if query.ndim == 4 else (None,)
-    given = (one[lead] for one in (query, key, value))
+    given = (tensor[lead] for tensor in (query, key, value))
     output, sums = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(*given, 0.0, causal, scale=scale)
     return (output, sums) if query.ndim == 4 else (output[0], sums[0])

@@ -73,28 +73,28 @@ class TiledLayer:
     @cached_property
     def captured(self) -> Mapping[str, Tensor]:
         """What the parts bring for each of their positions, one behind the other; the rest is the same for all."""
-        found = {}
+        result = {}
         for name, first in self.parts[0].captured.items():
             ending = name.rpartition(".")[2]
             several = [part.captured[name] for part in self.parts]
             if name == KEYED:
-                found[name] = torch.cat(several, dim=1)
+                result[name] = torch.cat(several, dim=1)
             elif ending == "scale":
-                found[name] = torch.cat(several)
+                result[name] = torch.cat(several)
             elif ending in BY_QUERY and first.numel() > 1:
-                found[name] = torch.cat(several, dim=first.ndim - 2)
+                result[name] = torch.cat(several, dim=first.ndim - 2)
             else:
-                found[name] = first
-        return found
+                result[name] = first
+        return result
 
     def rows(self, start: int, stop: int) -> RowBlock:
         blocks = []
         for part, begin, end in zip(self.parts, self.starts, self.starts[1:], strict=False):
             first, last = max(start, begin), min(stop, end)
             if first < last:
-                own = pad_keys(part.rows(first - begin, last - begin), part.mask.length)
-                wide = own.new_zeros(*own.shape[:2], self.mask.length)
-                wide[..., begin:end] = own
+                tensor = pad_keys(part.rows(first - begin, last - begin), part.mask.length)
+                wide = tensor.new_zeros(*tensor.shape[:2], self.mask.length)
+                wide[..., begin:end] = tensor
                 blocks.append(wide)
         return RowBlock(0, torch.cat(blocks, dim=1))
 

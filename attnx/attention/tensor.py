@@ -61,7 +61,9 @@ class AttentionTensor:
         if len(names) != len(weights):
             raise AttentionError(f"{len(weights)} layers, but {len(names)} names of modules")
         masks = _masks(weights, visible)
-        layers = [MaterializedLayer(one, mask, name) for one, mask, name in zip(weights, masks, names, strict=True)]
+        layers = [
+            MaterializedLayer(weight, mask, name) for weight, mask, name in zip(weights, masks, names, strict=True)
+        ]
         return cls(tuple(layers), head, weights)
 
     @property
@@ -163,10 +165,10 @@ class AttentionTensor:
     @property
     def values(self) -> tuple[Tensor, ...] | None:
         """Per layer, head × key × width: what was mixed, repeated for heads that share it (GQA)."""
-        found = self.captured("values")
-        if found is None or self.head is not None:
-            return found
-        return tuple(repeat_kv(one[None], level.heads)[0] for one, level in zip(found, self.layers, strict=True))
+        result = self.captured("values")
+        if result is None or self.head is not None:
+            return result
+        return tuple(repeat_kv(tensor[None], level.heads)[0] for tensor, level in zip(result, self.layers, strict=True))
 
     @property
     def projections(self) -> tuple[Tensor, ...] | None:
@@ -194,7 +196,7 @@ class AttentionTensor:
         kind += "" if self.whole else ", computed where it is read"
         if not self.sequences:
             return f"AttentionTensor({self.num_layers} layers, {heads}, {self.length} positions{kind})"
-        layers = ", ".join(f"{self.kinds.count(one)} {one}" for one in dict.fromkeys(self.kinds))
+        layers = ", ".join(f"{self.kinds.count(name)} {name}" for name in dict.fromkeys(self.kinds))
         places = " + ".join(f"{place.stop - place.start} {name}" for name, place in self.sequences.items())
         return f"AttentionTensor({layers} layers, {heads}, {places} positions{kind})"
 
@@ -256,9 +258,9 @@ def _masks(weights: Tensor, visible: Any) -> list[Mask]:
     layers, length, device = len(weights), weights.shape[-1], weights.device
     if visible is None:
         # The first row tells at once of most arrays; a causal one has to be looked through.
-        told = weights.detach()
-        parts = [told] if told.numel() < _FEW else told  # a copy of all of a large one would be too much
-        looks_ahead = bool(told[:, :, 0, 1:].any()) or any(bool(one.triu(1).any()) for one in parts)
+        tensor = weights.detach()
+        parts = [tensor] if tensor.numel() < _FEW else tensor  # a copy of all of a large one would be too much
+        looks_ahead = bool(tensor[:, :, 0, 1:].any()) or any(bool(part.triu(1).any()) for part in parts)
         return [Mask(length, device, triangular=length > 1 and not looks_ahead)] * layers
     visible = _tensor(visible).to(device)
     if visible.shape != (layers, length, length):

@@ -135,7 +135,7 @@ def _features(batch: Batch) -> tuple[Tensor, Tensor]:
             features[0, list(word.positions)] = number
             pieces[0, list(word.positions)] = len(word.positions)
         return features, pieces
-    for number, box in enumerate((one for one in case.prepared.boxes if one is not None), start=1):
+    for number, box in enumerate((box for box in case.prepared.boxes if box is not None), start=1):
         left, top, right, bottom = box
         features[0, :, top:bottom, left:right] = number
     return features, pieces
@@ -146,9 +146,9 @@ def _mark_stretches(prepared: PreparedInput, features: Tensor, pieces: Tensor) -
     audio_input = prepared.audio_input
     assert audio_input is not None
     (audio, output), (shares, others) = (
-        split_streams(one[0], prepared) if prepared.sequences else (one[0], None) for one in (features, pieces)
+        split_streams(tensor[0], prepared) if prepared.sequences else (tensor[0], None) for tensor in (features, pieces)
     )
-    written = [one.positions for one in prepared.words if one.segment]
+    written = [word.positions for word in prepared.words if word.segment]
     for number, places in enumerate([*prepared.positions.time_segments, *written], start=1):
         for place in places:
             cell = audio_input.cells[place] if place < len(audio_input.cells) else None
@@ -179,7 +179,7 @@ def patch_groups(prepared: PreparedInput, side: int | None) -> list[tuple[int, .
     cells = {place: box[:2] for place, box in enumerate(prepared.boxes) if box is not None}
     columns, rows = (sorted({cell[axis] for cell in cells.values()}) for axis in (0, 1))
     if side is None:
-        side = next(one for one in count(1) if _squares(len(rows), len(columns), one) <= MOST_GROUPS)
+        side = next(index for index in count(1) if _squares(len(rows), len(columns), index) <= MOST_GROUPS)
     groups: dict[tuple[int, int], list[int]] = {}
     for place, (left, top) in cells.items():
         groups.setdefault((rows.index(top) // side, columns.index(left) // side), []).append(place)
@@ -261,8 +261,8 @@ def blankout(
     facts = {"score": kind, "baseline": chosen.name, **({} if exact else {"estimate": FIRST_ORDER})}
     notes = () if exact else (NOTE.format("blankout"),)
     return [
-        Scored(one, {**facts, "before": float(before)}, notes, signed=signed)
-        for one, before in zip(scores, measured, strict=False)
+        Scored(array, {**facts, "before": float(before)}, notes, signed=signed)
+        for array, before in zip(scores, measured, strict=False)
     ]
 
 

@@ -41,19 +41,19 @@ AskedReferences: TypeAlias = Sequence[str] | str | Mapping[str, Mapping[str, Any
 """Names, or names with options: `{"integrated_gradients": {"steps": 64}}`."""
 
 
-def asked_references(asked: AskedReferences) -> dict[str, dict[str, Any]]:
+def asked_references(names: AskedReferences) -> dict[str, dict[str, Any]]:
     """Name → options of what the user asked for; a name or an option that does not exist is an error."""
-    if isinstance(asked, str):
-        asked = (asked,)
-    asked = asked if isinstance(asked, Mapping) else tuple(asked)
-    for name in asked:
+    if isinstance(names, str):
+        names = (names,)
+    names = names if isinstance(names, Mapping) else tuple(names)
+    for name in names:
         REFERENCES[name]
-        if isinstance(asked, Mapping) and not isinstance(asked[name], Mapping | None):
-            raise ChoiceError(f"options of {name} are a dictionary, found {quoted(asked[name])}")
+        if isinstance(names, Mapping) and not isinstance(names[name], Mapping | None):
+            raise ChoiceError(f"options of {name} are a dictionary, found {quoted(names[name])}")
     options = (
-        {name: dict(asked[name] or {}) for name in asked}
-        if isinstance(asked, Mapping)
-        else {name: {} for name in asked}
+        {name: dict(names[name] or {}) for name in names}
+        if isinstance(names, Mapping)
+        else {name: {} for name in names}
     )
     for name, chosen in options.items():
         REFERENCES[name].check_options(chosen)
@@ -189,9 +189,9 @@ class Reference:
 
     def check_options(self, chosen: Mapping[str, Any]) -> None:
         """An option that the row does not have is an error, and so is a value of another kind than its name takes."""
-        for one in chosen:
-            if one not in self.options:
-                raise ChoiceError(unknown(f"option of {self.name}", one, self.options))
+        for name in chosen:
+            if name not in self.options:
+                raise ChoiceError(unknown(f"option of {self.name}", name, self.options))
         check_kinds(chosen)
 
 

@@ -322,11 +322,11 @@ def _of_both(model: nn.Module, adapter: Adapter, processor: Any, prepared: Prepa
     blank_id = next((int(one) for one in known if one is not None and int(one) not in taken), None)
 
     def apply(prepared: PreparedInput, places: Sequence[int]) -> PreparedInput:
-        words = [one for one in places if one < prepared.text_length]
+        words = [index for index in places if index < prepared.text_length]
         if words and blank_id is None:
             raise InputError("the tokenizer has no token for nothing; name patches alone, or references=('lrp',)")
         found = prepared if blank_id is None or not words else replaced(prepared, words, blank_id)
-        patches = [one for one in places if one >= prepared.text_length]
+        patches = [index for index in places if index >= prepared.text_length]
         return painted(found, patches, FILLS[fill], processor) if patches else found
 
     return Baseline(fill if blank_id is None else f"{fill}, {tokenizer.convert_ids_to_tokens(blank_id)}", apply)
@@ -364,7 +364,7 @@ def _framing_ids(model: nn.Module, tokenizer: Any) -> set[int]:
         getattr(owner, f"{role}_id", None) for owner in (tokenizer, config, _text_config(config)) for role in _ROLES
     ]
     several = [one if isinstance(one, (list, tuple)) else [one] for one in found]
-    return {int(one) for ids in several for one in ids if isinstance(one, int)}
+    return {int(index) for ids in several for index in ids if isinstance(index, int)}
 
 
 def _text_config(config: Any) -> Any:
@@ -425,7 +425,7 @@ def replaced(prepared: PreparedInput, places: Sequence[int], blank_id: int) -> P
 def _by_stream(prepared: PreparedInput, places: Sequence[int]) -> list[tuple[str, list[int]]]:
     """The inputs that hold ids, and which of the places are in each, counted from its beginning."""
     found = [
-        (name, [one - span.start for one in places if span.start <= one < span.stop])
+        (name, [index - span.start for index in places if span.start <= index < span.stop])
         for name, span in prepared.ids.items()
     ]
     if sum(len(own) for _, own in found) < len(places):
@@ -451,12 +451,12 @@ def _shortened(prepared: PreparedInput, places: Sequence[int], positions: Positi
     gone = dict(_by_stream(prepared, places))
     inputs, lengths = dict(prepared.inputs), []
     for name, span in prepared.ids.items():
-        kept = [one for one in range(span.stop - span.start) if one not in gone.get(name, [])]
+        kept = [index for index in range(span.stop - span.start) if index not in gone.get(name, [])]
         if not kept:
             raise ChoiceError("nothing would be left of a stream; blank it with a token instead of deleting")
         # A mask is as long as the ids that it is about.
         about = (name, name.replace("input_ids", "attention_mask"))
-        inputs |= {one: inputs[one][kept] for one in about if one in inputs}
+        inputs |= {name: inputs[name][kept] for name in about if name in inputs}
         lengths.append(len(kept))
     sequences = dict(zip(prepared.sequences, lengths, strict=True))
     return replace(prepared, inputs=inputs, positions=positions, sequences=sequences)

@@ -192,13 +192,13 @@ class _Entry:
             return score(self.model, entered, *how, **answers)
         standing = EmbeddingOverride(self.table, values)
         with looking_on(standing):
-            found = score(self.model, entered, *how, **answers)
+            tensor = score(self.model, entered, *how, **answers)
         if not standing.entered:
             raise InputError(
                 f"{type(self.model).__name__} takes no inputs_embeds, and embeds its tokens in a way that is not seen, "
                 "so gradients cannot reach them; use references=('blankout',), which needs none"
             )
-        return found
+        return tensor
 
     def _joined(self, inputs: dict[str, Tensor], embed: Embed) -> Tensor:
         source, output = inputs["inputs_embeds"], embed(inputs.pop("decoder_input_ids"))
@@ -268,8 +268,8 @@ def _batch(entry: _Entry, inputs: dict[str, Tensor], cases: list[Case], kind: Sc
 
     def forward(values: Tensor, targets: Tensor, *others: Tensor) -> Tensor:
         named = dict(zip(names, others, strict=True))
-        one = len(values) == 1 < len(targets)
-        of = torch.zeros(len(targets), dtype=torch.long, device=targets.device) if one else None
+        flag = len(values) == 1 < len(targets)
+        of = torch.zeros(len(targets), dtype=torch.long, device=targets.device) if flag else None
         return entry.score(values, cases[0].prepared, named, targets, kind, of, answers=answers)
 
     return Batch(

@@ -70,8 +70,8 @@ def slopes(batch: Batch) -> Tensor:
         return torch.cat(ways)
     from captum.attr import Saliency
 
-    found: Tensor = Saliency(batch.forward).attribute(batch.values, abs=False, additional_forward_args=batch.extra)
-    return found
+    tensor: Tensor = Saliency(batch.forward).attribute(batch.values, abs=False, additional_forward_args=batch.extra)
+    return tensor
 
 
 GRADIENT = Reference(
@@ -121,7 +121,7 @@ def integrated_gradients(
         from captum.attr import IntegratedGradients
 
         # Captum multiplies the batch by the steps that it takes at once, and takes at least one.
-        longest = max(len(one.prepared.positions) for one in batch.cases)
+        longest = max(len(case.prepared.positions) for case in batch.cases)
         at_once = max(len(batch.cases), max_batch_positions(model) // longest)
         begin, chosen = baseline_values(batch, model, processor, start, baseline)
         summed, deltas = IntegratedGradients(batch.forward).attribute(
@@ -197,7 +197,10 @@ def _on_the_way(batch: Batch, shares: Tensor, starts: Tensor) -> Tensor:
     ways = batch.values.detach() - starts
     share = shares.to(ways).reshape(-1, *[1] * (ways.ndim - 1))
     points = (starts + share * ways).detach().requires_grad_()
-    extra = [one.expand(len(points), *one.shape[1:]) if isinstance(one, Tensor) else one for one in batch.extra]
+    extra = [
+        tensor.expand(len(points), *tensor.shape[1:]) if isinstance(tensor, Tensor) else tensor
+        for tensor in batch.extra
+    ]
     (slopes,) = torch.autograd.grad(batch.forward(points, *extra).sum(), points)
     return (slopes.double() * ways.double()).sum(0, keepdim=True)
 

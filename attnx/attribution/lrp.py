@@ -120,7 +120,7 @@ def lrp_by_layer(
     def read(rows: list[int], run: LinearizedRun, _: nn.Module | None) -> None:
         for place, row in enumerate(rows):
             length = len(cases[row].prepared.positions)
-            found[row] = torch.stack([one.relevance[place, :length] for one in run.layers]).cpu().numpy()
+            found[row] = torch.stack([layer.relevance[place, :length] for layer in run.layers]).cpu().numpy()
 
     _each_run(model, processor, cases, how, read)
     return [found[row] for row in range(len(cases))]

@@ -137,7 +137,7 @@ class PerturbationRuns:
     def asked(self, rows: Sequence[int]) -> list[tuple[int, Perturbation, Target]]:
         """What is read of these rows, in the order of their scores: place in the batch, variant, target."""
         variants = [self.made.variants[row] for row in rows]
-        return [(place, one, target) for place, one in enumerate(variants) for target in self.wanted[one]]
+        return [(place, variant, target) for place, variant in enumerate(variants) for target in self.wanted[variant]]
 
     def scores(self, rows: Sequence[int], kind: Score | None = None) -> Tensor:
         """The scores of what is `asked` of these rows, run together."""
@@ -238,7 +238,7 @@ def _sample(runs: PerturbationRuns) -> list[int]:
     lengths = {variant.case: len(made.whole(row).positions) for row, variant in enumerate(made.variants)}
     enough = [length for length in lengths.values() if length >= 2 * _SHORTEST]
     case = next(case for case, length in lengths.items() if length == min(enough, default=max(lengths.values())))
-    own = [row for row, one in enumerate(made.variants) if one.case == case]
+    own = [row for row, variant in enumerate(made.variants) if variant.case == case]
     by_count = sorted(own, key=lambda row: len(made.variants[row].places))
     alike = [row for row in by_count if made.length(row) == made.length(by_count[0])]
     return sorted({alike[int(at * (len(alike) - 1))] for at in (0, 1)})
@@ -326,8 +326,10 @@ def _can_be_tried(runs: PerturbationRuns) -> bool:
 def _late(runs: PerturbationRuns) -> list[int]:
     """Rows that change something before their answer, by input."""
     variants = runs.made.variants
-    changed = [row for row, one in enumerate(variants) if one.places]
-    read = [row for row in changed if 0 < _first(runs, row) <= min(one.position for one in runs.wanted[variants[row]])]
+    changed = [row for row, variant in enumerate(variants) if variant.places]
+    read = [
+        row for row in changed if 0 < _first(runs, row) <= min(target.position for target in runs.wanted[variants[row]])
+    ]
     return sorted(read, key=lambda row: variants[row].case)
 
 
@@ -416,15 +418,15 @@ def measure(
             done.update(rows)
             shown.update(len(rows))
     first = _first_of_input(cases)
-    return np.array([found[_own(one, first), cases[one.case].target] for one in variants], dtype=np.float64)
+    return np.array([found[_own(variant, first), cases[variant.case].target] for variant in variants], dtype=np.float64)
 
 
 def _targets(cases: Sequence[Case], variants: Sequence[Perturbation]) -> dict[Perturbation, tuple[Target, ...]]:
     """What is read of each different variant; those of cases that share an input are the same."""
     first = _first_of_input(cases)
     found: dict[Perturbation, dict[Target, None]] = {}
-    for one in variants:
-        found.setdefault(_own(one, first), {})[cases[one.case].target] = None
+    for perturbation in variants:
+        found.setdefault(_own(perturbation, first), {})[cases[perturbation.case].target] = None
     return {variant: tuple(targets) for variant, targets in found.items()}
 
 
@@ -503,9 +505,9 @@ def estimate(
         raise ChoiceError("exact=False asked, but what is deleted has no slope; give blank='mean' or a token")
     if not variants:
         return np.zeros(0)
-    asked = sorted({one.case for one in variants})
+    asked = sorted({variant.case for variant in variants})
     whole = measure(model, processor, cases, list(map(Perturbation, asked)), kind=kind, baseline=baseline, label=label)
     options: dict[str, Any] = {"steps": STEPS, "score": kind, "baseline": baseline.name, "progress": progress}
     slopes = integrated_gradients(model, processor, [cases[number] for number in asked], **options)
-    told = {number: (score, one.scores) for number, score, one in zip(asked, whole, slopes, strict=True)}
-    return np.array([told[one.case][0] - told[one.case][1][list(one.places)].sum() for one in variants])
+    told = {number: (score, slope.scores) for number, score, slope in zip(asked, whole, slopes, strict=True)}
+    return np.array([told[variant.case][0] - told[variant.case][1][list(variant.places)].sum() for variant in variants])

@@ -205,12 +205,12 @@ def benchmark(
     explainers = _explainers(methods, references, normalize)
     model = None if model is None else unwrap_model(model)
     chosen = _chosen(suites, model, data)
-    found = {}
+    suite_results = {}
     for suite in chosen:
         own, processor = _asked(suite, model, tokenizer)
-        given = Trial(own, processor, rows or suite.rows, data, seed, progress, keeping.inside(suite.name))
-        found[suite.name] = suite.measure(suite, given, explainers)
-    return _truth({suite.name: suite for suite in chosen}, found, seed)
+        trial = Trial(own, processor, rows or suite.rows, data, seed, progress, keeping.inside(suite.name))
+        suite_results[suite.name] = suite.measure(suite, trial, explainers)
+    return _truth({suite.name: suite for suite in chosen}, suite_results, seed)
 
 
 def _explainers(
@@ -229,12 +229,12 @@ def _explainers(
 def _chosen(names: Sequence[str] | str | None, model: nn.Module | None, data: Any) -> list[Suite]:
     """The suites that were named, or those that fit what was given."""
     if names is not None:
-        asked = [SUITES[name] for name in ((names,) if isinstance(names, str) else dict.fromkeys(names))]
-        if not asked:
+        suites = [SUITES[name] for name in ((names,) if isinstance(names, str) else dict.fromkeys(names))]
+        if not suites:
             raise InputError(f"no suite asked; there are: {', '.join(SUITES.names())}")
-        for suite in asked:
+        for suite in suites:
             _check(suite, model, data)
-        return asked
+        return suites
     every = [SUITES[name] for name in SUITES.names()]
     if model is None:
         if data is not None:
@@ -269,12 +269,12 @@ def _has_fitting_head(suite: Suite, model: nn.Module) -> bool:
 
 def _why_none(model: nn.Module, data: Any, suites: Iterable[Suite]) -> str:
     needs = "; ".join(
-        f"{one.name}: a model {'…' + ' or …'.join(one.heads) if one.heads else 'that answers'}"
-        f" and {one.takes_data or 'no data'}"
-        for one in suites
+        f"{suite.name}: a model {'…' + ' or …'.join(suite.heads) if suite.heads else 'that answers'}"
+        f" and {suite.takes_data or 'no data'}"
+        for suite in suites
     )
-    given = "no data" if data is None else "this data"
-    return f"no suite fits {type(model).__name__} and {given}; there are {needs}"
+    name = "no data" if data is None else "this data"
+    return f"no suite fits {type(model).__name__} and {name}; there are {needs}"
 
 
 def _asked(suite: Suite, model: nn.Module | None, tokenizer: Any) -> tuple[Any, Any]:
@@ -286,21 +286,21 @@ def _asked(suite: Suite, model: nn.Module | None, tokenizer: Any) -> tuple[Any, 
 
 def _truth(suites: dict[str, Suite], found: dict[str, SuiteResult], seed: int) -> BenchmarkTable:
     return BenchmarkTable(
-        values={name: dict(one.values) for name, one in found.items()},
-        orders={name: dict(one.orders) for name, one in found.items()},
+        values={name: dict(suite_result.values) for name, suite_result in found.items()},
+        orders={name: dict(suite_result.orders) for name, suite_result in found.items()},
         metrics={name: tuple(metric.name for metric in suite.metrics) for name, suite in suites.items()},
         less_is_better=tuple(
-            sorted({one.name for suite in suites.values() for one in suite.metrics if not one.more_is_better})
+            sorted({metric.name for suite in suites.values() for metric in suite.metrics if not metric.more_is_better})
         ),
         about={
             name: {"title": suite.title, "right": suite.right, "unit": suite.unit, "source": suite.source}
             for name, suite in suites.items()
         },
-        refused={name: dict(one.refused) for name, one in found.items()},
-        wrong={name: one.wrong for name, one in found.items()},
-        signed=tuple(dict.fromkeys(signed for one in found.values() for signed in one.signed)),
+        refused={name: dict(suite_result.refused) for name, suite_result in found.items()},
+        wrong={name: suite_result.wrong for name, suite_result in found.items()},
+        signed=tuple(dict.fromkeys(signed for suite_result in found.values() for signed in suite_result.signed)),
         seed=seed,
-        provenance={name: dict(one.provenance) for name, one in found.items()},
+        provenance={name: dict(suite_result.provenance) for name, suite_result in found.items()},
     )
 
 
@@ -321,11 +321,11 @@ def scores_of(
 ) -> Scores:
     """Methods at the last layer, as `explain` has them, and references for the same target."""
     model = unwrap_model(model)
-    found = Scores(provenance=provenance(model, adapter_for(model).name))
+    scores = Scores(provenance=provenance(model, adapter_for(model).name))
     ask = _Asking(model, processor, requests, explainers, label, progress)
-    _add_methods(found, ask)
-    _add_references(found, ask)
-    return found
+    _add_methods(scores, ask)
+    _add_references(scores, ask)
+    return scores
 
 
 @dataclass(frozen=True, eq=False)
@@ -340,7 +340,7 @@ class _Asking:
     def of_each(self, methods: Sequence[str]) -> list[list[Explanation]]:
         """For each method the explanations of all inputs, which the methods share."""
         explained = self.explanations(methods, self.requests)
-        if any(name not in one.relevance for name in methods for one in explained):
+        if any(name not in explanation.relevance for name in methods for explanation in explained):
             raise ChoiceError("it was left out")  # asked by itself, it says why
         return [explained] * len(methods)
 
@@ -348,26 +348,26 @@ class _Asking:
         settings = Settings.of(methods, layer=LAST, normalize=self.explainers.normalize)
         found: dict[int, Explanation] = {}
         with progress_bar(f"{self.label}: methods", len(requests), self.progress, " inputs") as shown:
-            for number, one in explain_prepared(self.model, self.processor, requests, settings):
-                found[number] = one
+            for number, explanation in explain_prepared(self.model, self.processor, requests, settings):
+                found[number] = explanation
                 shown.update(1)
         return [found[number] for number in range(len(requests))]
 
     def measured(self, cases: Sequence[Case], references: Sequence[str]) -> list[list[Scored]]:
         """For each reference the scores of all inputs."""
         asked = {name: self.explainers.references[name] for name in references}
-        found = measure_references(self.model, self.processor, cases, asked, progress=self.progress)
-        if not all(np.isfinite(one.scores).all() for scored in found.values() for one in scored):
+        scored = measure_references(self.model, self.processor, cases, asked, progress=self.progress)
+        if not all(np.isfinite(one.scores).all() for scored in scored.values() for one in scored):
             raise InputError("it gives numbers that are not finite")
-        return list(found.values())
+        return list(scored.values())
 
 
 def _add_methods(found: Scores, ask: _Asking) -> None:
     tried = dict(zip(ask.explainers.methods, attempt(ask.explainers.methods, ask.of_each), strict=True))
     found.refused |= {name: one.reason for name, one in tried.items() if isinstance(one, Refused)}
-    explained = {name: one for name, one in tried.items() if not isinstance(one, Refused)}
+    explained = {name: explanations for name, explanations in tried.items() if not isinstance(explanations, Refused)}
     for name, several in explained.items():
-        found.rows[name] = [one.scores(name) for one in several]
+        found.rows[name] = [explanation.scores(name) for explanation in several]
         found.digits[name] = several[0].digits.get(name, SCORE_DECIMALS)
         found.signed += [name] if name in several[0].signed else []
     if found.refused and explained:  # they were asked one by one, and one record speaks of all
@@ -379,7 +379,7 @@ def _add_methods(found: Scores, ask: _Asking) -> None:
 def _add_references(found: Scores, ask: _Asking) -> None:
     if not ask.explainers.references:
         return
-    cases = [_case(ask.model, ask.processor, one) for one in ask.requests]
+    cases = [_case(ask.model, ask.processor, request) for request in ask.requests]
     records: dict[str, dict[str, Any]] = {}
     for name, options in ask.explainers.references.items():
         (measured,) = attempt([name], partial(ask.measured, cases))

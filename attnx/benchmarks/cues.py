@@ -54,12 +54,12 @@ def read_cues(path: str | Path) -> list[Cue]:
                     f"{path.name} lacks the column {', '.join(missing)}: a cue file has the tab-separated columns "
                     f"{', '.join(COLUMNS)}; found {', '.join(table.fieldnames or ()) or 'an empty file'}"
                 )
-            found = [_cue(row, f"{path.name}, line {table.line_num}") for row in table]
+            cues = [_cue(row, f"{path.name}, line {table.line_num}") for row in table]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise FileFormatError(f"cannot read {path}: {error!s:.200}") from error
-    if not found:
+    if not cues:
         raise InputError(f"{path.name} has a heading and no rows; write at least one")
-    return found
+    return cues
 
 
 def is_cue_file(data: Any) -> bool:
@@ -73,8 +73,8 @@ def is_cue_file(data: Any) -> bool:
 
 def questions(given: Trial) -> Iterator[Known]:
     """A question for each row, in the order of the file."""
-    for one in read_cues(given.data):
-        yield _known(given, one)
+    for cue in read_cues(given.data):
+        yield _known(given, cue)
 
 
 def _known(given: Trial, cue: Cue) -> Known:
@@ -86,7 +86,7 @@ def _known(given: Trial, cue: Cue) -> Known:
             f"{cue.line}: {cue.good!r} and {cue.bad!r} begin with the same token ({token}), so their first tokens "
             "cannot be set against each other; leave the row out"
         )
-    spans = [one.span() for one in re.finditer(r"[^ ]+", cue.prefix)]
+    spans = [match.span() for match in re.finditer(r"[^ ]+", cue.prefix)]
     right = tuple(place for place, (start, end) in enumerate(spans) if start < cue.end and cue.start < end)
     return Known(Request(prepared, target=(good, bad)), _units(prepared, spans, cue), right)
 
@@ -106,13 +106,13 @@ def _first_token(given: Trial, prepared: PreparedInput, cue: Cue, word: str) -> 
 def _units(prepared: PreparedInput, spans: list[tuple[int, int]], cue: Cue) -> tuple[tuple[int, ...], ...]:
     """The tokens that end in each word: a space in front belongs to what follows, by itself as well."""
     units: list[list[int]] = [[] for _ in spans]
-    for one in prepared.positions:
-        if one.start is not None and one.end is not None:
-            piece = cue.prefix[one.start : one.end]
-            last = one.start + len(piece.rstrip()) if piece.strip() else one.end
+    for position in prepared.positions:
+        if position.start is not None and position.end is not None:
+            piece = cue.prefix[position.start : position.end]
+            last = position.start + len(piece.rstrip()) if piece.strip() else position.end
             place = next((place for place, (start, end) in enumerate(spans) if start <= last <= end), None)
             if place is not None:
-                units[place].append(one.index)
+                units[place].append(position.index)
     if not all(units):
         raise InputError(
             f"{cue.line}: the tokenizer does not tell where its tokens stand in the text, so words cannot be found; "
@@ -133,7 +133,7 @@ def _cue(row: dict[str, Any], line: str) -> Cue:
         if not 0 <= start < end <= len(prefix) or not prefix[start:end].strip():
             raise FileFormatError(f"{line}: the cue {cue} is no span of characters of {prefix!r}")
         return Cue(prefix, good, bad, start, end, line)
-    places = [one.span() for one in re.finditer(rf"(?<!\w){re.escape(cue)}(?!\w)", prefix)]
+    places = [match.span() for match in re.finditer(rf"(?<!\w){re.escape(cue)}(?!\w)", prefix)]
     if len(places) != 1:
         found = "is not in" if not places else f"occurs {len(places)} times in"
         raise FileFormatError(f"{line}: the cue {cue!r} {found} {prefix!r}; give where it stands, as start:end")

@@ -102,10 +102,10 @@ def margins(model: nn.Module, processor: Any, requests: Sequence[Request]) -> li
         logits = head_logits(model, output)
         if logits is None:
             raise ChoiceError(f"{type(model).__name__} predicts nothing, so nothing can be right; load a head")
-        asked = requests[row]
-        where = adapter.explained(model, processor, asked.prepared) if asked.position is None else asked.position
+        request = requests[row]
+        where = adapter.explained(model, processor, request.prepared) if request.position is None else request.position
         seat = where - encoder_offset(output)
-        return _margin(logits[place, seat] if logits.ndim == 3 else logits[place], asked.target)
+        return _margin(logits[place, seat] if logits.ndim == 3 else logits[place], request.target)
 
     return map_outputs(model, processor, [one.prepared for one in requests], read)
 
@@ -113,25 +113,25 @@ def margins(model: nn.Module, processor: Any, requests: Sequence[Request]) -> li
 def check_labels(model: nn.Module, expected: Sequence[str], suite: str) -> list[str]:
     """The classes of the model, in the order of its logits; an error where it tells others apart."""
     names = getattr(model.config, "id2label", None) or {}
-    found = [str(names[index]) for index in sorted(names)]
-    if sorted(found) != sorted(expected):
+    result = [str(names[index]) for index in sorted(names)]
+    if sorted(result) != sorted(expected):
         raise ChoiceError(
-            f"suite {suite!r} asks a model that tells {', '.join(expected)} apart, found {', '.join(found) or 'none'}; "
+            f"suite {suite!r} asks a model that tells {', '.join(expected)} apart, found {', '.join(result) or 'none'}; "
             "give one that was trained on its task"
         )
-    return found
+    return result
 
 
 def token_of_each(tokenizer: Any, words: Sequence[str], suite: str) -> dict[str, int]:
     """Each word with its token; an error where the tokenizer has not one for it."""
-    found = {word: tokenizer.convert_tokens_to_ids(word) for word in words}
-    strange = [word for word, token in found.items() if token in (None, getattr(tokenizer, "unk_token_id", None))]
+    result = {word: tokenizer.convert_tokens_to_ids(word) for word in words}
+    strange = [word for word, token in result.items() if token in (None, getattr(tokenizer, "unk_token_id", None))]
     if strange:
         raise ChoiceError(
             f"suite {suite!r} asks a model that knows words such as {strange[0]}, and this tokenizer does not; give "
             f"one that was trained on its task (attnx train {suite})"
         )
-    return found
+    return result
 
 
 def _margin(logits: Tensor, target: Any) -> float:
@@ -153,10 +153,10 @@ def by_rank(suite: Suite, given: Trial, explainers: Explainers) -> SuiteResult:
             f"suite {suite.name!r}: {type(given.model).__name__} gets none of {wrong} inputs right, so it cannot tell "
             "what its answer hangs on; give a model that does the task, or other data"
         )
-    found: SuiteResult = given.keeping.result(
+    suite_result: SuiteResult = given.keeping.result(
         Ranking(suite.name, explainers, wrong), GivenModel(given.model, given.processor), known, progress=given.progress
     )
-    return found
+    return suite_result
 
 
 @dataclass(frozen=True)
@@ -170,19 +170,19 @@ class Ranking(DatasetTask[Known]):
     """Inputs that were left out before; for the result."""
 
     def settings(self) -> dict[str, Any]:
-        return {"suite": self.suite, **{name: as_setting(one) for name, one in vars(self.explainers).items()}}
+        return {"suite": self.suite, **{name: as_setting(var) for name, var in vars(self.explainers).items()}}
 
     def cells(
         self, model: Any, processor: Any, things: Sequence[Known], tick: RowCallback, progress: bool
     ) -> Sequence[Cells]:
-        requests = [one.request for one in things]
-        found = scores_of(model, processor, requests, self.explainers, label=self.suite, progress=progress)
+        requests = [item.request for item in things]
+        scores = scores_of(model, processor, requests, self.explainers, label=self.suite, progress=progress)
         told = {
-            "signed": json.dumps(found.signed),
-            "refused": json.dumps(found.refused),
-            FACTS: facts(provenance=found.provenance),
+            "signed": json.dumps(scores.signed),
+            "refused": json.dumps(scores.refused),
+            FACTS: facts(provenance=scores.provenance),
         }
-        return [{**self._ranks(found, number, one), **told} for number, one in enumerate(things)]
+        return [{**self._ranks(scores, number, item), **told} for number, item in enumerate(things)]
 
     def result(self, cells: Iterable[Cells], left_out: Mapping[str, int]) -> SuiteResult:
         """What refused in one shard has no numbers in any."""
@@ -196,7 +196,7 @@ class Ranking(DatasetTask[Known]):
             orders={name: found.array(name) for name in fixed_orders(1)},
             refused=refused,
             wrong=self.wrong,
-            signed=tuple(dict.fromkeys(name for one in set(found.columns["signed"]) for name in json.loads(one))),
+            signed=tuple(dict.fromkeys(name for column in set(found.columns["signed"]) for name in json.loads(column))),
             provenance={**record, "references": found.shared} if "references" in record else record,
         )
 
@@ -221,11 +221,11 @@ class Ranking(DatasetTask[Known]):
 
 def _joined(several: Sequence[str]) -> dict[str, str]:
     """Explainer → the first reason that it gave."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for text in dict.fromkeys(several):
         for name, reason in json.loads(text).items():
-            found.setdefault(name, reason)
-    return found
+            result.setdefault(name, reason)
+    return result
 
 
 def _by_unit(scores: Array, known: Known) -> list[float]:

@@ -21,11 +21,11 @@ CHANCE = "chance"
 def _a_row_for_each_input(suites: Mapping[str, Mapping[str, Array]], result: Any) -> str | None:
     """Of every suite that has metrics, as many rows as chance has, and a finite number for each metric."""
     whole = result.whole
-    if set(suites) != set(whole.metrics) or not all(CHANCE in whole.orders.get(one, {}) for one in suites):
+    if set(suites) != set(whole.metrics) or not all(CHANCE in whole.orders.get(suite, {}) for suite in suites):
         return "an object with the suites of metrics, and chance among the orders of each"
     for suite, several in suites.items():
         shape = (len(whole.orders[suite][CHANCE]), len(whole.metrics[suite]))
-        if not shape[0] or any(one.shape != shape or not np.isfinite(one).all() for one in several.values()):
+        if not shape[0] or any(array.shape != shape or not np.isfinite(array).all() for array in several.values()):
             return f"finite numbers for {shape[0]} inputs × {shape[1]} metrics in {suite!r}"
     return None
 
@@ -79,7 +79,7 @@ class BenchmarkTable(TableResult):
         """All that have a number, the best first by the mean over suites; where one has none, chance stands for it."""
         names = dict.fromkeys(name for of_suite in self.values.values() for name in of_suite)
         return tuple(
-            sorted(names, key=lambda name: -float(np.mean([self._standing(name, one) for one in self.suites])))
+            sorted(names, key=lambda name: -float(np.mean([self._standing(name, suite) for suite in self.suites])))
         )
 
     def rows(self, suite: str) -> int:
@@ -116,9 +116,9 @@ class BenchmarkTable(TableResult):
             return None
         columns = [self._column(explainer, suite, None) for suite in self.suites]
         random = np.random.default_rng(self.seed)
-        drawn = [one[random.integers(len(one), size=(RESAMPLES, len(one)))].mean(1) for one in columns]
+        drawn = [column[random.integers(len(column), size=(RESAMPLES, len(column)))].mean(1) for column in columns]
         low, high = np.quantile(np.mean(drawn, axis=0), (0.025, 0.975))
-        means = [float(one.mean()) for one in columns]
+        means = [float(column.mean()) for column in columns]
         count = sum(map(len, columns))
         return Summary(float(np.mean(means)), float(np.std(means)), float(low), float(high), count, 0)
 
@@ -193,8 +193,8 @@ class BenchmarkTable(TableResult):
 
 def _grouped(refused: Mapping[str, Mapping[str, str]]) -> dict[tuple[str, str], list[str]]:
     """(explainer, reason) → the suites in which it refused for that."""
-    found: dict[tuple[str, str], list[str]] = {}
+    result: dict[tuple[str, str], list[str]] = {}
     for suite, several in refused.items():
         for pair in several.items():
-            found.setdefault(pair, []).append(suite)
-    return found
+            result.setdefault(pair, []).append(suite)
+    return result

@@ -53,11 +53,11 @@ def dates_questions(given: Trial) -> Iterator[Known]:
     tokens = token_of_each(given.processor, (*generator.YEARS, *generator.FIELDS), "dates")
     prepare = adapter_for(given.model).prepare
     for part in count():
-        for one in generator.generate(_AT_ONCE, seed=given.seed * 1_000_003 + part):
-            fields = one.written.split()
-            prepared = prepare(given.model, given.processor, one.text, target_text=" ".join(fields[:-1]))
+        for dated in generator.generate(_AT_ONCE, seed=given.seed * 1_000_003 + part):
+            fields = dated.written.split()
+            prepared = prepare(given.model, given.processor, dated.text, target_text=" ".join(fields[:-1]))
             start = len(prepared.positions) - len(fields)
-            for place, (field, source) in enumerate(zip(fields, one.sources, strict=True)):
+            for place, (field, source) in enumerate(zip(fields, dated.sources, strict=True)):
                 request = Request(prepared, position=start + place, target=tokens[field])
                 yield Known(request, _units(prepared, start + place), (source,))
 
@@ -101,7 +101,7 @@ def measure(suite: Suite, given: Trial, explainers: Explainers) -> SuiteResult:
         given.processor,
         texts,
         methods=[name for name in explainers.methods if name in tried.rows] or METHODS.names()[:1],  # it wants one
-        references={name: one for name, one in explainers.references.items() if name in tried.rows},
+        references={name: reference for name, reference in explainers.references.items() if name in tried.rows},
         normalize=explainers.normalize,
         steps=1,
         seed=given.seed,
@@ -121,7 +121,7 @@ def measure(suite: Suite, given: Trial, explainers: Explainers) -> SuiteResult:
 def texts_of(given: Trial) -> list[Any]:
     """The user's texts: a list, or a file of them."""
     if isinstance(given.data, (str, Path)):
-        return [one.text for one in read_texts(given.data, limit=given.rows)]
+        return [text.text for text in read_texts(given.data, limit=given.rows)]
     texts = list(given.data or ())[: given.rows]
     if not texts:
         raise InputError("faithfulness is measured on texts: give them as data, in a list or in a file")
@@ -242,7 +242,9 @@ def question_questions(given: Trial) -> Iterator[Known]:
             patches = prepared.positions[prepared.text_length :].named
             right = next(place for place, patch in enumerate(patches) if patch.token == one.token)
             image_tokens = {
-                str(one.box): one.index for one in prepared.positions[: prepared.text_length] if one.box is not None
+                str(position.box): position.index
+                for position in prepared.positions[: prepared.text_length]
+                if position.box is not None
             }
             # An image token and the patch that it reads are one; the words of the question only say where to look.
             units = tuple((patch.index, image_tokens[str(patch.box)]) for patch in patches)
@@ -351,18 +353,18 @@ def subject_questions(given: Trial) -> Iterator[Known]:
     check_labels(given.model, LABELS, "subject")
     prepare = adapter_for(given.model).prepare
     for part in count():
-        for one in subject_sentences(given.seed * 1_000_003 + part):
-            prepared = prepare(given.model, given.processor, one.text)
-            if len(prepared.words) == len(one.words) and one.subject is not None:
+        for sentence in subject_sentences(given.seed * 1_000_003 + part):
+            prepared = prepare(given.model, given.processor, sentence.text)
+            if len(prepared.words) == len(sentence.words) and sentence.subject is not None:
                 units = tuple(word.positions for word in prepared.words)
-                yield Known(Request(prepared, target=one.label), units, (one.subject,))
+                yield Known(Request(prepared, target=sentence.label), units, (sentence.subject,))
 
 
 def subject_sentences(seed: int) -> list[Beginning]:
     """Different sentences with one or two attractors, taken from each place of the subject in turn."""
     by_place: dict[int | None, list[Beginning]] = defaultdict(list)
-    one, two = (verb_number_data.generate(_POOL // 2, seed=seed, attractors=attractors) for attractors in (1, 2))
-    for sentence in (each for pair in zip(one, two, strict=True) for each in pair):
+    beginnings, two = (verb_number_data.generate(_POOL // 2, seed=seed, attractors=attractors) for attractors in (1, 2))
+    for sentence in (each for pair in zip(beginnings, two, strict=True) for each in pair):
         if not set(sentence.words[: sentence.subject][-_REACH:]) & _SHOWS_NUMBER:
             by_place[sentence.subject].append(sentence)
     turns = list(by_place.values())
@@ -449,19 +451,19 @@ def find_patch(
     **options: Any,
 ) -> dict[str, PatchFinding]:
     """Each method and reference on all pictures, at one layer (the last by default)."""
-    images = [one.image for one in pictures]
+    images = [image.image for image in pictures]
     explanations = explain(model, processor, images, methods=methods, references=references, **options)
     names = [*explanations[0].methods, *explanations[0].references]
-    return {name: _finding([_rank(e, one, name, layer) for e, one in zip(explanations, pictures, strict=True)])
+    return {name: _finding([_rank(e, image, name, layer) for e, image in zip(explanations, pictures, strict=True)])
             for name in names}  # fmt: skip
 
 
 def _rank(explanation: Explanation, picture: Planted, name: str, layer: int | None) -> float:
     """1 plus the patches that score higher, plus half of those that tie. Scores that differ by rounding tie."""
     scores = np.abs(explanation.scores(name, layer))
-    patches = {one.token: round(float(scores[one.index]), 9) for one in explanation.positions.named}
-    own = patches.pop(picture.token)
-    return 1 + sum(other > own for other in patches.values()) + sum(other == own for other in patches.values()) / 2
+    patches = {position.token: round(float(scores[position.index]), 9) for position in explanation.positions.named}
+    value = patches.pop(picture.token)
+    return 1 + sum(other > value for other in patches.values()) + sum(other == value for other in patches.values()) / 2
 
 
 def _finding(ranks: Sequence[float]) -> PatchFinding:

@@ -57,10 +57,10 @@ def plot_truth(truth: BenchmarkTable, axes: Any = None) -> Any:
         for place, name in enumerate(names):
             if name not in truth.values[suite]:
                 continue
-            found = truth.cell(name, suite)
+            summary = truth.cell(name, suite)
             above = truth.verdict(name, suite) == "better than chance"
-            ax.plot([found.low, found.high], [place, place], color=colour, linewidth=2, alpha=0.5)
-            ax.plot(found.mean, place, mark, color=colour, markersize=5, markerfacecolor=colour if above else "white")
+            ax.plot([summary.low, summary.high], [place, place], color=colour, linewidth=2, alpha=0.5)
+            ax.plot(summary.mean, place, mark, color=colour, markersize=5, markerfacecolor=colour if above else "white")
         ax.set_title(f"{suite} ({truth.rows(suite)})", fontsize=10)
         ax.set_xlabel(truth.metrics[suite][0])
         low, high = ax.get_xlim()
@@ -121,6 +121,6 @@ def truth_plain(page: dict[str, Any]) -> list[PlainTable]:
 def _cell(truth: BenchmarkTable, name: str, suite: str, metric: str) -> dict[str, Any]:
     if name not in (*truth.values[suite], *truth.orders[suite]):
         return {"mean": None, "why": truth.refused.get(suite, {}).get(name, "not measured")}
-    found = truth.cell(name, suite, metric)
+    summary = truth.cell(name, suite, metric)
     mark = MARKS[truth.verdict(name, suite, metric)] if name in truth.values[suite] else ""
-    return {"mean": number(found.mean), "low": number(found.low), "high": number(found.high), "mark": mark}
+    return {"mean": number(summary.mean), "low": number(summary.low), "high": number(summary.high), "mark": mark}

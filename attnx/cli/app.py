@@ -33,8 +33,8 @@ app.command("demo")(demo_command)
 app.command("doctor")(doctor_command)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(flag: bool) -> None:
+    if flag:
         typer.echo(f"attnx {attnx.__version__}")
         raise typer.Exit
 

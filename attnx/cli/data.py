@@ -131,7 +131,9 @@ def _status(folder: str) -> None:
     share = f" of {total:,} ({there / total:.0%})" if total and not status.complete else ""
     print_text(f"{folder}: {status.manifest.question}, {there:,}{share} rows in {status.parts:,} shards, {state}")
     settings = status.manifest.fingerprint["settings"]
-    print_text(f"data {status.manifest.source}; {'; '.join(f'{name} {_told(one)}' for name, one in settings.items())}")
+    print_text(
+        f"data {status.manifest.source}; {'; '.join(f'{name} {_told(setting)}' for name, setting in settings.items())}"
+    )
     _say_failed(status.failed)
 
 

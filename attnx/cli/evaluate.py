@@ -204,7 +204,7 @@ def truth_command(
     check_asked(method, reference, model=model, suites=suite, normalize=fair)
     keeping = RunDirOptions(run, engine, workers)
     with kept(keeping):
-        found = _measured(
+        benchmark_table = _measured(
             model,
             suites=suite or None,
             data=data,
@@ -215,9 +215,9 @@ def truth_command(
             seed=seed,
             **keeping.options,
         )
-    show(found, as_json, as_markdown, output)
+    show(benchmark_table, as_json, as_markdown, output)
     if html is not None:
-        found.to_html(html)
+        benchmark_table.to_html(html)
     say([f"wrote {path}" for path in (output, html) if path is not None])
 
 

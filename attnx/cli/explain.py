@@ -52,9 +52,9 @@ class Counterpart:
             )
         if replaced and beside is not None:
             raise InputError("--replace changes the text and --beside the model: give one of them")
-        for option in (name for name, given in alone.items() if given):
+        for option in (name for name, flag in alone.items() if flag):
             raise InputError(f"{option} is for one explanation; --replace and --beside show two: leave it out")
-        return cls(tuple(_change(one) for one in replaced or ()), beside)
+        return cls(tuple(_change(name) for name in replaced or ()), beside)
 
     def beside(self, model: Any, tokenizer: Any, explanation: Any, text: Any, options: dict[str, Any]) -> Any:
         """The explanation with its counterpart, word by word."""
@@ -89,10 +89,10 @@ def show_both(both: Any, as_json: bool, output: Path | None) -> None:
         console.print(both)
 
 
-def _change(asked: str) -> tuple[str, str]:
-    word, sign, new = asked.partition("=")
+def _change(name: str) -> tuple[str, str]:
+    word, sign, new = name.partition("=")
     if not sign or not word:
-        raise InputError(f'--replace takes a word and what replaces it, "wonderful=dull", found {asked!r}')
+        raise InputError(f'--replace takes a word and what replaces it, "wonderful=dull", found {name!r}')
     return word, new
 
 
@@ -140,7 +140,7 @@ def has_room_for_maps(model: Any, tokenizer: Any, text: Any, options: dict[str, 
     from attnx.pipeline.explain import Call
 
     requests = Call.of(model, tokenizer, text, **options).requests
-    return all(len(one.prepared.positions) <= SHORT for one in requests)
+    return all(len(request.prepared.positions) <= SHORT for request in requests)
 
 
 def explain_command(
@@ -365,5 +365,5 @@ def text(rows: Sequence[Listed]) -> str:
     return f"{aligned(lines)}\n\nrollout:NAME and flow:NAME run on other edges; NAME is one of\n{edges}"
 
 
-def _yes(one: bool) -> str:
-    return "yes" if one else "no"
+def _yes(flag: bool) -> str:
+    return "yes" if flag else "no"

@@ -80,7 +80,7 @@ def generate_command(
     from attnx.generation.explain import NEW_TOKENS, explain_generation
     from attnx.pipeline.loading import load
 
-    texts = [read_input() if one == "-" else one for one in prompts]
+    texts = [read_input() if prompt == "-" else prompt for prompt in prompts]
     loaded, tokenizer = load(model)
     usual = 1 if model == EMBEDDED else NEW_TOKENS  # what the embedded one says after a value means nothing
     found = explain_generation(
@@ -120,12 +120,23 @@ def _show(
     if html is not None:
         to_html(written, html)
     if as_json:
-        say(dict.fromkeys(note for one in written for note in one.notes))
-        told = [one.to_dict() for one in written]
+        say(dict.fromkeys(note for generation_explanation in written for note in generation_explanation.notes))
+        told = [generation_explanation.to_dict() for generation_explanation in written]
         print_inert(json.dumps(told[0] if len(told) == 1 else told, ensure_ascii=False, allow_nan=False))
         return
-    print_text("\n\n".join(plain(one, name) for one in written for name in method or [one.shown_first]))
-    say_options(remark for one in written for name in method or [one.shown_first] for remark in one.remarks(name))
+    print_text(
+        "\n\n".join(
+            plain(generation_explanation, name)
+            for generation_explanation in written
+            for name in method or [generation_explanation.shown_first]
+        )
+    )
+    say_options(
+        remark
+        for generation_explanation in written
+        for name in method or [generation_explanation.shown_first]
+        for remark in generation_explanation.remarks(name)
+    )
 
 
 _PHARAOH = (".txt", ".align", ".pharaoh")
@@ -189,8 +200,8 @@ def align_command(
     from attnx.attribution.base import REFERENCES
 
     check_output(output, (*_PHARAOH, *_OTHERS))
-    for given, option in ((source, "--source"), (target, "--target"), (gold, "--gold")):
-        check_file(given, option)
+    for path, option in ((source, "--source"), (target, "--target"), (gold, "--gold")):
+        check_file(path, option)
     if target is not None and (written is not None or max_new_tokens is not None):
         raise InputError("--written and --max-new-tokens are of what the model writes, and a --target is given")
     check_asked(None if method in REFERENCES else method, model=model)
@@ -206,16 +217,18 @@ def align_command(
     options: dict[str, Any] = {"method": method, "layer": number_or_word(layer)}
     options |= {"choice": choice.value, "row": row.value}
     options["max_new_tokens"] = NEW_TOKENS if max_new_tokens is None else max_new_tokens
-    found = align(*load(model), sources, targets, gold=wanted, **options)
+    alignment = align(*load(model), sources, targets, gold=wanted, **options)
     if written is not None:
-        written.write_text("".join(" ".join(one.target) + "\n" for one in found.sentences), encoding="utf-8")
+        written.write_text(
+            "".join(" ".join(sentence.target) + "\n" for sentence in alignment.sentences), encoding="utf-8"
+        )
         say([f"wrote {written}"])
     if output is not None:
         form = FORMS.get(output.suffix.lower()) if output.suffix.lower() in _OTHERS else None
-        output.write_text(found.to_pharaoh() if form is None else form(found) + "\n", encoding="utf-8")
+        output.write_text(alignment.to_pharaoh() if form is None else form(alignment) + "\n", encoding="utf-8")
         say([f"wrote {output}"])
     elif as_json:
-        print_inert(found.to_json())
+        print_inert(alignment.to_json())
     else:
-        print_text(found.to_pharaoh().removesuffix("\n"))
-    say([*error_lines(found), *found.notes])
+        print_text(alignment.to_pharaoh().removesuffix("\n"))
+    say([*error_lines(alignment), *alignment.notes])

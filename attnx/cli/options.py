@@ -42,7 +42,7 @@ def asked_texts(texts: list[str] | None, data: Path | None, column: str | None, 
     if texts and data is not None:
         raise InputError("give texts or --data, not both")
     if data is not None:
-        return [one.text for one in read_texts(data, column=column, limit=samples)]
+        return [text.text for text in read_texts(data, column=column, limit=samples)]
     if not texts:
         raise InputError('no text to look at: give one or more, as in "the key to the cabinets", or --data FILE')
     if column is not None or samples is not None:
@@ -116,13 +116,13 @@ TableOutput = Annotated[
 ]
 
 
-def check_output(output: Path | None, suffixes: Sequence[str], asked: str = "--output") -> None:
+def check_output(output: Path | None, suffixes: Sequence[str], name: str = "--output") -> None:
     """Before minutes of work, not after them."""
     if output is None:
         return
     if output.is_dir():
         raise InputError(f"{output} is a directory; give the name of a file in it")
-    file_of(output, suffixes, asked)
+    file_of(output, suffixes, name)
     if not output.parent.is_dir():
         raise InputError(f"there is no directory {output.parent}; make it first")
 
@@ -138,13 +138,13 @@ def level(given: str | None) -> int | str | None:
     """A layer by its number, or by its name in an encoder–decoder; all else is a mistake that needs no model."""
     from attnx.attention.layers import KINDS
 
-    found = number_or_word(given)
-    if isinstance(found, str) and found.partition(" ")[0] not in KINDS:
+    name = number_or_word(given)
+    if isinstance(name, str) and name.partition(" ")[0] not in KINDS:
         raise InputError(
-            f"--layer {found!r} is no layer: give a number from 1, or of an encoder–decoder one of {', '.join(KINDS)} "
+            f"--layer {name!r} is no layer: give a number from 1, or of an encoder–decoder one of {', '.join(KINDS)} "
             'with its place ("cross 2")'
         )
-    return found
+    return name
 
 
 def number_or_word(given: str | None) -> int | str | None:

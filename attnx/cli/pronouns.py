@@ -111,12 +111,12 @@ def _run(model: str, data: Path, folder: Path, pictures: Sequence[Path], *, writ
     except KeyboardInterrupt:
         say([f"what was asked is in {folder}; the same command goes on from there"])
         raise
-    asked, seconds = _kept(folder) - there, time.perf_counter() - begun
+    index, seconds = _kept(folder) - there, time.perf_counter() - begun
     say(f"{note} (in {count:,} sentences)" for note, count in list(report.notes.items())[:_NOTES])
-    say([f"{asked:,} sentences asked in {seconds:.1f} s; {folder} has {len(sentences):,}"])
+    say([f"{index:,} sentences asked in {seconds:.1f} s; {folder} has {len(sentences):,}"])
     if report.right.sentences or report.implied.sentences:
         figure = report.plot()
-        say([", ".join(str(path) for one in pictures for path in save_picture(figure, one))])
+        say([", ".join(str(path) for image in pictures for path in save_picture(figure, image))])
     return report
 
 
@@ -160,7 +160,7 @@ def _kept(folder: Path) -> int:
     from attnx.runs import folder as manifest
     from attnx.runs.folder import Place
 
-    return sum(one.rows for one in manifest.parts(Place.of(folder)).values())
+    return sum(part.rows for part in manifest.parts(Place.of(folder)).values())
 
 
 def _names(output: Path | None, name: str) -> tuple[Path, list[Path]]:

@@ -140,8 +140,8 @@ class AskedTrainings:
             raise InputError("give --model for one model or --models for many, not both")
         if self.held_out and not self.data:
             raise InputError("--held-out needs the files of the model's training: --data FILE --data FILE …")
-        for one in self.data or ():
-            check_file(one, "--data")
+        for path in self.data or ():
+            check_file(path, "--data")
         for place in (self.model, *self.places):
             if place is not None:
                 saved_model(place)
@@ -149,12 +149,12 @@ class AskedTrainings:
     @property
     def places(self) -> list[Path | None]:
         """The directories of several models; None is the embedded one."""
-        return [None if str(one) == SHIPPED else one for one in self._several if one.suffix != _TABLE]
+        return [None if str(path) == SHIPPED else path for path in self._several if path.suffix != _TABLE]
 
     @property
     def tables(self) -> list[Path]:
         """The tables among them that were saved."""
-        return [one for one in self._several if one.suffix == _TABLE]
+        return [path for path in self._several if path.suffix == _TABLE]
 
     @property
     def _several(self) -> tuple[Path, ...]:
@@ -176,7 +176,7 @@ def measured(
         return table
     from attnx.adapters.files import read_lines
 
-    saved = [kind.from_json("\n".join(read_lines(one))) for one in asked.tables]
+    saved = [kind.from_json("\n".join(read_lines(table))) for table in asked.tables]
     parts = [*saved, *([over(_trained(asked), **options)] if asked.places else [])]
     return parts[0] if len(parts) == 1 else kind.merge(parts)
 
@@ -207,8 +207,8 @@ def _trained(asked: AskedTrainings) -> Iterator[Trained]:
             name = SHIPPED if place is None else place.resolve().name
             recipe = read_note(directory).get("name") or UNNAMED
             say([f"{name} ({recipe})"])
-            one = Trained(name, recipe, model, tokenizer, _sentences(asked, directory, model, tokenizer))
-        yield one
+            trained = Trained(name, recipe, model, tokenizer, _sentences(asked, directory, model, tokenizer))
+        yield trained
 
 
 def _sentences(asked: AskedTrainings, directory: Path, model: Any, tokenizer: Any) -> Sentences:

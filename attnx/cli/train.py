@@ -59,15 +59,15 @@ def verb_number_command(
     """Train on sentence beginnings; print the accuracy on what was held out of each file."""
     if recipe is not None and not (epochs is None and teacher is None and start is None):
         raise InputError("--recipe says all that --epochs, --teacher and --start would; leave them away")
-    for one in data:
-        check_file(one, "--data")
+    for path in data:
+        check_file(path, "--data")
     from attnx.demo_models.training.verb_number import train, train_recipe
     from attnx.pipeline.loading import hush
 
     hush()
     how: dict[str, Any] = {"seed": seed, "body": body, "resume": resume, "progress": sys.stderr.isatty()}
     try:
-        found = (
+        accuracies = (
             train(data, out, epochs=epochs, teacher=teacher, start=start, **how)
             if recipe is None
             else train_recipe(recipe.value, data, out, **how)
@@ -75,9 +75,9 @@ def verb_number_command(
     except KeyboardInterrupt:
         print(f"attnx: what was learned is in {out}; go on with the same command and --resume", file=sys.stderr)
         raise
-    for accuracy in found:
+    for accuracy in accuracies:
         print(accuracy)
-    if not found:
+    if not accuracies:
         print("attnx: too few lines to hold any out, so the accuracy is not known", file=sys.stderr)
 
 

@@ -58,7 +58,7 @@ def counterfactual(
     adapter = adapter_for(model, given["within"])
     source, written = _read_as(explanation, explanation.text)
     before = _prepared(model, tokenizer, source, {**given, **written})
-    if [one.token for one in before.positions] != list(explanation.tokens):
+    if [position.token for position in before.positions] != list(explanation.tokens):
         raise InputError(
             "this model and tokenizer read the text otherwise than it was explained (another tokenizer, a chat, or a "
             "target_text of token ids); explain the changed text yourself, and use attnx.side_by_side([e, changed])"
@@ -94,8 +94,8 @@ def changes_of(explanation: Explanation, changes: Mapping[int | str, str]) -> tu
             _change(explanation.text, start.segment, start.start, end.end, text)
         ]
     ordered = sorted(found, key=lambda one: (one.segment, one.start))
-    for one, next_ in pairwise(ordered):
-        if one.segment == next_.segment and next_.start < one.end:
+    for change, next_ in pairwise(ordered):
+        if change.segment == next_.segment and next_.start < change.end:
             raise ChoiceError("two changes meet in one word; give one for it")
     return tuple(ordered)
 
@@ -107,15 +107,15 @@ def _stretches(explanation: Explanation, changes: Mapping[int | str, str]) -> li
         if not isinstance(text, str):
             raise ArgumentError(f"word {word!r} is replaced by a text, found {text!r}")
         asked.append((*_words(explanation, word), text))
-    found: list[tuple[int, int, str]] = []
+    result: list[tuple[int, int, str]] = []
     for first, last, text in sorted(asked):
-        before = found[-1] if found else None
-        segments = {explanation.words[one].segment for one in (first, before[1] if before else first)}
+        before = result[-1] if result else None
+        segments = {explanation.words[index].segment for index in (first, before[1] if before else first)}
         if before and not before[2] and not text and first == before[1] + 1 and len(segments) == 1:
-            found[-1] = (before[0], last, "")
+            result[-1] = (before[0], last, "")
         else:
-            found.append((first, last, text))
-    return found
+            result.append((first, last, text))
+    return result
 
 
 def changed_text(text: str | tuple[str, str], changes: tuple[Change, ...]) -> Any:
@@ -149,7 +149,7 @@ def _spliced(explanation: Explanation, first: int, last: int, new: str) -> list[
     inner = word_spans(new)
     if len(spans) < 2 or len(inner) != len(spans):
         return []
-    found, end, stop = [], None, 0
+    changes, end, stop = [], None, 0
     for span, (begin, behind) in zip(spans, inner, strict=True):
         if span is None or explanation.text is None:
             return []
@@ -157,9 +157,9 @@ def _spliced(explanation: Explanation, first: int, last: int, new: str) -> list[
         if (end is None and begin) or (end is not None and whole[end : span.start] != new[stop:begin]):
             return []
         if whole[span.start : span.end] != new[begin:behind]:
-            found.append(Change(span.start, span.end, new[begin:behind], span.segment))
+            changes.append(Change(span.start, span.end, new[begin:behind], span.segment))
         end, stop = span.end, behind
-    return found if stop == len(new) else []
+    return changes if stop == len(new) else []
 
 
 def _change(text: Any, segment: int, start: int, end: int, new: str) -> Change:
@@ -173,59 +173,59 @@ def _change(text: Any, segment: int, start: int, end: int, new: str) -> Change:
     return Change(start - (before == " " and not after.isalnum()), end, new, segment)
 
 
-def _words(explanation: Explanation, asked: int | str) -> tuple[int, int]:
+def _words(explanation: Explanation, index: int | str) -> tuple[int, int]:
     """The first and the last word that are meant."""
     words = explanation.words
-    if isinstance(asked, str):
-        wanted = asked.split()
+    if isinstance(index, str):
+        wanted = index.split()
         size = max(len(wanted), 1)
-        places = _places(explanation, asked)
+        places = _places(explanation, index)
         if len(places) == 1:
             return places[0]
         if places:
-            told = ", ".join(str(first) for first, _ in places)
-            raise ChoiceError(f"{asked!r} stands {len(places)} times in the text, as word {told}: say which by number")
+            name = ", ".join(str(first) for first, _ in places)
+            raise ChoiceError(f"{index!r} stands {len(places)} times in the text, as word {name}: say which by number")
         near = f" (of {size} words in a row)" if size > 1 else ""
-        raise ChoiceError(f"{asked!r} is no word of the text{near}; its words are {_listed(explanation)}")
-    if isinstance(asked, bool) or not isinstance(asked, int) or not 0 <= asked < len(words):
-        raise ChoiceError(f"word {asked!r} asked, the text has {len(words)}: {_listed(explanation)}")
-    return asked, asked
+        raise ChoiceError(f"{index!r} is no word of the text{near}; its words are {_listed(explanation)}")
+    if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < len(words):
+        raise ChoiceError(f"word {index!r} asked, the text has {len(words)}: {_listed(explanation)}")
+    return index, index
 
 
-def _places(explanation: Explanation, asked: str) -> list[tuple[int, int]]:
+def _places(explanation: Explanation, name: str) -> list[tuple[int, int]]:
     """Every first and last word whose characters are the asked ones."""
     spans = [extent_of(explanation, word) for word in explanation.words]
     texts = (explanation.text,) if isinstance(explanation.text, str) else explanation.text or ()
-    found = []
+    result = []
     for first, start in enumerate(spans):
         for last, end in enumerate(spans[first:], start=first):
-            if start is None or end is None or end.segment != start.segment or end.end - start.start > len(asked):
+            if start is None or end is None or end.segment != start.segment or end.end - start.start > len(name):
                 break
-            if texts[start.segment][start.start : end.end] == asked:
-                found.append((first, last))
-    return found
+            if texts[start.segment][start.start : end.end] == name:
+                result.append((first, last))
+    return result
 
 
 def _listed(explanation: Explanation, most: int = 12) -> str:
-    told = [f"{word.index} {word.text!r}" for word in explanation.words[:most]]
-    return ", ".join(told) + (", …" if len(explanation.words) > most else "")
+    names = [f"{word.index} {word.text!r}" for word in explanation.words[:most]]
+    return ", ".join(names) + (", …" if len(explanation.words) > most else "")
 
 
 def _moved(explanation: Explanation, changes: tuple[Change, ...], after: PreparedInput) -> int:
     """Where the explained position is in the changed text: counted from the end where it stands behind all changes."""
-    place, own = explanation.position, explanation.positions[explanation.position]
+    place, position = explanation.position, explanation.positions[explanation.position]
     behind = len(explanation.positions) - place
-    first = min((one.segment, one.start) for one in changes)
-    last = max((one.segment, one.end) for one in changes)
-    if own.start is None and after.is_encoder_decoder:  # the start of the output, or a language behind it
+    first = min((change.segment, change.start) for change in changes)
+    last = max((change.segment, change.end) for change in changes)
+    if position.start is None and after.is_encoder_decoder:  # the start of the output, or a language behind it
         return place - explanation.sequences[SOURCE] + after.encoder_length
-    if own.start is None:  # a special token: at the beginning, or counted from the end
+    if position.start is None:  # a special token: at the beginning, or counted from the end
         return place if place == 0 else len(after.positions) - behind
-    if (own.segment, own.end or 0) <= first:
+    if (position.segment, position.end or 0) <= first:
         return place
-    if (own.segment, own.start) >= last:
+    if (position.segment, position.start) >= last:
         return len(after.positions) - behind
     raise ChoiceError(
-        f"the explained position {place} ({own.token!r}) stands in or between the changed words; say which to explain "
+        f"the explained position {place} ({position.token!r}) stands in or between the changed words; say which to explain "
         "in the changed text: position=…"
     )

@@ -23,7 +23,7 @@ _LONGEST = 28
 
 def _words_of_each(rows: Sequence[Matched], result: Any) -> str | None:
     """In every row a place in the words of each explanation, or none."""
-    sizes = [len(one.words) for one in result.whole.explanations]
+    sizes = [len(explanation.words) for explanation in result.whole.explanations]
     fits = all(
         len(row) == len(sizes)
         and all(0 <= place < size for places, size in zip(row, sizes, strict=True) for place in places)
@@ -64,11 +64,11 @@ class SideBySide(OfExplanations):
             raise InputError(
                 f"side by side stand two or more explanations, each with a title; found {len(self.titles)}"
             )
-        if any(one.image_size is not None for one in self.explanations):
+        if any(explanation.image_size is not None for explanation in self.explanations):
             raise InputError("words stand side by side; images have patches: give a page both, attnx.to_html([…])")
         if not self.names:
-            told = "; ".join(", ".join(one.names) for one in self.explanations)
-            raise InputError(f"the explanations share no method and no reference ({told}); ask the same of each")
+            name = "; ".join(", ".join(explanation.names) for explanation in self.explanations)
+            raise InputError(f"the explanations share no method and no reference ({name}); ask the same of each")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -80,14 +80,16 @@ class SideBySide(OfExplanations):
 
     def words(self, row: int) -> tuple[str, ...]:
         """The words of a row as each text has them; empty where a text has none."""
-        return tuple(_written(one, places) for one, places in zip(self.explanations, self.rows[row], strict=True))
+        return tuple(
+            _written(explanation, places) for explanation, places in zip(self.explanations, self.rows[row], strict=True)
+        )
 
     def scores(self, name: str | None = None) -> Array:
         """Row × explanation: the sum over the words of a row, at the last layer; NaN where a text has none."""
         chosen = self.names[0] if name is None else name
         if chosen not in self.names:
             raise ChoiceError(unknown("method", chosen, self.names) + " (of those that all explanations have)")
-        sums = [[word.score for word in one.by_word(chosen)] for one in self.explanations]
+        sums = [[word.score for word in explanation.by_word(chosen)] for explanation in self.explanations]
         found = [
             [sum(own[place] for place in places) if places else np.nan for own, places in zip(sums, row, strict=True)]
             for row in self.rows
@@ -123,8 +125,8 @@ def side_by_side(explanations: Sequence[Explanation], titles: Sequence[str] | No
     """
     several: list[Any] = list(explanations) if isinstance(explanations, (list, tuple)) else [explanations]
     if len(several) < 2 or not all(isinstance(one, Explanation) for one in several):
-        found = ", ".join(type(one).__name__ for one in several) or "none"
-        raise InputError(f"side_by_side takes a list of two or more explanations, found {found}")
+        name = ", ".join(type(one).__name__ for one in several) or "none"
+        raise InputError(f"side_by_side takes a list of two or more explanations, found {name}")
     if any(one.image_size is not None for one in several):
         raise InputError("words stand side by side; images have patches: give a page both, attnx.to_html([…])")
     named = _titles(several) if titles is None else tuple(map(str, titles))
@@ -133,10 +135,12 @@ def side_by_side(explanations: Sequence[Explanation], titles: Sequence[str] | No
 
 def _titles(explanations: Sequence[Explanation]) -> tuple[str, ...]:
     """What differs, and a number where nothing does."""
-    models = [str(one.provenance.get("model", "")).rstrip("/").rpartition("/")[2] for one in explanations]
-    for told in (models, [_short(one.title) for one in explanations]):
-        if len(set(told)) == len(told) and all(told):
-            return tuple(told)
+    models = [
+        str(explanation.provenance.get("model", "")).rstrip("/").rpartition("/")[2] for explanation in explanations
+    ]
+    for names in (models, [_short(explanation.title) for explanation in explanations]):
+        if len(set(names)) == len(names) and all(names):
+            return tuple(names)
     return tuple(f"{number}. {model}".rstrip(". ") for number, model in enumerate(models, start=1))
 
 
@@ -151,4 +155,6 @@ def _written(explanation: Explanation, places: Sequence[int]) -> str:
     known = [span for span in spans if span is not None]
     if len(known) < len(spans) or len({span.segment for span in known}) > 1:
         return " ".join(explanation.words[place].text for place in places)
-    return explanation.texts[known[0].segment][min(one.start for one in known) : max(one.end for one in known)]
+    return explanation.texts[known[0].segment][
+        min(extent.start for extent in known) : max(extent.end for extent in known)
+    ]

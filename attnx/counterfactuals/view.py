@@ -50,22 +50,22 @@ def rows(shown: SideBySide) -> list[dict[str, Any]]:
 
 def answers(shown: SideBySide) -> list[list[str]]:
     """A line for what each model answered, and for the probability of what is explained, or of each of few classes."""
-    said = [one.prediction for one in shown.explanations]
-    known = [one for one in said if one is not None]
+    said = [explanation.prediction for explanation in shown.explanations]
+    known = [prediction for prediction in said if prediction is not None]
     if len(known) < len(said):
         return []
-    lines = [["answer", *(best_label(one) for one in known)]]
-    shares = [class_shares(one) for one in known]
+    lines = [["answer", *(best_label(prediction) for prediction in known)]]
+    shares = [class_shares(prediction) for prediction in known]
     labels = known[0].labels
-    if all(share is not None for share in shares) and all(one.labels == labels for one in known):
+    if all(share is not None for share in shares) and all(prediction.labels == labels for prediction in known):
         lines += [
             [f"p({label})", *(f"{share[index]:.3f}" for share in shares if share is not None)]
             for index, label in enumerate(labels)
         ]
-    elif len({one.label for one in known}) == 1:
-        lines.append([f"p({known[0].label.strip()})", *(_probability(one) for one in known)])
+    elif len({prediction.label for prediction in known}) == 1:
+        lines.append([f"p({known[0].label.strip()})", *(_probability(prediction) for prediction in known)])
     else:
-        lines.append(["explained", *(f"{one.label.strip()} {_probability(one)}" for one in known)])
+        lines.append(["explained", *(f"{prediction.label.strip()} {_probability(prediction)}" for prediction in known)])
     return lines
 
 
@@ -97,7 +97,7 @@ def second_text(shown: SideBySide) -> int | None:
     """
     for row, words in enumerate(shown.rows):
         pairs = zip(shown.explanations, words, strict=True)
-        if any(one.words[place].segment > 0 for one, places in pairs for place in places):
+        if any(explanation.words[place].segment > 0 for explanation, places in pairs for place in places):
             return row
     return None
 
@@ -105,7 +105,7 @@ def second_text(shown: SideBySide) -> int | None:
 def heading(shown: SideBySide, name: str) -> str:
     """What the scores are, and of which answer or layer."""
     first = shown.explanations[0]
-    layers = list(dict.fromkeys(one.layers[-1] for one in shown.explanations))
+    layers = list(dict.fromkeys(explanation.layers[-1] for explanation in shown.explanations))
     where = "" if name in first.references else f" at layer {' and '.join(map(str, layers))}"
     return f"{name}{where}{_target(shown) if name in first.target_specific else ''}"
 
@@ -134,7 +134,7 @@ def rich(shown: SideBySide) -> RenderableType:
     for line in answers(shown):
         told.add_row(*(Text(printable(cell)) for cell in line))
     foot = [Text(note, style="dim") for note in _foot(shown, name)]
-    signed = any(name in one.signed for one in shown.explanations)
+    signed = any(name in explanation.signed for explanation in shown.explanations)
     return Group(Text(), told, Text(), Text(heading(shown, name), style="dim"), table, Text(),
                  Legend(f"{most:.3f}", signed=signed), Text(), *foot)  # fmt: skip
 
@@ -165,7 +165,7 @@ def plot(shown: SideBySide, name: str | None = None, *, ax: Axes | None = None) 
 
 def _blocks(shown: SideBySide, names: Sequence[str]) -> list[TextBlock]:
     said = answers(shown)
-    found = [TextBlock(lines=[["", *shown.titles], *said])] if said else []
+    text_blocks = [TextBlock(lines=[["", *shown.titles], *said])] if said else []
     second = second_text(shown)
     for name in names:
         lines = [["word", *shown.titles, "change"]]
@@ -174,12 +174,14 @@ def _blocks(shown: SideBySide, names: Sequence[str]) -> list[TextBlock]:
                 lines.append([SECOND_TEXT, *[""] * (len(shown.titles) + 1)])
             lines.append([word_pair(shown.words(row)), *map(_number, own), _number(change, sign=True)])
         foot = tuple(_foot(shown, name) if len(names) == 1 else cautions(shown, name))
-        found.append(TextBlock(heading(shown, name), lines=lines, foot=foot))
-    return found
+        text_blocks.append(TextBlock(heading(shown, name), lines=lines, foot=foot))
+    return text_blocks
 
 
 def _target(shown: SideBySide) -> str:
-    labels = list(dict.fromkeys(one.prediction.contrast for one in shown.explanations if one.prediction))
+    labels = list(
+        dict.fromkeys(explanation.prediction.contrast for explanation in shown.explanations if explanation.prediction)
+    )
     return f", for {' and '.join(labels)}" if labels else ""
 
 
@@ -196,8 +198,8 @@ def cautions(shown: SideBySide, name: str) -> list[str]:
     elif not target_specific:
         notes.append("Of each text the scores are shares of a whole: a word also gains where another loses.")
     everywhere = set.intersection(*(set(one.notes) for one in shown.explanations))
-    for title, one in zip(shown.titles, shown.explanations, strict=True):
-        notes += [f"{title}: {note}" for note in one.notes if note not in everywhere]
+    for title, explanation in zip(shown.titles, shown.explanations, strict=True):
+        notes += [f"{title}: {note}" for note in explanation.notes if note not in everywhere]
     return [*notes, *(note for note in first.notes if note in everywhere)]
 
 
@@ -227,7 +229,7 @@ def side_by_side_section(shown: Shown) -> dict[str, Any] | None:
         "scores": {name: _numbers(both.scores(name)) for name in both.names},
         "headings": {name: heading(both, name) for name in both.names},
         "cautions": {name: cautions(both, name) for name in both.names},
-        "tables": [{"heading": one.heading, "rows": [list(line) for line in one.lines]} for one in blocks(both)],
+        "tables": [{"heading": block.heading, "rows": [list(line) for line in block.lines]} for block in blocks(both)],
     }
 
 

@@ -102,7 +102,7 @@ def _date(random: np.random.Generator, unlike: Date | None = None) -> tuple[Date
     year, month = int(random.integers(len(YEARS))), int(random.integers(12))
     day = int(random.integers(monthrange(int(YEARS[year]), month + 1)[1]))
     date = (YEARS[year], FIELDS[month], FIELDS[day])
-    if unlike is not None and any(one == two for one, two in zip(date, unlike, strict=True)):
+    if unlike is not None and any(name == two for name, two in zip(date, unlike, strict=True)):
         return _date(random, unlike)
     words = {
         "year": YEARS[year],
@@ -123,10 +123,10 @@ def _aside(random: np.random.Generator, date: Date) -> list[Part]:
 
 def _filled(frame: str, parts: Mapping[str, Sequence[Part]]) -> list[Part]:
     """The words of a frame, with the parts where their names stand in braces."""
-    found: list[Part] = []
+    result: list[Part] = []
     for word in frame.split():
-        found += parts[word[1:-1]] if word.startswith("{") else [(word, None)]
-    return found
+        result += parts[word[1:-1]] if word.startswith("{") else [(word, None)]
+    return result
 
 
 def _one_of(several: Sequence[T], random: np.random.Generator) -> T:

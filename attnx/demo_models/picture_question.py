@@ -97,11 +97,11 @@ def draw(random: np.random.Generator, *, enlarged: int = 1) -> PictureQuestion:
     pixels = _background(random)
     for colour, cell in zip(colours, cells, strict=True):
         _paint(pixels, SQUARE, COLOURS[colour], cell)
-    asked = int(random.integers(len(parts)))
-    row, column = parts[asked]
+    index = int(random.integers(len(parts)))
+    row, column = parts[index]
     picture = np.round(np.clip(pixels, 0, 255)).astype(np.uint8).repeat(enlarged, 0).repeat(enlarged, 1)
     question = f"which colour is the square at the {ROWS[row]} {COLUMNS[column]} ?"
-    return PictureQuestion(Image.fromarray(picture), question, colours[asked], cells[asked])
+    return PictureQuestion(Image.fromarray(picture), question, colours[index], cells[index])
 
 
 def _background(random: np.random.Generator) -> Array:
@@ -114,8 +114,8 @@ def _background(random: np.random.Generator) -> Array:
 
 
 def _paint(pixels: Array, mark: Sequence[str], colour: tuple[int, int, int], cell: tuple[int, int]) -> None:
-    inked = np.array([[one == "x" for one in line] for line in mark])
-    top, left = (PATCH * one for one in cell)
+    inked = np.array([[name == "x" for name in line] for line in mark])
+    top, left = (PATCH * index for index in cell)
     patch = pixels[top : top + PATCH, left : left + PATCH]
     patch[inked] = 0.1 * patch[inked] + 0.9 * np.array(colour)
 
@@ -196,7 +196,7 @@ def _for_every_version(directory: Path) -> None:
     own.pop("image_processor", None)
     settings.write_text(json.dumps(own, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     file = directory / "model.safetensors"
-    weights = {_SHORTER.sub(r"\1vision_model.", name): one for name, one in load_file(file).items()}
+    weights = {_SHORTER.sub(r"\1vision_model.", name): tensor for name, tensor in load_file(file).items()}
     file.write_bytes(serialised(weights, {"format": "pt"}))
 
 

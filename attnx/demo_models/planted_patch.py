@@ -101,7 +101,7 @@ def _paint(pictures: Array, masks: Array, cells: Array, random: np.random.Genera
 
 
 def _mask(lines: Sequence[str]) -> Array:
-    return np.array([[one == "x" for one in line] for line in lines])
+    return np.array([[name == "x" for name in line] for line in lines])
 
 
 def load_demo() -> tuple[Any, Any]:

@@ -46,10 +46,10 @@ def generate(count: int, *, seed: int = 0, pairs: int | None = None) -> list[Rec
 
 
 def _one(random: np.random.Generator, pairs: int) -> Recall:
-    keys, values = (one[0] for one in draw(1, pairs, random))
-    asked = int(random.integers(pairs))
+    keys, values = (array[0] for array in draw(1, pairs, random))
+    index = int(random.integers(pairs))
     words = [word for key, value in zip(keys, values, strict=True) for word in (KEYS[key], VALUES[value])]
-    return Recall(" ".join([*words, KEYS[keys[asked]]]), VALUES[values[asked]], 2 * asked + 1)
+    return Recall(" ".join([*words, KEYS[keys[index]]]), VALUES[values[index]], 2 * index + 1)
 
 
 def draw(count: int, pairs: int, random: np.random.Generator) -> tuple[Array, Array]:

@@ -121,7 +121,7 @@ class Recipe:
     def dropouts(self) -> dict[str, float]:
         """By their names in the model's config."""
         embedding, attention = (
-            self.dropout if own is None else own for own in (self.embedding_dropout, self.attention_dropout)
+            self.dropout if value is None else value for value in (self.embedding_dropout, self.attention_dropout)
         )
         return {
             "embedding_dropout": embedding,

@@ -56,26 +56,26 @@ class Finding:
 def text(findings: Sequence[Finding]) -> str:
     """A line for each finding, the advice below it, and the sum of it all at the end."""
     lines: list[list[str]] = []
-    for one in findings:
-        lines.append([one.status, one.name, printable(one.found)])
-        if one.advice:
-            lines.append(["", "", f"→ {printable(one.advice)}"])
+    for finding in findings:
+        lines.append([finding.status, finding.name, printable(finding.found)])
+        if finding.advice:
+            lines.append(["", "", f"→ {printable(finding.advice)}"])
     return f"{aligned(lines)}\n\n{_sum(findings)}"
 
 
 def as_json(findings: Sequence[Finding]) -> str:
     """The same, for programs and for reports of a bug."""
-    rows = [{key: _escaped(value) for key, value in asdict(one).items()} for one in findings]
+    rows = [{key: _escaped(value) for key, value in asdict(finding).items()} for finding in findings]
     return json.dumps({"explain_works": explain_works(findings), "findings": rows}, ensure_ascii=False)
 
 
 def explain_works(findings: Sequence[Finding]) -> bool:
     """Whether nothing that a plain `attnx explain` needs is broken."""
-    return not any(one.stops_explain for one in findings)
+    return not any(finding.stops_explain for finding in findings)
 
 
 def _sum(findings: Sequence[Finding]) -> str:
-    broken = [one.name for one in findings if one.status == "broken"]
+    broken = [finding.name for finding in findings if finding.status == "broken"]
     if not broken:
         return "Nothing is broken."
     end = "works all the same" if explain_works(findings) else "does not work"
@@ -146,8 +146,12 @@ def _required() -> dict[str, str]:
     """The range of versions of each package that attnx requires, as its own metadata has them."""
     from packaging.requirements import Requirement
 
-    asked = [Requirement(line) for line in metadata.requires("attnx") or []]
-    return {one.name: str(one.specifier) for one in asked if one.marker is None or one.marker.evaluate()}
+    requirements = [Requirement(line) for line in metadata.requires("attnx") or []]
+    return {
+        requirement.name: str(requirement.specifier)
+        for requirement in requirements
+        if requirement.marker is None or requirement.marker.evaluate()
+    }
 
 
 def _version(name: str, wanted: str) -> tuple[str, str]:
@@ -249,8 +253,8 @@ def _cache() -> Finding:
     places = list(directories())
     usable = [place for place in places if _may_write(place)]
     if not usable:
-        found = f"{' and '.join(map(str, places))} cannot be written"
-        return Finding("cache", "note", found, _CACHE_ADVICE)
+        name = f"{' and '.join(map(str, places))} cannot be written"
+        return Finding("cache", "note", name, _CACHE_ADVICE)
     return Finding("cache", "fine", f"{usable[0]} can be written")
 
 
@@ -316,8 +320,8 @@ def check(explanation: Any, label: str, probability: float, best: str, score: fl
     expected = f"{label} ({probability:.2f}), most from {best} ({score:.2f})"
     near = abs(answer.probability - probability) < 0.01 and abs(top.score - score) < 0.01
     if (answer.label, top.text) != (label, best) or not near:
-        found = f"{answer.label} ({answer.probability:.2f}), most from {top.text} ({top.score:.2f})"
-        raise AttnxError(f"it should say {expected}; it says {found}")
+        name = f"{answer.label} ({answer.probability:.2f}), most from {top.text} ({top.score:.2f})"
+        raise AttnxError(f"it should say {expected}; it says {name}")
 
 
 MODELS: Mapping[str, Callable[[], None]] = MappingProxyType(

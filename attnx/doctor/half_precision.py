@@ -57,14 +57,14 @@ def troubles(
 
     The program takes names and prints each that went well. Where it ends early, another child goes on behind that name.
     """
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     left = list(names)
     while left:
         ended = run(program, *left, environment=environment)
         left = [name for name in left if name not in ended.lines]
         if left:
-            found[left.pop(0)] = ended.trouble or "no answer"
-    return found
+            result[left.pop(0)] = ended.trouble or "no answer"
+    return result
 
 
 def _trouble(code: int, errors: str) -> str:
@@ -72,7 +72,7 @@ def _trouble(code: int, errors: str) -> str:
     if code == 0:
         return ""
     if code < 0:
-        known = {one.value: one.name for one in signal.Signals}
+        known = {Signal.value: Signal.name for Signal in signal.Signals}
         return f"killed by {known.get(-code, f'signal {-code}')}"
     return (errors.strip().splitlines() or [f"exit code {code}"])[-1]
 

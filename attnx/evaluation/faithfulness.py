@@ -102,7 +102,7 @@ def order_of(explanation: Explanation, explainer: str, layer: int | None, random
     Of a signed explainer what speaks against the answer comes last: it did not make it.
     """
     units, row = explanation.units, explanation.scores(explainer, layer)
-    scores = scores_for_ranking([row[list(one)].sum() for one in units], explanation.digits.get(explainer))
+    scores = scores_for_ranking([row[list(unit)].sum() for unit in units], explanation.digits.get(explainer))
     return tuple(units[place] for place in np.lexsort((random.random(len(units)), -scores)))
 
 
@@ -120,8 +120,8 @@ def share_count(share: float, positions: int) -> int:
 def cases_of(call: Call, explanations: Sequence[Explanation]) -> list[Case]:
     """The inputs of a call with what was explained of them."""
     return [
-        Case(request.prepared, Target.of(call.model, one.prediction, one.position))
-        for request, one in zip(call.requests, explanations, strict=True)
+        Case(request.prepared, Target.of(call.model, explanation.prediction, explanation.position))
+        for request, explanation in zip(call.requests, explanations, strict=True)
     ]
 
 
@@ -179,7 +179,7 @@ class Removed:
 
     def drawn(self) -> tuple[int, ...]:
         """Random orders of each text."""
-        return tuple(len(one[RANDOM]) for one in self.orders)
+        return tuple(len(order[RANDOM]) for order in self.orders)
 
 
 def remove(call: Call, explanations: Sequence[Explanation], removal: Removal, *, label: str, progress: bool) -> Removed:
@@ -190,9 +190,9 @@ def remove(call: Call, explanations: Sequence[Explanation], removal: Removal, *,
     waiting, orders = texts, [(text.number, order) for text in texts for order in text.all_orders()]
     while orders:
         runs = dict.fromkeys(run for number, order in orders for run in removal.runs(number, order))
-        new = [one for one in runs if one not in scores]
-        found = measured(call, cases, new, removal, label=label, progress=progress)
-        scores |= zip(new, found.tolist(), strict=True)
+        new = [run for run in runs if run not in scores]
+        array = measured(call, cases, new, removal, label=label, progress=progress)
+        scores |= zip(new, array.tolist(), strict=True)
         waiting = [text for text in waiting if not text.settled(removal, scores)]
         orders = [(text.number, order) for text in waiting for order in text.further()]
         label = f"{label.removesuffix(MORE)}{MORE}"
@@ -246,7 +246,7 @@ class _Text:
         drawn = self.orders[RANDOM]
         if removal.random is not None or len(drawn) >= MOST:
             return True
-        own = [scores[one] for order in self.all_orders() for one in removal.runs(self.number, order)]
+        own = [scores[run] for order in self.all_orders() for run in removal.runs(self.number, order)]
         return narrow_enough([removal.metrics(self.number, one, scores) for one in drawn], max(own) - min(own))
 
     def further(self) -> list[Order]:
@@ -338,7 +338,7 @@ class Removing(OnTexts):
     ) -> Sequence[Cells]:
         call = self.call(model, processor, things)
         explanations = call.in_order("explaining", progress)
-        points = [removed_counts(len(one.prepared.units), self.steps, self.shares) for one in things]
+        points = [removed_counts(len(item.prepared.units), self.steps, self.shares) for item in things]
         removal = Removal(
             self.score,
             blank_of(model, processor, things, self.baseline),
@@ -350,8 +350,8 @@ class Removing(OnTexts):
         )
         removed = remove(call, explanations, removal, label="faithfulness", progress=progress)
         return [
-            self._of_text(one, number, orders, points[number], removed.scores)
-            for number, (one, orders) in enumerate(zip(explanations, removed.orders, strict=True))
+            self._of_text(explanation, number, orders, points[number], removed.scores)
+            for number, (explanation, orders) in enumerate(zip(explanations, removed.orders, strict=True))
         ]
 
     def result(self, cells: Iterable[Cells], left_out: Mapping[str, int]) -> Faithfulness:

@@ -78,7 +78,7 @@ class HeadAtlas(TableResult):
     def of(cls, explanations: Sequence[Explanation], *, measure: str = "spearman", seed: int = 0) -> HeadAtlas:
         """Of explanations by raw attention and one method with `head="each"`, and whatever references they carry."""
         _check(explanations)
-        return gathered((cells_of(one, measure) for one in explanations), measure=measure, seed=seed)
+        return gathered((cells_of(explanation, measure) for explanation in explanations), measure=measure, seed=seed)
 
     @property
     def heads(self) -> int:
@@ -109,7 +109,7 @@ class HeadAtlas(TableResult):
             for head, cell in enumerate(row)
             if cell.mean is not None
         ]
-        return sorted(scored, key=lambda one: -(one.summary.mean or 0.0))[: how_many(count)]
+        return sorted(scored, key=lambda head_score: -(head_score.summary.mean or 0.0))[: how_many(count)]
 
     def _summaries(self, by: str) -> tuple[tuple[Summary, ...], ...]:
         if by not in self.values:
@@ -134,16 +134,20 @@ class HeadAtlas(TableResult):
         return f"HeadAtlas({self.method}, {len(self.layers)} layers × {self.heads} heads, {len(self.texts)} texts{by})"
 
 
-def cells_of(one: Explanation, measure: str) -> Cells:
+def cells_of(explanation: Explanation, measure: str) -> Cells:
     """What one text adds: grids of layers and heads."""
-    by, content, method = MEASURES[measure], one.content, one.methods[-1]
-    scores = scores_for_ranking(one[method][..., content], one.digits.get(method))
-    grids = {CARRIED: one["raw"][..., _others(one)].sum(-1)}
-    for name, reference in one.references.items():
-        both = {method, name} <= one.signed
+    by, content, method = MEASURES[measure], explanation.content, explanation.methods[-1]
+    scores = scores_for_ranking(explanation[method][..., content], explanation.digits.get(method))
+    grids = {CARRIED: explanation["raw"][..., _others(explanation)].sum(-1)}
+    for name, reference in explanation.references.items():
+        both = {method, name} <= explanation.signed
         grids[name] = agree(by, scores, scores_for_ranking(reference[content]), both_signed=both)
-    told = {"layers": one.layers, "method": method, "grids": tuple(grids)}
-    return {"text": one.title, **grids, FACTS: facts(provenance=one.provenance, notes=one.notes, **told)}
+    told = {"layers": explanation.layers, "method": method, "grids": tuple(grids)}
+    return {
+        "text": explanation.title,
+        **grids,
+        FACTS: facts(provenance=explanation.provenance, notes=explanation.notes, **told),
+    }
 
 
 def gathered(
@@ -174,10 +178,12 @@ def _check(explanations: Sequence[Explanation]) -> None:
         raise InputError("an atlas needs at least one explanation")
     first = explanations[0]
     method = first.methods[-1]
-    for one in explanations:
-        if one.methods not in (("raw",), ("raw", method)) or any(scores.ndim != 3 for scores in one.relevance.values()):
+    for explanation in explanations:
+        if explanation.methods not in (("raw",), ("raw", method)) or any(
+            scores.ndim != 3 for scores in explanation.relevance.values()
+        ):
             raise InputError("an atlas needs every head: explain(…, methods=('raw', 'rollout'), head='each')")
-        if (one.layers, tuple(one.references)) != (first.layers, tuple(first.references)):
+        if (explanation.layers, tuple(explanation.references)) != (first.layers, tuple(first.references)):
             raise InputError("explanations of one atlas need the same layers and references")
 
 

@@ -80,7 +80,7 @@ def bearable(call: Call, any_method: bool, any_reference: bool) -> tuple[Call, d
 
 def able(call: Call, any_method: bool, any_reference: bool) -> tuple[Call, dict[str, str]]:
     """The call without what nobody asked for and this model cannot have, tried on the longest text; and why not."""
-    longest = max(call.requests, key=lambda one: len(one.prepared.positions))
+    longest = max(call.requests, key=lambda request: len(request.prepared.positions))
     rows = call.settings.methods or ()
     left_out: dict[str, str] = {}
 
@@ -113,7 +113,7 @@ def forwards(methods: Iterable[Method], references: Mapping[str, Any], positions
 
 
 def middle_length(call: Call) -> int:
-    return int(np.median([len(one.prepared.positions) for one in call.requests]))
+    return int(np.median([len(request.prepared.positions) for request in call.requests]))
 
 
 SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
@@ -199,7 +199,7 @@ class Choosing(OnTexts):
         baseline = blank_of(model, processor, things, self.baseline)
         if self.told:
             announce(_foresight(call, self._removal(baseline, things)))
-        methods = [one.name for one in call.settings.methods or ()]
+        methods = [method.name for method in call.settings.methods or ()]
         chosen = {"methods": methods, "references": call.references}
         return {"chosen": chosen, "left_out": {**unable, **dear}, "baseline": baseline.name}
 
@@ -214,16 +214,16 @@ class Choosing(OnTexts):
         explanations = call.in_order("explaining", progress)
         removal = self._removal(blank_of(model, processor, things, self.baseline), things)
         removed = remove(call, explanations, removal, label="removing", progress=progress)
-        runs = Counter(one.case for one in removed.scores)
+        runs = Counter(score.case for score in removed.scores)
         return [
             {
                 **{name: _fall(n, several, _counts(things[n]), removed.scores) for name, several in orders.items()},
                 "random orders": len(orders[RANDOM]),
                 "model runs": runs[n],
                 "all positions": len(things[n].prepared.positions),
-                FACTS: _facts(one, things[n], orders),
+                FACTS: _facts(explanation, things[n], orders),
             }
-            for n, (one, orders) in enumerate(zip(explanations, removed.orders, strict=True))
+            for n, (explanation, orders) in enumerate(zip(explanations, removed.orders, strict=True))
         ]
 
     def result(self, cells: Iterable[Cells], left_out: Mapping[str, int]) -> Recommendation:
@@ -241,7 +241,7 @@ class Choosing(OnTexts):
         )
 
     def _removal(self, baseline: Baseline, things: Sequence[Request]) -> Removal:
-        counts = [_counts(one) for one in things]
+        counts = [_counts(item) for item in things]
         return Removal(
             self.score,
             baseline,
@@ -266,7 +266,7 @@ def _facts(explanation: Explanation, request: Request, orders: Mapping[str, Any]
 
 def _fall(number: int, orders: Sequence[Order], counts: Sequence[int], scores: Scores) -> float:
     """How far the score falls, the mean over shares and orders."""
-    left = [[scores[one] for one in without(number, order, counts)] for order in orders]
+    left = [[scores[perturbation] for perturbation in without(number, order, counts)] for order in orders]
     return scores[Perturbation(number)] - float(np.mean(left))
 
 

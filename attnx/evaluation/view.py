@@ -69,8 +69,8 @@ def plot_comparison(comparison: Comparison, ax: Axes | None = None, reference: s
 
     count = len(comparison.references)
     _, panels = pyplot.subplots(1, count, figsize=(4.2 * count, 3.4), sharey=True, squeeze=False, layout="constrained")
-    for one, name in zip(panels[0], comparison.references, strict=True):
-        _panel(comparison, name, one)
+    for panel, name in zip(panels[0], comparison.references, strict=True):
+        _panel(comparison, name, panel)
     return panels[0]
 
 
@@ -217,12 +217,16 @@ def plot_recommendation(recommendation: Recommendation, ax: Axes | None = None) 
     return ax
 
 
-def _recommendation_lines(one: Recommendation) -> Iterator[list[str]]:
+def _recommendation_lines(recommendation: Recommendation) -> Iterator[list[str]]:
     yield ["", "costs the answer", "95 %", "beyond chance", "behind the best", "forwards", "verdict"]
-    for name in one.explainers:
-        cell, beyond, behind = one.cell(name), one.beyond_chance(name), one.behind_best(name)
-        first = name == one.explainers[0]
-        cost = one.forwards.get(name)
+    for name in recommendation.explainers:
+        cell, beyond, behind = (
+            recommendation.cell(name),
+            recommendation.beyond_chance(name),
+            recommendation.behind_best(name),
+        )
+        first = name == recommendation.explainers[0]
+        cost = recommendation.forwards.get(name)
         yield [
             name,
             decimals(cell.mean),
@@ -230,35 +234,35 @@ def _recommendation_lines(one: Recommendation) -> Iterator[list[str]]:
             f"{decimals(beyond.mean)} [{_recommended_interval(beyond)}]",
             "" if first else f"{decimals(behind.mean)} [{_recommended_interval(behind)}]",
             "–" if cost is None else f"{cost:.0f}",
-            _verdict(one, name),
+            _verdict(recommendation, name),
         ]
-    chance = one.cell(RANDOM)
+    chance = recommendation.cell(RANDOM)
     yield [RANDOM, decimals(chance.mean), _recommended_interval(chance), "", "", "", ""]
 
 
-def _verdict(one: Recommendation, name: str) -> str:
-    if one.texts < FEWEST_TEXTS:
+def _verdict(recommendation: Recommendation, name: str) -> str:
+    if recommendation.texts < FEWEST_TEXTS:
         return "no verdict"
-    if name not in one.holds:
-        return one.verdict(name).replace("not told apart from chance", "cannot be told from chance")
-    if name == one.best:
+    if name not in recommendation.holds:
+        return recommendation.verdict(name).replace("not told apart from chance", "cannot be told from chance")
+    if name == recommendation.best:
         return "holds: the best"
-    return "holds, behind the best" if one.apart_from_best(name) else "holds, not told from the best"
+    return "holds, behind the best" if recommendation.apart_from_best(name) else "holds, not told from the best"
 
 
-def _foot(one: Recommendation) -> Iterator[str]:
+def _foot(recommendation: Recommendation) -> Iterator[str]:
     yield (
         "Means over 1, 5, 10, 20 and 50 % of the positions; intervals of 95 % for each number alone, over the texts; "
-        f"chance is {orders_told(one.fewest_orders, one.orders)} of each text."
+        f"chance is {orders_told(recommendation.fewest_orders, recommendation.orders)} of each text."
     )
     yield (
         "Verdicts at 5 %, corrected for all explainers (against chance) and for all pairs (against the best) by the "
         "largest of all differences while the signs of texts are flipped."
     )
-    if one.signed:
-        yield f"By sign: {', '.join(one.signed)}."
-    if one.left_out:
-        yield f"Left out: {'; '.join(f'{name} ({reason})' for name, reason in one.left_out.items())}."
+    if recommendation.signed:
+        yield f"By sign: {', '.join(recommendation.signed)}."
+    if recommendation.left_out:
+        yield f"Left out: {'; '.join(f'{name} ({reason})' for name, reason in recommendation.left_out.items())}."
 
 
 def _recommended_interval(cell: Summary) -> str:
@@ -283,7 +287,8 @@ def atlas_blocks(atlas: HeadAtlas) -> Iterator[TextBlock]:
         for layer, means in reversed(list(zip(atlas.layers, atlas.grid(by), strict=True))):
             lines.append([f"L{layer}", *(decimals(None if mean != mean else float(mean)) for mean in means)])
         best = ", ".join(
-            f"layer {one.layer} head {one.head} ({decimals(one.summary.mean)})" for one in atlas.best(_BEST, by)
+            f"layer {head_score.layer} head {head_score.head} ({decimals(head_score.summary.mean)})"
+            for head_score in atlas.best(_BEST, by)
         )
         missing = int(np.isnan(values).sum())
         yield TextBlock(
@@ -321,8 +326,8 @@ def plot_atlas(atlas: HeadAtlas, ax: Axes | None = None, by: str | None = None) 
     shown = list(atlas.values) if by is None else [by]
     size = (len(shown) * (atlas.heads * _CELL + 1.6), len(atlas.layers) * _CELL + 1.2)
     _, panels = pyplot.subplots(1, len(shown), figsize=size, squeeze=False, layout="constrained")
-    for one, name in zip(panels[0], shown, strict=True):
-        _atlas_panel(atlas, name, one)
+    for panel, name in zip(panels[0], shown, strict=True):
+        _atlas_panel(atlas, name, panel)
     return panels[0] if by is None else panels[0][0]
 
 
@@ -417,9 +422,9 @@ def faithfulness_plain(page: dict[str, Any]) -> list[PlainTable]:
 
 
 def _cell(result: Faithfulness, name: str, metric: str) -> dict[str, Any]:
-    found = result.cell(name, metric)
+    summary = result.cell(name, metric)
     mark = "" if name == RANDOM else MARKS[result.verdict(name, metric)]
-    return {"mean": number(found.mean), "low": number(found.low), "high": number(found.high), "mark": mark}
+    return {"mean": number(summary.mean), "low": number(summary.low), "high": number(summary.high), "mark": mark}
 
 
 TEXTS = 500
@@ -468,11 +473,11 @@ def _comparison_of(shown: Shown) -> Comparison | None:
 
     Parts of one result, as the two of a text that was changed, are no sample of texts.
     """
-    given = [one for one in shown.results if isinstance(one, Explanation)]
-    if len(given) < 2 or not all(one.references for one in given):
+    explanations = [result for result in shown.results if isinstance(result, Explanation)]
+    if len(explanations) < 2 or not all(explanation.references for explanation in explanations):
         return None
     try:
-        return Comparison.of(given)
+        return Comparison.of(explanations)
     except InputError:  # of different models: each has its own table
         return None
 
@@ -480,12 +485,17 @@ def _comparison_of(shown: Shown) -> Comparison | None:
 def _cells(comparison: Comparison, reference: str, method: str) -> list[dict[str, Any]]:
     cells = [comparison.cell(reference, method, layer) for layer in comparison.layers]
     return [
-        {"mean": number(one.mean), "low": number(one.low), "high": number(one.high), "undefined": one.undefined}
-        for one in cells
+        {
+            "mean": number(summary.mean),
+            "low": number(summary.low),
+            "high": number(summary.high),
+            "undefined": summary.undefined,
+        }
+        for summary in cells
     ]
 
 
 def _others(comparison: Comparison, reference: str) -> dict[str, float | None]:
     """How far the other references agree with this one: what can be hoped for at all."""
-    found = comparison.ceiling[reference].items()
-    return {other: number(Summary.of(values, seed=comparison.seed).mean) for other, values in found}
+    items_view = comparison.ceiling[reference].items()
+    return {other: number(Summary.of(values, seed=comparison.seed).mean) for other, values in items_view}

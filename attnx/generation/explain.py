@@ -45,33 +45,33 @@ def joined(
 ) -> GenerationExplanation:
     """`steps` are the tokens in their order, `contrasts` the same against their runners-up, or none."""
     if whole.joined and whole.sequences:
-        steps, contrasts = [picture_first(one) for one in steps], [picture_first(one) for one in contrasts]
+        steps, contrasts = [picture_first(step) for step in steps], [picture_first(contrast) for contrast in contrasts]
         length = whole.text_length
         prompt_length += len(whole.positions) - length
         whole = replace(whole, positions=steps[0].positions, words=steps[0].words, sequences={}, spans=())
     first = steps[0]
     layers = first.layers if len(first.layers) > 1 else None
     # Where nobody asked for a reference it may have been left out of some step, whose note says so.
-    measured = [name for name in first.references if all(name in one.references for one in steps)]
+    measured = [name for name in first.references if all(name in step.references for step in steps)]
     whole = _in_one_text(whole)
     return GenerationExplanation(
         positions=whole.positions,
         words=whole.words,
         prompt_length=prompt_length,
         layer=first.layers[-1],
-        relevance={name: np.stack([one.relevance[name][-1, :-1] for one in steps]) for name in first.relevance},
+        relevance={name: np.stack([step.relevance[name][-1, :-1] for step in steps]) for name in first.relevance},
         predictions=_answers(steps),
         text=whole.text if isinstance(whole.text, str) else None,
         signed=first.signed,
         digits=first.digits,
         local=first.local,
         target_specific=first.target_specific,
-        notes=tuple(dict.fromkeys(note for one in (*steps, *contrasts) for note in one.notes)),
+        notes=tuple(dict.fromkeys(note for step in (*steps, *contrasts) for note in step.notes)),
         provenance=_with_generation(_of_all(steps, measured), generation),
         references={name: _rows(steps, name) for name in measured},
         first=first.first if first.first in measured else None,
         layers=layers,
-        by_layer={name: np.stack([one.relevance[name][:, :-1] for one in steps], axis=1) for name in first.relevance}
+        by_layer={name: np.stack([step.relevance[name][:, :-1] for step in steps], axis=1) for name in first.relevance}
         if layers
         else {},
         contrasts=_answers(contrasts),
@@ -93,18 +93,18 @@ def _in_one_text(whole: PreparedInput) -> PreparedInput:
     before = f"{source}\n" if source else ""
     shift = len(before)
     moved = [
-        one
-        if one.segment == 0 or one.start is None or one.end is None
-        else replace(one, start=one.start + shift, end=one.end + shift)
-        for one in whole.positions
+        position
+        if position.segment == 0 or position.start is None or position.end is None
+        else replace(position, start=position.start + shift, end=position.end + shift)
+        for position in whole.positions
     ]
     text = before + output
-    positions, words = group_words([replace(one, segment=0, word=None) for one in moved], [text])
+    positions, words = group_words([replace(position, segment=0, word=None) for position in moved], [text])
     return replace(whole, positions=positions, words=words, text=text)
 
 
 def _answers(steps: Sequence[Explanation]) -> tuple[Any, ...]:
-    return tuple(one.prediction for one in steps if one.prediction is not None)
+    return tuple(step.prediction for step in steps if step.prediction is not None)
 
 
 def _about_answer(contrasts: Sequence[Explanation]) -> list[str]:
@@ -113,7 +113,9 @@ def _about_answer(contrasts: Sequence[Explanation]) -> list[str]:
         return []
     first = contrasts[0]
     every = (*first.references, *first.relevance)
-    return [name for name in every if name in first.target_specific and all(_has(one, name) for one in contrasts)]
+    return [
+        name for name in every if name in first.target_specific and all(_has(contrast, name) for contrast in contrasts)
+    ]
 
 
 def _has(step: Explanation, name: str) -> bool:
@@ -122,20 +124,20 @@ def _has(step: Explanation, name: str) -> bool:
 
 def _rows(steps: Sequence[Explanation], name: str) -> Array:
     """generated × source; what comes after the explained position cannot have been seen, whatever rounding says."""
-    rows = np.stack([one.scores(name)[:-1] for one in steps])
-    for row, one in zip(rows, steps, strict=True):
-        row[one.position + 1 :] = 0
+    rows = np.stack([explanation.scores(name)[:-1] for explanation in steps])
+    for row, step in zip(rows, steps, strict=True):
+        row[step.position + 1 :] = 0
     return rows
 
 
 def _of_all(steps: Sequence[Explanation], measured: Sequence[str]) -> dict[str, Any]:
     """What made all of them; what methods and references tell of their rows is of one step each."""
     shared = {name: value for name, value in steps[0].provenance.items() if name not in ("methods", "references")}
-    told = [one.provenance.get("methods", {}) for one in steps]
+    told = [step.provenance.get("methods", {}) for step in steps]
     if any(told):
         shared["steps"] = told
     if measured:
-        each = [one.provenance["references"] for one in steps]
+        each = [step.provenance["references"] for step in steps]
         alike = {
             name: {
                 key: value for key, value in each[0][name].items() if all(one[name].get(key) == value for one in each)
@@ -266,8 +268,10 @@ def explain_generation(
             raise InputError(f"{', '.join(generation)} steers generation, but a continuation is given: leave one out")
         return call.explained(call.read(prompt, continuation), {})
     prompts, single = prepare_inputs(adapter_for(model), model, tokenizer, prompt, truncate=truncate)
-    found = [call.explained(one, generation) for one in call.written(prompts, max_new_tokens, generation)]
-    return found[0] if single else found
+    generation_explanations = [
+        call.explained(written, generation) for written in call.written(prompts, max_new_tokens, generation)
+    ]
+    return generation_explanations[0] if single else generation_explanations
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,13 +291,13 @@ class _Call:
 
     def written(self, prompts: Sequence[PreparedInput], most: int, generation: Mapping[str, Any]) -> Iterator[Written]:
         """What the model writes behind each prompt."""
-        for one in prompts:
-            if "input_ids" not in one.inputs and not one.is_encoder_decoder:
+        for prompt in prompts:
+            if "input_ids" not in prompt.inputs and not prompt.is_encoder_decoder:
                 raise InputError(
                     "explain_generation goes on from a text, or writes one from sound; what a model saw in an image is "
                     "attnx.explain"
                 )
-            first = self._begun(one)
+            first = self._begun(prompt)
             first = first if self.spans is None else with_spans(first, self.spans)
             words = getattr(self.tokenizer, "tokenizer", self.tokenizer)
             yield write(self.model, words, first, most, generation, progress=self.progress)
@@ -323,7 +327,7 @@ class _Call:
                 Request(whole, position=query, target=(ids[query + 1], rival))
                 for query, rival in zip(queries, rivals, strict=True)
             ]
-        found = dict(
+        explanations = dict(
             explain_prepared(
                 self.model,
                 self.tokenizer,
@@ -334,7 +338,7 @@ class _Call:
                 progress=self.progress,
             )
         )
-        every = [found[number] for number in range(len(requests))]
+        every = [explanations[number] for number in range(len(requests))]
         _check_causal(every[0], self.model)
         return joined(whole, written.prompt_length, every[: len(queries)], every[len(queries) :], generation)
 

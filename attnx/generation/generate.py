@@ -42,7 +42,7 @@ def with_beginning(
 ) -> PreparedInput:
     """The sound, and behind it the tokens with which the model begins."""
     inputs = collate(model, [encoder_only_input(prompt)], None)
-    told = {name: one for name, one in options.items() if name in STEERED_BY}
+    told = {name: option for name, option in options.items() if name in STEERED_BY}
     try:
         with eval_mode(model):
             ids = model.generate(**inputs, **told, **ONCE, max_new_tokens=1, max_length=None)  # type: ignore[operator]
@@ -55,7 +55,7 @@ def with_beginning(
 def text_alone(prompt: PreparedInput) -> PreparedInput:
     """The positions and words of the text, image tokens among them."""
     length = prompt.text_length
-    words = tuple(one for one in prompt.words if max(one.positions) < length)
+    words = tuple(word for word in prompt.words if max(word.positions) < length)
     return replace(prompt, positions=prompt.positions[:length], words=words)
 
 
@@ -64,15 +64,17 @@ def beside_picture(begun: PreparedInput, prompt: PreparedInput) -> PreparedInput
     length = prompt.text_length
     count = len(begun.positions) - length
     more = {
-        name: torch.cat([one, one.new_zeros(count)]) if name not in prompt.joined and len(one) == length else one
-        for name, one in prompt.inputs.items()
+        name: torch.cat([input_, input_.new_zeros(count)])
+        if name not in prompt.joined and len(input_) == length
+        else input_
+        for name, input_ in prompt.inputs.items()
         if name not in begun.inputs
     }
     patches, words = [], list(begun.words)
-    for one in prompt.positions[length:]:
-        patches.append(replace(one, index=one.index + count, word=None if one.special else len(words)))
-        if not one.special:
-            words.append(Word(len(words), one.token, (one.index + count,)))
+    for position in prompt.positions[length:]:
+        patches.append(replace(position, index=position.index + count, word=None if position.special else len(words)))
+        if not position.special:
+            words.append(Word(len(words), position.token, (position.index + count,)))
     readers = prompt.readers
     return replace(
         begun,
@@ -94,7 +96,7 @@ def picture_first(step: Explanation) -> Explanation:
     return replace(
         step,
         positions=Positions(replace(step.positions[old], index=new) for new, old in enumerate(order)),
-        words=tuple(replace(one, positions=tuple(places[place] for place in one.positions)) for one in step.words),
+        words=tuple(replace(word, positions=tuple(places[place] for place in word.positions)) for word in step.words),
         position=places[step.position],
         relevance={name: scores[..., order].copy() for name, scores in step.relevance.items()},
         references={name: scores[order].copy() for name, scores in step.references.items()},
@@ -141,7 +143,7 @@ def write(
     """Let the model go on from the prompt, greedily unless `options` of `model.generate` say otherwise."""
     if begins_itself(model):
         prompt = with_beginning(model, tokenizer, prompt, options)
-        options = {name: one for name, one in options.items() if name not in STEERED_BY}
+        options = {name: option for name, option in options.items() if name not in STEERED_BY}
     length = prompt.text_length - prompt.encoder_length
     limit = max_decoder_positions(model) if prompt.is_encoder_decoder else max_positions(model)
     wanted, notes = _room(length, max_new_tokens, limit)
@@ -184,7 +186,9 @@ def read(
             f"{type(tokenizer).__name__} tells no offsets, so the prompt's end cannot be found; use a fast tokenizer"
         )
     end = len(str(prepared.text)) - len(continuation)
-    first = next((one.index for one in prepared.positions if one.end is not None and one.end > end), 0)
+    first = next(
+        (position.index for position in prepared.positions if position.end is not None and position.end > end), 0
+    )
     if first == 0:
         raise InputError("no token stands before the continuation, or none is left of it; give a longer prompt")
     return Written(prepared, first, end)
@@ -294,7 +298,7 @@ def _joined(
     names = tokenizer.convert_ids_to_tokens(list(new))
     text = prompt.text if isinstance(prompt.text, str) else None
     added, spans = _spans(tokenizer, ids.tolist(), length)
-    positions = [replace(one, word=None) for one in prompt.positions]
+    positions = [replace(position, word=None) for position in prompt.positions]
     for index, (one, name, (start, end)) in enumerate(zip(new, names, spans, strict=True), start=length):
         if one in specials:
             positions.append(Position(index, name, special=True))
@@ -341,8 +345,8 @@ def _spans(tokenizer: Any, ids: Sequence[int], length: int) -> tuple[str, list[t
     for count in range(length + 1, len(ids) + 1):
         text = written(0, count)
         new = text[len(before) :] if text.startswith(before) else written(whole, count)
-        own = len(shown) if new.startswith(shown) and len(new) > len(shown) else 0
-        spans.append((len(added) + own, len(added) + len(new)))
+        index = len(shown) if new.startswith(shown) and len(new) > len(shown) else 0
+        spans.append((len(added) + index, len(added) + len(new)))
         shown = new
         if not new.endswith(BROKEN) or count == len(ids):
             added, shown, whole, before = added + new, "", count, text

@@ -174,17 +174,17 @@ class GenerationExplanation(Result):
 
     @property
     def tokens(self) -> tuple[str, ...]:
-        return tuple(one.token for one in self.positions)
+        return tuple(position.token for position in self.positions)
 
     @property
     def generated(self) -> tuple[str, ...]:
         """The new tokens, as the tokenizer writes each by itself."""
-        return tuple(one.label for one in self.predictions)
+        return tuple(prediction.label for prediction in self.predictions)
 
     @property
     def probabilities(self) -> Array:
         """What the model gave each new token when its turn came."""
-        return np.array([one.probability for one in self.predictions], dtype=np.float64)
+        return np.array([prediction.probability for prediction in self.predictions], dtype=np.float64)
 
     @property
     def front(self) -> tuple[str, int]:
@@ -215,15 +215,15 @@ class GenerationExplanation(Result):
         That is None where the written one is not among the best that are kept, or was ruled out: it is computed from
         the ratio to that one.
         """
-        one = self.predictions[step]
-        own = one.labels.index(one.label) if one.label in one.labels else None
-        found: list[tuple[str, float | None]] = []
-        for place, (label, logit) in enumerate(zip(one.labels, one.logits, strict=True)):
-            known = own is not None and bool(one.probability)
-            share = one.probability * exp(min(logit - one.logits[own], _MOST)) if known else None  # type: ignore[operator,index]
-            if place != own:
-                found.append((label, share if share is None else min(share, 1.0)))
-        return found
+        prediction = self.predictions[step]
+        index = prediction.labels.index(prediction.label) if prediction.label in prediction.labels else None
+        result: list[tuple[str, float | None]] = []
+        for place, (label, logit) in enumerate(zip(prediction.labels, prediction.logits, strict=True)):
+            known = index is not None and bool(prediction.probability)
+            share = prediction.probability * exp(min(logit - prediction.logits[index], _MOST)) if known else None  # type: ignore[operator,index]
+            if place != index:
+                result.append((label, share if share is None else min(share, 1.0)))
+        return result
 
     @property
     def default_method(self) -> str:
@@ -266,7 +266,7 @@ class GenerationExplanation(Result):
         if not self.spans:
             raise InputError("no spans were named: explain_generation(…, spans={'doc 1': (0, 812), …}), or 'sentences'")
         rows = self[method or self.shown_first]
-        return {one.name: rows[:, list(one.positions)].sum(1) for one in self.spans}
+        return {span.name: rows[:, list(span.positions)].sum(1) for span in self.spans}
 
     def __len__(self) -> int:
         return len(self.predictions)
@@ -337,8 +337,8 @@ class GenerationExplanation(Result):
         """
         if self.text is None:
             return None
-        written = max((one.end for one in self.positions[:end] if one.end is not None), default=0)
-        coming = next((one.start for one in self.positions[end:] if one.start is not None), written)
+        written = max((position.end for position in self.positions[:end] if position.end is not None), default=0)
+        coming = next((position.start for position in self.positions[end:] if position.start is not None), written)
         if self.text[coming:written].isascii():
             return self.text[:written]
         return self.text[:coming] + BROKEN * (written - coming)

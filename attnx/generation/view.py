@@ -52,7 +52,7 @@ def plain(generation: GenerationExplanation, method: str | None = None) -> str:
         if generation.spans
         else []
     )
-    return "\n".join([*lines, *(f"note: {printable(one)}" for one in generation.notes)])
+    return "\n".join([*lines, *(f"note: {printable(note)}" for note in generation.notes)])
 
 
 def blocks(generation: GenerationExplanation) -> list[TextBlock]:
@@ -66,11 +66,11 @@ def blocks(generation: GenerationExplanation) -> list[TextBlock]:
         lines.append([_quoted(label), probability, _share(shares[step]), _best(generation, step, name)])
     if any(predicted):
         lines = [[*line, other] for line, other in zip(lines, ["predicted", *predicted], strict=True)]
-    found = [TextBlock(_headline(generation, name), (_judgement(generation, name),), lines, generation.notes)]
+    text_blocks = [TextBlock(_headline(generation, name), (_judgement(generation, name),), lines, generation.notes)]
     if generation.spans:
         sums = [["part of the prompt", "all tokens"], *([part, score] for part, score in _spans(generation, name))]
-        found.append(TextBlock(f"parts of the prompt, by {name}", (), sums, ()))
-    return found
+        text_blocks.append(TextBlock(f"parts of the prompt, by {name}", (), sums, ()))
+    return text_blocks
 
 
 def rows(generation: GenerationExplanation) -> list[dict[str, Any]]:
@@ -119,8 +119,8 @@ def heat_map(generation: GenerationExplanation, method: str | None = None, *, ax
 def _headline(generation: GenerationExplanation, method: str) -> str:
     count = len(generation)
     where = ", measured on the model" if method in generation.references else f" at layer {generation.layer}"
-    told = f"p is the token's probability, % what is from the {generation.front[0]}"
-    return f"generated tokens: {count} · {method}{where} · {told}"
+    name = f"p is the token's probability, % what is from the {generation.front[0]}"
+    return f"generated tokens: {count} · {method}{where} · {name}"
 
 
 def _judgement(generation: GenerationExplanation, method: str) -> str:
@@ -135,10 +135,10 @@ def _best(generation: GenerationExplanation, step: int, method: str) -> str:
 
 def _predicted(generation: GenerationExplanation, step: int) -> str:
     """What the model predicts with its probability, where another token was written; else nothing."""
-    one = generation.predictions[step]
-    if one.predicted == one.label:
+    prediction = generation.predictions[step]
+    if prediction.predicted == prediction.label:
         return ""
-    return _quoted(one.predicted) + ("" if one.certainty is None else f" {one.certainty:.3f}")
+    return _quoted(prediction.predicted) + ("" if prediction.certainty is None else f" {prediction.certainty:.3f}")
 
 
 def _spans(generation: GenerationExplanation, method: str) -> list[tuple[str, str]]:
@@ -150,10 +150,10 @@ def _spans(generation: GenerationExplanation, method: str) -> list[tuple[str, st
 
 def _source(generation: GenerationExplanation, place: int) -> str:
     """The token as it stands in the text; the tokenizer's name for it where that is not known."""
-    one = generation.positions[place]
-    if one.start is None or one.end is None or generation.text is None:
-        return printable(one.token)
-    return printable(visible(generation.text[one.start : one.end]))
+    position = generation.positions[place]
+    if position.start is None or position.end is None or generation.text is None:
+        return printable(position.token)
+    return printable(visible(generation.text[position.start : position.end]))
 
 
 def _share(share: float) -> str:
@@ -215,7 +215,7 @@ def plot_overlays(
 
 def written_words(generation: GenerationExplanation) -> list[Word]:
     """The words that the model wrote, or went on with; special tokens, as that of the end, are none."""
-    return [one for one in generation.words if max(one.positions) >= generation.prompt_length]
+    return [word for word in generation.words if max(word.positions) >= generation.prompt_length]
 
 
 def _chosen(words: Sequence[int] | None, count: int) -> list[int]:
@@ -223,7 +223,7 @@ def _chosen(words: Sequence[int] | None, count: int) -> list[int]:
         raise InputError("nothing was written but special tokens: there is no word to draw")
     if words is None:
         return list(range(min(count, _MOST)))
-    wrong = [one for one in words if not 0 <= one < count]
+    wrong = [word for word in words if not 0 <= word < count]
     if wrong or not words:
         raise ChoiceError(f"words {list(words)} asked, {count} were written: give numbers from 0 to {count - 1}")
     return list(words)
@@ -244,7 +244,7 @@ def of_word(generation: GenerationExplanation, word: Word, method: str, layer: i
 def _from_picture(step: Explanation, scores: Array) -> float:
     """How much of a row is on the patches, and on the image tokens that read them."""
     sizes = np.abs(scores)
-    seen = [one.box is not None for one in step.positions]
+    seen = [position.box is not None for position in step.positions]
     whole = float(sizes.sum())
     return float(sizes[seen].sum()) / whole if whole > 0 else 0.0
 
@@ -257,14 +257,22 @@ _ALTERNATIVES = 5
 
 def generation_section(shown: Shown) -> dict[str, Any] | None:
     """The texts with their tokens, and for each name layer × generated × source in single precision."""
-    written = [one for one in shown.results if isinstance(one, GenerationExplanation)]
-    return {"texts": [_text(one, len(written), player=shown.player) for one in written]} if written else None
+    written = [result for result in shown.results if isinstance(result, GenerationExplanation)]
+    return (
+        {
+            "texts": [
+                _text(generation_explanation, len(written), player=shown.player) for generation_explanation in written
+            ]
+        }
+        if written
+        else None
+    )
 
 
 def generation_plain(page: dict[str, Any]) -> list[PlainTable]:
     """The tables of the terminal."""
     tables = [table for text in page["generation"]["texts"] for table in text["tables"]]
-    return [PlainTable(one["heading"], one["rows"], one["lead"], one["foot"]) for one in tables]
+    return [PlainTable(table["heading"], table["rows"], table["lead"], table["foot"]) for table in tables]
 
 
 def _text(written: GenerationExplanation, texts: int, *, player: bool = False) -> dict[str, Any]:
@@ -277,9 +285,9 @@ def _text(written: GenerationExplanation, texts: int, *, player: bool = False) -
         "prompt": written.prompt_length,
         "front": dict(zip(("name", "length"), written.front, strict=True)),
         "tokens": _tokens(written),
-        "spans": [[one.name, list(one.positions)] for one in written.spans],
+        "spans": [[span.name, list(span.positions)] for span in written.spans],
         "split": [name for name in written.names if written.step(0).split_by_residual(name)],
-        "parts": [list(one) for one in written.parts],
+        "parts": [list(part) for part in written.parts],
         "answers": [_answer(written, step) for step in range(len(written))],
         "names": list(written.names),
         "measured": list(written.references),
@@ -288,18 +296,18 @@ def _text(written: GenerationExplanation, texts: int, *, player: bool = False) -
         "layers": layers,
         "scores": {name: packed(_scores(written, name, kept), "<f4") for name in written.names},
         "against": {name: packed(scores, "<f4") for name, scores in written.against.items()},
-        "rivals": [one.against for one in written.contrasts],
+        "rivals": [contrast.against for contrast in written.contrasts],
         "remarks": _remarks(written),
         "stripes": {name: [one.sentence for one in written.stripe(name)] for name in written.names},
         "notes": [*written.notes, *notes],
         "tables": [
             {
-                "heading": one.heading,
-                "rows": [list(line) for line in one.lines],
-                "lead": list(one.lead),
-                "foot": list(one.foot),
+                "heading": block.heading,
+                "rows": [list(line) for line in block.lines],
+                "lead": list(block.lead),
+                "foot": list(block.foot),
             }
-            for one in blocks(written)
+            for block in blocks(written)
         ],
     }
 
@@ -328,23 +336,23 @@ def _title(written: GenerationExplanation) -> str:
 def _tokens(written: GenerationExplanation) -> list[dict[str, Any]]:
     """Each token as it stands in the text, with the white space before it; of sound, what is padding behind it."""
     audio_input = written.front[1] if any(one.time is not None for one in written.positions) else 0
-    found: list[dict[str, Any]] = []
+    result: list[dict[str, Any]] = []
     end = 0
-    for one in written.positions:
-        if written.text is None or one.start is None or one.end is None or one.special:
-            gap, end = _before_special(written.text, end, one.token)
-            found.append({"text": one.token, "gap": gap if found else "", "special": one.special})
-            if one.special and one.index < audio_input:
-                found[-1]["padding"] = True
+    for position in written.positions:
+        if written.text is None or position.start is None or position.end is None or position.special:
+            gap, end = _before_special(written.text, end, position.token)
+            result.append({"text": position.token, "gap": gap if result else "", "special": position.special})
+            if position.special and position.index < audio_input:
+                result[-1]["padding"] = True
             continue
-        piece = written.text[max(end, one.start) : one.end]
+        piece = written.text[max(end, position.start) : position.end]
         inked = piece.lstrip()
         space = piece[: len(piece) - len(inked)] if inked else ""
         # A token that is white space alone, or some bytes of a character that another shows, is named.
-        named = {"text": inked or piece or one.token, "special": not (inked or piece)}
-        found.append({"gap": written.text[end : one.start] + space, **named})
-        end = max(end, one.end)
-    return found
+        named = {"text": inked or piece or position.token, "special": not (inked or piece)}
+        result.append({"gap": written.text[end : position.start] + space, **named})
+        end = max(end, position.end)
+    return result
 
 
 def _before_special(text: str | None, end: int, token: str) -> tuple[str, int]:
@@ -362,7 +370,7 @@ def _remarks(written: GenerationExplanation) -> dict[str, list[str]]:
 
 
 def _answer(written: GenerationExplanation, step: int) -> dict[str, Any]:
-    one = written.predictions[step]
+    prediction = written.predictions[step]
     others = [[label, share] for label, share in written.alternatives(step)][:_ALTERNATIVES]
     told = ("label", "probability", "predicted", "certainty")
-    return {**{name: getattr(one, name) for name in told}, "others": others}
+    return {**{name: getattr(prediction, name) for name in told}, "others": others}

@@ -57,14 +57,14 @@ class Parts:
         values = values_of(level)
         carried = _brought(level, "projections").to(values)
         states, bias = _brought(level, "states").to(values), captured["bias"].to(values)
-        row, own, constant = torch.ones_like(states[:, 0]), states, bias.expand_as(states)
+        row, tensor, constant = torch.ones_like(states[:, 0]), states, bias.expand_as(states)
         for name in ("branch", *norms):
             norm = LinearizedNorm.of(captured, name)
             if norm is not None:
                 scale = norm.scale.to(values)
                 row, carried, constant = row * scale, norm.unscaled(carried.T).T, norm(constant)
-                own = own if name == "branch" else norm.unscaled(own) * scale[:, None]
-        return cls(values, carried.reshape(len(carried), len(values), -1), row, own, constant)
+                tensor = tensor if name == "branch" else norm.unscaled(tensor) * scale[:, None]
+        return cls(values, carried.reshape(len(carried), len(values), -1), row, tensor, constant)
 
     @cached_property
     def gram(self) -> Tensor:
@@ -73,7 +73,7 @@ class Parts:
         heads, _, width = values.shape
         products = carried.flatten(1).T @ carried.flatten(1)
         of_head = [values[head] @ products[head * width : (head + 1) * width] for head in range(heads)]
-        sized = [torch.einsum("jgw,gjw->jg", one.view(-1, heads, width), values) for one in of_head]
+        sized = [torch.einsum("jgw,gjw->jg", tensor.view(-1, heads, width), values) for tensor in of_head]
         return torch.stack(sized, dim=1)
 
     @cached_property
@@ -102,7 +102,7 @@ class Parts:
         """
         heads, queries, count = weights.shape
         width = self.own.shape[-1]
-        own = self.own[start : start + queries] / self.row[start : start + queries, None]
+        tensor = self.own[start : start + queries] / self.row[start : start + queries, None]
         at_once = max(1, MAX_BLOCK_ELEMENTS // (heads * width))
         for first in range(0, count, at_once):
             some = slice(first, min(first + at_once, count))
@@ -115,7 +115,7 @@ class Parts:
                 found = by_key[:, block] @ carried
                 places = torch.arange(begin, block.stop, device=found.device) + start - keys.start - first
                 inside = (places >= 0) & (places < len(found))
-                found[places[inside], inside.nonzero()[:, 0]] += own[block][inside]
+                found[places[inside], inside.nonzero()[:, 0]] += tensor[block][inside]
                 yield block, some, found
 
 
@@ -131,8 +131,8 @@ def rows_or_own(weights: Tensor, start: int, first_key: int) -> Tensor:
     weights = weights.double()
     sums = weights.sum(-1, keepdim=True)
     queries, keys = (torch.arange(size, device=weights.device) for size in weights.shape[-2:])
-    own = (queries[:, None] + start == keys + first_key).to(weights)
-    return torch.where(sums > 0, weights / torch.where(sums > 0, sums, 1), own)
+    tensor = (queries[:, None] + start == keys + first_key).to(weights)
+    return torch.where(sums > 0, weights / torch.where(sums > 0, sums, 1), tensor)
 
 
 def _brought(level: AttentionLayer, name: str) -> Tensor:
@@ -173,8 +173,8 @@ NORM = EdgeWeights(
 def norms_with_residual(level: AttentionLayer, start: int, stop: int) -> RowBlock:
     """1 × query × key, each row summing to 1."""
     block = level.rows(start, stop)
-    found = _norms(Parts.of(level, "norm"), block, start)
-    return RowBlock(block.first_key, rows_or_own(found, start, block.first_key)[None])
+    tensor = _norms(Parts.of(level, "norm"), block, start)
+    return RowBlock(block.first_key, rows_or_own(tensor, start, block.first_key)[None])
 
 
 def norms_of_encoder(level: AttentionLayer, start: int, stop: int) -> RowBlock:
@@ -188,17 +188,17 @@ def norms_of_encoder(level: AttentionLayer, start: int, stop: int) -> RowBlock:
 def _norms(parts: Parts, block: RowBlock, start: int) -> Tensor:
     """query × key: ‖p_i(j)‖."""
     rows = slice(start, start + block.weights.shape[1])
-    found = parts.row[rows, None].double() * parts.norms(block.weights, block.first_key)
-    queries = torch.arange(rows.start, rows.stop, device=found.device)
+    tensor = parts.row[rows, None].double() * parts.norms(block.weights, block.first_key)
+    queries = torch.arange(rows.start, rows.stop, device=tensor.device)
     places = queries - block.first_key
-    inside = (places >= 0) & (places < found.shape[1])
+    inside = (places >= 0) & (places < tensor.shape[1])
     queries, places, here = queries[inside], places[inside], inside.nonzero()[:, 0]
     # ‖T + x‖² = ‖T‖² + 2 T·x + ‖x‖² where a query hands to itself.
     own = parts.own[queries].double().square().sum(-1)
     given = block.weights[:, here, places].double().T
     both = 2 * parts.row[queries].double() * (given * parts.with_own[queries]).sum(-1)
-    found[here, places] = (found[here, places].square() + both + own).clamp(min=0).sqrt()
-    return found
+    tensor[here, places] = (tensor[here, places].square() + both + own).clamp(min=0).sqrt()
+    return tensor
 
 
 NORM_RESIDUAL = EdgeWeights(
@@ -228,13 +228,13 @@ def contributions(level: AttentionLayer, start: int, stop: int) -> RowBlock:
     parts = Parts.of(level, "norm")
     whole = parts.outputs(block.weights, start, block.keys) / parts.row[start:stop, None]
     sign, twice = whole.sign(), 2 * whole.abs()
-    found = block.weights.new_zeros(block.weights.shape[1:], dtype=torch.float64)
+    tensor = block.weights.new_zeros(block.weights.shape[1:], dtype=torch.float64)
     for queries, keys, vectors in parts.vectors(block.weights, start, block.keys):
         # |y| − |y − p| is t where t = p · sign(y) is at most |y|, else 2|y| − t: no difference of two large sums.
         along = vectors.mul_(sign[queries])
         nearer = torch.minimum(along, twice[queries] - along).sum(-1)
-        found[queries, keys] = nearer.T.double().clamp(min=0)
-    return RowBlock(block.first_key, rows_or_own(found, start, block.first_key)[None])
+        tensor[queries, keys] = nearer.T.double().clamp(min=0)
+    return RowBlock(block.first_key, rows_or_own(tensor, start, block.first_key)[None])
 
 
 ALTI = EdgeWeights(

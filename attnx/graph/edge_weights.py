@@ -68,7 +68,7 @@ class Selection:
         if not 1 <= down_to <= chosen[-1]:
             raise ChoiceError(f"down_to={down_to} asked; it must be between 1 and the layer, {chosen[-1]}")
         return cls(
-            layers=tuple(one for one in chosen if one >= down_to),
+            layers=tuple(index for index in chosen if index >= down_to),
             positions=check_positions(position, length),
             down_to=down_to,
             one_layer=layer is not None,
@@ -302,7 +302,7 @@ class Weights:
             asked = [position for position in ordered if start <= position < stop]
             if asked:
                 block = self._block(asked[0], asked[-1] + 1)
-                parts.append(pad_keys(block, self.length)[:, [one - asked[0] for one in asked]].double())
+                parts.append(pad_keys(block, self.length)[:, [index - asked[0] for index in asked]].double())
         places = {position: place for place, position in enumerate(ordered)}
         return torch.cat(parts, dim=1)[:, [places[position] for position in positions]]
 

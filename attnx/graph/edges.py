@@ -88,7 +88,7 @@ class Edges:
         if self.weights.is_merged:
             return self.matrix[None]
         rows = self._with_residual(self._less(self.weights.of_interest()), self._own)
-        return rows if self._writes_all else torch.stack([self._among_all(one) for one in rows])
+        return rows if self._writes_all else torch.stack([self._among_all(row) for row in rows])
 
     def rows(self, positions: tuple[int, ...]) -> Tensor:
         """head × position × key of the level of interest."""
@@ -96,13 +96,13 @@ class Edges:
         if self._writes_all:
             return self._rows(places)
         own = self.weights.own
-        inside = [place for place, one in enumerate(places) if own.start <= one < own.stop]
+        inside = [place for place, index in enumerate(places) if own.start <= index < own.stop]
         heads = 1 if self.weights.is_merged or isinstance(self.weights.head, int) else self.weights.level.heads
         identity = torch.eye(self.weights.length, dtype=torch.float64, device=self.device)[places]
-        found = identity.repeat(heads, 1, 1)
+        tensor = identity.repeat(heads, 1, 1)
         if inside:
-            found[:, inside] = self._rows([places[place] for place in inside])
-        return found
+            tensor[:, inside] = self._rows([places[place] for place in inside])
+        return tensor
 
     def _rows(self, places: list[int]) -> Tensor:
         """Of positions that are written."""
@@ -243,10 +243,10 @@ class Edges:
     def _pulled_evenly(self, vectors: Tensor) -> Tensor:
         """The product with an even triangle: row i gives 1/(i + 1) to each of its first i + 1 keys."""
         each, stay = (one.to(vectors.device) for one in self._even_shares)
-        given = (vectors * each).flip(-1).cumsum(-1).flip(-1)  # of all queries that see the key
+        tensor = (vectors * each).flip(-1).cumsum(-1).flip(-1)  # of all queries that see the key
         if self.rules.sink is not None:
-            given[:, self.rules.sink] = 0
-        return given + vectors * stay
+            tensor[:, self.rules.sink] = 0
+        return tensor + vectors * stay
 
     @cached_property
     def _even_shares(self) -> tuple[Tensor, Tensor]:

@@ -96,12 +96,12 @@ def effective_attention(level: AttentionLayer, start: int, stop: int) -> RowBloc
     tolerance = torch.finfo(level.captured["values"].dtype).eps * max(values.shape[1:])
     visible = level.mask.visible(start, stop)
     sets, row_of = torch.unique(visible, dim=0, return_inverse=True)
-    found = weights.clone()
+    tensor = weights.clone()
     for number, seen in enumerate(sets):
         rows, keys = (row_of == number).nonzero()[:, 0], seen.nonzero()[:, 0]
         if len(keys):
-            found[:, rows[:, None], keys] = _seen(weights[:, rows][..., keys], values[:, keys], tolerance)
-    return RowBlock(0, found)
+            tensor[:, rows[:, None], keys] = _seen(weights[:, rows][..., keys], values[:, keys], tolerance)
+    return RowBlock(0, tensor)
 
 
 def effective_heads(level: AttentionLayer, start: int, stop: int) -> RowBlock:

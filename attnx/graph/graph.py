@@ -200,5 +200,5 @@ def _check_discard(discard_ratio: float, sequences: Mapping[str, slice]) -> floa
 
 def _edges(weights: list[Weights], rules: Rules, device: torch.device) -> tuple[Edges, ...]:
     """Edges for each level; levels that share their weights share them, and with them a matrix."""
-    made = {id(one): Edges(one, rules, device) for one in weights}
-    return tuple(made[id(one)] for one in weights)
+    made = {id(weight): Edges(weight, rules, device) for weight in weights}
+    return tuple(made[id(weight)] for weight in weights)

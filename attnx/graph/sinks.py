@@ -42,8 +42,10 @@ def sink_share(attention: Any, *, layer: int | str | None = None, head: Head | N
         raise ChoiceError("the share of a sink needs attention held whole: attnx.capture(model, …)")
     graph = Graph.of(tensor, head=head, residual=0.0)
     number = None if layer is None else tensor.number(layer)
-    asked = Selection.of(graph.depth, graph.length, layer=number, position=0)
-    found = asked.shaped(torch.stack([_share(tensor, graph, one) for one in asked.layers])[..., None, None], graph.head)
+    selection = Selection.of(graph.depth, graph.length, layer=number, position=0)
+    found = selection.shaped(
+        torch.stack([_share(tensor, graph, index) for index in selection.layers])[..., None, None], graph.head
+    )
     return found[..., 0].numpy() if isinstance(attention, np.ndarray) else found[..., 0]
 
 
@@ -58,12 +60,12 @@ def _share(attention: AttentionTensor, graph: Graph, number: int) -> Tensor:
     if not bool(seen.any()):
         raise ChoiceError(f"no later position sees position {sink}, so there is no sink; give a longer input")
     block = level.rows(own.start, own.stop)
-    given = block.weights[:, seen, sink - block.first_key].double().mean(-1)
+    tensor = block.weights[:, seen, sink - block.first_key].double().mean(-1)
     if isinstance(graph.head, int):
-        given = given[graph.head : graph.head + 1]
+        tensor = tensor[graph.head : graph.head + 1]
     if graph.head != "each":
-        return given.mean(0, keepdim=True)
-    return F.pad(given, (0, graph.heads - len(given)))  # an encoder may have more heads than its decoder
+        return tensor.mean(0, keepdim=True)
+    return F.pad(tensor, (0, graph.heads - len(tensor)))  # an encoder may have more heads than its decoder
 
 
 TIMES = 10.0

@@ -28,19 +28,19 @@ _OPERATIONS_A_SECOND = 50e9
 def turns(level: AttentionLayer, start: int, stop: int) -> RowBlock:
     """1 × query × key: all heads' values of the key are 0."""
     block = level.rows(start, stop)
-    found = _turns(level, block.weights, start, block.keys)
-    return RowBlock(block.first_key, rows_or_own(found, start, block.first_key)[None])
+    tensor = _turns(level, block.weights, start, block.keys)
+    return RowBlock(block.first_key, rows_or_own(tensor, start, block.first_key)[None])
 
 
 def turns_of_heads(level: AttentionLayer, start: int, stop: int) -> RowBlock:
     """head × query × key: of each head its own."""
     block = level.rows(start, stop)
-    found = torch.zeros_like(block.weights, dtype=torch.float64)
-    for head in range(len(found)):
+    tensor = torch.zeros_like(block.weights, dtype=torch.float64)
+    for head in range(len(tensor)):
         alone = torch.zeros_like(block.weights)
         alone[head] = block.weights[head]
-        found[head] = _turns(level, alone, start, block.keys)
-    return RowBlock(block.first_key, rows_or_own(found, start, block.first_key))
+        tensor[head] = _turns(level, alone, start, block.keys)
+    return RowBlock(block.first_key, rows_or_own(tensor, start, block.first_key))
 
 
 def _turns(level: AttentionLayer, weights: Tensor, start: int, keys: slice) -> Tensor:
@@ -49,15 +49,15 @@ def _turns(level: AttentionLayer, weights: Tensor, start: int, keys: slice) -> T
     handing = _handing(level)
     queries = torch.arange(start, start + weights.shape[1], device=weights.device)
     untouched = _directions(rest, handing.own.new_zeros(len(queries), handing.own.shape[1]), queries)
-    found = weights.new_zeros(weights.shape[1:], dtype=torch.float64)
+    tensor = weights.new_zeros(weights.shape[1:], dtype=torch.float64)
     for some, columns, taken in handing.vectors(weights, start, keys):
         handed = taken.any(-1)
         column, row = handed.nonzero(as_tuple=True)
         row = row + some.start
         turned = _directions(rest, taken[handed], queries[row])
         # Of unit vectors half their squared distance is 1 − cos, without a difference of two numbers near 1.
-        found[row, column + columns.start] = (turned - untouched[row]).square().sum(-1) / 2
-    return found
+        tensor[row, column + columns.start] = (turned - untouched[row]).square().sum(-1) / 2
+    return tensor
 
 
 def _directions(rest: BlockTail, taken: Tensor, queries: Tensor) -> Tensor:

@@ -42,20 +42,20 @@ def assemble(
     measures how a picture enters the text, where that is asked.
     """
     check_sampling(recorder.sampling, model_name, within)
-    found = Seen(recorder.records, recorder.batch, model_name, projection).stack(within)
-    records = found if isinstance(found, list) else found.records
+    chain = Seen(recorder.records, recorder.batch, model_name, projection).stack(within)
+    records = chain if isinstance(chain, list) else chain.records
     _check_numbers(records)
-    if isinstance(found, Pictured):
+    if isinstance(chain, Pictured):
         _check_one_stack(recorder)
-        return [_joined_by_projector(found, recorder)]
-    if isinstance(found, Chain) and not found.alone:
+        return [_joined_by_projector(chain, recorder)]
+    if isinstance(chain, Chain) and not chain.alone:
         _check_one_stack(recorder)
-        sources = _real_positions(padding, recorder.batch, found.source)
-        written = None if output_padding is None else output_padding.repeat(1, found.copies)
-        outputs = _real_positions(written, recorder.batch, found.output)
-        return [_chained(found, index, sources[index], outputs[index], recorder) for index in range(recorder.batch)]
-    own = output_padding if isinstance(found, Chain) and found.alone == "self" else padding
-    real = _real_positions(own, recorder.batch, records[0].shape[-1])
+        sources = _real_positions(padding, recorder.batch, chain.source)
+        written = None if output_padding is None else output_padding.repeat(1, chain.copies)
+        outputs = _real_positions(written, recorder.batch, chain.output)
+        return [_chained(chain, index, sources[index], outputs[index], recorder) for index in range(recorder.batch)]
+    tensor = output_padding if isinstance(chain, Chain) and chain.alone == "self" else padding
+    real = _real_positions(tensor, recorder.batch, records[0].shape[-1])
     _check_padding_of_all(records, real)
     # One for each block, whatever the number of inputs: what is found of it is found once.
     rests = [_rest(record, recorder) for record in records] if "rest" in recorder.extras else []
@@ -93,7 +93,7 @@ def _one(
     if rests:
         layers = [_with_rest(level, rest.of_input(index, kept)) for level, rest in zip(layers, rests, strict=True)]
     if kept is not None:
-        _check_padding([(number, one) for number, one in enumerate(layers, start=1) if not one.whole], real)
+        _check_padding([(number, layer) for number, layer in enumerate(layers, start=1) if not layer.whole], real)
         layers = _without_padding(layers, kept)
     held = any(isinstance(level, MaterializedLayer) for level in layers)
     stacked = _stacked(layers, records, recorder)
@@ -166,11 +166,11 @@ def _level(record: Record, index: int, masks: dict[Any, Mask], captured: dict[st
     if record.weights is None:
         return replace(record.computed[index], captured=captured)
     weights, seen = record.weights[index], record.visible
-    own = None if seen is None else seen[min(index, len(seen) - 1)]
+    tensor = None if seen is None else seen[min(index, len(seen) - 1)]
     queries, keys = weights.shape[-2:]
     name = (id(seen), queries, keys)
     if name not in masks:
-        masks[name] = Mask(keys, weights.device, own, queries=None if queries == keys else queries)
+        masks[name] = Mask(keys, weights.device, tensor, queries=None if queries == keys else queries)
     return MaterializedLayer(weights, masks[name], record.module, captured)
 
 
@@ -178,23 +178,23 @@ def _brought(
     record: Record, index: int, queries: Tensor | None, keys: Tensor | None, recorder: Recorder
 ) -> dict[str, Tensor]:
     """What else was asked for of a call, at the positions that are no padding; None is all of them."""
-    found = {}
+    result = {}
     if recorder.extras:
         _check_written(record, recorder)
     if record.values is not None:
         values = record.values[index]
-        found["values"] = values if keys is None else values[:, keys.to(values.device)]
+        result["values"] = values if keys is None else values[:, keys.to(values.device)]
     if "projections" in recorder.extras:
-        found["projections"] = _projection(record)
+        result["projections"] = _projection(record)
     if "blocks" in recorder.extras:
-        found |= _joined(record).captured(index, queries)
+        result |= _joined(record).captured(index, queries)
     if "gates" in recorder.extras:
-        found["gates"] = _gates(record, index, queries)
+        result["gates"] = _gates(record, index, queries)
     if recorder.gradients and record.weights is not None:
-        found["differentiable"] = record.weights
+        result["differentiable"] = record.weights
     if record.outputs is not None:
-        found["outputs"] = record.outputs
-    return found
+        result["outputs"] = record.outputs
+    return result
 
 
 def _rest(record: Record, recorder: Recorder) -> Rest:

@@ -150,8 +150,8 @@ def reset_padding_check(model: nn.Module) -> None:
 
 def _same(alone: Sequence[Tensor], padded: Sequence[Tensor]) -> bool:
     return all(
-        one.shape == other.shape and torch.allclose(one.float(), other.float(), atol=slack(other), rtol=0)
-        for one, other in zip(alone, padded, strict=True)
+        tensor.shape == other.shape and torch.allclose(tensor.float(), other.float(), atol=slack(other), rtol=0)
+        for tensor, other in zip(alone, padded, strict=True)
     )
 
 
@@ -218,8 +218,12 @@ def _place(model: nn.Module) -> tuple[torch.device | None, torch.dtype]:
 def _accepted(model: nn.Module) -> set[str] | None:
     """Names that the model's forward takes, under a wrapper also its own; None when it takes any."""
     parameters = signature(model.forward).parameters.values()
-    named = {one.name for one in parameters if one.kind not in (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)}
-    if not any(one.kind is Parameter.VAR_KEYWORD for one in parameters):
+    named = {
+        parameter.name
+        for parameter in parameters
+        if parameter.kind not in (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
+    }
+    if not any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters):
         return named
     inner = base_model(model)
     if inner is not model:

@@ -99,8 +99,8 @@ class Rest:
             if behind.gives(made, self._left):
                 return made, behind
         moved = made + torch.linspace(-1, 1, made.shape[-1], dtype=made.dtype, device=made.device)
-        given = self._run(_Replaced(len(before), moved.reshape(rehearsal.made.shape)))
-        if _near(_flat(given), self._left + moved - made, self.tolerance):
+        tensor = self._run(_Replaced(len(before), moved.reshape(rehearsal.made.shape)))
+        if _near(_flat(tensor), self._left + moved - made, self.tolerance):
             return None, None
         raise CaptureError(
             f"the rest of the block around {self.name} cannot be run by itself: it reads more than the sum behind "
@@ -224,5 +224,5 @@ def _flat(tensor: Tensor) -> Tensor:
     return tensor.reshape(-1, tensor.shape[-1])
 
 
-def _near(one: Tensor, other: Tensor, tolerance: float) -> bool:
-    return one.shape == other.shape and miss(one, other) <= tolerance
+def _near(tensor: Tensor, other: Tensor, tolerance: float) -> bool:
+    return tensor.shape == other.shape and miss(tensor, other) <= tolerance

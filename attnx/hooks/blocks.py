@@ -45,19 +45,19 @@ def joined(records: Sequence[Record], call: BlockCall) -> list[Joined | CaptureE
 
     A decoder's block may attend twice: the second is added to what the first left, as it is (pre-LN) or normed.
     """
-    found: list[Joined | CaptureError] = []
+    result: list[Joined | CaptureError] = []
     sequences = [call.states]
     for record in records:
         if not sequences:
-            found.append(CaptureError(f"{record.module} is one of several attention calls of its block; {_INSTEAD}"))
+            result.append(CaptureError(f"{record.module} is one of several attention calls of its block; {_INSTEAD}"))
             continue
         tried = [_joined(record, replace(call, states=states)) for states in sequences]
         one, end = next((each for each in tried if isinstance(each[0], Joined)), tried[0])
         # In a block that attends again, what is normed at its end is another sum.
         again = isinstance(one, Joined) and record is not records[-1]
-        found.append(replace(one, last=None) if again and isinstance(one, Joined) else one)
+        result.append(replace(one, last=None) if again and isinstance(one, Joined) else one)
         sequences = [] if end is None else [states.reshape(call.states.shape) for states in (end.left, end.entered)]
-    return found
+    return result
 
 
 def _joined(record: Record, call: BlockCall) -> tuple[Joined | CaptureError, NormCall | None]:
@@ -158,8 +158,8 @@ def frozen_norm(call: NormCall, like: Tensor) -> LinearizedNorm | None:
 
     The scale is read off the output, so that no ε need be known.
     """
-    entered, left = (one.reshape(like.shape).double() for one in (call.entered, call.left))
-    gain, *further = (one.double() for one in parameters_of(call.module))
+    entered, left = (tensor.reshape(like.shape).double() for tensor in (call.entered, call.left))
+    gain, *further = (parameter.double() for parameter in parameters_of(call.module))
     shift = further[0] if further else torch.zeros_like(gain)
     if gain.shape != like.shape[-1:] or shift.shape != gain.shape:
         return None
@@ -194,11 +194,11 @@ class Blocks(Uninterruptible[None]):
     def __init__(self, model: nn.Module, recorder: Recorder) -> None:
         self._recorder = recorder
         self._open: list[BlockCall] = []
-        self._blocks = {id(one) for each in model.modules() if isinstance(each, nn.ModuleList) for one in each}
+        self._blocks = {id(module) for each in model.modules() if isinstance(each, nn.ModuleList) for module in each}
         blocks = [module for module in model.modules() if id(module) in self._blocks]
         inner = {id(child): child for block in blocks for child in _within(block)}
         self._hooks = ModuleObserver(
-            [*blocks, *(one for one in inner.values() if id(one) not in self._blocks)], *self._ends()
+            [*blocks, *(module for module in inner.values() if id(module) not in self._blocks)], *self._ends()
         )
 
     def _begin(self) -> None:
@@ -211,12 +211,14 @@ class Blocks(Uninterruptible[None]):
     def _ends(self) -> tuple[Any, Any]:
         def enter(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
             if id(module) in self._blocks:
-                states = next((one for one in tensors((*args, *kwargs.values())) if one.ndim == 3), None)
+                states = next((tensor for tensor in tensors((*args, *kwargs.values())) if tensor.ndim == 3), None)
                 if states is not None:
                     call = BlockCall(module, _copy(states), len(self._recorder.calls), _precision(states))
                     if "rest" in self._recorder.extras:
-                        call.args = tuple(call.states if one is states else one for one in args)
-                        call.kwargs = {key: call.states if one is states else one for key, one in kwargs.items()}
+                        call.args = tuple(call.states if argument is states else argument for argument in args)
+                        call.kwargs = {
+                            key: call.states if keyword is states else keyword for key, keyword in kwargs.items()
+                        }
                     self._open.append(call)
 
         def leave(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> None:
@@ -250,13 +252,17 @@ class Blocks(Uninterruptible[None]):
 
 
 def _may_be_norm(module: nn.Module) -> bool:
-    own = list(module.parameters(recurse=False))
-    return next(module.children(), None) is None and bool(own) and all(one.ndim == 1 for one in own)
+    parameters = list(module.parameters(recurse=False))
+    return (
+        next(module.children(), None) is None
+        and bool(parameters)
+        and all(parameter.ndim == 1 for parameter in parameters)
+    )
 
 
 def _within(block: nn.Module) -> list[nn.Module]:
     """The modules whose calls tell where attention goes: the block's own, and norms at any depth."""
-    return [*block.children(), *(one for one in block.modules() if one is not block and _may_be_norm(one))]
+    return [*block.children(), *(module for module in block.modules() if module is not block and _may_be_norm(module))]
 
 
 def _precision(states: Tensor) -> torch.dtype:
@@ -271,11 +277,11 @@ def _copy(tensor: Tensor) -> Tensor:
 
 def tensors(values: Iterable[Any]) -> Iterator[Tensor]:
     """The floating-point tensors among arguments or in an output, from the first."""
-    for one in values:
-        if isinstance(one, Tensor):
-            if one.is_floating_point():
-                yield one
-        elif isinstance(one, (tuple, list)):
-            yield from tensors(one)
-        elif isinstance(one, Mapping):
-            yield from tensors(one.values())
+    for value in values:
+        if isinstance(value, Tensor):
+            if value.is_floating_point():
+                yield value
+        elif isinstance(value, (tuple, list)):
+            yield from tensors(value)
+        elif isinstance(value, Mapping):
+            yield from tensors(value.values())

@@ -33,14 +33,16 @@ _ANSWERS = "logits_to_keep"
 
 def beginning_of(inputs: Mapping[str, Any]) -> dict[str, Any] | None:
     """The first positions of one long text, as the model takes them; None where there is no such piece of it."""
-    tensors = {name: one for name, one in inputs.items() if isinstance(one, Tensor)}
-    texts = [one for name, one in tensors.items() if name in ("input_ids", "inputs_embeds")]
+    tensors = {name: input_ for name, input_ in inputs.items() if isinstance(input_, Tensor)}
+    texts = [tensor for name, tensor in tensors.items() if name in ("input_ids", "inputs_embeds")]
     if len(texts) != 1 or len(texts[0]) != 1 or texts[0].shape[1] < 2 * LENGTH:
         return None
-    cut = {name for name, one in tensors.items() if name in _BY_POSITION and one.shape[1:2] == texts[0].shape[1:2]}
+    cut = {
+        name for name, tensor in tensors.items() if name in _BY_POSITION and tensor.shape[1:2] == texts[0].shape[1:2]
+    }
     if tensors.keys() - cut - {_ANSWERS}:
         return None
-    piece = {name: one[:, :LENGTH] if name in cut else one for name, one in inputs.items()}
+    piece = {name: input_[:, :LENGTH] if name in cut else input_ for name, input_ in inputs.items()}
     if _ANSWERS in tensors:
         piece[_ANSWERS] = torch.tensor([LENGTH - 1], device=texts[0].device)
     return piece
@@ -160,14 +162,14 @@ def capture_batch(
             "padding": _real(inputs, "attention_mask"),
             "output_padding": _real(inputs, "decoder_attention_mask"),
         }
-        found = assemble(
+        attention_tensors = assemble(
             recorder,
             type(model).__name__,
             within=within,
             projection=lambda: _projection(model, inputs, recorder.batch),
             **padding,
         )
-        return output, found, recorder
+        return output, attention_tensors, recorder
 
     output, attention, recorder = watched(inputs)
     by_interface = choose_backend(model, backend) == "interface"
@@ -201,10 +203,14 @@ _SWITCHES = {
 
 def _check_names(model: nn.Module, inputs: Mapping[str, Any]) -> None:
     """Many models take any keyword and swallow it: one that they do not name, and that is no tensor, is a slip."""
-    named = [one.name for one in signature(unwrap_model(model).forward).parameters.values() if one.kind in _NAMED]
+    named = [
+        parameter.name
+        for parameter in signature(unwrap_model(model).forward).parameters.values()
+        if parameter.kind in _NAMED
+    ]
     for name, value in inputs.items():
         if named and name not in (*named, *_SWITCHES) and isinstance(value, str | int | float | None):
-            options = [one for one in signature(capture).parameters if one not in ("model", "inputs")]
+            options = [parameter for parameter in signature(capture).parameters if parameter not in ("model", "inputs")]
             raise ArgumentError(unknown("argument of capture", name, [*options, *named]))
 
 

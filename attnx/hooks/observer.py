@@ -56,9 +56,9 @@ def gate(mixed: Tensor, entered: Tensor, factors: Sequence[Tensor], slack: float
         return None
     wanted = entered.detach().reshape(batch, queries, heads, width).transpose(1, 2).to(mixed.dtype)
     for readings in product(*(list(_readings(one, mixed)) for one in factors)):
-        found = prod(readings, start=mixed.new_ones(1, 1, 1, 1)).expand_as(mixed)
-        if torch.allclose(mixed * found.detach(), wanted, rtol=0, atol=slack * (1 + float(wanted.abs().amax()))):
-            return found
+        tensor = prod(readings, start=mixed.new_ones(1, 1, 1, 1)).expand_as(mixed)
+        if torch.allclose(mixed * tensor.detach(), wanted, rtol=0, atol=slack * (1 + float(wanted.abs().amax()))):
+            return tensor
     return None
 
 
@@ -330,14 +330,14 @@ class Observer(TorchFunctionMode):
     def _project(self, name: str, operands: Sequence[Any], result: Tensor) -> None:
         mixed, weight = operands[1:3] if name == "addmm" else operands[:2]
         trace = self._trace(mixed)
-        if isinstance(trace, _Beside) and name == "linear" and all(one is None for one in operands[2:]):
+        if isinstance(trace, _Beside) and name == "linear" and all(operand is None for operand in operands[2:]):
             self._follow(_Beside(trace.record, self._constant(weight) @ trace.map), result)
         if not isinstance(trace, _Mixed) or trace.projected is not None or getattr(weight, "ndim", 0) != 2:
             return
         record = trace.record
         if record.projection is not None:
             record.unlike = record.unlike or _SEVERAL
-            if name == "linear" and all(one is None for one in operands[2:]):
+            if name == "linear" and all(operand is None for operand in operands[2:]):
                 self._follow(_Beside(record, self._constant(weight)), result)
             return
         self._follow(_Mixed(record, result.numel()), result)
@@ -363,12 +363,12 @@ class Observer(TorchFunctionMode):
     def _enter(self, record: Record, entered: Tensor, factors: tuple[Tensor, ...]) -> None:
         """Hold the sum over heads and keys against what enters the projection."""
         assert record.mixed is not None
-        found = gate(record.mixed, entered, factors, TOLERANCE.get(entered.dtype, 1e-4))
+        tensor = gate(record.mixed, entered, factors, TOLERANCE.get(entered.dtype, 1e-4))
         record.mixed = None
-        if found is None:
+        if tensor is None:
             record.unlike = "something else than a gate changes the mixed values before the output projection"
         elif factors:
-            record.gate = found if self._recorder.gradients else found.detach()
+            record.gate = tensor if self._recorder.gradients else tensor.detach()
 
     def _constant(self, weight: Tensor) -> Tensor:
         return weight if self._recorder.gradients else weight.detach()

@@ -391,8 +391,8 @@ class Entering(TorchFunctionMode):
 
     def __init__(self, *entries: nn.Module | Tensor) -> None:
         super().__init__()
-        self._leaves = [one for one in entries if isinstance(one, Tensor)]
-        self._embeddings = [one for one in entries if isinstance(one, nn.Module)]
+        self._leaves = [entry for entry in entries if isinstance(entry, Tensor)]
+        self._embeddings = [entry for entry in entries if isinstance(entry, nn.Module)]
 
     def __torch_function__(
         self,
@@ -401,8 +401,8 @@ class Entering(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        taken = [self._taken(one) for one in args]
-        named = {name: self._taken(one) for name, one in (kwargs or {}).items()}
+        taken = [self._taken(argument) for argument in args]
+        named = {name: self._taken(keyword) for name, keyword in (kwargs or {}).items()}
         result = func(*taken, **named)
         if self._embeddings and getattr(func, "__name__", "") == "embedding":
             return self._entered(result, named["weight"] if "weight" in named else taken[1])
@@ -417,11 +417,11 @@ class Entering(TorchFunctionMode):
                 return self._leaves[-1].clone()  # to which BLIP adds places, without asking for another tensor
         return rows
 
-    def _taken(self, one: Any) -> Any:
-        if isinstance(one, Tensor):
-            leaf = any(one is each for each in self._leaves)
-            return one.detach() if one.requires_grad and one.is_leaf and not leaf else one
-        return type(one)(map(self._taken, one)) if type(one) in (list, tuple) else one
+    def _taken(self, tensor: Any) -> Any:
+        if isinstance(tensor, Tensor):
+            leaf = any(tensor is each for each in self._leaves)
+            return tensor.detach() if tensor.requires_grad and tensor.is_leaf and not leaf else tensor
+        return type(tensor)(map(self._taken, tensor)) if type(tensor) in (list, tuple) else tensor
 
 
 class GradientCheck:
@@ -440,7 +440,7 @@ class GradientCheck:
             return
         if not isinstance(result, Tensor) or not result.is_floating_point() or not torch.is_grad_enabled():
             return
-        if any(isinstance(one, Tensor) and one.requires_grad and not one.is_leaf for one in args):
+        if any(isinstance(argument, Tensor) and argument.requires_grad and not argument.is_leaf for argument in args):
             node, name = result.grad_fn, f"{func}" if func is not F.linear else f"a linear map by {_weights(args)}"
             if node is None:
                 self._lost(name)

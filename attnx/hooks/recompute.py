@@ -40,8 +40,8 @@ class Remaking(ModuleObserver):
 
     def __init__(self, model: nn.Module, recorder: Recorder, still: Still) -> None:
         lists = [each for each in model.modules() if isinstance(each, nn.ModuleList)]
-        told = getattr(getattr(model, "config", None), "num_hidden_layers", None)
-        self._levels = max([told if isinstance(told, int) else 1, *map(len, lists)])
+        index = getattr(getattr(model, "config", None), "num_hidden_layers", None)
+        self._levels = max([index if isinstance(index, int) else 1, *map(len, lists)])
         self._recorder, self._still = recorder, still
         self._latest = LatestLayer()
         self._running: _Call | None = None
@@ -55,7 +55,10 @@ class Remaking(ModuleObserver):
             return
         given, layout = tree_flatten((args, dict(kwargs)), is_leaf=lambda one: not isinstance(one, (tuple, list, dict)))
         # A cache of keys and values would be filled twice, and what was made in inference mode tells of no change.
-        if all(isinstance(one, _PLAIN) and not (isinstance(one, Tensor) and one.is_inference()) for one in given):
+        if all(
+            isinstance(tensor, _PLAIN) and not (isinstance(tensor, Tensor) and tensor.is_inference())
+            for tensor in given
+        ):
             self._running = _Call(module, given, layout, _versions(given), len(self._recorder.calls), self._still)
 
     def _block_ends(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> None:
@@ -71,9 +74,13 @@ class Remaking(ModuleObserver):
 
     def _saves(self, level: ComputedLayer, call: _Call) -> bool:
         """Whether all levels together are too much to keep, and what enters them is less; masks are shared by them."""
-        own, length = _size(level.query) + _size(level.key), level.mask.length
-        states = [one for one in call.given if isinstance(one, Tensor) and length in one.shape[:2] and one.ndim <= 3]
-        return own * self._levels > KEPT_AT_MOST and max(map(_size, states), default=own) < own
+        index, length = _size(level.query) + _size(level.key), level.mask.length
+        states = [
+            tensor
+            for tensor in call.given
+            if isinstance(tensor, Tensor) and length in tensor.shape[:2] and tensor.ndim <= 3
+        ]
+        return index * self._levels > KEPT_AT_MOST and max(map(_size, states), default=index) < index
 
     def _anew(self, level: ComputedLayer, call: _Call) -> RecomputedLayer | None:
         """The level as one that is made again; None where another one would be made."""
@@ -81,12 +88,12 @@ class Remaking(ModuleObserver):
         make = partial(_made, call, replace(level, query=level.query[:, some], key=level.key[:, some]), some)
         self._trying = True
         try:
-            found = make()
+            computed_layer = make()
         except Exception:  # whatever a block has against being called twice
             return None
         finally:
             self._trying = False
-        same = torch.equal(found.query, level.query) and torch.equal(found.key, level.key)
+        same = torch.equal(computed_layer.query, level.query) and torch.equal(computed_layer.key, level.key)
         known = total(level.query, level.key)
         return RecomputedLayer(make, self._latest, level.heads, level.mask, known, level.module) if same else None
 
@@ -108,7 +115,7 @@ class _Call:
         """The queries and keys of its attention, batch × head × n × width."""
         args, kwargs = tree_unflatten(list(self.given), self.layout)
         before = Switches.now()
-        modes = tuple(one for one in before.modes if not type(one).__module__.startswith("attnx."))
+        modes = tuple(mode for mode in before.modes if not type(mode).__module__.startswith("attnx."))
         try:
             with self.still():
                 replace(before, gradients=False, modes=modes).restore()  # none of ours looks on
@@ -123,7 +130,7 @@ class _Call:
 
 def _made(call: _Call, sample: ComputedLayer, some: list[int]) -> ComputedLayer:
     """The level of which `some` rows are known, which must come out again."""
-    query, key = (one[0] for one in call.again())
+    query, key = (tensor[0] for tensor in call.again())
     key = key[:: len(key) // len(sample.key)]  # one of each group that shares it
     level = replace(sample, query=copied(query), key=copied(key))
     pairs = ((level.query[:, some], sample.query), (level.key[:, some], sample.key))
@@ -160,7 +167,7 @@ def _is_hooked(module: nn.Module) -> bool:
 
 def _versions(given: Sequence[Any]) -> list[int]:
     """What changes where a tensor is changed in place."""
-    return [one._version for one in given if isinstance(one, Tensor)]
+    return [tensor._version for tensor in given if isinstance(tensor, Tensor)]
 
 
 def _size(tensor: Tensor) -> int:

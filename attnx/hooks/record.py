@@ -128,8 +128,8 @@ def mixes(name: str, operands: Sequence[Any]) -> bool:
 def beside(attention: Sequence[str], mixers: Iterable[str]) -> tuple[str, ...]:
     """Of the modules that mix, those in a layer of attention, with # for the layer's number."""
     layers = {layer for module in attention for layer in _layer(module, attention)}
-    found = [name for name in mixers if any(name.startswith(layer) for layer in layers)]
-    return tuple(dict.fromkeys(re.sub(r"\d+", "#", name) for name in found))
+    names = [name for name in mixers if any(name.startswith(layer) for layer in layers)]
+    return tuple(dict.fromkeys(re.sub(r"\d+", "#", name) for name in names))
 
 
 def check_sampling(sampling: Iterable[str], model_name: str, within: str = "") -> None:
@@ -357,7 +357,12 @@ class Record:
         """Sums that are finite where all that was kept is."""
         if self.weights is not None:
             return [total(self.weights)]
-        return [one.total if isinstance(one, RecomputedLayer) else total(one.query, one.key) for one in self.computed]
+        return [
+            recomputed_layer.total
+            if isinstance(recomputed_layer, RecomputedLayer)
+            else total(recomputed_layer.query, recomputed_layer.key)
+            for recomputed_layer in self.computed
+        ]
 
     def same_as(self, other: Record) -> bool:
         """Whether this is the very attention of another call."""
@@ -456,10 +461,10 @@ class Recorder:
         kept = []
         for index in range(len(query)):
             source = None if mask is None else mask[min(index, len(mask) - 1)]
-            own, others = copied(query[index]), copied(_each_once(key[index]))
+            tensor, others = copied(query[index]), copied(_each_once(key[index]))
             own_sums = None if sums is None else sums[index].clone()
             own_mask = self._mask(source, others, causal=causal)
-            kept.append(ComputedLayer(own, others, own_mask, sums=own_sums, module=name, **how))
+            kept.append(ComputedLayer(tensor, others, own_mask, sums=own_sums, module=name, **how))
         record = Record(name, None, computed=tuple(kept))
         self._bring_values(record, value)
         return self._append(record)
@@ -493,10 +498,12 @@ class Recorder:
 
     def _joins(self, weights: Tensor, values: Tensor, name: str) -> bool:
         """Whether a call is of streams that predict, beside the tokens of the call before; the two are one then."""
-        own, own_values = (None, None) if self._latest is None else (one() for one in self._latest)
-        if own is None or own_values is None or not self.records or self.records[-1].module != name:
+        tensor, own_values = (
+            (None, None) if self._latest is None else (reference_type() for reference_type in self._latest)
+        )
+        if tensor is None or own_values is None or not self.records or self.records[-1].module != name:
             return False
-        whole = together(own, own_values, weights, values)
+        whole = together(tensor, own_values, weights, values)
         if whole is None:
             return False
         record = self.records[-1]
@@ -564,7 +571,9 @@ class Recorder:
 
 def total(*several: Tensor) -> Tensor:
     """The sum of all: weights are at most 1, and queries and keys far from overflow, but not in half precision."""
-    return torch.stack([one.detach().sum(dtype=torch.promote_types(one.dtype, torch.float32)) for one in several]).sum()
+    return torch.stack(
+        [tensor.detach().sum(dtype=torch.promote_types(tensor.dtype, torch.float32)) for tensor in several]
+    ).sum()
 
 
 def can_be_computed(query: Tensor, key: Tensor) -> bool:

@@ -70,7 +70,7 @@ def chain(records: Sequence[Record]) -> Chain | None:
     if len(sequences) != 2 or not crossing or any(own is not crossing[0] for own in crossing):
         return None
     output = crossing[0]
-    source = next(one for one in sequences if one is not output)
+    source = next(sequence for sequence in sequences if sequence is not output)
     kinds = ["cross" if own is not over else "self" if own is output else "encoder" for own, over in places]
     calls = tuple(AttentionCall(record, kind) for record, kind in zip(records, kinds, strict=True))
     return Chain(calls, source.length, output.length, max(record.copies for record in records))
@@ -85,7 +85,9 @@ def _place(record: Record, sequences: list[_Stream]) -> tuple[_Stream, _Stream] 
     over = _at(sequences, record.handed, keys)
     if over is None:
         return None
-    written = (one for one in sequences if one is not over and one.tip | record.handed == record.before)
+    written = (
+        sequence for sequence in sequences if sequence is not over and sequence.tip | record.handed == record.before
+    )
     own = next((one for one in written if one.length == queries), None)
     if own is None and record.handed == record.before:  # nothing was written of the output before it reads the source
         own = _Stream(queries)
@@ -95,11 +97,11 @@ def _place(record: Record, sequences: list[_Stream]) -> tuple[_Stream, _Stream] 
 
 def _at(sequences: list[_Stream], tip: int, length: int) -> _Stream | None:
     """The stream whose states are these by now; a new one where they descend from no call."""
-    found = next((one for one in sequences if one.tip == tip and one.length == length), None)
-    if found is None and tip == 0:
-        found = _Stream(length)
-        sequences.append(found)
-    return found
+    result = next((sequence for sequence in sequences if sequence.tip == tip and sequence.length == length), None)
+    if result is None and tip == 0:
+        result = _Stream(length)
+        sequences.append(result)
+    return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +138,7 @@ def pictured(records: Sequence[Record], projection: Projection | None) -> Pictur
     named = tuple(layer[0].module for layer in layers)
     if named != projection.tower or any(not _adds_up(layer, projection.patches) for layer in layers):
         return None
-    if any(not any(one.follows(other) for one in above for other in below) for below, above in pairwise(layers)):
+    if any(not any(record.follows(other) for record in above for other in below) for below, above in pairwise(layers)):
         return None
     return Pictured(tuple(tuple(layer) for layer in layers), tuple(inside), projection)
 
@@ -171,9 +173,9 @@ class Seen:
         try:
             self._check(records, within)
         except CaptureError as error:
-            found = self._chain(within if not records else "")
-            if found is not None and (not within or not records):
-                return found
+            result = self._chain(within if not records else "")
+            if result is not None and (not within or not records):
+                return result
             joined = None if within else pictured(self.records, self.projection())
             if joined is not None:
                 return joined
@@ -249,10 +251,10 @@ def _has_layout(record: Record, batch: int) -> bool:
 
 
 def _check_layout(record: Record, batch: int, *, square: bool = True) -> None:
-    found, _, queries, keys = record.shape
-    if found != batch:
+    index, _, queries, keys = record.shape
+    if index != batch:
         raise CaptureError(
-            f"attention in {record.module} is {found} maps of {queries} × {keys} positions for a batch of {batch}: "
+            f"attention in {record.module} is {index} maps of {queries} × {keys} positions for a batch of {batch}: "
             "windows (such as Swin's), or several images or texts to one input, without an n × n map over all of it"
         )
     if record.folded is not None:

@@ -43,13 +43,13 @@ def rows_checked(queries: int) -> list[int]:
 
 def check_output(seen: Any, plain: Any, model_name: str) -> None:
     """That the run that was watched gave what the model gives by itself."""
-    for name, one, other in _paired_tensors(seen, plain):
+    for name, tensor, other in _paired_tensors(seen, plain):
         scale = 1 + float(other.detach().abs().nan_to_num(0, 0, 0).amax()) if other.numel() else 1.0
         slack = TOLERANCE.get(other.dtype, 1e-4) * scale
-        if not torch.allclose(one.detach(), other.detach(), rtol=0, atol=slack, equal_nan=True):
+        if not torch.allclose(tensor.detach(), other.detach(), rtol=0, atol=slack, equal_nan=True):
             raise CaptureError(
                 f"{model_name} gave other {name} while it was watched than in a plain run (difference "
-                f"{float((one - other).detach().abs().amax()):.2g}): it is not deterministic in evaluation mode, or "
+                f"{float((tensor - other).detach().abs().amax()):.2g}): it is not deterministic in evaluation mode, or "
                 "attnx does not fit it; please report the model"
             )
 

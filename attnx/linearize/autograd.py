@@ -105,8 +105,8 @@ class Straight(torch.autograd.Function):
 
 def no_view(result: Tensor) -> Tensor:
     """A newly computed tensor as what a `Straight` may return: of a view, autograd refuses to change it in place."""
-    own: Tensor = torch.ops.aten._unsafe_view(result, result.shape) if result._is_view() else result
-    return own
+    tensor: Tensor = torch.ops.aten._unsafe_view(result, result.shape) if result._is_view() else result
+    return tensor
 
 
 # Values are computed inside, so that they are no views, which a model could not change in place.
@@ -159,12 +159,12 @@ _Kept: TypeAlias = Tensor | Callable[[], Tensor]
 
 
 def _versions(*kept: _Kept) -> list[int]:
-    return [one._version for one in kept if isinstance(one, Tensor)]
+    return [tensor._version for tensor in kept if isinstance(tensor, Tensor)]
 
 
 def _slopes(root: _Kept, other: _Kept, compute: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
     """What a gate and its factor get of a gradient."""
-    root, other = (one if isinstance(one, Tensor) else one() for one in (root, other))
+    root, other = (tensor if isinstance(tensor, Tensor) else tensor() for tensor in (root, other))
     half = compute(root) * 0.5
     return torch.nan_to_num_(half / root, 0.0, 0.0, 0.0).mul_(other), half
 
@@ -177,8 +177,8 @@ def _handed_back(
     whole = (gradient, root, other, to_root, to_other)
     for slope, *rows in zip(*(torch.split(one.reshape(-1, one.shape[-1]), _ROWS) for one in whole), strict=True):
         carried, factor, *places = rows
-        for place, found in zip(places, _slopes(carried, factor, compute), strict=True):
-            place.copy_(found.mul_(slope))  # maybe over what the slopes were made of
+        for place, tensor in zip(places, _slopes(carried, factor, compute), strict=True):
+            place.copy_(tensor.mul_(slope))  # maybe over what the slopes were made of
     return to_root, to_other
 
 
@@ -189,8 +189,8 @@ _ROWS = 1_024
 def _made(kept: _Kept) -> tuple[Tensor, Tensor]:
     """A tensor of the way back, and where its slope goes: where it was made again, the same memory."""
     tensor = kept if isinstance(kept, Tensor) else kept()
-    own = not isinstance(kept, Tensor) and tensor.is_contiguous()
-    return tensor, tensor if own else torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+    flag = not isinstance(kept, Tensor) and tensor.is_contiguous()
+    return tensor, tensor if flag else torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
 
 
 class _Scale(Straight):
@@ -280,11 +280,11 @@ class _Mapped(Straight):
         weight = ctx.weight.to(gradient.dtype)  # under autocast maps are of another precision
         rows = gradient.reshape(-1, gradient.shape[-1])
         first, last = _carrying(rows)
-        found = _product(rows[first:last], weight)
+        tensor = _product(rows[first:last], weight)
         if last - first < len(rows):
-            part, found = found, found.new_empty(len(rows), weight.shape[1])
-            found[:first], found[first:last], found[last:] = 0, part, 0
-        return found.reshape(*gradient.shape[:-1], weight.shape[1]).to(ctx.dtype), None, None
+            part, tensor = tensor, tensor.new_empty(len(rows), weight.shape[1])
+            tensor[:first], tensor[first:last], tensor[last:] = 0, part, 0
+        return tensor.reshape(*gradient.shape[:-1], weight.shape[1]).to(ctx.dtype), None, None
 
 
 class _Mixed(Straight):
@@ -321,5 +321,5 @@ def _carrying(rows: Tensor) -> tuple[int, int]:
     if len(moving) == 0:
         return 0, len(rows)
     first, last = int(moving[0]), int(moving[-1]) + 1
-    beside = (one for one in (rows[:first], rows[last:]) if len(one))
-    return (0, len(rows)) if any(bool(one.any()) for one in beside) else (first, last)  # rows may begin with 0
+    beside = (tensor for tensor in (rows[:first], rows[last:]) if len(tensor))
+    return (0, len(rows)) if any(bool(tensor.any()) for tensor in beside) else (first, last)  # rows may begin with 0

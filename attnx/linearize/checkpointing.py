@@ -50,12 +50,12 @@ class Replaying(ModuleObserver):
 
     def __init__(self, model: nn.Module, mode: LinearizeMode, whole: bool | None, *, layers: bool, often: bool) -> None:
         lists = [each for each in model.modules() if isinstance(each, nn.ModuleList)]
-        told = getattr(getattr(model, "config", None), "num_hidden_layers", None)
-        self.blocks = {id(one): one for each in lists for one in each}
+        index = getattr(getattr(model, "config", None), "num_hidden_layers", None)
+        self.blocks = {id(module): module for each in lists for module in each}
         self.calls = 0
         """Blocks that were called so, and are run again."""
         self._mode, self._replays, self._levels, self._often = mode, whole, layers, often
-        self._layers = max([told if isinstance(told, int) else 1, *map(len, lists)])
+        self._layers = max([index if isinstance(index, int) else 1, *map(len, lists)])
         self._running: _Call | None = None
         self._carried: dict[tuple[type, tuple[int, ...]], list[int]] = {}
         """For blocks of a class with tensors at these places of their results: those that hang on the input."""
@@ -65,7 +65,7 @@ class Replaying(ModuleObserver):
         if self._running is not None or self._mode.replaying:
             return None
         given, layout = tree_flatten((args, dict(kwargs)), is_leaf=lambda one: not isinstance(one, (tuple, list, dict)))
-        moving = [place for place, one in enumerate(given) if isinstance(one, Tensor) and one.requires_grad]
+        moving = [place for place, tensor in enumerate(given) if isinstance(tensor, Tensor) and tensor.requires_grad]
         if not moving or not torch.is_grad_enabled() or not self._wanted(given[moving[0]]):
             return None
         strange = next((one for one in given if not isinstance(one, _PLAIN)), None)
@@ -90,7 +90,9 @@ class Replaying(ModuleObserver):
         if self._versions(call.inputs) != call.versions:
             raise NotAgainError(f"{type(module).__name__} changes its input in place")
         given, layout = tree_flatten(output)
-        carried = [place for place, one in enumerate(given) if isinstance(one, Tensor) and one.is_floating_point()]
+        carried = [
+            place for place, tensor in enumerate(given) if isinstance(tensor, Tensor) and tensor.is_floating_point()
+        ]
         if not carried:
             return None
         call.carried, call.kernels = carried, self._mode.kernels[call.first_kernel :]
@@ -113,7 +115,7 @@ class Replaying(ModuleObserver):
         """The places of the block's results that hang on its input, by a run with a graph."""
         with Unobserved(), saved_tensors_hooks(lambda _: None, lambda _: torch.empty(0)):  # no backward follows
             results = call.again(self._mode)[1]
-        return [place for place, one in zip(call.carried, results, strict=True) if one.requires_grad]
+        return [place for place, result in zip(call.carried, results, strict=True) if result.requires_grad]
 
     def notes(self, states: Tensor) -> tuple[str, ...]:
         """What to know after a run that such states entered: whether it was to be done so, and no block was seen."""
@@ -129,7 +131,7 @@ class Replaying(ModuleObserver):
 
     @staticmethod
     def _versions(tensors: Sequence[Tensor]) -> list[int]:
-        return [one._version for one in tensors]
+        return [tensor._version for tensor in tensors]
 
 
 @dataclass(eq=False)
@@ -189,8 +191,8 @@ class _Block(Straight):
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         call: _Call = ctx.call
         leaves, found = call.again(ctx.mode)
-        pairs = [(one, gradient) for one, gradient in zip(found, gradients, strict=True) if gradient is not None]
-        if not all(one.requires_grad for one in found):
+        pairs = [(tensor, gradient) for tensor, gradient in zip(found, gradients, strict=True) if gradient is not None]
+        if not all(tensor.requires_grad for tensor in found):
             raise NotAgainError(f"{type(call.module).__name__} returns a constant where others of its class do not")
         if not call.often:
             ctx.call = None  # gone back through once, and let go of

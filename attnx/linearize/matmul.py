@@ -48,7 +48,9 @@ def can_use_onednn(*tensors: Tensor | None) -> bool:
     Under autocast torch's own maps are of another precision, which these would not be.
     """
     return (
-        not torch.is_autocast_enabled("cpu") and all(one is None or _plain(one) for one in tensors) and prefers_onednn()
+        not torch.is_autocast_enabled("cpu")
+        and all(tensor is None or _plain(tensor) for tensor in tensors)
+        and prefers_onednn()
     )
 
 
@@ -70,10 +72,10 @@ def _plain(tensor: Tensor) -> bool:
 def _maker() -> str:
     """Who made the processor, as far as the system says."""
     try:
-        told = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+        name = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return platform.processor()
-    return next((line for line in told.splitlines() if line.startswith("vendor_id")), "")
+    return next((line for line in name.splitlines() if line.startswith("vendor_id")), "")
 
 
 def _agrees() -> bool:
@@ -168,9 +170,9 @@ class LinearLayerMode(TorchFunctionMode):
         if number in self.unread and self._has_answers(taken):
             self.left_out.add(number)
             inputs = torch.arange(len(taken), device=taken.device)
-            found = _map(taken[inputs, self._position], weight, bias)
-            whole = found.new_zeros(*taken.shape[:2], found.shape[-1])
-            whole[inputs, self._position] = found
+            tensor = _map(taken[inputs, self._position], weight, bias)
+            whole = tensor.new_zeros(*taken.shape[:2], tensor.shape[-1])
+            whole[inputs, self._position] = tensor
             return whole
         if self._alike is not None and taken.ndim == 3 and not torch.is_grad_enabled():
             if self._alike.holds(taken):

@@ -233,8 +233,8 @@ class LinearizeMode(TorchFunctionMode):
     def __torch_function__(
         self, func: Function, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        taken = [self._taken(one) for one in args]
-        named = {name: self._taken(one) for name, one in (kwargs or {}).items()}
+        taken = [self._taken(argument) for argument in args]
+        named = {name: self._taken(keyword) for name, keyword in (kwargs or {}).items()}
         name = getattr(func, "__name__", "")
         rule = self._rules.get(name)
         result = self.untold(func, taken, named) if rule is None else rule(self, func, taken, named)
@@ -250,8 +250,8 @@ class LinearizeMode(TorchFunctionMode):
     def begin_way_back(self) -> None:
         """Forget what another way back has left."""
         self.constants = Constants()
-        for one in self.kernels:
-            one.values_gradient = one.outputs_gradient = None
+        for kernel in self.kernels:
+            kernel.values_gradient = kernel.outputs_gradient = None
 
     @property
     def replaying(self) -> bool:
@@ -273,7 +273,7 @@ class LinearizeMode(TorchFunctionMode):
 
     def caller(self) -> str:
         """The innermost module of the model whose code is running."""
-        return next((self._names[one] for one in self._running()), "")
+        return next((self._names[index] for index in self._running()), "")
 
     def _running(self) -> Iterator[int]:
         """The ids of the modules whose code is running, the innermost first, off the call stack: no hook is needed.
@@ -302,7 +302,9 @@ class LinearizeMode(TorchFunctionMode):
         """What has entered by the same ids, maybe by another view of them."""
         storage = ids.origin.untyped_storage().data_ptr()
         tables = ((sequence, sequence[0].ids) for sequence in self.entries)
-        return next((one for one, own in tables if own and own.origin.untyped_storage().data_ptr() == storage), None)
+        return next(
+            (lookups for lookups, own in tables if own and own.origin.untyped_storage().data_ptr() == storage), None
+        )
 
     def ids(self, tensor: Tensor) -> Ids:
         """The tensor as ids: those that it was made of, or its own."""
@@ -313,12 +315,23 @@ class LinearizeMode(TorchFunctionMode):
 
     def _follow_ids(self, func: Function, args: list[Any], kwargs: dict[str, Any], result: Tensor) -> None:
         """Mark ids that were moved, or of which some were replaced, with those that they are of."""
-        ids = next((one for one in args if isinstance(one, Tensor) and one.dtype in _ID_TYPES and one.ndim > 0), None)
+        ids = next(
+            (
+                argument
+                for argument in args
+                if isinstance(argument, Tensor) and argument.dtype in _ID_TYPES and argument.ndim > 0
+            ),
+            None,
+        )
         if ids is None or ids is result:
             return
         known = self.ids(ids)
         moves = _MOVES_IDS[func.__name__]
-        places = func(*(known.places if one is ids else one for one in args), **kwargs) if moves else known.places
+        places = (
+            func(*(known.places if argument is ids else argument for argument in args), **kwargs)
+            if moves
+            else known.places
+        )
         if places.shape == result.shape:
             self._marks.put(result, Ids(known.origin, places))
 
@@ -353,7 +366,7 @@ class LinearizeMode(TorchFunctionMode):
     def as_function(self, result: Any, *operands: Any) -> Any:
         """`result`, marked when all operands that hang on the input are functions of one tensor of its shape."""
         roots = [root for root in map(self.root, operands) if root is not None]
-        if roots and all(one is roots[0] for one in roots) and roots[0].shape == getattr(result, "shape", None):
+        if roots and all(root is roots[0] for root in roots) and roots[0].shape == getattr(result, "shape", None):
             if result is not roots[0]:
                 self._marks.put(result, FunctionOf(roots[0]))
         elif any(map(self.is_softmax, operands)):
@@ -377,9 +390,11 @@ class LinearizeMode(TorchFunctionMode):
 
     def through_zero(self, func: Function, args: list[Any], kwargs: dict[str, Any]) -> bool:
         """Whether the elementwise function of the one tensor in `args` gives 0 at 0; tried once for like options."""
-        key = (func, *("z" if isinstance(one, Tensor) else one for one in args), *kwargs.items())
+        key = (func, *("z" if isinstance(argument, Tensor) else argument for argument in args), *kwargs.items())
         if key not in self._through_zero:
-            at_zero = func(*(one.new_zeros(()) if isinstance(one, Tensor) else one for one in args), **kwargs)
+            at_zero = func(
+                *(argument.new_zeros(()) if isinstance(argument, Tensor) else argument for argument in args), **kwargs
+            )
             self._through_zero[key] = bool(at_zero == 0)
         return self._through_zero[key]
 
@@ -399,7 +414,7 @@ class LinearizeMode(TorchFunctionMode):
     def kernel(self, values: Tensor, outputs: Tensor) -> Tensor:
         """Keep both ends of an attention call, and what entered its block."""
         noting = bool(self._entered) and not self.replaying
-        block = next((one for one in self._running() if one in self._entered), None) if noting else None
+        block = next((index for index in self._running() if index in self._entered), None) if noting else None
         if block is not None and not any(states is self._entered[block] for _, states in self.layers):
             self.layers.append((self._names[block], self._entered[block]))
         if self._ends is not None:
@@ -416,17 +431,17 @@ class LinearizeMode(TorchFunctionMode):
         self.kernels.append(kept)
         return kept
 
-    def _taken(self, one: Any) -> Any:
+    def _taken(self, tensor: Any) -> Any:
         """An argument as the frozen model takes it: parameters as constants."""
-        if isinstance(one, Tensor):
-            if not one.requires_grad or any(one is leaf for leaf in self.leaves):
-                return one
-            if one.is_leaf:
-                return one.detach()
-            return self._own(one) if self.path.frozen else one
-        if type(one) in (list, tuple):
-            return type(one)(self._taken(each) for each in one)
-        return one
+        if isinstance(tensor, Tensor):
+            if not tensor.requires_grad or any(tensor is leaf for leaf in self.leaves):
+                return tensor
+            if tensor.is_leaf:
+                return tensor.detach()
+            return self._own(tensor) if self.path.frozen else tensor
+        if type(tensor) in (list, tuple):
+            return type(tensor)(self._taken(each) for each in tensor)
+        return tensor
 
     def _own(self, tensor: Tensor) -> Tensor:
         """What came out of an autograd function of the model's own, whose gradient must be frozen, too."""

@@ -63,14 +63,14 @@ def readouts(model: nn.Module, scores: Scores, *, block: nn.Module) -> list[Read
                 f"{type(model).__name__} gives no gradient of its answer by what leaves its last block: its head is "
                 f"quantised, or reads something else; {_INSTEAD}, or rollout"
             )
-        found = []
+        result = []
         for way in torch.split(reached, 1):
             mode.begin_way_back()
             (gradient,) = torch.autograd.grad(way.double().sum(), left, retain_graph=True)
-            one = Readout(left[0].detach()[0], gradient[0], float(way.detach()))
-            _check_sum(one, mode.constants.total, mode.constants.size, type(model).__name__)
-            found.append(one)
-    return found
+            readout = Readout(left[0].detach()[0], gradient[0], float(way.detach()))
+            _check_sum(readout, mode.constants.total, mode.constants.size, type(model).__name__)
+            result.append(readout)
+    return result
 
 
 def _check_sum(found: Readout, constants: float, size: float, name: str) -> None:

@@ -69,8 +69,10 @@ def _weights(given: Mapping[str, Any]) -> Tensor:
 def softmax(mode: LinearizeMode, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Attention that is written out begins with a softmax over keys; so does a router, which is a choice as well."""
     if mode.path.scores == 0:
-        args = [one.detach() if isinstance(one, Tensor) else one for one in args]
-        kwargs = {name: one.detach() if isinstance(one, Tensor) else one for name, one in kwargs.items()}
+        args = [argument.detach() if isinstance(argument, Tensor) else argument for argument in args]
+        kwargs = {
+            name: keyword.detach() if isinstance(keyword, Tensor) else keyword for name, keyword in kwargs.items()
+        }
     result = func(*args, **kwargs)
     axis = kwargs.get("dim", args[1] if len(args) > 1 else -1)
     return mode.as_softmax(result) if result.ndim >= 3 and axis in (-1, result.ndim - 1) else result
@@ -88,7 +90,7 @@ def mixed(
 def weighed(mode: LinearizeMode, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """The result of a softmax times a mask, or what a router chose times its weight."""
     result = func(*args, **kwargs)
-    both = all(isinstance(one, Tensor) and one.requires_grad for one in args)
+    both = all(isinstance(argument, Tensor) and argument.requires_grad for argument in args)
     return mode.as_function(halved(result) if both else result, *args)
 
 
@@ -145,7 +147,10 @@ def _projected(mode: LinearizeMode, states: Tensor, weight: Tensor, bias: Tensor
 
 
 def _swapped(args: Sequence[Any], by: Mapping[int, Tensor]) -> list[Any]:
-    return [_swapped(one, by) if isinstance(one, (list, tuple)) else by.get(id(one), one) for one in args]
+    return [
+        _swapped(argument, by) if isinstance(argument, (list, tuple)) else by.get(id(argument), argument)
+        for argument in args
+    ]
 
 
 ENDS: dict[str, Rule] = {
@@ -163,26 +168,30 @@ def linearize_mode(
     """The mode for a model whose input comes out of the module `entry`, or is that leaf; of several, out of each."""
     names = {id(module): name for name, module in model.named_modules()}
     entries = entry if isinstance(entry, tuple) else (entry,)
-    leaves = [one for one in entries if isinstance(one, Tensor)]
-    embeddings = [one for one in entries if isinstance(one, nn.Module)]
+    leaves = [tensor for tensor in entries if isinstance(tensor, Tensor)]
+    embeddings = [module for module in entries if isinstance(module, nn.Module)]
     rules = RULES if path.frozen else _PLAIN
     return made(path, rules, names=names, leaves=leaves, embeddings=embeddings, **how)
 
 
 def _pointwise(mode: LinearizeMode, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    tensors = [one for one in args if isinstance(one, Tensor)]
-    if len(tensors) != 1 or mode.root(tensors[0]) is None or any(isinstance(one, Tensor) for one in kwargs.values()):
+    tensors = [argument for argument in args if isinstance(argument, Tensor)]
+    if (
+        len(tensors) != 1
+        or mode.root(tensors[0]) is None
+        or any(isinstance(keyword, Tensor) for keyword in kwargs.values())
+    ):
         return mode.untold(func, args, kwargs)
     tensor = tensors[0]
-    if kwargs.get("inplace") or any(one is True for one in args):  # by name or by place
-        plain = [False if one is True else one for one in args]
+    if kwargs.get("inplace") or any(argument is True for argument in args):  # by name or by place
+        plain = [False if argument is True else argument for argument in args]
         named = {**kwargs, "inplace": False} if "inplace" in kwargs else kwargs
         return mode.overwrite(tensor, _pointwise(mode, func, plain, named))
-    plain = [one.detach() if one is tensor else one for one in args]
+    plain = [argument.detach() if argument is tensor else argument for argument in args]
     if tensor.requires_grad and torch.is_grad_enabled() and mode.through_zero(func, plain, kwargs):
         line = on_line(tensor, lambda: func(*plain, **kwargs))
-        place = next(number for number, one in enumerate(args) if one is tensor)
-        options = [None if one is tensor else one for one in args]
+        place = next(number for number, argument in enumerate(args) if argument is tensor)
+        options = [None if argument is tensor else argument for argument in args]
 
         def compute(other: Tensor) -> Tensor:
             result: Tensor = func(*options[:place], other, *options[place + 1 :], **kwargs)
@@ -231,7 +240,7 @@ def _mixing_only(mode: LinearizeMode, func: Function, args: list[Any], kwargs: d
 
 
 def _mixes(mode: LinearizeMode, operands: tuple[Any, Any]) -> bool:
-    large = all(isinstance(one, Tensor) and one.ndim >= 3 for one in operands)
+    large = all(isinstance(operand, Tensor) and operand.ndim >= 3 for operand in operands)
     return large and any(map(mode.is_softmax, operands))
 
 
@@ -258,11 +267,11 @@ def _division(mode: LinearizeMode, func: Function, args: list[Any], kwargs: dict
 
 def _constant(mode: LinearizeMode, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """A spread, beside which something is measured."""
-    return func(*(one.detach() if isinstance(one, Tensor) else one for one in args), **kwargs)
+    return func(*(argument.detach() if isinstance(argument, Tensor) else argument for argument in args), **kwargs)
 
 
 def _sum(mode: LinearizeMode, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    moving = [mode.root(one) is not None for one in args]
+    moving = [mode.root(argument) is not None for argument in args]
     result = func(*args, **kwargs)
     if len(args) == 2 and isinstance(result, Tensor) and result.requires_grad and not all(moving):
         constant = args[moving.index(False)]
@@ -275,7 +284,7 @@ def _sum(mode: LinearizeMode, func: Function, args: list[Any], kwargs: dict[str,
 def _in_place(mode: LinearizeMode, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """`x *= y` and its like: what `x * y` gives, which `x` then holds."""
     name, (changed, *others) = _IN_PLACE[func.__name__], args
-    moving = [isinstance(one, Tensor) and mode.root(one) is not None for one in args]
+    moving = [isinstance(argument, Tensor) and mode.root(argument) is not None for argument in args]
     if not any(moving):
         return mode.untold(func, args, kwargs)
     needed = not moving[0] or (any(moving[1:]) and name not in ("add", "sub"))  # for backward, as it was before
@@ -294,14 +303,16 @@ def _biased(mode: LinearizeMode, func: Function, args: list[Any], kwargs: dict[s
 
 
 def _linear(mode: LinearizeMode, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Tensor:
-    plain = [one.detach() if isinstance(one, Tensor) else one for one in args]
+    plain = [argument.detach() if isinstance(argument, Tensor) else argument for argument in args]
     quick = 2 <= len(args) <= 3 and not kwargs and can_use_onednn(*plain)
 
     def compute() -> Tensor:
         made: Tensor = onednn_linear(plain[0], plain[1], *plain[2:]) if quick else func(*plain, **kwargs)
         return made
 
-    constants = all(not one.requires_grad for one in (*args[1:], *kwargs.values()) if isinstance(one, Tensor))
+    constants = all(
+        not argument.requires_grad for argument in (*args[1:], *kwargs.values()) if isinstance(argument, Tensor)
+    )
     if len(args) > 1 and constants and can_be_mapped(args[0], args[1]):
         return mode.linear(mapped(args[0], args[1], compute), compute)
     return mode.linear(func(*args, **kwargs), compute)
@@ -312,16 +323,16 @@ def _joined(mode: LinearizeMode, func: Function, args: list[Any], kwargs: dict[s
     result = func(*args, **kwargs)
     if mode.path.conserves and isinstance(result, Tensor) and result.requires_grad:  # `where` of one gives places
         with torch.no_grad():
-            constant = func(*map(_zeroed, args), **{name: _zeroed(one) for name, one in kwargs.items()})
+            constant = func(*map(_zeroed, args), **{name: _zeroed(keyword) for name, keyword in kwargs.items()})
         if bool((constant != 0).any()):
             mode.with_constant(result, constant)
     return result
 
 
-def _zeroed(one: Any) -> Any:
-    if isinstance(one, (list, tuple)):
-        return type(one)(_zeroed(each) for each in one)
-    return torch.zeros_like(one) if isinstance(one, Tensor) and one.requires_grad else one
+def _zeroed(tensor: Any) -> Any:
+    if isinstance(tensor, (list, tuple)):
+        return type(tensor)(_zeroed(each) for each in tensor)
+    return torch.zeros_like(tensor) if isinstance(tensor, Tensor) and tensor.requires_grad else tensor
 
 
 def _same(mode: LinearizeMode, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:

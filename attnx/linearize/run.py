@@ -51,23 +51,23 @@ class _Trying(LinearizeMode):
         return super().untold(func, args, kwargs)
 
     def _is_linear(self, func: Function, args: list[Any], kwargs: dict[str, Any]) -> bool:
-        moving = [one for one in _tensors((args, kwargs)) if one.requires_grad]
+        moving = [tensor for tensor in _tensors((args, kwargs)) if tensor.requires_grad]
         if not moving or not torch.is_grad_enabled():
             return True
-        copies = {id(one): one.detach().clone().requires_grad_() for one in moving}
+        copies = {id(tensor): tensor.detach().clone().requires_grad_() for tensor in moving}
         given, named = _with_copies(args, copies), _with_copies(kwargs, copies)
-        results = [one for one in _tensors(func(*given, **named)) if one.requires_grad]
+        results = [tensor for tensor in _tensors(func(*given, **named)) if tensor.requires_grad]
         if not results:
             return True
         generator = torch.Generator().manual_seed(0)
-        directions = [torch.randn(one.shape, generator=generator).to(one) for one in results]
+        directions = [torch.randn(result.shape, generator=generator).to(result) for result in results]
         slopes = torch.autograd.grad(results, list(copies.values()), directions, allow_unused=True)
-        given_out = [(one.detach() * way).double() for one, way in zip(results, directions, strict=True)]
+        given_out = [(result.detach() * way).double() for result, way in zip(results, directions, strict=True)]
         carried = [
-            one.detach() * slope for one, slope in zip(copies.values(), slopes, strict=True) if slope is not None
+            copy.detach() * slope for copy, slope in zip(copies.values(), slopes, strict=True) if slope is not None
         ]
-        missing = sum(float(one.sum()) for one in given_out) - sum(float(one.sum()) for one in carried)
-        return abs(missing) <= _UNSUPPORTED_SLACK * sum(float(one.abs().sum()) for one in given_out)
+        missing = sum(float(tensor.sum()) for tensor in given_out) - sum(float(tensor.sum()) for tensor in carried)
+        return abs(missing) <= _UNSUPPORTED_SLACK * sum(float(tensor.abs().sum()) for tensor in given_out)
 
 
 def _tensors(given: Any) -> list[Tensor]:
@@ -231,7 +231,7 @@ def _there_and_back(asked: _Asked, again: bool | None) -> list[tuple[LinearizedR
         mode.forget()
         blocks = mode.layers
         inputs = [] if isinstance(entry, Tensor) and blocks else mode.entries
-        tables = [("", one.rows) for sequence in inputs for one in sequence]
+        tables = [("", lookup.rows) for sequence in inputs for lookup in sequence]
         seen = [*tables, *blocks]
         if not seen or not ways[0].requires_grad or (isinstance(entry, tuple) and len(inputs) != len(entry)):
             lost = mode.gradients.operation
@@ -239,9 +239,9 @@ def _there_and_back(asked: _Asked, again: bool | None) -> list[tuple[LinearizedR
             raise CaptureError(
                 f"{missing_gradient_reason(model, lost) if lost else unseen}; use references=('blankout',)"
             )
-        for _, one in tables or seen[:1]:
-            mode.take_whole(one)
-        notes, found = replaying.notes(seen[0][1]), []
+        for _, tensor in tables or seen[:1]:
+            mode.take_whole(tensor)
+        notes, result = replaying.notes(seen[0][1]), []
         for number, way in enumerate(ways):
             mode.begin_way_back()
             gradients = torch.autograd.grad(
@@ -263,12 +263,12 @@ def _there_and_back(asked: _Asked, again: bool | None) -> list[tuple[LinearizedR
             own = _beside(sequences, entry) if isinstance(entry, tuple) else sequences[0] if sequences else made[0]
             sequences = sequences if isinstance(entry, tuple) else ()
             run = LinearizedRun(way.detach(), own, kernels, tuple(above), total, replaying.calls, notes, sequences)
-            found.append((run, mode.constants))
+            result.append((run, mode.constants))
             asked.after(1)
     lost = mode.gradients.operation
     if lost is not None:  # positions may add up all the same, for what has no gradient counts as a constant
         raise CaptureError(f"{missing_gradient_reason(model, lost)}; use references=('blankout',), which needs none")
-    return found
+    return result
 
 
 def _of_stream(tables: Sequence[tuple[Lookup, Entered]]) -> Entered:
@@ -293,18 +293,18 @@ def _beside(sequences: Sequence[Entered], entry: tuple[Any, ...]) -> Entered:
 
     Of a picture with a text it is one number after the other, and whose they are is asked of `entries`.
     """
-    if any(isinstance(given, Tensor) and given.ndim != 3 for given in entry):
+    if any(isinstance(tensor, Tensor) and tensor.ndim != 3 for tensor in entry):
         states, gradient = (
             torch.cat([part.flatten().double() for part in parts])[None, :, None]
-            for parts in ([one.states for one in sequences], [one.gradient for one in sequences])
+            for parts in ([sequence.states for sequence in sequences], [sequence.gradient for sequence in sequences])
         )
         return Entered("", states, gradient)
     # What is no embedding came as batch × channel × frame, and frames are what positions are made of.
     laid = [
-        replace(one, states=one.states.transpose(1, 2), gradient=one.gradient.transpose(1, 2))
+        replace(sequence, states=sequence.states.transpose(1, 2), gradient=sequence.gradient.transpose(1, 2))
         if isinstance(given, Tensor)
-        else one
-        for one, given in zip(sequences, entry, strict=True)
+        else sequence
+        for sequence, given in zip(sequences, entry, strict=True)
     ]
     width = max(one.states.shape[-1] for one in laid)
     states, gradient = (
@@ -341,30 +341,32 @@ def _joined_kernel(several: Sequence[Kernel]) -> Kernel:
     first = several[0]
     return Kernel(
         first.module,
-        torch.cat([one.values for one in several]),
-        torch.cat([one.outputs for one in several]),
-        _stacked([one.values_gradient for one in several], first.values),
-        _stacked([one.outputs_gradient for one in several], first.outputs),
+        torch.cat([kernel.values for kernel in several]),
+        torch.cat([kernel.outputs for kernel in several]),
+        _stacked([kernel.values_gradient for kernel in several], first.values),
+        _stacked([kernel.outputs_gradient for kernel in several], first.outputs),
     )
 
 
 def _stacked(gradients: Sequence[Tensor | None], like: Tensor) -> Tensor | None:
     """Those that came; 0 where none did, unless none did at all."""
-    if all(one is None for one in gradients):
+    if all(gradient is None for gradient in gradients):
         return None
-    return torch.cat([torch.zeros_like(like) if one is None else one for one in gradients])
+    return torch.cat([torch.zeros_like(like) if gradient is None else gradient for gradient in gradients])
 
 
 def _blocks(model: nn.Module) -> list[nn.Module]:
     """The elements of the model's lists of modules."""
-    return list({id(one): one for each in model.modules() if isinstance(each, nn.ModuleList) for one in each}.values())
+    return list(
+        {id(module): module for each in model.modules() if isinstance(each, nn.ModuleList) for module in each}.values()
+    )
 
 
 def _note(entered: dict[int, Tensor]) -> Callable[..., None]:
     """Notes with what each block is called."""
 
     def note(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        states = next((one for one in (*args, *kwargs.values()) if isinstance(one, Tensor)), None)
+        states = next((argument for argument in (*args, *kwargs.values()) if isinstance(argument, Tensor)), None)
         if states is not None and states.requires_grad and states.ndim == 3:
             entered[id(module)] = states
 

@@ -40,7 +40,7 @@ def sink_shares(model: nn.Module, embedding: nn.Module, kernels: Sequence[Kernel
 
     `kernels` are those of a run along the value path, kept at position 0.
     """
-    if not kernels or not all(_sees_itself_alone(one, batch) for one in kernels):
+    if not kernels or not all(_sees_itself_alone(kernel, batch) for kernel in kernels):
         return None
     neutral = neutral_values(model, embedding)
     if len(neutral) != len(kernels):
@@ -82,9 +82,9 @@ def _mean_values(model: nn.Module, embedding: nn.Module) -> tuple[Tensor, ...]:
             with looking_on(mode):
                 model(input_ids=to_device_of(embedding, tokens), **options)
             mode.forget()
-            found = [_by_input(one.values, len(tokens)).sum(0) for one in mode.kernels]
-            sums = [one + other for one, other in zip(sums, found, strict=True)] if sums else found
-    return tuple(one / TOKENS for one in sums)
+            found = [_by_input(kernel.values, len(tokens)).sum(0) for kernel in mode.kernels]
+            sums = [tensor + other for tensor, other in zip(sums, found, strict=True)] if sums else found
+    return tuple(tensor / TOKENS for tensor in sums)
 
 
 def weights_fingerprint(model: nn.Module) -> Check:
@@ -130,8 +130,8 @@ def _leaving(kernel: Kernel, batch: int) -> Tensor | None:
         return None
     _, _, share = _first(kernel, batch)
     back = _by_input(kernel.values_gradient, batch)
-    own = _grouped(_by_input(kernel.outputs_gradient, batch), back.shape[1])
-    leaving: Tensor = back - (share * own).sum(2)
+    tensor = _grouped(_by_input(kernel.outputs_gradient, batch), back.shape[1])
+    leaving: Tensor = back - (share * tensor).sum(2)
     return leaving
 
 

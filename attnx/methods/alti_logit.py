@@ -27,28 +27,28 @@ from attnx.graph.graph import Graph
 from attnx.methods.base import Method
 
 
-def shares_of_score(graph: Graph, asked: Selection) -> Tensor:
+def shares_of_score(graph: Graph, selection: Selection) -> Tensor:
     """layer × 1 × position × input: one row, whatever the position."""
-    top = asked.layers[-1]
+    top = selection.layers[-1]
     sweep = _kept(graph.layers[top - 1], graph)[None]
-    for layer in range(top - 1, asked.down_to - 1, -1):
+    for layer in range(top - 1, selection.down_to - 1, -1):
         edges = graph.layers[layer - 1]
         kept = _kept(edges, graph)
         sweep = edges.left_multiply(sweep) + kept
-        if layer in asked.layers:
+        if layer in selection.layers:
             sweep = torch.cat([kept[None], sweep])
-    sweep = sweep + _at_entry(graph, asked.down_to).sum(-1).to(sweep)
-    return sweep[:, None, None].expand(-1, -1, len(asked.positions), -1)
+    sweep = sweep + _at_entry(graph, selection.down_to).sum(-1).to(sweep)
+    return sweep[:, None, None].expand(-1, -1, len(selection.positions), -1)
 
 
-def account(graph: Graph, asked: Selection, relevance: Tensor) -> Mapping[str, float | str]:
+def account(graph: Graph, selection: Selection, relevance: Tensor) -> Mapping[str, float | str]:
     """What the last row adds up to, and what it leaves out of the score: MLPs, biases, a dropped sink."""
-    top = asked.layers[-1]
-    layers = [edges.weights.level for edges in graph.layers[asked.down_to - 1 : top]]
+    top = selection.layers[-1]
+    layers = [edges.weights.level for edges in graph.layers[selection.down_to - 1 : top]]
     ends = [level.captured["states"] for level in layers[1:]]
     ends.append(graph.layers[top].weights.level.captured["states"] if top < graph.depth else _brought(graph, "read"))
     dropped = mlps = biases = 0.0
-    for edges, level, end in zip(graph.layers[asked.down_to - 1 : top], layers, ends, strict=True):
+    for edges, level, end in zip(graph.layers[selection.down_to - 1 : top], layers, ends, strict=True):
         gradient = _brought(graph, "readout").double()
         written = float(written_by_attention(level).sum())
         dropped += written - float(_kept(edges, graph).sum())
@@ -79,7 +79,7 @@ def written_by_attention(level: AttentionLayer) -> Tensor:
     parts = Parts.of(level)
     values, carried = parts.values.double(), parts.carried.double()
     reading = gradient.any(-1)
-    found = gradient.new_zeros(len(gradient))
+    tensor = gradient.new_zeros(len(gradient))
     for start, stop in blocks(level):
         places = reading[start:stop].nonzero()[:, 0]
         if len(places):
@@ -88,8 +88,8 @@ def written_by_attention(level: AttentionLayer) -> Tensor:
             block = level.rows(first, last)
             pulled = torch.einsum("io,ohw->hiw", gradient[first:last] * parts.row[first:last, None].double(), carried)
             gains = block.weights.double() * (pulled @ values[:, block.keys].transpose(1, 2))
-            found[block.keys] += gains.sum((0, 1))
-    return found
+            tensor[block.keys] += gains.sum((0, 1))
+    return tensor
 
 
 def _kept(edges: Edges, graph: Graph) -> Tensor:

@@ -131,28 +131,28 @@ class MethodAnswer:
     facts: Mapping[str, float | str] = field(default_factory=dict)
 
 
-def apply(method: Method, graph: Graph, asked: Selection, normalize: Normalize | None = None) -> MethodAnswer:
+def apply(method: Method, graph: Graph, selection: Selection, normalize: Normalize | None = None) -> MethodAnswer:
     """The relevance of a graph that was built by the method's rules, and what says how far to trust it.
 
     Diagnostics are asked before relevance is held against the receptive field. `normalize="column"` is a rule of the
     graph, and has been done by now.
     """
     check_normalize(normalize)
-    relevance = method.relevance(graph, asked)
-    facts = method.facts(graph, asked, relevance) if method.facts is not None else {}
-    found = {name: one(graph, asked, relevance) for name, one in method.diagnostics.items()}
-    return MethodAnswer(_against_reach(method, relevance, graph, asked, normalize), found, facts)
+    relevance = method.relevance(graph, selection)
+    facts = method.facts(graph, selection, relevance) if method.facts is not None else {}
+    found = {name: diagnostic(graph, selection, relevance) for name, diagnostic in method.diagnostics.items()}
+    return MethodAnswer(_against_reach(method, relevance, graph, selection, normalize), found, facts)
 
 
 def _against_reach(
-    method: Method, relevance: Tensor, graph: Graph, asked: Selection, normalize: Normalize | None
+    method: Method, relevance: Tensor, graph: Graph, selection: Selection, normalize: Normalize | None
 ) -> Tensor:
     """Held against the receptive field, where that is asked for."""
     if normalize not in ("receptive_field", "prefix"):
         return relevance
     reach = method.reach or method.relevance
     everywhere = method.everywhere if method.everywhere_in_streams or not graph.sequences else None
-    return by_reach(relevance, graph, asked, normalize, reach, method.relevance, everywhere)
+    return by_reach(relevance, graph, selection, normalize, reach, method.relevance, everywhere)
 
 
 def call(
@@ -185,9 +185,9 @@ def call(
         keep_position=keep_position,
     )
     number = None if layer is None else tensor.number(layer)
-    asked = Selection.of(graph.depth, graph.length, layer=number, position=position, down_to=down_to)
-    found = _against_reach(method, method.relevance(graph, asked), graph, asked, normalize)
-    relevance = asked.shaped(found, graph.head)
+    selection = Selection.of(graph.depth, graph.length, layer=number, position=position, down_to=down_to)
+    found = _against_reach(method, method.relevance(graph, selection), graph, selection, normalize)
+    relevance = selection.shaped(found, graph.head)
     return relevance.numpy() if isinstance(attention, np.ndarray) else relevance
 
 

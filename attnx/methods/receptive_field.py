@@ -67,7 +67,7 @@ UNREACHED = 1e-9
 def by_reach(
     relevance: Tensor,
     graph: Graph,
-    asked: Selection,
+    selection: Selection,
     normalize: Normalize,
     reach: Callable[[Graph, Selection], Tensor],
     method: Callable[[Graph, Selection], Tensor],
@@ -84,12 +84,12 @@ def by_reach(
             "the query; use 'receptive_field'"
         )
     if everywhere is not None and not graph.joined:
-        own, even, residual = _sees_everything(graph, asked, ends=ends)
-        depths = [_depth(graph, asked.down_to, layer) for layer in asked.layers]
-        everything = torch.stack([everywhere(own, even, residual, depth) for depth in depths])[:, None]
+        tensor, even, residual = _sees_everything(graph, selection, ends=ends)
+        depths = [_depth(graph, selection.down_to, layer) for layer in selection.layers]
+        everything = torch.stack([everywhere(tensor, even, residual, depth) for depth in depths])[:, None]
     else:
-        everything = _computed_everywhere(graph, asked, method, ends=ends)
-    reached = reach(graph.with_uniform_attention(), asked)
+        everything = _computed_everywhere(graph, selection, method, ends=ends)
+    reached = reach(graph.with_uniform_attention(), selection)
     if not graph.sequences or graph.joined:
         return scaled_by_reach(relevance, reached, everything)
     if graph.written is None:
@@ -122,33 +122,36 @@ def scaled_by_reach(relevance: Tensor, reach: Tensor, everything: Tensor) -> Ten
     return normalize_rows(fair) * relevance.sum(-1, keepdim=True)
 
 
-def _sees_everything(graph: Graph, asked: Selection, *, ends: bool) -> tuple[Tensor, Tensor, Tensor]:
+def _sees_everything(graph: Graph, selection: Selection, *, ends: bool) -> tuple[Tensor, Tensor, Tensor]:
     """asked query × input: each query's own position, and even attention to all that any query sees; the residual.
 
     Without its sink an even row sums to less than 1, and the residual's part of it grows.
     """
     share, sink = graph.rules.residual, graph.rules.sink
     places = torch.arange(graph.length, device=graph.seen.device)
-    queries = torch.tensor(asked.positions, device=places.device)[:, None]
-    own = (places == queries).to(torch.float64)
+    queries = torch.tensor(selection.positions, device=places.device)[:, None]
+    tensor = (places == queries).to(torch.float64)
     shown = graph.seen & ((places <= queries) if ends else torch.ones_like(places).bool())
     if graph.sequences and graph.written is not None:
         shown = shown & (places >= graph.written.start) & (places < graph.written.stop)
     kept = shown & (places != (-1 if sink is None else sink))
-    even = torch.where(kept.any(-1, keepdim=True), normalize_rows(kept.to(torch.float64)), own)
+    even = torch.where(kept.any(-1, keepdim=True), normalize_rows(kept.to(torch.float64)), tensor)
     counts = [one.sum(-1, keepdim=True).double() for one in (kept, shown)]
     attended = (1 - share) * counts[0] / counts[1].clamp(min=1)
     sums = attended + share
-    return own, even.expand_as(own), torch.where(sums > 0, share / torch.where(sums > 0, sums, 1), 1.0)
+    return tensor, even.expand_as(tensor), torch.where(sums > 0, share / torch.where(sums > 0, sums, 1), 1.0)
 
 
 def _computed_everywhere(
-    graph: Graph, asked: Selection, method: Callable[[Graph, Selection], Tensor], *, ends: bool
+    graph: Graph, selection: Selection, method: Callable[[Graph, Selection], Tensor], *, ends: bool
 ) -> Tensor:
     """layer × 1 × query × input: B of a method without a closed form, by the method itself."""
     if not ends:
-        return method(graph.everywhere(), asked)
-    rows = [method(graph.everywhere(one), replace(asked, positions=(one,))) for one in asked.positions]
+        return method(graph.everywhere(), selection)
+    rows = [
+        method(graph.everywhere(position), replace(selection, positions=(position,)))
+        for position in selection.positions
+    ]
     return torch.cat(rows, dim=2)
 
 

@@ -79,39 +79,39 @@ def rollout(
     )
 
 
-def rolled(graph: Graph, asked: Selection) -> Tensor:
+def rolled(graph: Graph, selection: Selection) -> Tensor:
     """layer × head × position × input: by rows where few are asked for, else from the bottom up."""
-    rows_are_few = len(asked.layers) * len(asked.positions) < graph.length
-    return (_roll_rows if rows_are_few else _roll_all)(graph, asked)
+    rows_are_few = len(selection.layers) * len(selection.positions) < graph.length
+    return (_roll_rows if rows_are_few else _roll_all)(graph, selection)
 
 
-def _roll_rows(graph: Graph, asked: Selection) -> Tensor:
+def _roll_rows(graph: Graph, selection: Selection) -> Tensor:
     """All asked rows in one sweep from the top layer down: each layer's rows join the sweep where they start."""
-    top, length = asked.layers[-1], graph.length
-    sweep = graph.layers[top - 1].rows(asked.positions).reshape(-1, length)
-    for layer in range(top - 1, asked.down_to - 1, -1):
+    top, length = selection.layers[-1], graph.length
+    sweep = graph.layers[top - 1].rows(selection.positions).reshape(-1, length)
+    for layer in range(top - 1, selection.down_to - 1, -1):
         edges = graph.layers[layer - 1]
         sweep = edges.left_multiply(sweep)
-        if layer in asked.layers:
-            sweep = torch.cat([edges.rows(asked.positions).reshape(-1, length), sweep])
-    return sweep.view(len(asked.layers), -1, len(asked.positions), length)
+        if layer in selection.layers:
+            sweep = torch.cat([edges.rows(selection.positions).reshape(-1, length), sweep])
+    return sweep.view(len(selection.layers), -1, len(selection.positions), length)
 
 
-def _roll_all(graph: Graph, asked: Selection) -> Tensor:
+def _roll_all(graph: Graph, selection: Selection) -> Tensor:
     """From the bottom up, keeping the rollout of the layers below."""
     found = []
     under: Tensor | None = None
-    every_row = graph.is_merged and asked.all_of(graph.length)  # a layer of interest is like one below
-    for layer in range(asked.down_to, asked.layers[-1] + 1):
+    every_row = graph.is_merged and selection.all_of(graph.length)  # a layer of interest is like one below
+    for layer in range(selection.down_to, selection.layers[-1] + 1):
         edges = graph.layers[layer - 1]
         if every_row:
             under = edges.compose(under)
-            found += [under[None]] if layer in asked.layers else []
+            found += [under[None]] if layer in selection.layers else []
             continue
-        if layer in asked.layers:
-            top = edges.rows(asked.positions)
+        if layer in selection.layers:
+            top = edges.rows(selection.positions)
             found.append(top if under is None else top @ under)
-        if layer < asked.layers[-1]:
+        if layer < selection.layers[-1]:
             under = edges.compose(under)
     return torch.stack(found)
 
@@ -171,8 +171,8 @@ def raw(
     )
 
 
-def _layers(graph: Graph, asked: Selection) -> Tensor:
-    return torch.stack([graph.layers[layer - 1].rows(asked.positions) for layer in asked.layers])
+def _layers(graph: Graph, selection: Selection) -> Tensor:
+    return torch.stack([graph.layers[layer - 1].rows(selection.positions) for layer in selection.layers])
 
 
 def _one_layer_everywhere(own: Tensor, even: Tensor, residual: Tensor, depth: int) -> Tensor:
@@ -193,25 +193,25 @@ RAW = Method(
 )
 
 
-def rolled_by_rules(graph: Graph, asked: Selection) -> Tensor:
+def rolled_by_rules(graph: Graph, selection: Selection) -> Tensor:
     """layer × head × position × input."""
     if not graph.sequences:
-        return rolled(graph, asked)
+        return rolled(graph, selection)
     if not graph.is_merged:
         raise ChoiceError(f"the rules of cross-attention are of all heads together; head={graph.head!r} has none")
     source, output = graph.sequences.values()
     relevance = torch.eye(graph.length, dtype=torch.float64, device=graph.device)
     alone = graph.mixed(0.0)  # Ā without the identity, which the rules add themselves
     found = []
-    for layer in range(asked.down_to, asked.layers[-1] + 1):
+    for layer in range(selection.down_to, selection.layers[-1] + 1):
         gains, level = alone.layers[layer - 1].written, alone.layers[layer - 1].weights.level
         if level.kind == "cross":
             of_output, of_source = (_normalised(relevance[place, place]) for place in (output, source))
             relevance[output, source] += of_output.T @ gains[:, source] @ of_source
         else:
             relevance[level.own] += gains @ relevance
-        if layer in asked.layers:
-            found.append(relevance[list(asked.positions)])
+        if layer in selection.layers:
+            found.append(relevance[list(selection.positions)])
     return torch.stack(found)[:, None]
 
 

@@ -120,9 +120,9 @@ def heat_maps(explanations: Sequence[Explanation], methods: Sequence[str], *, ti
 
     if not explanations:
         raise InputError("a figure needs at least one sentence")
-    widths = [len(one.positions) * CELL for one in explanations]
+    widths = [len(explanation.positions) * CELL for explanation in explanations]
     panel = len(explanations[0].layers) * CELL
-    room = label_room([token for one in explanations for token in one.tokens])
+    room = label_room([token for explanation in explanations for token in explanation.tokens])
     figure = Figure(
         figsize=(sum(widths) + 1.35 * len(widths) + 0.4, len(methods) * (panel + room + 0.45)),
         layout="constrained",
@@ -167,7 +167,7 @@ def figure1(model: nn.Module, tokenizer: Any, text: str = KEY) -> Figure:
     explanation = explain(model, tokenizer, text, methods=list(PANELS), normalize=None, maps=True)
     maps = explanation.maps or {}
     figure = layered_graphs(
-        [one.token for one in explanation.positions],
+        [position.token for position in explanation.positions],
         {title: maps[method] for method, title in PANELS.items()},
         position=explanation.position,
     )

@@ -38,7 +38,7 @@ class Sentences:
     @property
     def notes(self) -> tuple[str, ...]:
         """What the user should know of how the sentences were read."""
-        noted = sum(bool(one.notes) for one in self.prepared)
+        noted = sum(bool(prepared.notes) for prepared in self.prepared)
         if not noted:
             return ()
         return (f"{noted:,} of {len(self):,} sentences have words that are not in the vocabulary, read as unknown",)
@@ -152,8 +152,8 @@ def reviews(model: Any, tokenizer: Any, data: Path | None, samples: int) -> Revi
     texts = _glue(samples) if data is None else read_texts(data, limit=samples)
     prepare = adapter_for(model).prepare
     return Reviews(
-        prepared=[prepare(model, tokenizer, one.text) for one in texts],
-        labels=[_label(one) for one in texts],
+        prepared=[prepare(model, tokenizer, text.text) for text in texts],
+        labels=[_label(text) for text in texts],
         source="GLUE SST-2 test" if data is None else data.name,
     )
 
@@ -175,9 +175,11 @@ def _glue(samples: int) -> list[LabelledText]:
     ]
 
 
-def _label(one: LabelledText) -> int | None:
+def _label(labelled_text: LabelledText) -> int | None:
     try:
-        label = None if one.label is None else int(one.label)
+        label = None if labelled_text.label is None else int(labelled_text.label)
     except ValueError:
-        raise InputError(f"label {one.label!r} of {one.text[:40]!r} is not 0 (negative) or 1 (positive)") from None
+        raise InputError(
+            f"label {labelled_text.label!r} of {labelled_text.text[:40]!r} is not 0 (negative) or 1 (positive)"
+        ) from None
     return None if label == _HIDDEN else label

@@ -91,7 +91,7 @@ class Sharing(DatasetTask[KnownSubject]):
     def cells(
         self, model: Any, processor: Any, things: Sequence[KnownSubject], tick: RowCallback, progress: bool
     ) -> Sequence[Cells]:
-        prepared = [one.prepared for one in things]
+        prepared = [item.prepared for item in things]
         rows = relevance_rows(model, processor, prepared, "CLS", methods=self.methods, progress=progress)
         layers = len(next(iter(rows[0].relevance.values())))
         layer = layers if self.layer is None else check_layer(self.layer, layers)
@@ -108,11 +108,13 @@ class Sharing(DatasetTask[KnownSubject]):
         return [
             {
                 **{name: np.array(shares_of(scores[number], places)) for name, scores in measures.items()},
-                "right": int(rows[number].predicted == one.beginning.label),
-                "attractors known": int(one.beginning.attractors is not None),
+                "right": int(rows[number].predicted == known_subject.beginning.label),
+                "attractors known": int(known_subject.beginning.attractors is not None),
                 FACTS: told,
             }
-            for number, (one, places) in enumerate((each, Places.of(each.beginning, each.prepared)) for each in things)
+            for number, (known_subject, places) in enumerate(
+                (each, Places.of(each.beginning, each.prepared)) for each in things
+            )
         ]
 
     def result(self, cells: Iterable[Cells], left_out: Mapping[str, int]) -> SubjectTable:
@@ -152,7 +154,9 @@ class Places:
         def pieces(word: int) -> frozenset[int]:
             start, end = starts[word]
             return frozenset(
-                one.index for one in prepared.positions if one.start is not None and start <= one.start < end
+                position.index
+                for position in prepared.positions
+                if position.start is not None and start <= position.start < end
             )
 
         attractors = frozenset().union(*map(pieces, beginning.attractors or ()))
@@ -217,12 +221,12 @@ def _measured(
     tables: dict[str, Any] = {}
     recipes: dict[str, str] = {}
     met: set[tuple[str, ...]] = set()
-    for one in models:
-        if one.name in tables:
-            raise InputError(f"two models are called {one.name}; rename the folder of one")
-        own = options if options.get("output") is None else {**options, "output": f"{options['output']}/{one.name}"}
-        tables[one.name] = measure(one.model, one.tokenizer, one.sentences, methods=methods, **own)
+    for model in models:
+        if model.name in tables:
+            raise InputError(f"two models are called {model.name}; rename the folder of one")
+        own = options if options.get("output") is None else {**options, "output": f"{options['output']}/{model.name}"}
+        tables[model.name] = measure(model.model, model.tokenizer, model.sentences, methods=methods, **own)
         check_alike(tables)
-        recipes[one.name] = one.recipe
-        met.add(tuple(beginning.text for beginning in one.sentences.beginnings))
+        recipes[model.name] = model.recipe
+        met.add(tuple(beginning.text for beginning in model.sentences.beginnings))
     return tables, recipes, len(met) == 1

@@ -240,8 +240,8 @@ class OverModels(TableResult, Generic[One]):
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice or not parts:
             raise InputError(f"{', '.join(twice)} is in two of the parts" if twice else "no part to merge")
-        tables = [one for part in parts for one in part.tables.values()]
-        sources = {one.source for one in tables}
+        tables = [table for part in parts for table in part.tables.values()]
+        sources = {table.source for table in tables}
         return cls(
             {name: table for part in parts for name, table in part.tables.items()},
             {name: recipe for part in parts for name, recipe in part.recipes.items()},
@@ -256,7 +256,7 @@ class OverModels(TableResult, Generic[One]):
 
 def check_alike(tables: Mapping[str, Table | SubjectTable]) -> None:
     """That there are tables, and that they have the same rows and columns."""
-    shapes = {_shape(one): name for name, one in tables.items()}
+    shapes = {_shape(table): name for name, table in tables.items()}
     if len(shapes) != 1:
         told = "; ".join(f"{name} has {shape}" for shape, name in shapes.items())
         raise InputError(f"a table over models is of one kind and shape: {told or 'there is no model'}")
@@ -323,7 +323,9 @@ class Trainings(OverModels[Table]):
         """Its margin over the recipe's models, and in how many of them it holds."""
         measured = self.measured(recipe, protocol).values()
         weakest = [claim.weakest(one) for one in measured]
-        return Spread.of([claim.margin(one) for one in measured]), sum(one is not None and one > 0 for one in weakest)
+        return Spread.of([claim.margin(one) for one in measured]), sum(
+            value is not None and value > 0 for value in weakest
+        )
 
     def luck(self, recipe: str, protocol: str) -> float | None:
         """How much a training moves a number: the deviation between models, averaged over the paper's cells."""
@@ -361,6 +363,6 @@ class SubjectTrainings(OverModels[SubjectTable]):
         """(predictions, measure) → model → where its relevance lies."""
         found: dict[tuple[str, str], dict[str, Shares]] = {}
         for name in self._recipe(recipe):
-            for one in self.tables[name].shares:
-                found.setdefault((one.predictions, one.measure), {})[name] = one
+            for share in self.tables[name].shares:
+                found.setdefault((share.predictions, share.measure), {})[name] = share
         return dict(sorted(found.items(), key=lambda item: item[0][0]))

@@ -78,12 +78,12 @@ def relevance_rows(
     settings = Settings.of(methods, normalize=None, over_rows=over_rows)
     requests = [Request(one) for one in prepared]
     call = Call(model, tokenizer, requests, settings, references={}, single=False, batch_size=_AT_ONCE)
-    found = []
-    for one in call.in_order("attention", progress):
-        if one.prediction is None or one.prediction.kind != "class":
+    rowses = []
+    for explanation in call.in_order("attention", progress):
+        if explanation.prediction is None or explanation.prediction.kind != "class":
             raise InputError(f"{type(model).__name__} does not classify whole inputs; load it with such a head")
-        found.append(Rows(one.relevance, one.prediction.index, one.digits, one.signed))
-    return found
+        rowses.append(Rows(explanation.relevance, explanation.prediction.index, explanation.digits, explanation.signed))
+    return rowses
 
 
 PUBLISHED = Protocol(
@@ -187,26 +187,26 @@ class Correlating(DatasetTask[Sample]):
     def cells(
         self, model: Any, processor: Any, things: Sequence[Sample], tick: RowCallback, progress: bool
     ) -> Sequence[Cells]:
-        prepared = [one.prepared for one in things]
+        prepared = [item.prepared for item in things]
         references = self.scores(model, processor, prepared, self.protocols, progress=progress)
         rows = {
             kind: relevance_rows(model, processor, prepared, kind, methods=self.methods, progress=progress)
             for kind in dict.fromkeys(protocol.rows for protocol in self.protocols)
         }
         predicted = [row.predicted for row in next(iter(rows.values()))]
-        told = facts(provenance=provenance(model, adapter_for(model).name))
-        found: list[Cells] = [
-            {"predicted": predicted[number], "label": _UNKNOWN if one.label is None else one.label, FACTS: told}
-            for number, one in enumerate(things)
+        name = facts(provenance=provenance(model, adapter_for(model).name))
+        result: list[Cells] = [
+            {"predicted": predicted[number], "label": _UNKNOWN if item.label is None else item.label, FACTS: name}
+            for number, item in enumerate(things)
         ]
         for protocol, scores in references.items():
-            for cells, one, row, reference in zip(found, prepared, rows[protocol.rows], scores, strict=True):
+            for cells, one, row, reference in zip(result, prepared, rows[protocol.rows], scores, strict=True):
                 cells |= correlated(one, row, reference, protocol)
-        return found
+        return result
 
     def result(self, cells: Iterable[Cells], left_out: Mapping[str, int]) -> Table:
         found = Gathered.of(cells)
-        labels = [None if one == _UNKNOWN else one for one in found.columns["label"]]
+        labels = [None if column == _UNKNOWN else column for column in found.columns["label"]]
         return Table(
             title=self.title,
             reference=self.reference,
@@ -261,8 +261,8 @@ def correlated(prepared: PreparedInput, row: Rows, reference: Array, protocol: P
 
 
 def _accuracy(predicted: Sequence[int], labels: Sequence[int | None]) -> float | None:
-    known = [(one, label) for one, label in zip(predicted, labels, strict=True) if label is not None]
-    return sum(one == label for one, label in known) / len(known) if known else None
+    known = [(index, label) for index, label in zip(predicted, labels, strict=True) if label is not None]
+    return sum(index == label for index, label in known) / len(known) if known else None
 
 
 def _majority(labels: Sequence[int | None]) -> float | None:
@@ -285,7 +285,7 @@ def protocol_gradients(
     it before the model applies it again.
     """
     asked = cases(model, tokenizer, prepared)
-    found = {}
+    result = {}
     for protocol in protocols:
         pairs = [gradient_case(case, protocol.gradient_of) for case in asked]
         scored = gradient(
@@ -297,8 +297,8 @@ def protocol_gradients(
             embed=embed_fully if protocol.embedded_twice else None,
             progress=progress,
         )
-        found[protocol] = [one.scores for one in scored]
-    return found
+        result[protocol] = [one.scores for one in scored]
+    return result
 
 
 PUBLISHED_TABLE_1: Published = {

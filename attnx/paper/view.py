@@ -33,12 +33,12 @@ def table_blocks(table: Table) -> Iterator[TextBlock]:
     for one in table.measured:
         about = f"{table.title}, {table.reference}, protocol {one.protocol.name}"
         undefined = max(cell.undefined for cells in one.cells.values() for cell in cells)
-        found = f"up to {undefined:,} in a cell" if undefined else "there are none"
+        name = f"up to {undefined:,} in a cell" if undefined else "there are none"
         described = one.protocol.describe(table.reference)
         yield TextBlock(
             heading=f"{about}: {table.samples:,} sentences of {table.source}{right}",
             lines=list(_table_lines(table.published, one)),
-            foot=(f"{described[0].upper()}{described[1:]} ({found}).",),
+            foot=(f"{described[0].upper()}{described[1:]} ({name}).",),
         )
 
 
@@ -107,8 +107,8 @@ def subject_blocks(table: SubjectTable) -> list[TextBlock]:
 def subject_rows(table: SubjectTable) -> list[dict[str, Any]]:
     """A row for each measure, kind of prediction and part of the sentence."""
     return [
-        {"predictions": one.predictions, "measure": one.measure, "part": part, **vars(getattr(one, part))}
-        for one in table.shares
+        {"predictions": share.predictions, "measure": share.measure, "part": part, **vars(getattr(share, part))}
+        for share in table.shares
         for part in PARTS
     ]
 
@@ -117,12 +117,12 @@ def plot_subject(table: SubjectTable) -> Figure:
     """A panel for right and one for wrong predictions: the share of the subject by each measure."""
     from matplotlib.figure import Figure
 
-    kinds = list(dict.fromkeys(one.predictions for one in table.shares))
+    kinds = list(dict.fromkeys(share.predictions for share in table.shares))
     figure = Figure(figsize=(4.4 * len(kinds), 3.2), layout="constrained")
     for ax, kind in zip(figure.subplots(1, len(kinds), sharex=True, squeeze=False)[0], kinds, strict=True):
-        shown = [one for one in table.shares if one.predictions == kind and one.subject.mean is not None]
-        for place, one in enumerate(reversed(shown)):
-            mean, low, high = (100 * (getattr(one.subject, end) or 0.0) for end in ("mean", "low", "high"))
+        shown = [share for share in table.shares if share.predictions == kind and share.subject.mean is not None]
+        for place, shares in enumerate(reversed(shown)):
+            mean, low, high = (100 * (getattr(shares.subject, end) or 0.0) for end in ("mean", "low", "high"))
             ax.barh(place, mean, xerr=[[max(0.0, mean - low)], [max(0.0, high - mean)]], color=LOOKS[0][0])
         ax.set_yticks(range(len(shown)), [one.measure for one in reversed(shown)])
         ax.set_title(f"{kind} predictions", fontsize=10)
@@ -154,17 +154,17 @@ def _known(published: Published, method: str, cells: tuple[Summary, ...]) -> lis
 
 def _subject_lines(table: SubjectTable) -> Iterator[list[str]]:
     yield ["predictions", "measure", "subject", "95 % of mean", "attractors", "other words", "subject first"]
-    for index, one in enumerate(table.shares):
-        total = one.subject.count + one.subject.undefined
-        is_new = index == 0 or table.shares[index - 1].predictions != one.predictions
+    for index, share in enumerate(table.shares):
+        total = share.subject.count + share.subject.undefined
+        is_new = index == 0 or table.shares[index - 1].predictions != share.predictions
         yield [
-            f"{one.predictions} ({total:,})" if is_new else "",
-            one.measure,
-            _percent(one.subject.mean),
-            f"{_percent(one.subject.low)} to {_percent(one.subject.high)}",
-            _percent(one.attractors.mean) if table.attractors_known else "–",
-            _percent(one.other.mean),
-            _percent(one.subject_first.mean),
+            f"{share.predictions} ({total:,})" if is_new else "",
+            share.measure,
+            _percent(share.subject.mean),
+            f"{_percent(share.subject.low)} to {_percent(share.subject.high)}",
+            _percent(share.attractors.mean) if table.attractors_known else "–",
+            _percent(share.other.mean),
+            _percent(share.subject_first.mean),
         ]
 
 
@@ -292,11 +292,11 @@ def subject_trainings_rows(trainings: SubjectTrainings) -> list[dict[str, Any]]:
             "predictions": predictions,
             "measure": measure,
             "part": part,
-            **vars(getattr(one, name)),
+            **vars(getattr(shares, name)),
         }
         for recipe in trainings.by_recipe
         for (predictions, measure), several in trainings.shares(recipe).items()
-        for model, one in several.items()
+        for model, shares in several.items()
         for part, name in _PARTS.items()
     ]
 
@@ -352,8 +352,8 @@ def _foot(models: int, same_sentences: bool) -> tuple[str, ...]:
         if models > 1
         else "One model tells nothing of how another training would come out."
     )
-    told = "± between models is the deviation of their means, ± between sentences that within a model; " + expected
-    return (told if models > 1 else expected, *([] if same_sentences else ["Not all models met the same sentences."]))
+    name = "± between models is the deviation of their means, ± between sentences that within a model; " + expected
+    return (name if models > 1 else expected, *([] if same_sentences else ["Not all models met the same sentences."]))
 
 
 def _lines(trainings: Trainings, recipe: str, protocol: str) -> Iterator[list[str]]:
@@ -368,18 +368,18 @@ def _lines(trainings: Trainings, recipe: str, protocol: str) -> Iterator[list[st
         def line(title: str, told: Sequence[str], head: Iterator[str] = head) -> list[str]:
             return [next(head, ""), title, *told]
 
-        if any(one is not None for one in paper):
-            yield line("published", [decimals(one) for one in paper])
-        alone = all(len(one.values) < 2 for one in cells)
-        yield line("the model" if alone else "mean of models", [decimals(one.mean) for one in cells])
-        if any(one.deviation is not None for one in cells):
-            yield line("± between models", [decimals(one.deviation) for one in cells])
-        yield line("± between sentences", [decimals(one) for one in sentences])
-        if any(one.expected is not None for one in cells):
-            title = "a new training" if any(len(one.values) >= FEWEST for one in cells) else "range of the two"
-            yield line(title, [_trainings_interval(_correlations(one.expected)) for one in cells])
-            if any(one is not None for one in paper):
-                yield line("the paper is", [_place(one, known) for one, known in zip(cells, paper, strict=True)])
+        if any(value is not None for value in paper):
+            yield line("published", [decimals(value) for value in paper])
+        alone = all(len(cell.values) < 2 for cell in cells)
+        yield line("the model" if alone else "mean of models", [decimals(cell.mean) for cell in cells])
+        if any(cell.deviation is not None for cell in cells):
+            yield line("± between models", [decimals(cell.deviation) for cell in cells])
+        yield line("± between sentences", [decimals(sentence) for sentence in sentences])
+        if any(cell.expected is not None for cell in cells):
+            title = "a new training" if any(len(cell.values) >= FEWEST for cell in cells) else "range of the two"
+            yield line(title, [_trainings_interval(_correlations(cell.expected)) for cell in cells])
+            if any(value is not None for value in paper):
+                yield line("the paper is", [_place(cell, known) for cell, known in zip(cells, paper, strict=True)])
 
 
 def _claim_lines(trainings: Trainings, protocol: str) -> Iterator[list[str]]:
@@ -390,11 +390,11 @@ def _claim_lines(trainings: Trainings, protocol: str) -> Iterator[list[str]]:
         "± training",
     ]
     for recipe, models in trainings.groups.items():
-        told = []
+        names = []
         for claim in CLAIMS:
             margin, holds = trainings.claim(claim, recipe, protocol)
-            told += [f"in {holds} of {len(models)}", _signed(margin), _trainings_interval(margin.interval)]
-        yield [recipe, str(len(models)), *told, decimals(trainings.luck(recipe, protocol))]
+            names += [f"in {holds} of {len(models)}", _signed(margin), _trainings_interval(margin.interval)]
+        yield [recipe, str(len(models)), *names, decimals(trainings.luck(recipe, protocol))]
 
 
 def _trainings_subject_lines(trainings: SubjectTrainings, recipe: str, attractors_known: bool) -> Iterator[list[str]]:
@@ -402,13 +402,14 @@ def _trainings_subject_lines(trainings: SubjectTrainings, recipe: str, attractor
     before = ""
     for (predictions, measure), several in trainings.shares(recipe).items():
         shares = {
-            part: Spread.of([getattr(one, name).mean for one in several.values()]) for part, name in _PARTS.items()
+            part: Spread.of([getattr(shares, name).mean for shares in several.values()])
+            for part, name in _PARTS.items()
         }
-        told = [
-            "–" if part == "attractors" and not attractors_known else _trainings_percent(one)
-            for part, one in shares.items()
+        names = [
+            "–" if part == "attractors" and not attractors_known else _trainings_percent(share)
+            for part, share in shares.items()
         ]
-        yield [predictions if predictions != before else "", measure, *told]
+        yield [predictions if predictions != before else "", measure, *names]
         before = predictions
 
 

@@ -39,7 +39,7 @@ def foresee(
     references say they take.
     """
     say_half_precision(model)
-    lengths = [len(one.prepared.positions) for one in requests]
+    lengths = [len(request.prepared.positions) for request in requests]
     say_memory(attention_bytes(model.config, lengths, each_head=settings.head not in (None, *HEAD_REDUCTIONS)))
     return Foresight(label, [length * (1 + _forwards(length, settings, references)) for length in lengths])
 
@@ -75,7 +75,7 @@ def say_half_precision(model: nn.Module) -> None:
 def attention_bytes(config: Any, lengths: Sequence[int], *, each_head: bool) -> int:
     """What is kept of the largest run of inputs so long: the weights of all layers, or else queries and keys."""
     layers, width, heads = (
-        one if isinstance(one := getattr(config, name, None), int) else 0
+        index if isinstance(index := getattr(config, name, None), int) else 0
         for name in ("num_hidden_layers", "hidden_size", "num_attention_heads")
     )
     longest = max(lengths, default=0)

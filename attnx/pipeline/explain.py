@@ -84,13 +84,13 @@ def _normalize(used: Any, methods: Sequence[Method]) -> Any:
     """One for all; where some methods take none, that of the others."""
     if not isinstance(used, dict):
         return used
-    return next((used[one.name] for one in methods if used.get(one.name) is not None), None)
+    return next((used[method.name] for method in methods if used.get(method.name) is not None), None)
 
 
 def _residual(used: Mapping[str, Any], methods: Sequence[Method]) -> float | None:
     """What the caller chose for all methods; None where each has its own."""
-    shares = [(used.get(one.name), one.residual) for one in methods]
-    chosen = {share for share, own in shares if isinstance(share, float) and share != own}
+    shares = [(used.get(method.name), method.residual) for method in methods]
+    chosen = {share for share, value in shares if isinstance(share, float) and share != value}
     return chosen.pop() if len(chosen) == 1 else None
 
 
@@ -100,18 +100,18 @@ def _references(explanation: Explanation) -> dict[str, dict[str, Any]]:
         return {}
     from attnx.attribution.base import REFERENCES  # Captum's road is loaded only for those who take it
 
-    found = {}
+    result = {}
     for name in explanation.references:
         takes = REFERENCES[name].options
         record = explanation.provenance.get("references", {}).get(name, {})
-        found[name] = {option: value for option, value in record.items() if option in takes}
-        for option, value in found[name].items():
+        result[name] = {option: value for option, value in record.items() if option in takes}
+        for option, value in result[name].items():
             if isinstance(value, Mapping):
                 raise InputError(
                     f"{name} was measured with {option}={value.get(NOT_KEPT)}, which no record keeps: give it again, "
                     f"references={{{name!r}: {{{option!r}: …}}}}"
                 )
-    return found
+    return result
 
 
 @dataclass(frozen=True)
@@ -297,7 +297,7 @@ class Choices:
             requests, single = of_every_letter(self.model, tokenizer, requests), False
         elif self.every:
             requests, single = of_every_token(requests, self.model, single=single), False
-        return [of_output(one) for one in requests], single
+        return [of_output(request) for request in requests], single
 
     def call(self, tokenizer: Any, requests: Sequence[Request], *, single: bool = False) -> Call:
         """The call of these requests."""
@@ -354,8 +354,12 @@ class Call:
             batch_size=self.batch_size,
             progress=progress,
         )
-        followed = found if self.recommended is None else ((n, self.recommended.followed(one)) for n, one in found)
-        return ((number, self._with_note(number, one)) for number, one in followed)
+        followed = (
+            found
+            if self.recommended is None
+            else ((n, self.recommended.followed(explanation)) for n, explanation in found)
+        )
+        return ((number, self._with_note(number, explanation)) for number, explanation in followed)
 
     def _with_note(self, number: int, explanation: Explanation) -> Explanation:
         """What a user should know who gave a target that nothing asked for depends on."""
@@ -371,16 +375,16 @@ class Call:
 
     def in_order(self, label: str = "", progress: bool = False) -> list[Explanation]:
         """All explanations, in the order of the inputs."""
-        found, progress = {}, progress or self.progress
+        explanations, progress = {}, progress or self.progress
         foresight = foresee(label, self.model, self.requests, self.settings, self.references) if progress else None
         several = len(self.requests) > 1
         with progress_bar(label or "explaining", len(self.requests), progress and several) as shown:
             for number, explanation in self.explanations(progress and not several):
-                found[number] = explanation
+                explanations[number] = explanation
                 shown.update(1)
                 if foresight is not None:
                     foresight.through(number)
-        return [found[number] for number in range(len(self.requests))]
+        return [explanations[number] for number in range(len(self.requests))]
 
 
 def _averaged(model: nn.Module, position: str, settings: Settings) -> Settings:
@@ -392,7 +396,7 @@ def _averaged(model: nn.Module, position: str, settings: Settings) -> Settings:
 
 def _begun(model: nn.Module, tokenizer: Any, prepared: PreparedInput, prepend_token: str | int) -> PreparedInput:
     """The input with a token in front, and so all that it is chosen from."""
-    choices = tuple(with_prepended_token(model, tokenizer, one, prepend_token) for one in prepared.choices)
+    choices = tuple(with_prepended_token(model, tokenizer, choice, prepend_token) for choice in prepared.choices)
     return replace(with_prepended_token(model, tokenizer, prepared, prepend_token), choices=choices)
 
 

@@ -64,11 +64,11 @@ def _of_file(path: Path) -> Saved:
 def _in_package(name: str) -> Saved | None:
     """The one model in an installed package, by its name or its distribution's; nothing of the package is run."""
     module = name.replace("-", "_")
-    found = find_spec(module) if module.isidentifier() else None
-    folders = [Path(one) for one in (found.submodule_search_locations or ())] if found is not None else []
-    files = sorted(one for folder in folders for deep in _DEEP for one in folder.glob(deep))
-    models = [_of_file(one) for one in files if one.suffix == ".gguf"]
-    models += [Saved(str(one.parent)) for one in files if _is_weights(one)]
+    module_spec = find_spec(module) if module.isidentifier() else None
+    folders = [Path(one) for one in (module_spec.submodule_search_locations or ())] if module_spec is not None else []
+    files = sorted(path for folder in folders for deep in _DEEP for path in folder.glob(deep))
+    models = [_of_file(file) for file in files if file.suffix == ".gguf"]
+    models += [Saved(str(file.parent)) for file in files if _is_weights(file)]
     if len(models) > 1:
         raise InputError(
             f"the package {quoted(module)} has {len(models)} models in it; give the path of one: {models[0].name}"

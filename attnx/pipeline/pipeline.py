@@ -70,37 +70,42 @@ class Relevance:
         merge = self.settings.over_rows
         if merge is None:
             return self._answers(list(positions))
-        found = self._answers(None)
+        method_answers = self._answers(None)
         return {
             name: MethodAnswer(
-                merge(one.relevance)[:, :, None].expand(-1, -1, len(positions), -1),
+                merge(method_answer.relevance)[:, :, None].expand(-1, -1, len(positions), -1),
                 {
                     kind: values.mean(1, keepdims=True).repeat(len(positions), axis=1)
-                    for kind, values in one.diagnostics.items()
+                    for kind, values in method_answer.diagnostics.items()
                 },
-                one.facts,
+                method_answer.facts,
             )
-            for name, one in found.items()
+            for name, method_answer in method_answers.items()
         }
 
     def maps(self) -> dict[str, Any]:
         """layers × (heads ×) query × input of each method that has rows of all positions, in single precision."""
         whole = self._answers(None, [method for method in self.methods if method.reading == "row"])
-        return {name: scores(one.relevance, self.settings).astype("float32") for name, one in whole.items()}
+        return {
+            name: scores(method_answer.relevance, self.settings).astype("float32")
+            for name, method_answer in whole.items()
+        }
 
     def patch_sinks(self, patches: Sequence[int]) -> list[dict[int, PatchSink]]:
         """Of each layer that is read, the patches that take far more attention than their share."""
         if not self.attention.whole:
             return []
-        found = patch_sinks(self.attention, patches)
-        layers = Selection.of(len(found), self.attention.length, layer=self.settings.layer_of(self.attention)).layers
-        return [found[layer - 1] for layer in layers]
+        patch_sinkses = patch_sinks(self.attention, patches)
+        layers = Selection.of(
+            len(patch_sinkses), self.attention.length, layer=self.settings.layer_of(self.attention)
+        ).layers
+        return [patch_sinkses[layer - 1] for layer in layers]
 
     def sink(self, of_patches: Sequence[Mapping[int, PatchSink]] = ()) -> tuple[float, ...] | None:
         """Per layer, the share of attention that goes to the first token of what a model writes, or of an image to the
         patches that are sinks; None where there is none, and of a long input."""
         if any(of_patches) and not self.attention.sequences:
-            return tuple(sum(one.share for one in layer.values()) for layer in of_patches)
+            return tuple(sum(patch_sink.share for patch_sink in layer.values()) for layer in of_patches)
         if not self.attention.whole or not (self.attention.causal or self.attention.sequences):
             return None
         try:
@@ -114,14 +119,17 @@ class Relevance:
         attention, normalize = self.attention, self.settings.normalization
         if attention.copies > 1:
             every = range(attention.tokens) if positions is None else positions
-            positions = [attention.prediction_position(one) for one in every]
-        asked = Selection.of(attention.num_layers, attention.length, layer=layer, position=positions)
-        found = {
-            method.name: apply(method, self._graph(method), asked, normalize(attention, method))
+            positions = [attention.prediction_position(index) for index in every]
+        selection = Selection.of(attention.num_layers, attention.length, layer=layer, position=positions)
+        method_answers = {
+            method.name: apply(method, self._graph(method), selection, normalize(attention, method))
             for method in (self.methods if methods is None else methods)
         }
         # What a position keeps that holds no token is no token's.
-        return {name: replace(one, relevance=one.relevance[..., : attention.tokens]) for name, one in found.items()}
+        return {
+            name: replace(method_answer, relevance=method_answer.relevance[..., : attention.tokens])
+            for name, method_answer in method_answers.items()
+        }
 
     def _graph(self, method: Method) -> Graph:
         """The graph of a method's weighting and shares, over weights that are checked and merged once."""
@@ -160,8 +168,8 @@ class Reading:
         cls, answers: Mapping[str, MethodAnswer], row: int, maps: Mapping[str, Array] | None, settings: Settings
     ) -> Reading:
         """Of one of the positions that were asked for together."""
-        relevance = {name: scores(one.relevance[:, :, row], settings) for name, one in answers.items()}
-        facts = {name: one.facts for name, one in answers.items() if one.facts}
+        relevance = {name: scores(answer.relevance[:, :, row], settings) for name, answer in answers.items()}
+        facts = {name: answer.facts for name, answer in answers.items() if answer.facts}
         return cls(relevance, diagnostics(answers, row), maps, facts)
 
     def joined(self, other: Reading, methods: Sequence[Method]) -> Reading:
@@ -180,8 +188,8 @@ def _in_order(found: Mapping[str, T], methods: Sequence[Method]) -> dict[str, T]
 
 def scores(relevance: Tensor, settings: Settings) -> Array:
     """layers × (heads ×) … of layer × head × …; the axis of heads is there when each was asked for."""
-    found: Array = (relevance if settings.head == "each" else relevance[:, 0]).detach().cpu().numpy()
-    return found
+    array: Array = (relevance if settings.head == "each" else relevance[:, 0]).detach().cpu().numpy()
+    return array
 
 
 def diagnostics(answers: Mapping[str, MethodAnswer], row: int) -> dict[str, dict[str, tuple[float, ...]]]:
@@ -204,11 +212,20 @@ def tower_patches(prepared: PreparedInput) -> list[int]:
 def sink_facts(prepared: PreparedInput, layers: Sequence[Mapping[int, PatchSink]]) -> dict[str, Any]:
     """The sinks among the patches, each where it takes the most, those that take the most first."""
     best: dict[int, PatchSink] = {}
-    for found in layers:
-        best |= {place: one for place, one in found.items() if place not in best or one.times > best[place].times}
+    for layer in layers:
+        best |= {
+            place: patch_sink
+            for place, patch_sink in layer.items()
+            if place not in best or patch_sink.times > best[place].times
+        }
     told = [
-        {"patch": prepared.positions[one.position].token, "layer": one.layer, "share": one.share, "times": one.times}
-        for one in sorted(best.values(), key=lambda one: -one.times)
+        {
+            "patch": prepared.positions[patch_sink.position].token,
+            "layer": patch_sink.layer,
+            "share": patch_sink.share,
+            "times": patch_sink.times,
+        }
+        for patch_sink in sorted(best.values(), key=lambda one: -one.times)
     ]
     return {"sinks": told} if told else {}
 
@@ -284,10 +301,10 @@ class Measuring:
         )
 
         cases = [Case(one.prepared, self._target(one.explanation)) for one in several]
-        found = measure_references(self.model, self.processor, cases, self.asked, progress=self.progress)
+        scored = measure_references(self.model, self.processor, cases, self.asked, progress=self.progress)
         return [
             self._led(
-                _with_references(one.explanation, {name: scored[place] for name, scored in found.items()}, self.asked)
+                _with_references(one.explanation, {name: scored[place] for name, scored in scored.items()}, self.asked)
             )
             for place, one in enumerate(several)
         ]
@@ -318,9 +335,9 @@ def reference_record(options: Mapping[str, Any], facts: Mapping[str, Any]) -> di
     return {**saved, **facts}
 
 
-def left_out(asked: Iterable[str], reason: str) -> str:
+def left_out(names: Iterable[str], reason: str) -> str:
     """The note for references that nobody insisted on."""
-    return f"{', '.join(asked)} was left out: {reason}"
+    return f"{', '.join(names)} was left out: {reason}"
 
 
 def _with_references(
@@ -340,11 +357,11 @@ def _with_references(
     )
 
 
-def _without(explanation: Explanation, asked: Iterable[str], reason: str) -> Explanation:
-    return replace(explanation, notes=(*explanation.notes, left_out(asked, reason)))
+def _without(explanation: Explanation, names: Iterable[str], reason: str) -> Explanation:
+    return replace(explanation, notes=(*explanation.notes, left_out(names, reason)))
 
 
-def _why_not(explanation: Explanation, asked: Iterable[str]) -> str:
+def _why_not(explanation: Explanation, names: Iterable[str]) -> str:
     """Why nothing about the answer is measured that nobody asked for; "" where it is."""
     if explanation.prediction is None:
         return (
@@ -352,7 +369,7 @@ def _why_not(explanation: Explanation, asked: Iterable[str]) -> str:
             "tell what was mixed, and explain_similarity what makes two embeddings similar"
         )
     if len(explanation.positions) > MEASURED_UP_TO:
-        name = next(iter(asked))
+        name = next(iter(names))
         return (
             f"the input has more than {MEASURED_UP_TO} positions; it is measured where {name} is named as a reference"
         )
@@ -436,7 +453,7 @@ def observe(
 def _observation(captured: CapturedBatch, row: int, adapter: Adapter) -> Observation:
     attention = captured.attention[row]
     if kind := attention_kind(adapter):  # over the positions of both streams, without what other levels mix
-        attention = replace(attention, layers=tuple(one for one in attention.layers if one.kind == kind))
+        attention = replace(attention, layers=tuple(layer for layer in attention.layers if layer.kind == kind))
     return Observation(attention, captured.output, row, captured.answered, captured.mixers)
 
 
@@ -466,7 +483,7 @@ def with_answer_gradient(model: nn.Module, seen: Observation, target: Target) ->
         kind = check_score(None, model, "margin", target.kind)
         reached = score_output(model, seen.output, seen.row, seen.seat(target.position), target, kind)
         outputs = [level.captured["outputs"] for level in layers if "outputs" in level.captured]
-        followed = len(outputs) == len(layers) and all(one.requires_grad for one in outputs)
+        followed = len(outputs) == len(layers) and all(output.requires_grad for output in outputs)
         able = followed and reached.requires_grad
         check = GradientCheck()
         check.follow(reached)
@@ -475,7 +492,7 @@ def with_answer_gradient(model: nn.Module, seen: Observation, target: Target) ->
         raise CaptureError(
             f"{missing_gradient_reason(model, check.operation)}; use rollout, or references=('blankout',)"
         )
-    if all(one is None for one in found):
+    if all(tensor is None for tensor in found):
         raise CaptureError(
             f"{type(model).__name__} gives no gradient of its answer by its input: it is quantised, or embeds its "
             "input in a way that is not seen; use rollout, or references=('blankout',)"
@@ -526,8 +543,8 @@ def readouts_of(
             f"answer is not read off the stream that was seen; {asking} cannot tell. Use references=('lrp',)"
         )
     return [
-        {"readout": one.gradient, "read": one.states, "score": torch.tensor(one.score, dtype=torch.float64)}
-        for one in found
+        {"readout": readout.gradient, "read": readout.states, "score": torch.tensor(readout.score, dtype=torch.float64)}
+        for readout in found
     ]
 
 
@@ -542,7 +559,7 @@ def _last_block(model: nn.Module, attending: Sequence[str]) -> nn.Module:
     A block may have a list of its own, for attention and MLP (T5).
     """
     modules: dict[str, nn.Module] = dict(model.named_modules())
-    listed = {id(one) for each in modules.values() if isinstance(each, nn.ModuleList) for one in each}
+    listed = {id(module) for each in modules.values() if isinstance(each, nn.ModuleList) for module in each}
     path = attending[-1].split(".")
     for end in range(1, len(path) + 1):
         name = ".".join(path[:end])
@@ -668,14 +685,14 @@ class _Run:
         self.adapter: Adapter = adapter_for(model, settings.within)
         self.requests = requests
         groups: dict[int, list[int]] = {}
-        for number, one in enumerate(requests):
-            groups.setdefault(id(one.prepared), []).append(number)
+        for number, request in enumerate(requests):
+            groups.setdefault(id(request.prepared), []).append(number)
         self.groups = list(groups.values())
         """The requests of each input."""
 
     def explanations(self) -> Iterator[tuple[int, Explanation]]:
         inputs = [self.requests[group[0]].prepared for group in self.groups]
-        plans = [self._plan(one, len(group)) for one, group in zip(inputs, self.groups, strict=True)]
+        plans = [self._plan(input_, len(group)) for input_, group in zip(inputs, self.groups, strict=True)]
         for index, seen in observe(
             self.model,
             self.adapter,
@@ -684,7 +701,7 @@ class _Run:
             plans,
             head=self.settings.head,
             batch_size=self.batch_size,
-            logits_at=lambda index: [place for one in self.groups[index] for place in self._possible(one)],
+            logits_at=lambda index: [place for group in self.groups[index] for place in self._possible(group)],
         ):
             yield from self._explained(self.groups[index], seen, plans[index])
 

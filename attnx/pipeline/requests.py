@@ -27,7 +27,7 @@ _NO_ENTITY = "O"
 
 def with_choices(model: nn.Module, processor: Any, requests: Sequence[Request]) -> list[Request]:
     """Of each question the choice that the model takes, or the one that was asked for."""
-    every = [one for request in requests for one in request.prepared.choices]
+    every = [choice for request in requests for choice in request.prepared.choices]
     if not every:
         return list(requests)
     numbers = iter([float(logits[0]) for logits in answers_of(model, processor, every)])
@@ -42,7 +42,8 @@ def with_choices(model: nn.Module, processor: Any, requests: Sequence[Request]) 
 def _chosen(request: Request, logits: tuple[float, ...]) -> Request:
     choices = request.prepared.choices
     labels = tuple(
-        one.text[1] if isinstance(one.text, tuple) else f"choice {number}" for number, one in enumerate(choices)
+        choice.text[1] if isinstance(choice.text, tuple) else f"choice {number}"
+        for number, choice in enumerate(choices)
     )
     among = ChoiceTarget.of(labels, logits, request.target)
     return replace(request, prepared=choices[among.index], target=among)
@@ -59,16 +60,16 @@ def of_entities(model: nn.Module, processor: Any, requests: Sequence[Request]) -
             f'position="{ENTITIES}" is for token classifiers, {type(model).__name__} is none; leave it out'
         )
     prepared = [request.prepared for request in requests]
-    found = []
+    result = []
     for request, logits in zip(requests, answers_of(model, processor, prepared), strict=True):
         names = class_names(model, logits.shape[-1])
         tags = [names[index] for index in logits.argmax(-1).tolist()]
-        found += [replace(request, position=place) for place in _starts(request.prepared, tags)]
-    if not found:
+        result += [replace(request, position=place) for place in _starts(request.prepared, tags)]
+    if not result:
         raise InputError(
             f"{type(model).__name__} finds no entity here; position=… explains the tag of one token, by its number"
         )
-    return found
+    return result
 
 
 def _starts(prepared: PreparedInput, tags: Sequence[str]) -> Iterator[int]:
@@ -97,8 +98,8 @@ def answers_of(model: nn.Module, processor: Any, prepared: Sequence[PreparedInpu
         if answer is None:
             raise ChoiceError(f"{type(model).__name__} predicts nothing; load it with a head")
         kind, logits = answer
-        own = logits[place, : len(prepared[row].positions)] if kind.per_position else logits[place]
-        return own.detach().float().cpu()
+        tensor = logits[place, : len(prepared[row].positions)] if kind.per_position else logits[place]
+        return tensor.detach().float().cpu()
 
     return map_outputs(model, processor, prepared, numbers)
 
@@ -128,17 +129,19 @@ def writes_by_frame(model: nn.Module) -> bool:
 
 def of_every_letter(model: nn.Module, processor: Any, requests: Sequence[Request]) -> list[Request]:
     """A request for each letter that the model writes, in the order of the sounds; its letters are the spans."""
-    found = []
+    result = []
     baseline = int(getattr(model.config, "pad_token_id", 0) or 0)
     answers = answers_of(model, processor, [request.prepared for request in requests])
     for request, logits in zip(requests, answers, strict=True):
         letters = letters_of(logits, baseline)
-        spans = tuple(Span(_name(processor, [one]), tuple(range(one.start, one.end))) for one in letters)
+        spans = tuple(Span(_name(processor, [letter]), tuple(range(letter.start, letter.end))) for letter in letters)
         prepared = replace(_with_words(processor, request.prepared, letters), spans=request.prepared.spans or spans)
-        found += [replace(request, prepared=prepared, position=one.surest, target=one.token) for one in letters]
-    if not found:
+        result += [
+            replace(request, prepared=prepared, position=letter.surest, target=letter.token) for letter in letters
+        ]
+    if not result:
         raise InputError(f"{type(model).__name__} writes nothing for this sound; position=… explains one stretch of it")
-    return found
+    return result
 
 
 def letters_of(logits: Tensor, baseline: int) -> list[Letter]:
@@ -150,15 +153,15 @@ def letters_of(logits: Tensor, baseline: int) -> list[Letter]:
     letters = []
     for start, following in pairwise([*starts, len(best)]):
         token = best[start]
-        own = next((place for place in range(start, following) if best[place] != token), following)
-        surest = start + int(logits[start:own, token].argmax())
-        letters.append(Letter(token, start, following, surest, own))
+        index = next((place for place in range(start, following) if best[place] != token), following)
+        surest = start + int(logits[start:index, token].argmax())
+        letters.append(Letter(token, start, following, surest, index))
     return letters
 
 
 def words_of(letters: Sequence[Letter], between: int) -> list[tuple[Letter, ...]]:
     """The letters of each word; `between` is the token that stands between two."""
-    return [tuple(own) for apart, own in groupby(letters, lambda one: one.token == between) if not apart]
+    return [tuple(own) for apart, own in groupby(letters, lambda letter: letter.token == between) if not apart]
 
 
 def _with_words(processor: Any, prepared: PreparedInput, letters: Sequence[Letter]) -> PreparedInput:
@@ -166,20 +169,20 @@ def _with_words(processor: Any, prepared: PreparedInput, letters: Sequence[Lette
     between = getattr(_tokenizer(processor), "word_delimiter_token_id", None)
     if not isinstance(between, int) or not letters:
         return prepared
-    texts = {(own[0].start, own[-1].silent): _name(processor, own) for own in words_of(letters, between)}
+    texts = {(word[0].start, word[-1].silent): _name(processor, word) for word in words_of(letters, between)}
     edges = sorted({0, len(prepared.positions), *(edge for place in texts for edge in place)})
     words = tuple(
         Word(number, texts.get(place, PAUSE), tuple(range(*place))) for number, place in enumerate(pairwise(edges))
     )
     own = {place: word.index for word in words for place in word.positions}
-    positions = Positions(replace(one, word=own[one.index]) for one in prepared.positions)
+    positions = Positions(replace(position, word=own[position.index]) for position in prepared.positions)
     return replace(prepared, positions=positions, words=words)
 
 
 def _name(processor: Any, letters: Sequence[Letter]) -> str:
     """As the tokenizer calls them; by their numbers where there is none."""
     convert = getattr(_tokenizer(processor), "convert_ids_to_tokens", str)
-    return "".join(str(convert(one.token)) for one in letters)
+    return "".join(str(convert(letter.token)) for letter in letters)
 
 
 def _tokenizer(processor: Any) -> Any:

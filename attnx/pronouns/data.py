@@ -121,8 +121,8 @@ def read(path: str | Path) -> list[Sentence]:
     elif set(_NEEDED) <= set(head):
         parse = _parser(head)
     else:
-        found = ", ".join(head[:6]) or "nothing"
-        raise InputError(f"{path} begins with {found[:80]!r}, which are not the columns of a data set; {_HELP}")
+        name = ", ".join(head[:6]) or "nothing"
+        raise InputError(f"{path} begins with {name[:80]!r}, which are not the columns of a data set; {_HELP}")
     sentences = []
     for number, row in rows:
         place = f"{path.name}, line {number}"
@@ -143,12 +143,12 @@ def pieces(cell: str) -> tuple[str, ...]:
     >>> pieces("author | Sara")
     ('author', 'Sara')
     """
-    return tuple(one.strip() for one in cell.split("|")) if cell.strip() else ()
+    return tuple(name.strip() for name in cell.split("|")) if cell.strip() else ()
 
 
 def mapping(cell: str) -> dict[str, str]:
     """`his=author|her=Sara` → {"his": "author", "her": "Sara"}."""
-    pairs = [one.partition("=") for one in pieces(cell)]
+    pairs = [piece.partition("=") for piece in pieces(cell)]
     for key, sign, value in pairs:
         if not (key.strip() and sign and value.strip()):
             raise InputError(f"implies is {cell!r}, expected pronoun=candidate between bars: his=author|her=Sara")
@@ -277,8 +277,8 @@ class Asking(DatasetTask[Ready]):
         found = Gathered.of(cells, left_out)
         record = found.provenance
         report = Report.of(
-            [one or None for one in found.columns["answer"]],
-            [Probe.from_dict({**json.loads(one), "provenance": {}}) for one in found.columns["probe"]],
+            [column or None for column in found.columns["answer"]],
+            [Probe.from_dict({**json.loads(column), "provenance": {}}) for column in found.columns["probe"]],
             source=self.source,
             seed=self.seed,
             provenance={**record, "settings": {**record["settings"], "seed": self.seed}},

@@ -50,13 +50,13 @@ def masked(model: nn.Module, tokenizer: Any, text: str, pronouns: Sequence[str],
     start, end = _span(text, token)
     before, after = text[:start], text[end:]
     adapter = adapter_for(model)
-    filled = [_ids(adapter.prepare(model, tokenizer, before + one + after)) for one in pronouns]
+    filled = [_ids(adapter.prepare(model, tokenizer, before + pronoun + after)) for pronoun in pronouns]
     # A mask token that leaves the space before it alone would stand behind a lone space, where no pronoun ever stood.
     for lead in dict.fromkeys((before, before.rstrip(" "))):
         prepared = adapter.prepare(model, tokenizer, lead + token + after)
         position = _position(prepared, tokenizer)
         pieces = [_in_place(_ids(prepared), position, ids) for ids in filled]
-        found = [one for one in pieces if one is not None]
+        found = [piece for piece in pieces if piece is not None]
         if len(found) == len(pieces):
             span = (len(lead), len(lead) + len(token))
             whole = lead + token + after
@@ -82,14 +82,14 @@ def _span(text: str, token: str) -> tuple[int, int]:
     if not isinstance(text, str):
         raise InputError(f"a probe needs one sentence, found {type(text).__name__}; for many there is probe_each")
     marks = "|".join(re.escape(mark) for mark in dict.fromkeys((token, *_MARKS)))
-    found = list(re.finditer(marks, text)) or list(_WORD.finditer(text))
-    if not found:
+    matches = list(re.finditer(marks, text)) or list(_WORD.finditer(text))
+    if not matches:
         raise InputError(f"the sentence has no mask; write {token} where the pronoun stands")
-    if len(found) > 1:
+    if len(matches) > 1:
         raise InputError(
-            f"the sentence has {len(found)} masks; leave one {token} where the pronoun stands, and write the others out"
+            f"the sentence has {len(matches)} masks; leave one {token} where the pronoun stands, and write the others out"
         )
-    return found[0].span()
+    return matches[0].span()
 
 
 def _ids(prepared: PreparedInput) -> list[int]:
@@ -140,17 +140,17 @@ _INDEXED = re.compile(r"(.+)\[(\d+)\]", re.DOTALL)
 
 def find(names: Sequence[str], sentence: Masked) -> tuple[Candidate, ...]:
     """Each candidate's positions. One that occurs more than once needs an index, from 0: `author[1]` is the second."""
-    found: list[Candidate] = []
+    candidates: list[Candidate] = []
     for name in names:
         start, end = _place_of(name, sentence)
         positions = _covering(sentence, start, end)
-        for other in found:
+        for other in candidates:
             if set(other.positions) & set(positions):
                 raise InputError(
                     f"candidates {other.name!r} and {name!r} share a token; give words that do not overlap"
                 )
-        found.append(Candidate(name, positions))
-    return tuple(found)
+        candidates.append(Candidate(name, positions))
+    return tuple(candidates)
 
 
 def indexed(word: str, text: str, start: int) -> str:
@@ -165,7 +165,7 @@ def indexed(word: str, text: str, start: int) -> str:
 
 def occurrences(word: str, text: str) -> list[tuple[int, int]]:
     """Where `word` stands in `text` as a word, not inside another."""
-    return [one.span() for one in re.finditer(rf"(?<!\w){re.escape(word)}(?!\w)", text)]
+    return [match.span() for match in re.finditer(rf"(?<!\w){re.escape(word)}(?!\w)", text)]
 
 
 def _place_of(name: str, sentence: Masked) -> tuple[int, int]:
@@ -194,7 +194,9 @@ def _covering(sentence: Masked, start: int, end: int) -> tuple[int, ...]:
             "this tokenizer does not tell where its tokens stand in the text, so candidates cannot be found; "
             "use a fast tokenizer"
         )
-    found = tuple(one.index for one in positions.named if (one.start or 0) < end and (one.end or 0) > start)
-    if not found:
+    result = tuple(
+        position.index for position in positions.named if (position.start or 0) < end and (position.end or 0) > start
+    )
+    if not result:
         raise InputError(f"the tokenizer has no token for {sentence.text[start:end]!r}; choose another candidate")
-    return found
+    return result

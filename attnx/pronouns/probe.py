@@ -44,24 +44,24 @@ class Decided:
 
     def added(self, masked: Sequence[Masked], probes: Sequence[Probe], merge: Callable[..., Any]) -> list[Probe]:
         """The same probes with what each candidate adds; a written pronoun is no prediction, and has none."""
-        found = list(probes)
+        result = list(probes)
         rows = [row for row, one in enumerate(probes) if one.text == masked[row].text and len(one.probabilities) > 1]
         if not self.asked or not rows:
-            return found
+            return result
         cases = [Case(masked[row].prepared, _contrast(masked[row], probes[row])) for row in rows]
         measured = self._measured(cases) if self.chosen else attempt(cases, self._measured)
         for row, scored in zip(rows, measured, strict=True):
-            found[row] = (
+            result[row] = (
                 replace(probes[row], notes=(*probes[row].notes, left_out(self.asked, scored.reason)))
                 if isinstance(scored, Refused)
                 else _with(scored, probes[row], merge)
             )
-        return found
+        return result
 
     def _measured(self, cases: Sequence[Case]) -> list[dict[str, Scored]]:
         """Reference → what it says, for each case."""
-        found = measure_references(self.model, self.tokenizer, cases, self.asked)
-        return [{name: several[place] for name, several in found.items()} for place in range(len(cases))]
+        scored = measure_references(self.model, self.tokenizer, cases, self.asked)
+        return [{name: several[place] for name, several in scored.items()} for place in range(len(cases))]
 
 
 def _contrast(masked: Masked, probe: Probe) -> Target:
@@ -116,9 +116,9 @@ def written_out(sentences: Iterable[Sentence]) -> list[Sentence]:
     Where no answer was given, a written pronoun has one: the candidate that it speaks for.
     """
     return [
-        replace(one, written=pronoun, answer=one.answer or one.implies.get(pronoun))
-        for one in sentences
-        for pronoun in one.pronouns
+        replace(sentence, written=pronoun, answer=sentence.answer or sentence.implies.get(pronoun))
+        for sentence in sentences
+        for pronoun in sentence.pronouns
     ]
 
 
@@ -199,7 +199,7 @@ class Ready:
     @property
     def at_mask(self) -> list[Request]:
         """One for each pronoun: how likely the mask has it."""
-        return [Request(self.masked.prepared, self.masked.position, one) for one in self.masked.token_ids]
+        return [Request(self.masked.prepared, self.masked.position, index) for index in self.masked.token_ids]
 
     @property
     def requests(self) -> list[Request]:
@@ -217,15 +217,15 @@ def prepare(model: nn.Module, tokenizer: Any, sentences: Iterable[Sentence]) -> 
             "AutoModelForMaskedLM, or give one that was trained with this head"
         )
     adapter, ready = adapter_for(model), []
-    for one in sentences:
+    for sentence in sentences:
         try:
-            found = masked(model, tokenizer, one.text, one.pronouns, one.written)
-            shown = adapter.prepare(model, tokenizer, found.shown) if one.written else found.prepared
-            ready.append(Ready(one, found, find(one.candidates, found), shown))
+            found = masked(model, tokenizer, sentence.text, sentence.pronouns, sentence.written)
+            shown = adapter.prepare(model, tokenizer, found.shown) if sentence.written else found.prepared
+            ready.append(Ready(sentence, found, find(sentence.candidates, found), shown))
         except AttnxError as error:
-            if not one.place:
+            if not sentence.place:
                 raise
-            raise type(error)(f"{one.place}: {error}") from error
+            raise type(error)(f"{sentence.place}: {error}") from error
     return ready
 
 
@@ -244,8 +244,8 @@ def ask(
     decided = Decided.of(model, tokenizer, references)
     requests = [request for one in ready for request in one.requests]
     settings = Settings.of(methods)
-    found = iter(Call(model, tokenizer, requests, settings, {}, batch_size=batch_size).in_order())
-    explained = [[next(found) for _ in one.requests] for one in ready]
+    explanations = iter(Call(model, tokenizer, requests, settings, {}, batch_size=batch_size).in_order())
+    explained = [[next(explanations) for _ in one.requests] for one in ready]
     predicted = _at_masks(model, tokenizer, [one for one in ready if one.sentence.written], batch_size)
     probes = [
         _outcome(one, several[0], predicted.get(one.masked.text, several), merge)
@@ -266,8 +266,8 @@ def _at_masks(
         return {}
     requests = [request for one in unique.values() for request in one.at_mask]
     call = Call(model, tokenizer, requests, Settings.of("raw", layer=1), {}, batch_size=batch_size)
-    found = iter(call.in_order())
-    return {text: [next(found) for _ in one.at_mask] for text, one in unique.items()}
+    explanations = iter(call.in_order())
+    return {text: [next(explanations) for _ in one.at_mask] for text, one in unique.items()}
 
 
 def _outcome(
@@ -289,7 +289,7 @@ def _outcome(
 
 def _by_candidate(relevance: Array, candidates: Sequence[Candidate], merge: Callable[..., Any]) -> Array:
     """layers × positions → layers × candidates."""
-    return np.stack([merge(relevance[:, list(one.positions)], axis=1) for one in candidates], axis=1)
+    return np.stack([merge(relevance[:, list(candidate.positions)], axis=1) for candidate in candidates], axis=1)
 
 
 def _merger(span: str) -> Callable[..., Any]:

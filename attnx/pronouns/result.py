@@ -97,7 +97,9 @@ class Probe(Result):
     @property
     def nearest(self) -> str | None:
         """The candidate with the fewest positions between it and the mask; None where two are as near."""
-        return self._best([-float(min(abs(self.mask - place) for place in one.positions)) for one in self.candidates])
+        return self._best(
+            [-float(min(abs(self.mask - place) for place in candidate.positions)) for candidate in self.candidates]
+        )
 
     def drawn_from(self, method: str) -> tuple[str | None, ...]:
         """For each layer the candidate with the most relevance; None where two tie to 1e-9. A reference has one row."""
@@ -105,7 +107,7 @@ class Probe(Result):
 
     def verdicts(self, method: str) -> tuple[Verdict, ...]:
         """For each layer, whether the mask draws most from the candidate that the prediction implies."""
-        return tuple(self._verdict(one) for one in self.drawn_from(method))
+        return tuple(self._verdict(name) for name in self.drawn_from(method))
 
     def plot(self) -> Figure:
         """Figure 4 for this sentence: bars of the pronouns, and for each method the candidates over the layers."""
@@ -113,17 +115,21 @@ class Probe(Result):
         return figure
 
     def _saved(self) -> dict[str, Any]:
-        return super()._saved() | {"candidates": {one.name: list(one.positions) for one in self.candidates}}
+        return super()._saved() | {
+            "candidates": {candidate.name: list(candidate.positions) for candidate in self.candidates}
+        }
 
     @classmethod
     def _fields_of(cls, data: Mapping[str, Any]) -> dict[str, Any]:
-        told = super()._fields_of(data)
-        if isinstance(told.get("candidates"), Mapping):
-            told["candidates"] = [{"name": name, "positions": places} for name, places in told["candidates"].items()]
-        return told
+        result = super()._fields_of(data)
+        if isinstance(result.get("candidates"), Mapping):
+            result["candidates"] = [
+                {"name": name, "positions": places} for name, places in result["candidates"].items()
+            ]
+        return result
 
     def __repr__(self) -> str:
-        names = ", ".join(one.name for one in self.candidates)
+        names = ", ".join(candidate.name for candidate in self.candidates)
         names = names if names.isprintable() else repr(names)[1:-1]  # they may steer a terminal
         by = f"candidates {names}, methods {', '.join(self.methods)}"
         return f"Probe({self.text!r}, predicted {self.predicted!r}, {by})"
@@ -171,7 +177,8 @@ class Rates:
 
         def share(found: Sequence[str | None]) -> Summary:
             hits = [
-                np.nan if one is None else float(one == answer) for one, (_, answer) in zip(found, asked, strict=True)
+                np.nan if name is None else float(name == answer)
+                for name, (_, answer) in zip(found, asked, strict=True)
             ]
             return Summary.of(np.array(hits, dtype=np.float64), seed=seed)
 
@@ -278,8 +285,8 @@ class Report(TableResult):
 
 def _longest(probe: Probe) -> str | None:
     """The candidate of the most positions, which a sum over positions favours; None where two have as many."""
-    lengths = [len(one.positions) for one in probe.candidates]
-    longest = [one.name for one in probe.candidates if len(one.positions) == max(lengths)]
+    lengths = [len(candidate.positions) for candidate in probe.candidates]
+    longest = [candidate.name for candidate in probe.candidates if len(candidate.positions) == max(lengths)]
     return longest[0] if len(longest) == 1 else None
 
 

@@ -75,7 +75,7 @@ def panels(probes: Sequence[Probe]) -> Figure:
 
 
 def _lines(probe: Probe) -> Iterator[list[str]]:
-    names = [one.name for one in probe.candidates]
+    names = [candidate.name for candidate in probe.candidates]
     yield ["", "layer", *names, "draws from", *(["verdict"] if probe.implied else [])]
     for method, scores in probe.relevance.items():
         found = zip(probe.layers, scores, probe.drawn_from(method), probe.verdicts(method), strict=True)
@@ -112,7 +112,7 @@ def _parts(axes: Axes, probe: Probe, name: str) -> None:
     for place, (candidate, value) in enumerate(zip(probe.candidates, probe.references[name], strict=True)):
         axes.bar(place, value, width=0.62, color=_colours(probe)[candidate.name])
     axes.axhline(0, color="black", linewidth=0.8)
-    axes.set_xticks(range(len(probe.candidates)), [one.name for one in probe.candidates], fontsize=9)
+    axes.set_xticks(range(len(probe.candidates)), [candidate.name for candidate in probe.candidates], fontsize=9)
     axes.set_xlim(-0.6, len(probe.candidates) - 0.4)
     axes.margins(y=0.15)
     likelier = f"adds to {probe.predicted!r}" if probe.predicted else "adds to the first pronoun"
@@ -140,7 +140,7 @@ def _curves(axes: Axes, probe: Probe, method: str) -> None:
 
 
 def _colours(probe: Probe) -> dict[str, str]:
-    return {one.name: COLOURS[index % len(COLOURS)] for index, one in enumerate(probe.candidates)}
+    return {candidate.name: COLOURS[index % len(COLOURS)] for index, candidate in enumerate(probe.candidates)}
 
 
 def _verdict(probe: Probe, method: str) -> str:
@@ -163,11 +163,11 @@ def pronoun_report_blocks(report: Report) -> Iterator[TextBlock]:
     names = dict.fromkeys(str(report.provenance[key]) for key in ("model", "class") if key in report.provenance)
     title = ", ".join([f"Pronouns: {report.sentences:,} sentences of {report.source}", *names])
     yield TextBlock(title, lead=(_predictions(report),))
-    for one in (report.right, report.implied):
-        rest = f", {one.left_out:,} left out" if one.left_out else ""
-        heading = f"Drawn most from {one.wanted} ({one.sentences:,} sentences{rest})"
-        if one.sentences:
-            yield TextBlock(heading, lines=list(_pronoun_report_lines(one, report.layers)))
+    for rates in (report.right, report.implied):
+        rest = f", {rates.left_out:,} left out" if rates.left_out else ""
+        heading = f"Drawn most from {rates.wanted} ({rates.sentences:,} sentences{rest})"
+        if rates.sentences:
+            yield TextBlock(heading, lines=list(_pronoun_report_lines(rates, report.layers)))
         else:
             yield TextBlock(heading, lead=("Does not apply: no sentence says which one that is.",))
     yield TextBlock(foot=(_FOOT,))
@@ -198,7 +198,7 @@ def curves(report: Report) -> Figure:
     """One column of panels for each question that applies to the data."""
     from matplotlib.figure import Figure
 
-    asked = [one for one in (report.right, report.implied) if one.sentences]
+    asked = [rates for rates in (report.right, report.implied) if rates.sentences]
     if not asked:
         raise InputError("there is nothing to draw: no sentence has an answer, or says what its pronouns imply")
     ties = any(cell.undefined for rates in asked for cells in rates.methods.values() for cell in cells)

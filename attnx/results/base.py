@@ -112,7 +112,7 @@ class Result:
 
     def __hash__(self) -> int:
         values = (getattr(self, one.name) for one in fields(self) if one.compare)
-        return hash((self.kind, *(one for one in values if isinstance(one, (str, int)))))
+        return hash((self.kind, *(value for value in values if isinstance(value, (str, int)))))
 
     @property
     def _view(self) -> View:

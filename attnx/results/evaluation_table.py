@@ -82,8 +82,8 @@ class Gathered:
     @property
     def provenance(self) -> dict[str, Any]:
         """Of the first input."""
-        told: dict[str, Any] = self.first["provenance"]
-        return told
+        result: dict[str, Any] = self.first["provenance"]
+        return result
 
     @property
     def notes(self) -> dict[str, int]:
@@ -108,8 +108,8 @@ class Gathered:
 
 def with_left_out(source: str, left_out: Mapping[str, int]) -> str:
     """Where inputs come from, and how many of them could not be measured, for results that have no notes."""
-    told = [f"{count:,} left out: {reason.partition(';')[0]}" for reason, count in _fewer(left_out).items()]
-    return ", ".join([source, *told])
+    names = [f"{count:,} left out: {reason.partition(';')[0]}" for reason, count in _fewer(left_out).items()]
+    return ", ".join([source, *names])
 
 
 def _fewer(reasons: Mapping[str, int]) -> dict[str, int]:
@@ -128,7 +128,7 @@ class Noting(Protocol):
 
 def counted(several: Iterable[Noting]) -> Mapping[str, int]:
     """Note → in how many of them it stands, the commonest first."""
-    return dict(Counter(note for one in several for note in one.notes).most_common())
+    return dict(Counter(note for noting in several for note in noting.notes).most_common())
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,7 +172,9 @@ class Comparison(TableResult):
     def of(cls, explanations: Sequence[Explanation], *, measure: str = "spearman", seed: int = 0) -> Comparison:
         """Compare what explanations carry: all their methods with all their references."""
         _check(explanations)
-        return gathered_comparison((cells_of(one, measure) for one in explanations), measure=measure, seed=seed)
+        return gathered_comparison(
+            (cells_of(explanation, measure) for explanation in explanations), measure=measure, seed=seed
+        )
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -214,25 +216,27 @@ class Comparison(TableResult):
         )
 
 
-def cells_of(one: Explanation, measure: str) -> Cells:
+def cells_of(explanation: Explanation, measure: str) -> Cells:
     """What one text adds: the agreement of each method with each reference, and of these among themselves."""
     by = MEASURES[measure]
 
     def correlation(name: str, scores: Array, reference: str) -> Array:
-        units, signed = compared_over(one, name, reference), {name, reference} <= one.signed
-        digits = one.digits.get(name)
-        return rank_correlation(scores, one.references[reference], units, digits, both_signed=signed, measure=by)
+        units, signed = compared_over(explanation, name, reference), {name, reference} <= explanation.signed
+        digits = explanation.digits.get(name)
+        return rank_correlation(
+            scores, explanation.references[reference], units, digits, both_signed=signed, measure=by
+        )
 
-    cells: Cells = {"text": one.title}
-    for reference in one.references:
-        for method in one.methods:
-            layers = np.stack([one.scores(method, layer) for layer in one.layers])
+    cells: Cells = {"text": explanation.title}
+    for reference in explanation.references:
+        for method in explanation.methods:
+            layers = np.stack([explanation.scores(method, layer) for layer in explanation.layers])
             cells[f"{reference}/{method}"] = correlation(method, layers, reference)
-        for other, scores in one.references.items():
+        for other, scores in explanation.references.items():
             if other != reference:
                 cells[f"{reference}//{other}"] = correlation(other, scores, reference)
-    told = {"layers": one.layers, "methods": one.methods, "references": tuple(one.references)}
-    return {**cells, FACTS: facts(provenance=one.provenance, notes=one.notes, **told)}
+    told = {"layers": explanation.layers, "methods": explanation.methods, "references": tuple(explanation.references)}
+    return {**cells, FACTS: facts(provenance=explanation.provenance, notes=explanation.notes, **told)}
 
 
 def gathered_comparison(
@@ -262,8 +266,8 @@ def _check(explanations: Sequence[Explanation]) -> None:
     first = explanations[0]
     if not first.references:
         raise InputError("explanations without references cannot be compared: explain(…, references=('gradient',))")
-    for one in explanations[1:]:
-        shape = (one.layers, one.methods, tuple(one.references))
+    for explanation in explanations[1:]:
+        shape = (explanation.layers, explanation.methods, tuple(explanation.references))
         if shape != (first.layers, first.methods, tuple(first.references)):
             raise InputError("explanations of one comparison need the same layers, methods and references")
 
@@ -582,7 +586,7 @@ class Recommendation(TableResult):
         pairs = list(combinations(self.explainers, 2))
         if not pairs:
             return {}
-        differences = np.stack([self.values[one] - self.values[other] for one, other in pairs], axis=1)
+        differences = np.stack([self.values[name] - self.values[other] for name, other in pairs], axis=1)
         return dict(zip(map(frozenset, pairs), corrected(differences, seed=self.seed).tolist(), strict=True))
 
 

@@ -110,8 +110,8 @@ class Drawn(Result):
 
     def to_bertviz(self, method: str | None = None) -> dict[str, Any]:
         """For BertViz's `head_view` and `model_view`; needs `maps=True`. `head="each"` gives all heads, else one."""
-        given: dict[str, Any] = self._view.more["to_bertviz"](self, method)
-        return given
+        result: dict[str, Any] = self._view.more["to_bertviz"](self, method)
+        return result
 
     def to_captum(
         self, method: str | None = None, layer: int | None = None, *, true_class: str = "–"
@@ -234,7 +234,7 @@ class Explanation(Drawn):
 
     @property
     def tokens(self) -> tuple[str, ...]:
-        return tuple(one.token for one in self.positions)
+        return tuple(position.token for position in self.positions)
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -254,8 +254,8 @@ class Explanation(Drawn):
 
         Rollout of attention cannot: its share of the output is r to the power of the cross levels, whatever the text.
         """
-        told = [name for name in self.names if name not in self.local and not self.split_by_residual(name)]
-        return self.sequence_shares(told[0]) if self.sequences and told else {}
+        names = [name for name in self.names if name not in self.local and not self.split_by_residual(name)]
+        return self.sequence_shares(names[0]) if self.sequences and names else {}
 
     def split_by_residual(self, method: str, layer: int | None = None) -> bool:
         """Whether a row is divided between the streams by the share of the residual alone, whatever was read."""
@@ -274,17 +274,17 @@ class Explanation(Drawn):
         scores = np.abs(self.scores(method, layer))
         if PICTURE in self.sequences:
             length = self.sequences[WORDS]
-            seen = [place >= length or one.box is not None for place, one in enumerate(self.positions)]
+            seen = [place >= length or position.box is not None for place, position in enumerate(self.positions)]
             from_picture, whole = float(scores[seen].sum()), float(scores.sum()) or 1.0
             return {WORDS: 1 - from_picture / whole, PICTURE: from_picture / whole}
         ends = np.cumsum(list(self.sequences.values()))
-        sums = [float(one.sum()) for one in np.split(scores, ends[:-1])]
-        return {name: one / (sum(sums) or 1.0) for name, one in zip(self.sequences, sums, strict=True)}
+        sums = [float(array.sum()) for array in np.split(scores, ends[:-1])]
+        return {name: value / (sum(sums) or 1.0) for name, value in zip(self.sequences, sums, strict=True)}
 
     @property
     def seconds(self) -> float | None:
         """Of sound, when its last stretch ends; None for all else."""
-        return max((one.time[1] for one in self.positions if one.time is not None), default=None)
+        return max((position.time[1] for position in self.positions if position.time is not None), default=None)
 
     @property
     def time_segments(self) -> tuple[Word, ...]:
@@ -344,7 +344,9 @@ class Explanation(Drawn):
     def saturation(self) -> tuple[float, ...] | None:
         """Per layer, the share of inputs whose flow is all that can enter them at all; None when flow was not asked
         for."""
-        return next((found["saturation"] for found in self.diagnostics.values() if "saturation" in found), None)
+        return next(
+            (diagnostic["saturation"] for diagnostic in self.diagnostics.values() if "saturation" in diagnostic), None
+        )
 
     def __getitem__(self, method: str) -> Array:
         if not isinstance(method, str) or method not in self.relevance:
@@ -393,7 +395,7 @@ class Explanation(Drawn):
 
     def _offer(self) -> tuple[str, ...]:
         """What a caller would name to have one more measurement beside those that are there."""
-        new = next((one for one in OFFERED if one not in self.references), None)
+        new = next((name for name in OFFERED if name not in self.references), None)
         return (*self.references, *([] if new is None else [new]))
 
     def map(self, method: str | None = None, head: int | None = None) -> Array:
@@ -478,9 +480,9 @@ def compared_over(explanation: Explanation, *names: str) -> Units:
     measured = explanation.provenance.get("references", {})
     shared = {measured[name].get("unit") for name in names if name in measured}
     if "span" in shared and explanation.spans:
-        return Units("spans", [one.positions for one in explanation.spans])
+        return Units("spans", [span.positions for span in explanation.spans])
     if "word" in shared and explanation.words:
-        return Units("words", [one.positions for one in explanation.words])
+        return Units("words", [word.positions for word in explanation.words])
     name = "tokens" if explanation.image_size is None and explanation.seconds is None else "positions"
     if explanation.image_size is not None and explanation.text is None:
         name = "patches"
@@ -516,8 +518,8 @@ def _one_head(heads: Array, head: int | None) -> Array:
         return mean
     if not 0 <= head < len(heads):
         raise ChoiceError(f"head {head} asked, the explanation has {len(heads)} (0 to {len(heads) - 1})")
-    one: Array = heads[head]
-    return one
+    array: Array = heads[head]
+    return array
 
 
 class Explanations(list[Explanation]):
@@ -540,17 +542,17 @@ class OfExplanations(Result):
     explanations: tuple[Explanation, ...]
 
     def _saved(self) -> dict[str, Any]:
-        own = {str(number): one._saved() for number, one in enumerate(self.explanations)}
+        own = {str(number): explanation._saved() for number, explanation in enumerate(self.explanations)}
         return super()._saved() | {"explanations": own}
 
     @classmethod
     def _fields_of(cls, data: Mapping[str, Any]) -> dict[str, Any]:
-        told = super()._fields_of(data)
-        if isinstance(own := told.get("explanations"), Mapping):
-            told["explanations"] = [
+        result = super()._fields_of(data)
+        if isinstance(own := result.get("explanations"), Mapping):
+            result["explanations"] = [
                 Explanation._fields_of(one) if isinstance(one, Mapping) else one for one in own.values()
             ]
-        return told
+        return result
 
 
 Matched: TypeAlias = tuple[tuple[int, ...], ...]
@@ -588,8 +590,8 @@ def aligned(explanations: Sequence[Explanation], changes: Sequence[Change] | Non
     groups = {(0, word.index): {(0, word.index)} for word in first.words}
     for number, other in enumerate(others, start=1):
         groups |= {(number, word.index): {(number, word.index)} for word in other.words}
-        for one, two in _links(first, other, changes):
-            _join(groups, (0, one), (number, two))
+        for index, two in _links(first, other, changes):
+            _join(groups, (0, index), (number, two))
     rows: list[set[tuple[int, int]]] = []
     for number, explanation in enumerate(explanations):
         place = 0
@@ -607,10 +609,10 @@ def aligned(explanations: Sequence[Explanation], changes: Sequence[Change] | Non
 def extent_of(explanation: Explanation, word: Word) -> Extent | None:
     """Where a word stands in its text; None where that is not known."""
     pieces = [explanation.positions[place] for place in word.positions]
-    if word.segment >= len(explanation.texts) or any(one.start is None or one.end is None for one in pieces):
+    if word.segment >= len(explanation.texts) or any(piece.start is None or piece.end is None for piece in pieces):
         return None
-    start = min(one.start for one in pieces if one.start is not None)
-    end = max(one.end for one in pieces if one.end is not None)
+    start = min(piece.start for piece in pieces if piece.start is not None)
+    end = max(piece.end for piece in pieces if piece.end is not None)
     piece = explanation.texts[word.segment][start:end]
     if not piece.strip():  # a line break is a word by itself
         return Extent(word.segment, start, end)
@@ -624,9 +626,9 @@ def _links(first: Explanation, other: Explanation, changes: Sequence[Change] | N
     if not known or None in ones or None in twos:
         yield from _by_sequence(first, other)
         return
-    for one, span in enumerate(ones):
+    for index, span in enumerate(ones):
         for place in _places(span, changes or ()) if span is not None else ():
-            yield from ((one, two) for two, found in enumerate(twos) if found is not None and found.meets(place))
+            yield from ((index, two) for two, extent in enumerate(twos) if extent is not None and extent.meets(place))
 
 
 def _places(span: Extent, changes: Sequence[Change]) -> Iterator[Extent]:
@@ -646,12 +648,12 @@ def _places(span: Extent, changes: Sequence[Change]) -> Iterator[Extent]:
 
 
 def _by_sequence(first: Explanation, other: Explanation) -> Iterator[Link]:
-    ones, twos = ([(word.segment, word.text) for word in one.words] for one in (first, other))
+    ones, twos = ([(word.segment, word.text) for word in explanation.words] for explanation in (first, other))
     for kind, start, end, begin, stop in SequenceMatcher(None, ones, twos, autojunk=False).get_opcodes():
         if kind == "equal" or (kind == "replace" and end - start == stop - begin):
             yield from zip(range(start, end), range(begin, stop), strict=True)
         elif kind == "replace":
-            yield from ((one, two) for one in range(start, end) for two in range(begin, stop))
+            yield from ((index, two) for index in range(start, end) for two in range(begin, stop))
 
 
 def _join(groups: dict[tuple[int, int], set[tuple[int, int]]], one: tuple[int, int], two: tuple[int, int]) -> None:

@@ -38,7 +38,7 @@ class Spread:
     @classmethod
     def of(cls, values: Sequence[float | None]) -> Spread:
         """Models without a number are left out."""
-        return cls(tuple(float(one) for one in values if one is not None))
+        return cls(tuple(float(value) for value in values if value is not None))
 
     @property
     def mean(self) -> float | None:
@@ -156,10 +156,10 @@ def ranks(scores: Array, ties: Literal["average", "dense"]) -> Array:
     ordered = np.take_along_axis(scores, order, axis=-1)
     begins = np.ones(scores.shape, dtype=bool)
     begins[..., 1:] = ordered[..., 1:] != ordered[..., :-1]
-    found = np.empty(scores.shape)
-    np.put_along_axis(found, order, begins.cumsum(-1) if ties == "dense" else _middle(begins), axis=-1)
-    found[np.isnan(scores).any(-1)] = np.nan
-    return found
+    array = np.empty(scores.shape)
+    np.put_along_axis(array, order, begins.cumsum(-1) if ties == "dense" else _middle(begins), axis=-1)
+    array[np.isnan(scores).any(-1)] = np.nan
+    return array
 
 
 def _middle(begins: np.ndarray[Any, np.dtype[np.bool_]]) -> Array:
@@ -182,10 +182,10 @@ def spearman(scores: Array, reference: Array) -> Array:
     array([ 1., nan])
     """
     ranks, wanted = _ranks(scores, reference, "average")
-    one, other = ranks - _mean(ranks), wanted - _mean(wanted)
-    length = np.sqrt((one**2).sum(-1) * (other**2).sum(-1))
+    array, other = ranks - _mean(ranks), wanted - _mean(wanted)
+    length = np.sqrt((array**2).sum(-1) * (other**2).sum(-1))
     with np.errstate(invalid="ignore", divide="ignore"):
-        correlation: Array = np.where(length > 0, (one * other).sum(-1) / length, np.nan)
+        correlation: Array = np.where(length > 0, (array * other).sum(-1) / length, np.nan)
     return correlation.clip(-1, 1)
 
 

@@ -56,7 +56,7 @@ def explanation_facts(data: Mapping[str, Any]) -> dict[str, Any]:
 def method_facts(scores: Mapping[str, Any]) -> dict[str, Any]:
     """Of methods and references: flow was exact to 1e-9, raw attention of one layer, and a sign told by itself."""
     return {
-        "signed": [name for name, one in scores.items() if (np.asarray(one) < 0).any()],
+        "signed": [name for name, score in scores.items() if (np.asarray(score) < 0).any()],
         "digits": {name: 9 for name in scores if name == "flow"},
         "local": [name for name in scores if name == "raw"],
     }
@@ -107,10 +107,10 @@ class _Reader:
             if name not in known:
                 raise FileFormatError(f"{inside}{one_line(name)[1:-1]} is no field that this attnx knows")
         values = {}
-        for name, (kind, one) in known.items():
+        for name, (kind, field) in known.items():
             if name in given:
                 values[name] = self.value(kind, given[name], f"{inside}{name}")
-            elif not _may_be_missing(one, self._older):
+            elif not _may_be_missing(field, self._older):
                 raise FileFormatError(f"{inside}{name} is missing")
         return cls(**values)
 
@@ -195,16 +195,16 @@ def step(where: str, name: object) -> str:
 @cache
 def _annotated(cls: type) -> dict[str, tuple[Any, Field[Any]]]:
     """Name → type and field, of all that is saved. Others may be of types that are imported for type checkers alone."""
-    saved = [one for one in fields(cls) if one.compare]
+    saved = [field for field in fields(cls) if field.compare]
     module = vars(sys.modules[cls.__module__])
-    own = SimpleNamespace(__annotations__={one.name: one.type for one in saved})
-    kinds = get_type_hints(own, globalns=module, include_extras=True)
-    return {one.name: (kinds[one.name], one) for one in saved}
+    simple_namespace = SimpleNamespace(__annotations__={field.name: field.type for field in saved})
+    kinds = get_type_hints(simple_namespace, globalns=module, include_extras=True)
+    return {field.name: (kinds[field.name], field) for field in saved}
 
 
-def _may_be_missing(one: Field[Any], older: bool) -> bool:
-    has_default = one.default is not MISSING or one.default_factory is not MISSING
-    return has_default and (older or "later" in one.metadata)
+def _may_be_missing(field: Field[Any], older: bool) -> bool:
+    has_default = field.default is not MISSING or field.default_factory is not MISSING
+    return has_default and (older or "later" in field.metadata)
 
 
 def _text(given: Any, where: str) -> str:
@@ -316,9 +316,9 @@ def save(result: Stored, path: str | PathLike[str]) -> None:
     tensors: dict[str, Any] = {}
     try:
         header = {"kind": result.kind, "format": FORMAT, **plain(_taken_out(result._saved(), tensors))}
-        told = json.dumps(header, allow_nan=False)
+        name = json.dumps(header, allow_nan=False)
         with replacing(place) as beside:
-            save_file(tensors, beside, metadata={_KEY: told, _CHECKSUM: _checksum(told, tensors)})
+            save_file(tensors, beside, metadata={_KEY: name, _CHECKSUM: _checksum(name, tensors)})
     except (SafetensorError, OSError, ValueError, TypeError) as error:
         raise AttnxError(f"cannot write {place}: {one_line(str(error))[1:-1]}") from error
 
@@ -382,7 +382,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, frozenset):
         return sorted(value)
     if is_dataclass(value):
-        return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     return [plain(one) for one in value]
 
 
@@ -454,14 +454,14 @@ def _header(metadata: Mapping[str, str]) -> dict[str, Any] | None:
 
 def _check(kind: str, header: dict[str, Any], what: str) -> int:
     """The version, if it is of this kind and can be read; before versions had numbers it was the first."""
-    version, found = header.get("format", 1), header.get("kind", kind)
+    version, name = header.get("format", 1), header.get("kind", kind)
     if type(version) is not int or version not in READABLE:
         expected = " or ".join(map(str, READABLE))
         raise FileFormatError(
             f"{what}: expected format {expected}, found {one_line(version)}; read it with the attnx that wrote it"
         )
-    if found != kind:
-        raise FileFormatError(f"{what}: it is {_a(found) if isinstance(found, str) else one_line(found)}")
+    if name != kind:
+        raise FileFormatError(f"{what}: it is {_a(name) if isinstance(name, str) else one_line(name)}")
     return version
 
 
@@ -498,8 +498,8 @@ class _Result:
     def size(self, axis: str) -> int | None:
         """Of a field its length, of a number itself; of any other axis what was met first, None before."""
         if axis not in self._sizes:
-            found = getattr(self.whole, axis, None)
-            self._sizes[axis] = int(axis) if axis.isdigit() else len(found) if isinstance(found, Sized) else None
+            sized = getattr(self.whole, axis, None)
+            self._sizes[axis] = int(axis) if axis.isdigit() else len(sized) if isinstance(sized, Sized) else None
         size = self._sizes[axis]
         return self._met.get(axis) if size is None else size
 
@@ -511,7 +511,7 @@ class Shape:
     """Finite numbers along these axes, or along others: each is a field's length, a number, or the same everywhere."""
 
     def __init__(self, *either: str, undefined: bool = False) -> None:
-        self._either = [one.split() for one in either]
+        self._either = [name.split() for name in either]
         self._undefined = undefined
 
     def __call__(self, found: Any, result: _Result) -> str | None:
@@ -523,7 +523,7 @@ class Shape:
             ):
                 result.meet(axes, shape)
                 return self._numbers(np.asarray(found))
-        axes = next((one for one in self._either if len(one) == len(shape)), self._either[0])
+        axes = next((names for names in self._either if len(names) == len(shape)), self._either[0])
         return f"numbers for {' × '.join(self._said(axis, result) for axis in axes)}"
 
     def _said(self, axis: str, result: _Result) -> str:
@@ -633,7 +633,7 @@ class SameNames:
 
     def __call__(self, found: Any, result: _Result) -> str | None:
         names = [set(one) for one in found.values()]
-        fits = names and all(one and one == names[0] for one in names)
+        fits = names and all(name and name == names[0] for name in names)
         return None if fits else "the same names in each, and at least one"
 
 

@@ -36,12 +36,12 @@ def summed(units: Iterable[Word | Span], scores: Array, *, signed: bool) -> list
     >>> summed([Word(0, "keys", (1, 2))], np.array([0.5, 0.25, -1.0]), signed=True)
     [WordScore(text='keys', score=-0.75, positions=(1, 2), speaks='against')]
     """
-    found = []
-    for one in units:
-        score = float(scores[list(one.positions)].sum())
-        name = one.text if isinstance(one, Word) else one.name
-        found.append(WordScore(name, score, one.positions, _speaks(score) if signed else None))
-    return found
+    word_scores = []
+    for unit in units:
+        score = float(scores[list(unit.positions)].sum())
+        name = unit.text if isinstance(unit, Word) else unit.name
+        word_scores.append(WordScore(name, score, unit.positions, _speaks(score) if signed else None))
+    return word_scores
 
 
 class Units(NamedTuple):
@@ -74,8 +74,8 @@ def rank_correlation(
     Positions are summed over `units`, special tokens left out; ties are ties to the digits of each method. Where both
     have a sign they are ordered by it, for what opposes the target made no answer; else both are ordered by size.
     """
-    own, beside = scores_for_ranking(units.sums(scores), digits), scores_for_ranking(units.sums(other), other_digits)
-    return agree(measure, own, beside, both_signed=both_signed)
+    array, beside = scores_for_ranking(units.sums(scores), digits), scores_for_ranking(units.sums(other), other_digits)
+    return agree(measure, array, beside, both_signed=both_signed)
 
 
 def best(words: Sequence[WordScore], count: int, digits: int | None) -> list[WordScore]:
@@ -161,7 +161,7 @@ class Row:
     def units(self) -> list[tuple[str, list[int]]]:
         """The words, or without any each position that is no special token; with the positions that make them."""
         if self.words:
-            return [(one.text, list(one.positions)) for one in self.words]
+            return [(word.text, list(word.positions)) for word in self.words]
         return [(self.positions[index].token, [index]) for index in self.content]
 
     def unit(self, number: int | None) -> str:
@@ -292,27 +292,27 @@ def weightiest(said: Iterable[Said]) -> tuple[Said, ...]:
 
 def over_steps(steps: Sequence[Sequence[Said]]) -> tuple[Said, ...]:
     """Remarks of several rows as one list: each in the words of the first that has it, with how many have it."""
-    found: dict[str, list[Said]] = {}
+    saidses: dict[str, list[Said]] = {}
     for step in steps:
         for one in step:
-            found.setdefault(one.name, []).append(one)
+            saidses.setdefault(one.name, []).append(one)
     return tuple(
         replace(
             several[0],
             sentence=several[0].sentence
             + (f" ({len(several)} of {len(steps)} tokens)" if len(several) < len(steps) else ""),
         )
-        for several in sorted(found.values(), key=lambda several: -several[0].weight)
+        for several in sorted(saidses.values(), key=lambda several: -several[0].weight)
     )
 
 
 def _compared(row: Row) -> str:
     """The rank correlation with each other measurement on this input, with how it was computed; no judgement."""
     numbers: dict[str, list[str]] = {}
-    for one in row.agreements:
-        value = "undefined" if np.isnan(one.ranks) else _signed(one.ranks)
-        numbers.setdefault(f"over {one.size} {one.unit}", []).append(
-            f"{one.name} {value} ({'signed' if one.signed else 'by size'})"
+    for agreement in row.agreements:
+        value = "undefined" if np.isnan(agreement.ranks) else _signed(agreement.ranks)
+        numbers.setdefault(f"over {agreement.size} {agreement.unit}", []).append(
+            f"{agreement.name} {value} ({'signed' if agreement.signed else 'by size'})"
         )
     return "Spearman's rank correlation " + ", ".join(f"{over}: {', '.join(each)}" for over, each in numbers.items())
 
@@ -343,7 +343,7 @@ def _first_word(row: Row) -> str:
 def _sink_patches(row: Row) -> str:
     """Which patches they are, and how much the first of them takes."""
     sinks = row.input["sinks"]
-    names = [in_quotes(str(one["patch"])) for one in sinks]
+    names = [in_quotes(str(sink["patch"])) for sink in sinks]
     named = _listed(names[:3]) if len(names) <= 3 else f"{', '.join(names[:3])} and {len(names) - 3} more"
     most = sinks[0]
     what = "a sink" if len(names) == 1 else "sinks"
@@ -521,8 +521,8 @@ def likeness(rows: Array) -> float:
 
 def stripe(name: str, rows: Array, *, target_specific: bool) -> tuple[Said, ...]:
     """What is to be said of a method whose rows, generated × prompt, are a stripe; nothing of another."""
-    found = likeness(rows)
-    if not found >= ALIKE:
+    value = likeness(rows)
+    if not value >= ALIKE:
         return ()
     advice = (
         Advice("contrast=True", "--contrast", "sets each token against its runner-up")
@@ -533,7 +533,7 @@ def stripe(name: str, rows: Array, *, target_specific: bool) -> tuple[Said, ...]
         Said(
             "stripe",
             f"a stripe: the rows of all {len(rows)} tokens are nearly the same over the prompt (mean cosine "
-            f"{found:.2f}), so they tell what every token mixes in, and not what one drew from",
+            f"{value:.2f}), so they tell what every token mixes in, and not what one drew from",
             93,
             "care",
             advice=advice,

@@ -91,21 +91,21 @@ def threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def engine_of(asked: Any, workers: int | None = None, num_gpus: float = 0) -> Engine:
+def engine_of(name: Any, workers: int | None = None, num_gpus: float = 0) -> Engine:
     """By name, by the address of a cluster, or an engine of one's own."""
     workers = None if workers is None else whole_number("workers", workers)
-    if asked is not None and not isinstance(asked, str):
-        if not callable(getattr(asked, "run", None)):
-            raise ChoiceError(f"engine is 'ray', the address of a cluster, or an object with run(…); found {asked!r}")
-        made: Engine = asked
+    if name is not None and not isinstance(name, str):
+        if not callable(getattr(name, "run", None)):
+            raise ChoiceError(f"engine is 'ray', the address of a cluster, or an object with run(…); found {name!r}")
+        made: Engine = name
         return made
-    if asked is not None and asked.startswith("ray://"):
-        return _ray(asked, workers, num_gpus)
-    if asked not in _ENGINES:
+    if name is not None and name.startswith("ray://"):
+        return _ray(name, workers, num_gpus)
+    if name not in _ENGINES:
         raise ChoiceError(
-            unknown("engine", asked, [one for one in _ENGINES if one]) + "; or an address, ray://head:10001"
+            unknown("engine", name, [one for one in _ENGINES if one]) + "; or an address, ray://head:10001"
         )
-    return _ENGINES[asked](None, workers, num_gpus)
+    return _ENGINES[name](None, workers, num_gpus)
 
 
 def _here(address: str | None, workers: int | None, num_gpus: float) -> Engine:
@@ -235,10 +235,10 @@ def _all_done(ray: Any, pool: list[Any], shards: Iterator[Shard]) -> Iterator[Do
 
 
 def _lost(shard: Shard, error: Exception) -> AttnxError:
-    told = " ".join(str(error).split())
+    name = " ".join(str(error).split())
     return AttnxError(
         f"the worker of rows {shard.rows[0].number:,} to {shard.rows[-1].number:,} died again and again (memory?); the "
-        f"other shards are kept, and the same command goes on: {told:.200}"
+        f"other shards are kept, and the same command goes on: {name:.200}"
     )
 
 
@@ -284,7 +284,7 @@ class Runner:
             finished = manifests.parts(self.place)
             self._check_end(finished, counted.shards)
             manifests.tidy(self.place, finished)
-            left = counted.rows - sum(one.rows for one in finished.values())
+            left = counted.rows - sum(part.rows for part in finished.values())
             done = manifests.completed(begun, finished) if not left else replace(begun, complete=False)
             manifests.write(self.place, done)
         if left:
@@ -349,7 +349,7 @@ class Runner:
     def _check_end(self, finished: dict[int, Part], seen: int) -> None:
         beyond = [number for number in finished if number >= seen]
         if beyond:
-            rows = sum(one.rows for one in finished.values())
+            rows = sum(part.rows for part in finished.values())
             raise InputError(
                 f"{self.place.name} holds a run over more data: {rows:,} rows in {len(finished):,} shards, there are "
                 f"{seen:,} now. Give another folder, or delete it"

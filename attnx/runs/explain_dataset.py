@@ -49,9 +49,11 @@ class ExplanationsQuestion:
         return {name: as_setting(value) for name, value in sorted(self.options.items()) if value is not None}
 
     def begin(self, model: Any, processor: Any, rows: Sequence[DataRow]) -> dict[str, Any]:
-        asked = Choices.of(model, **self.options)
-        seen = first_outputs(rows, lambda some: _explained(asked, processor, some, lambda one: one, lambda: None))
-        layout = Layout.of(_methods(asked.settings), tuple(asked.references), seen)
+        choices = Choices.of(model, **self.options)
+        seen = first_outputs(
+            rows, lambda some: _explained(choices, processor, some, lambda explanation: explanation, lambda: None)
+        )
+        layout = Layout.of(_methods(choices.settings), tuple(choices.references), seen)
         made: dict[str, Any] = plain(asdict(layout))
         return made
 
@@ -59,14 +61,14 @@ class ExplanationsQuestion:
         self, model: Any, processor: Any, rows: Sequence[DataRow], layout: Mapping[str, Any], tick: RowCallback
     ) -> PartAnswer:
         kept = Layout.from_dict(layout)
-        asked = Choices.of(model, **self.options)
-        found = _explained(asked, processor, rows, lambda one: explained_cells(one, kept), tick)
+        choices = Choices.of(model, **self.options)
+        found = _explained(choices, processor, rows, lambda explanation: explained_cells(explanation, kept), tick)
         cells = [_cells(row, found[row.number]) for row in rows if not isinstance(found[row.number], Postponed)]
         return as_part(cells, kept.schema(), {"format": FORMAT, **layout})
 
 
 def _explained(
-    asked: Choices, processor: Any, rows: Sequence[DataRow], kept: Callable[[Explanation], T], tick: RowCallback
+    choices: Choices, processor: Any, rows: Sequence[DataRow], kept: Callable[[Explanation], T], tick: RowCallback
 ) -> dict[int, T | Refused]:
     """The number of each row, and what is kept of its explanation, or why there is none.
 
@@ -76,16 +78,16 @@ def _explained(
     first: dict[str, DataRow] = {}
     for row in rows:
         first.setdefault(row.sha256 + row.problem, row)
-    reset_padding_check(asked.model)
+    reset_padding_check(choices.model)
 
     def run(requests: Sequence[Request]) -> list[T]:
         made: dict[int, T] = {}
-        for number, explanation in asked.call(processor, requests).explanations():
+        for number, explanation in choices.call(processor, requests).explanations():
             made[number] = kept(explanation)
             tick()
         return [made[number] for number in range(len(requests))]
 
-    found = answered(list(first.values()), lambda given: asked.requests(processor, given)[0], run)
+    found = answered(list(first.values()), lambda given: choices.requests(processor, given)[0], run)
     return {row.number: found[first[row.sha256 + row.problem].number] for row in rows}
 
 
@@ -97,7 +99,7 @@ def _cells(row: DataRow, found: Mapping[str, Any] | Refused) -> dict[str, Any]:
 
 
 def _methods(settings: Settings) -> tuple[str, ...]:
-    return PAPER_METHODS if settings.methods is None else tuple(one.name for one in settings.methods)
+    return PAPER_METHODS if settings.methods is None else tuple(method.name for method in settings.methods)
 
 
 @takes_pipelines("data")
@@ -305,7 +307,7 @@ def _rows(place: Place) -> Iterator[Cells]:
 
 def _left_out(place: Place) -> Counter[str]:
     """Why the others have none, and of how many that is so."""
-    return Counter(one.error for one in failed_rows(place, manifests.parts(place).values(), manifest_of(place)))
+    return Counter(row.error for row in failed_rows(place, manifests.parts(place).values(), manifest_of(place)))
 
 
 _OWN = ("row", "id", "sha256", "error")

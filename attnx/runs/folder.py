@@ -71,13 +71,13 @@ class Place:
                 if not Path(self.name).is_dir():
                     return {}
                 with os.scandir(self.name) as entries:
-                    return dict(sorted((one.name, _size(one)) for one in entries))
+                    return dict(sorted((entry.name, _size(entry)) for entry in entries))
             self._system.invalidate_cache()
             inside = self._inside("")
             if not self._system.exists(inside):
                 return {}
             entries = self._system.ls(inside, detail=True)
-            return dict(sorted((one["name"].rstrip("/").rpartition("/")[2], one["size"] or 0) for one in entries))
+            return dict(sorted((entry["name"].rstrip("/").rpartition("/")[2], entry["size"] or 0) for entry in entries))
 
     def read(self, name: str) -> bytes:
         with self._said("read"), self.opened(name) as file:
@@ -221,15 +221,15 @@ def fingerprint(model: nn.Module, processor: Any, settings: Mapping[str, Any]) -
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What is not the same, each in words."""
-    found = [said for part, said in _SAID.items() if before.get(part) != now.get(part)]
+    names = [said for part, said in _SAID.items() if before.get(part) != now.get(part)]
     for part, noun in (("settings", ""), ("versions", "version of ")):
         old, new = before.get(part, {}), now.get(part, {})
-        found += [
+        names += [
             f"{noun}{name} was {_told(old.get(name))} and is {_told(new.get(name))}"
             for name in sorted({*old, *new})
             if old.get(name) != new.get(name)
         ]
-    return found
+    return names
 
 
 _SAID = {
@@ -352,7 +352,7 @@ def parts(place: Place) -> dict[int, Part]:
 
 def is_complete(manifest: Manifest, there: Iterable[Part]) -> bool:
     """Whether the run ended, and its parts have been neither removed nor cut since."""
-    whole = [(one.rows, one.size) for one in there]
+    whole = [(part.rows, part.size) for part in there]
     return manifest.complete and (sum(rows for rows, _ in whole), sum(size for _, size in whole)) == (
         manifest.rows,
         manifest.size,
@@ -363,7 +363,7 @@ def read(place: Place) -> Manifest | None:
     """What is there; None where no run has begun. A folder of something else is an error."""
     there = place.names()
     if NAME not in there:
-        strange = [one for one in there if not one.startswith((".", "_lock", TEMPORARY))]
+        strange = [name for name in there if not name.startswith((".", "_lock", TEMPORARY))]
         if strange:
             raise InputError(
                 f"{place.name} holds no run of attnx, but {', '.join(strange[:3])}{', …' * (len(strange) > 3)}; give a "
@@ -402,15 +402,15 @@ def _checksum(told: Mapping[str, Any]) -> str:
 
 def check_same(place: Place, before: Manifest, now: Manifest) -> None:
     """That the run in a folder is the one that is asked for; else what differs."""
-    found = differences(before.fingerprint, now.fingerprint)
+    names = differences(before.fingerprint, now.fingerprint)
     if before.shard_rows != now.shard_rows:
-        found.append(f"shard_rows was {before.shard_rows} and is {now.shard_rows}")
+        names.append(f"shard_rows was {before.shard_rows} and is {now.shard_rows}")
     if None not in (before.rows, now.rows) and before.rows != now.rows:
-        found.append(f"it was begun over {before.rows:,} rows, and the data has {now.rows:,}")
+        names.append(f"it was begun over {before.rows:,} rows, and the data has {now.rows:,}")
     if before.question != now.question:
-        found = [f"it is a run of {before.question}, and {now.question} is asked for"]
-    if found:
-        raise InputError(f"{place.name} holds another run: {'; '.join(found)}. Give another folder, or delete it")
+        names = [f"it is a run of {before.question}, and {now.question} is asked for"]
+    if names:
+        raise InputError(f"{place.name} holds another run: {'; '.join(names)}. Give another folder, or delete it")
 
 
 def check_part(place: Place, part: Part, shard: Shard) -> None:
@@ -425,14 +425,14 @@ def check_part(place: Place, part: Part, shard: Shard) -> None:
 
 def completed(manifest: Manifest, finished: Mapping[int, Part]) -> Manifest:
     """The manifest of a run whose every row was read."""
-    whole = sha256("".join(one.digest for one in finished.values()).encode()).hexdigest()
-    rows, size = (sum(getattr(one, name) for one in finished.values()) for name in ("rows", "size"))
+    whole = sha256("".join(part.digest for part in finished.values()).encode()).hexdigest()
+    rows, size = (sum(getattr(part, name) for part in finished.values()) for name in ("rows", "size"))
     return replace(manifest, complete=True, rows=rows, data=whole, size=size)
 
 
 def tidy(place: Place, finished: Mapping[int, Part]) -> None:
     """Take away what killed runs left half written, and parts in whose place there is a better one."""
-    keep = {one.name for one in finished.values()}
+    keep = {part.name for part in finished.values()}
     for name in place.names():
         if name.startswith(TEMPORARY) or (_PART.fullmatch(name) and name not in keep):
             place.remove(name)

@@ -67,7 +67,7 @@ def answered(
     ready: dict[int, T] = {}
     answers: dict[int, R | Refused] = {}
     for row in rows:
-        (thing,) = attempt([row], lambda one: [_one(read, one[0])], postpone=True)
+        (thing,) = attempt([row], lambda data_rows: [_one(read, data_rows[0])], postpone=True)
         if isinstance(thing, Refused):  # whatever a tokenizer has against a text
             answers[row.number] = thing
         else:

@@ -54,19 +54,19 @@ class Status:
 def status_of(folder: str | PathLike[str]) -> Status:
     """How far the run in a folder is."""
     place = Place.of(folder)
-    found = manifest_of(place)
+    manifest = manifest_of(place)
     parts = list(manifests.parts(place).values())
-    failed = list(failed_rows(place, parts, found))
-    rows, complete = sum(one.rows for one in parts), manifests.is_complete(found, parts)
-    return Status(found, rows, len(parts), complete, taken(place), failed)
+    failed = list(failed_rows(place, parts, manifest))
+    rows, complete = sum(part.rows for part in parts), manifests.is_complete(manifest, parts)
+    return Status(manifest, rows, len(parts), complete, taken(place), failed)
 
 
 def manifest_of(place: Place) -> Manifest:
     """What a folder says of the run in it; one without is an error."""
-    found = manifests.read(place)
-    if found is None:
+    manifest = manifests.read(place)
+    if manifest is None:
         raise InputError(f"there is no run in {place.name}; attnx.explain_dataset(…, output=…) makes one")
-    return found
+    return manifest
 
 
 def failed_rows(place: Place, parts: Iterable[Part], manifest: Manifest) -> Iterator[Failed]:
@@ -132,7 +132,8 @@ class _Sums:
             self.wrong,
             self.probabilities / self.with_probability if self.with_probability else None,
             tuple(
-                CarryingWord(text, one.first, one.rows, one.share / one.rows, tuple(one.examples)) for text, one in best
+                CarryingWord(text, word.first, word.rows, word.share / word.rows, tuple(word.examples))
+                for text, word in best
             ),
             tuple(float(one) for one in self.places / max(1, self.rows)),
         )
@@ -174,7 +175,7 @@ def carried_by(explanation: Explanation, method: str | None) -> tuple[dict[str, 
     places = np.zeros(_FIFTHS + 1)
     places[-1] = scores[explanation.positions.special].sum() / total
     words = explanation.content_words
-    sizes = [float(scores[list(one.positions)].sum()) for one in words]
+    sizes = [float(scores[list(word.positions)].sum()) for word in words]
     inside = sum(sizes) or 1.0
     carried: dict[str, float] = {}
     for number, (word, size) in enumerate(zip(words, sizes, strict=True)):
@@ -218,10 +219,10 @@ class Run:
     def load(cls, folder: str | PathLike[str]) -> Run:
         """What `explain_dataset` or `attnx run` wrote there, as far as it got."""
         place = Place.of(folder)
-        found = manifest_of(place)
-        if found.question != "explanations":
-            raise InputError(f"{place.name} holds a run of {found.question}; the same call gives its result again")
-        return cls(place, found)
+        manifest = manifest_of(place)
+        if manifest.question != "explanations":
+            raise InputError(f"{place.name} holds a run of {manifest.question}; the same call gives its result again")
+        return cls(place, manifest)
 
     @cached_property
     def layout(self) -> Layout:
@@ -250,7 +251,7 @@ class Run:
 
     def __len__(self) -> int:
         """Rows that are there, failed ones included."""
-        return sum(one.rows for one in self.parts)
+        return sum(part.rows for part in self.parts)
 
     def __getitem__(self, number: int) -> Explanation:
         """The explanation of the row of that number in the data; of a failed one the error is raised."""
@@ -265,7 +266,7 @@ class Run:
         place = number + total if number < 0 else number
         if not 0 <= place < total:
             raise IndexError(f"row {number} was requested, but the run has {total:,} rows")
-        part = next((one for one in self.parts if one.number == place // self.manifest.shard_rows), None)
+        part = next((part for part in self.parts if part.number == place // self.manifest.shard_rows), None)
         rows = [] if part is None else self._table(part)["row"].to_pylist()
         if part is None or place not in rows:
             raise InputError(

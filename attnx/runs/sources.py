@@ -120,8 +120,8 @@ def _content(given: Any) -> bytes | None:
         return f"{tuple(given.shape)} {given.dtype}".encode() + plain
     if hasattr(given, "tobytes") and hasattr(given, "size"):  # a PIL image, an array
         return f"{given.size} {getattr(given, 'mode', '')}".encode() + bytes(given.tobytes())
-    own = getattr(given, "digest", None)  # what was prepared before tells it by itself
-    return own.encode() if isinstance(own, str) else None
+    name = getattr(given, "digest", None)  # what was prepared before tells it by itself
+    return name.encode() if isinstance(name, str) else None
 
 
 def _told(one: Any) -> Any:
@@ -158,13 +158,13 @@ class Columns:
             raise InputError(f"column is the name of one column, or of two for pairs of texts, found {len(names)}")
         try:
             texts = tuple(text_column(source, None if name is None else str(name), known) for name in names)
-            found = self.beside(known, texts)
-            for name in (found.gold, found.id):
+            result = self.beside(known, texts)
+            for name in (result.gold, result.id):
                 if name is not None:
                     check_column(name, known)
         except InputError as error:
             raise type(error)(str(error) if str(error).startswith(source) else f"{source}: {error}") from None
-        return found
+        return result
 
     def beside(self, known: Sequence[str], texts: tuple[str, ...] = ()) -> FoundColumns:
         """The columns of labels and names, beside those of the texts."""
@@ -204,12 +204,12 @@ class FoundColumns:
     def _row(
         self, number: int, name: str, cells: Mapping[str, Any], labels: Sequence[str] | None, given: Any
     ) -> DataRow:
-        values = tuple(_plain(cells.get(one)) for one in self.texts)
+        values = tuple(_plain(cells.get(text)) for text in self.texts)
         gold = None if self.gold is None else _plain(cells.get(self.gold))
         if labels is not None and isinstance(gold, int) and 0 <= gold < len(labels):
             gold = labels[gold]
         called = _plain(cells.get(self.id)) if self.id is not None else None
-        missing = [one for one, value in zip(self.texts, values, strict=True) if _nothing(value)]
+        missing = [text for text, value in zip(self.texts, values, strict=True) if _nothing(value)]
         return DataRow(
             number,
             name if _nothing(called) else str(called),
@@ -344,14 +344,14 @@ def picture_rows(folder: Path) -> Iterator[DataRow]:
 
 def picture_files(folder: Path) -> list[Path]:
     """All that are called like an image, in the folder and below it, in the order of their names."""
-    found = sorted(one for one in folder.rglob("*") if one.suffix.lower() in SUFFIXES and one.is_file())
-    if not found:
-        there = ", ".join(sorted(one.name for one in folder.iterdir())[:3])
+    paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
+    if not paths:
+        there = ", ".join(sorted(path.name for path in folder.iterdir())[:3])
         raise InputError(
             f"the folder {folder} has no images in it ({there or 'nothing'}); give a file of texts, a folder of images "
             f"({', '.join(SUFFIXES[:4])}, …), or what datasets.load_from_disk makes of it"
         )
-    return found
+    return paths
 
 
 KNOWN = (

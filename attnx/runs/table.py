@@ -52,13 +52,15 @@ class Layout:
             references=tuple(references),
             layers=first.layers,
             diagnostics={
-                name: tuple(dict.fromkeys(kind for one in seen for kind in one.diagnostics.get(name, ())))
+                name: tuple(
+                    dict.fromkeys(kind for explanation in seen for kind in explanation.diagnostics.get(name, ()))
+                )
                 for name in methods
             },
             signed=_of_any(seen, "signed"),
             local=_of_any(seen, "local"),
             target_specific=_of_any(seen, "target_specific"),
-            digits={name: number for one in seen for name, number in one.digits.items()},
+            digits={name: number for explanation in seen for name, number in explanation.digits.items()},
             first=first.first,
             causal=first.causal,
             images=first.image_size is not None,
@@ -133,7 +135,7 @@ class Layout:
 
 
 def _of_any(seen: Sequence[Explanation], field_name: str) -> tuple[str, ...]:
-    return tuple(sorted({name for one in seen for name in getattr(one, field_name)}))
+    return tuple(sorted({name for explanation in seen for name in getattr(explanation, field_name)}))
 
 
 _FACTS = ("signed", "local", "target_specific", "digits", "first", "causal")
@@ -152,7 +154,7 @@ _ANSWER = ("label", "kind", "index", "probability", "labels", "logits")
 def named_cells(row: DataRow, error: str | None = None) -> dict[str, Any]:
     """What is known of a row before it is explained; all other columns are null."""
     texts = row.given if isinstance(row.given, tuple) else (row.given,)
-    text, pair = (one if isinstance(one, str) and _whole(one) else None for one in (*texts, None)[:2])
+    text, pair = (text if isinstance(text, str) and _whole(text) else None for text in (*texts, None)[:2])
     told = {"row": row.number, "id": row.id, "sha256": row.sha256, "text": text, "pair": pair, "gold": row.gold}
     return told if error is None else {**told, "error": error}
 
@@ -162,11 +164,11 @@ def explained_cells(explanation: Explanation, layout: Layout) -> dict[str, Any]:
     positions, answer = explanation.positions, explanation.prediction
     cells: dict[str, Any] = {
         "position": explanation.position,
-        "tokens": [one.token for one in positions],
-        "special": [one.special for one in positions],
-        "starts": [one.start for one in positions],
-        "ends": [one.end for one in positions],
-        "segments": [one.segment for one in positions],
+        "tokens": [position.token for position in positions],
+        "special": [position.special for position in positions],
+        "starts": [position.start for position in positions],
+        "ends": [position.end for position in positions],
+        "segments": [position.segment for position in positions],
         "notes": list(explanation.notes),
     }
     cells |= dict(zip(("text", "pair"), explanation.texts, strict=False))
@@ -176,15 +178,15 @@ def explained_cells(explanation: Explanation, layout: Layout) -> dict[str, Any]:
         cells |= {layout.column(name, layer): scores[place] for name, scores in explanation.relevance.items()}
         cells |= {
             layout.column(f"{name}_{kind}", layer): numbers[place]
-            for name, found in explanation.diagnostics.items()
-            for kind, numbers in found.items()
+            for name, diagnostic in explanation.diagnostics.items()
+            for kind, numbers in diagnostic.items()
         }
         if layout.causal and explanation.sink is not None:
             cells[layout.column("sink", layer)] = explanation.sink[place]
     cells |= explanation.references
     if explanation.image_size is not None:
         cells["width"], cells["height"] = explanation.image_size
-        cells["boxes"] = [None if one.box is None else list(one.box) for one in positions]
+        cells["boxes"] = [None if position.box is None else list(position.box) for position in positions]
     extra = _extra(explanation, layout)
     return {**cells, "extra": json.dumps(extra, ensure_ascii=False) if extra else None}
 
@@ -197,7 +199,7 @@ def is_right(cells: Mapping[str, Any]) -> bool | None:
     gold, labels, logits = cells.get("gold"), cells.get("labels"), cells.get("logits")
     if gold is None or labels is None or logits is None or cells.get("kind") != "class":
         return None
-    names, predicted = [one.casefold() for one in labels], int(np.argmax(logits))
+    names, predicted = [label.casefold() for label in labels], int(np.argmax(logits))
     if gold.casefold() in names:
         return bool(gold.casefold() == names[predicted])
     if gold.isdecimal() and len(gold) <= _DIGITS and int(gold) < len(names):
@@ -263,9 +265,9 @@ def _extra(explanation: Explanation, layout: Layout) -> dict[str, Any]:
     provenance = {name: value for name, value in told.items() if layout.provenance.get(name) != value}
     without = [name for name in layout.provenance if name not in told]
     odd = {
-        name: dict(found)
-        for name, found in explanation.diagnostics.items()
-        if not set(found) <= set(layout.diagnostics.get(name, ()))
+        name: dict(diagnostic)
+        for name, diagnostic in explanation.diagnostics.items()
+        if not set(diagnostic) <= set(layout.diagnostics.get(name, ()))
     }
     positions, words = explanation.positions, explanation.words
     parts = {
@@ -277,7 +279,9 @@ def _extra(explanation: Explanation, layout: Layout) -> dict[str, Any]:
         "sequences": explanation.sequences,
         "sink": None if layout.causal else explanation.sink,
         "words": () if explanation.texts or group_words(positions, None)[1] == words else words,
-        "audio_input": {name: numbers for name in _HEARD if any(numbers := [getattr(one, name) for one in positions])},
+        "audio_input": {
+            name: numbers for name in _HEARD if any(numbers := [getattr(position, name) for position in positions])
+        },
     }
     return extra | {name: plain(value) for name, value in parts.items() if value}
 
@@ -313,7 +317,7 @@ def _named(
         return group_words(positions, texts or None)
     words = tuple(schema.read(Word, one) for one in extra["words"])
     owner = {place: word.index for word in words for place in word.positions}
-    return Positions(replace(one, word=owner.get(one.index)) for one in positions), words
+    return Positions(replace(position, word=owner.get(position.index)) for position in positions), words
 
 
 def _more(explanation: Explanation) -> dict[str, Any]:
@@ -347,22 +351,22 @@ def _diagnostics(
 
 def _sink(cells: Mapping[str, Any], layout: Layout) -> tuple[float, ...] | None:
     numbers = [cells.get(layout.column("sink", layer)) for layer in layout.layers]
-    return None if None in numbers else tuple(float(one) for one in numbers if one is not None)
+    return None if None in numbers else tuple(float(number) for number in numbers if number is not None)
 
 
 def _whole(text: str) -> bool:
     """Whether it can be written as UTF-8."""
-    return not any("\ud800" <= one <= "\udfff" for one in text)
+    return not any("\ud800" <= name <= "\udfff" for name in text)
 
 
 def as_part(cells: Sequence[Mapping[str, Any]], schema: Any, told: Mapping[str, Any]) -> PartAnswer:
     """Rows with these columns; one that lacks a cell has nothing there. What is `told` of all is in the metadata."""
     pa, file = arrow(), BytesIO()
     whole = schema.with_metadata({"attnx": json.dumps(told)})
-    columns = [pa.array([one.get(name) for one in cells], type=whole.field(name).type) for name in whole.names]
+    columns = [pa.array([cell.get(name) for cell in cells], type=whole.field(name).type) for name in whole.names]
     table = pa.Table.from_arrays(columns, schema=whole)
     parquet().write_table(table, file, compression="zstd", write_page_checksum=True)
-    failed = sum(one.get("error") is not None for one in cells)
+    failed = sum(cell.get("error") is not None for cell in cells)
     return PartAnswer(file.getvalue(), failed, len(cells), table.nbytes)
 
 

@@ -47,13 +47,13 @@ def rows(summary: RunSummary) -> list[dict[str, Any]]:
         {
             "label": group.label,
             "gold": group.gold,
-            "word": one.text,
-            "first": one.first,
-            "rows": one.rows,
-            "share": one.share,
+            "word": word.text,
+            "first": word.first,
+            "rows": word.rows,
+            "share": word.share,
         }
         for group in (*summary.groups, *summary.disagreements)
-        for one in group.words
+        for word in group.words
     ]
 
 
@@ -67,8 +67,8 @@ def plot(summary: RunSummary, axes: Any = None) -> Any:
         figure.set_layout_engine("constrained")
         axes = panels[0]
     for ax, group in zip(axes, summary.groups, strict=False):
-        words = [one for one in group.words[:_PLOTTED] if one.first][::-1]
-        ax.barh([one.text for one in words], [one.first for one in words], color=LOOKS[0][0])
+        words = [word for word in group.words[:_PLOTTED] if word.first][::-1]
+        ax.barh([word.text for word in words], [word.first for word in words], color=LOOKS[0][0])
         ax.set_title(f"{group.label} ({group.rows:,} rows)", fontsize=10)
         ax.set_xlabel("rows in which it carries most", fontsize=8)
     return axes
@@ -79,31 +79,31 @@ def _groups(groups: Sequence[Group]) -> list[list[str]]:
     known = any(one.right or one.wrong for one in groups)
     head = ["label", *(["gold"] if apart else []), "rows", *(["right"] if known and not apart else []), "probability"]
     lines = [[*head, *_PLACES]]
-    for one in groups:
-        right = f"{one.right / (one.right + one.wrong):.1%}" if one.right + one.wrong else ""
+    for group in groups:
+        right = f"{group.right / (group.right + group.wrong):.1%}" if group.right + group.wrong else ""
         lines.append(
             [
-                one.label,
-                *([one.gold or ""] if apart else []),
-                f"{one.rows:,}",
+                group.label,
+                *([group.gold or ""] if apart else []),
+                f"{group.rows:,}",
                 *([right] if known and not apart else []),
-                "" if one.probability is None else f"{one.probability:.3f}",
-                *(f"{share:.0%}" for share in one.places),
+                "" if group.probability is None else f"{group.probability:.3f}",
+                *(f"{share:.0%}" for share in group.places),
             ]
         )
     return lines
 
 
 def _words(groups: Sequence[Group], said: str) -> list[TextBlock]:
-    found = []
+    text_blocks = []
     for group in groups:
         lines = [["word", "carries most in", "occurs in", "mean share", "rows to look at"]]
         lines += [
-            [one.text, f"{one.first:,}", f"{one.rows:,}", f"{one.share:.1%}", ", ".join(map(str, one.examples))]
-            for one in group.words
+            [word.text, f"{word.first:,}", f"{word.rows:,}", f"{word.share:.1%}", ", ".join(map(str, word.examples))]
+            for word in group.words
         ]
-        found.append(TextBlock(f"{group.label}{f', {said}{group.gold}' if group.gold else ''}", (), lines))
-    return found
+        text_blocks.append(TextBlock(f"{group.label}{f', {said}{group.gold}' if group.gold else ''}", (), lines))
+    return text_blocks
 
 
 LARGEST = 2_600_000
@@ -132,8 +132,8 @@ def run_page(run: Run, *, title: str | None = None) -> str:
         failed=summary.failed,
         source=harmless(run.manifest.source),
         complete=run.complete,
-        blocks=[harmless({"heading": one.heading, "lead": list(one.lead), "lines": [list(line) for line in one.lines],
-                          "foot": list(one.foot)}) for one in blocks(summary)],
+        blocks=[harmless({"heading": block.heading, "lead": list(block.lead), "lines": [list(line) for line in block.lines],
+                          "foot": list(block.foot)}) for block in blocks(summary)],
         policy=f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; base-uri 'none'; "
         "form-action 'none'",
         style=style,
@@ -178,7 +178,7 @@ def _row(cells: Mapping[str, Any], run: Run) -> dict[str, Any]:
         "label": None if answer is None else answer.predicted,
         "probability": None if answer is None or answer.certainty is None else round(answer.certainty, _DIGITS),
         "target": None if answer is None else answer.target,
-        "words": [one.text for one in explanation.words],
+        "words": [word.text for word in explanation.words],
         "scores": {name: _by_word(explanation, name) for name in explanation.names},
         "numbers": {name: _rounded(cells[name]) for name in _sorts(run) if cells.get(name) is not None},
         "notes": list(explanation.notes),
@@ -186,7 +186,7 @@ def _row(cells: Mapping[str, Any], run: Run) -> dict[str, Any]:
 
 
 def _by_word(explanation: Explanation, name: str) -> list[float]:
-    return [_rounded(one.score) for one in explanation.by_word(name)]
+    return [_rounded(word_score.score) for word_score in explanation.by_word(name)]
 
 
 def _rounded(number: float) -> float:

@@ -93,8 +93,8 @@ class Side:
     @cached_property
     def unit(self) -> Tensor:
         """The embedding, of length 1."""
-        found = pooled(self.states, self.pooling, len(self.prepared.positions))
-        length: Tensor = found / found.norm()
+        tensor = pooled(self.states, self.pooling, len(self.prepared.positions))
+        length: Tensor = tensor / tensor.norm()
         return length
 
     def towards(self, direction: Any, name: str = "") -> SimilarityTarget:
@@ -120,18 +120,20 @@ def two_sides(
     """What is compared, prepared and checked, before anything runs."""
     check_dual_encoder(model)
     made = _of_two_towers if is_dual_encoder(model) else _of_one_model
-    first, second = (made(model, processor, one, pooling, options) for one in inputs)
+    first, second = (made(model, processor, input_, pooling, options) for input_ in inputs)
     return first, second
 
 
 def explained_pair(sides: tuple[Side, Side], *, match: bool) -> tuple[Explanation, Explanation]:
     """Each side for the other: for their cosine, or for the answer of the head that reads both."""
-    found = []
+    explanations = []
     for own, other in (sides, sides[::-1]):
         asked = own.beside(other) if match else own
-        one = asked.explained((MATCH, NO_MATCH) if match else own.towards(other.unit.tolist(), other.name))
-        found.append(replace(one, notes=(*one.notes, *_notes(own, other, one, match=match))))
-    return found[0], found[1]
+        explanation = asked.explained((MATCH, NO_MATCH) if match else own.towards(other.unit.tolist(), other.name))
+        explanations.append(
+            replace(explanation, notes=(*explanation.notes, *_notes(own, other, explanation, match=match)))
+        )
+    return explanations[0], explanations[1]
 
 
 def _of_one_model(
@@ -140,9 +142,9 @@ def _of_one_model(
     how = embedding_pooling(model, pooling)
     averaged: dict[str, Any] = {"position": MEAN} if how == MEAN else {}
     call = _call(model, tokenizer, given, {**averaged, **options})
-    own = call.requests[0].prepared
-    place = {"cls": 0, "last": len(own.positions) - 1}.get(how)
-    return Side(replace(call, requests=[Request(own, place)]), how)
+    prepared = call.requests[0].prepared
+    place = {"cls": 0, "last": len(prepared.positions) - 1}.get(how)
+    return Side(replace(call, requests=[Request(prepared, place)]), how)
 
 
 def _of_two_towers(
@@ -174,16 +176,16 @@ def _call(model: nn.Module, processor: Any, given: Any, options: Mapping[str, An
     return call
 
 
-def _notes(own: Side, other: Side, one: Explanation, *, match: bool) -> tuple[str, ...]:
+def _notes(own: Side, other: Side, explanation: Explanation, *, match: bool) -> tuple[str, ...]:
     """What the methods of a tower do not know, and where the other side is in the sum."""
     if own.tower is None:
         return ()
-    blind = [name for name in one.methods if name not in one.target_specific]
+    blind = [name for name in explanation.methods if name not in explanation.target_specific]
     names = f"{', '.join(blind)} {'is' if len(blind) == 1 else 'are'}"
     untold = (
         (f"{names} of the {own.tower} tower alone and would be the same for any other {other.tower}",) if blind else ()
     )
-    counted = match and "lrp" in one.references
+    counted = match and "lrp" in explanation.references
     return (*untold, *((f"what the {other.tower} adds by itself is counted with the biases",) if counted else ()))
 
 
@@ -246,17 +248,17 @@ def explain_similarity(
     cosine = float(sides[0].unit @ sides[1].unit)
     explanations = explained_pair(sides, match=asked == MATCH)
     measured = next(iter(explanations[0].references), None)
-    first, second = (replace(one, first=measured) for one in explanations)
+    first, second = (replace(explanation, first=measured) for explanation in explanations)
     found, by, notes = _grid(sides, grid, asked)
     return Similarity((first, second), cosine, sides[0].pooling, found, by, notes, first.provenance, asked)
 
 
-def _score(model: nn.Module, asked: str | None) -> str:
+def _score(model: nn.Module, name: str | None) -> str:
     """Which number is explained: that of a matching head where there is one, else the cosine."""
     offered = (MATCH, COSINE) if matches(model) else (COSINE,)
-    if asked is not None and asked not in offered:
-        raise ChoiceError(unknown("score", asked, offered))
-    return offered[0] if asked is None else asked
+    if name is not None and name not in offered:
+        raise ChoiceError(unknown("score", name, offered))
+    return offered[0] if name is None else name
 
 
 def _grid(sides: tuple[Side, Side], asked: str | bool | None, score: str) -> tuple[Any, str, tuple[str, ...]]:
@@ -283,10 +285,10 @@ def _grid(sides: tuple[Side, Side], asked: str | bool | None, score: str) -> tup
     if sides[0].pooling == OWN:
         return None, "", (f"there is no grid of pairs: {why}",)
     first, second = (_shares(one) for one in sides)
-    found = np.zeros((len(first) + 1, len(second) + 1))
-    found[:-1, :-1] = (first @ second.T).numpy()
+    array = np.zeros((len(first) + 1, len(second) + 1))
+    array[:-1, :-1] = (first @ second.T).numpy()
     told = (f"the grid is of positions as they leave the model, not of words as they enter it: {why}",) if why else ()
-    return found, "states", told
+    return array, "states", told
 
 
 def _too_long(sides: tuple[Side, Side]) -> str:
@@ -301,8 +303,8 @@ def _shares(side: Side) -> Tensor:
     """What each position brings to the embedding of length 1; positions that are not pooled bring nothing."""
     states, length = side.states, len(side.states)
     weights = {"mean": torch.full((length,), 1 / length), "cls": torch.eye(length)[0], "last": torch.eye(length)[-1]}
-    own = states * weights[side.pooling].to(states)[:, None]
-    shares: Tensor = own / own.sum(0).norm()
+    tensor = states * weights[side.pooling].to(states)[:, None]
+    shares: Tensor = tensor / tensor.sum(0).norm()
     return shares
 
 
@@ -323,6 +325,6 @@ def _paths(side: Side, directions: Any) -> Any:
     from attnx.attribution.base import Case
     from attnx.attribution.lrp import lrp  # Captum's road is loaded only for those who take it
 
-    cases = [Case(replace(side.prepared), side.towards(one).target(0)) for one in directions.tolist()]
+    cases = [Case(replace(side.prepared), side.towards(direction).target(0)) for direction in directions.tolist()]
     scored = lrp(side.model, side.call.tokenizer, cases, sink=False)
     return np.stack([np.append(one.scores, float(one.facts["biases"])) for one in scored]).T

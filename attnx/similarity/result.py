@@ -78,20 +78,20 @@ class Similarity(OfExplanations):
     @property
     def words(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Those of both texts; of a picture its patches."""
-        first, second = (tuple(word.text for word in one.words) for one in self.explanations)
+        first, second = (tuple(word.text for word in explanation.words) for explanation in self.explanations)
         return first, second
 
     @property
     def titles(self) -> tuple[str, str]:
         """What both sides are: text or picture, with a number where they are alike."""
-        first, second = ("text" if one.image_size is None else "picture" for one in self.explanations)
+        first, second = ("text" if explanation.image_size is None else "picture" for explanation in self.explanations)
         return (f"{first} 1", f"{second} 2") if first == second else (first, second)
 
     def word_grid(self) -> Array:
         """Words × words and, last in both directions, the rest: special tokens and biases. Its sum is the cosine."""
         if self.grid is None:
             return np.zeros((0, 0))
-        first, second = (_by_word(one) for one in self.explanations)
+        first, second = (_by_word(explanation) for explanation in self.explanations)
         return first @ self.grid @ second.T
 
     @property
@@ -132,8 +132,8 @@ class Similarity(OfExplanations):
 
 def _by_word(explanation: Explanation) -> Array:
     """(words + 1) × (positions + 1): which positions a word has; the last row has all that belong to none."""
-    found = np.zeros((len(explanation.words) + 1, len(explanation.positions) + 1))
+    array = np.zeros((len(explanation.words) + 1, len(explanation.positions) + 1))
     for word in explanation.words:
-        found[word.index, list(word.positions)] = 1
-    found[-1] = 1 - found[:-1].sum(0)
-    return found
+        array[word.index, list(word.positions)] = 1
+    array[-1] = 1 - array[:-1].sum(0)
+    return array

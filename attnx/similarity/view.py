@@ -35,26 +35,28 @@ BY = {
 }
 
 
-def blocks(one: Similarity) -> list[TextBlock]:
+def blocks(similarity: Similarity) -> list[TextBlock]:
     """The cosine, the words or best patches of each side by each method and reference, and the grid."""
-    found = [TextBlock(f"Similarity: {one.headline}", tuple(one.notes))]
-    found += [_side(title, explanation) for title, explanation in zip(one.titles, one.explanations, strict=True)]
-    if one.grid is not None:
-        rows, columns, grid = shortened(one)
+    text_blocks = [TextBlock(f"Similarity: {similarity.headline}", tuple(similarity.notes))]
+    text_blocks += [
+        _side(title, explanation) for title, explanation in zip(similarity.titles, similarity.explanations, strict=True)
+    ]
+    if similarity.grid is not None:
+        rows, columns, grid = shortened(similarity)
         decimals = max(3, places(grid))
         lines = [
             ["", *columns],
             *([name, *(f"{value:+.{decimals}f}" for value in row)] for name, row in zip(rows, grid, strict=True)),
         ]
-        found.append(TextBlock(grid_heading(one), lines=lines, foot=(sums(one),)))
-    return found
+        text_blocks.append(TextBlock(grid_heading(similarity), lines=lines, foot=(sums(similarity),)))
+    return text_blocks
 
 
 def _side(title: str, explanation: Explanation) -> TextBlock:
     """All words of a text, or the patches of a picture that come first, with their boxes."""
     names = explanation.names
     scores = [explanation.by_word(name) for name in names]
-    decimals = [max(4, places([word.score for word in own])) for own in scores]
+    decimals = [max(4, places([word.score for word in score])) for score in scores]
     pictured = explanation.image_size is not None
     kept = _first_patches(explanation) if pictured else range(len(explanation.words))
     lines = [["patch", *(["left, top to right, bottom"] if pictured else []), *names] if pictured else ["word", *names]]
@@ -62,7 +64,11 @@ def _side(title: str, explanation: Explanation) -> TextBlock:
         word = explanation.words[index]
         box = [place_text(explanation.positions[word.positions[0]])] if pictured else []
         lines.append(
-            [word.text, *box, *(f"{own[index].score:+.{one}f}" for own, one in zip(scores, decimals, strict=True))]
+            [
+                word.text,
+                *box,
+                *(f"{score[index].score:+.{decimal}f}" for score, decimal in zip(scores, decimals, strict=True)),
+            ]
         )
     left_out = reduction_note(len(kept), len(explanation.words), f"patches by {explanation.row_name()}")
     accounted = (f"{name}: {account}" for name, account in accounts(explanation))
@@ -83,35 +89,36 @@ def accounts(explanation: Any) -> list[tuple[str, str]]:
     return [(name, str(kept[name]["account"])) for name in explanation.references if "account" in kept.get(name, {})]
 
 
-def grid_heading(one: Similarity) -> str:
-    return f"what each pair of {pair_noun(one)} adds to the cosine, {BY.get(one.grid_by, one.grid_by)}"
+def grid_heading(similarity: Similarity) -> str:
+    by = BY.get(similarity.grid_by, similarity.grid_by)
+    return f"what each pair of {pair_noun(similarity)} adds to the cosine, {by}"
 
 
-def pair_noun(one: Similarity) -> str:
+def pair_noun(similarity: Similarity) -> str:
     """What is paired: words, patches, or one of each."""
-    nouns = ["word" if explanation.image_size is None else "patch" for explanation in one.explanations]
+    nouns = ["word" if explanation.image_size is None else "patch" for explanation in similarity.explanations]
     return {"word": "words", "patch": "patches"}[nouns[0]] if nouns[0] == nouns[1] else " and ".join(nouns)
 
 
-def sums(one: Similarity) -> str:
+def sums(similarity: Similarity) -> str:
     """What adds up to the cosine, and what of it belongs to no pair of words."""
-    between = one.between_words or 0.0
+    between = similarity.between_words or 0.0
     return (
-        f"all pairs add up to the cosine {one.cosine:+.4f}: pairs of {pair_noun(one)} {between:+.4f}, {REST}, which is "
-        f"special tokens and biases, {one.cosine - between:+.4f}"
+        f"all pairs add up to the cosine {similarity.cosine:+.4f}: pairs of {pair_noun(similarity)} {between:+.4f}, {REST}, "
+        f"which is special tokens and biases, {similarity.cosine - between:+.4f}"
     )
 
 
-def rows(one: Similarity) -> list[dict[str, Any]]:
+def rows(similarity: Similarity) -> list[dict[str, Any]]:
     """A row for each pair of words; without a grid one for each word and method."""
-    if one.grid is None:
+    if similarity.grid is None:
         return [
             {"text": number, "method": name, "word": word.text, "score": word.score}
-            for number, explanation in enumerate(one.explanations, start=1)
+            for number, explanation in enumerate(similarity.explanations, start=1)
             for name in explanation.names
             for word in explanation.by_word(name)
         ]
-    grid, (first, second) = one.word_grid(), one.words
+    grid, (first, second) = similarity.word_grid(), similarity.words
     return [
         {"word": word, "other": other, "score": float(grid[row, column])}
         for row, word in enumerate((*first, REST))
@@ -119,31 +126,36 @@ def rows(one: Similarity) -> list[dict[str, Any]]:
     ]
 
 
-def shortened(one: Similarity) -> tuple[list[str], list[str], Any]:
+def shortened(similarity: Similarity) -> tuple[list[str], list[str], Any]:
     """The names of rows and columns and the grid, of long texts those words that add the most; the rest stays last."""
-    grid, size = one.word_grid(), np.abs(one.word_grid()[:-1, :-1])
+    grid, size = similarity.word_grid(), np.abs(similarity.word_grid()[:-1, :-1])
     kept = [[*strongest(size.max(1 - axis), _WORDS), grid.shape[axis] - 1] for axis in (0, 1)]
-    names = [[(*words, REST)[place] for place in places] for words, places in zip(one.words, kept, strict=True)]
+    names = [[(*words, REST)[place] for place in places] for words, places in zip(similarity.words, kept, strict=True)]
     return names[0], names[1], grid[np.ix_(kept[0], kept[1])]
 
 
-def plot(one: Similarity, method: str | None = None, *, image: Any = None) -> Figure:
+def plot(similarity: Similarity, method: str | None = None, *, image: Any = None) -> Figure:
     """Each text as a strip of colours, a picture under its scores, by what stands first; the grid beneath."""
     from matplotlib import pyplot
 
-    name = one.explanations[0].row_name(method)
-    known = one.explanations[0].names
+    name = similarity.explanations[0].row_name(method)
+    known = similarity.explanations[0].names
     if name not in known:
         raise ChoiceError(unknown("method", name, known))
-    grid = None if one.grid is None else shortened(one)
-    drawn = [own.image_size is not None and (own.image or image) is not None for own in one.explanations]
-    texts = [len(own.words) for own in one.explanations if own.image_size is None]
+    grid = None if similarity.grid is None else shortened(similarity)
+    drawn = [
+        explanation.image_size is not None and (explanation.image or image) is not None
+        for explanation in similarity.explanations
+    ]
+    texts = [len(explanation.words) for explanation in similarity.explanations if explanation.image_size is None]
     wide = max(_WORDS, min(2 * _WORDS, max(texts, default=0)))
     heights = [_PICTURE if pictured else _STRIP for pictured in drawn]
     heights += [] if grid is None else [_CELL * len(grid[0])]
     figure = pyplot.figure(figsize=(2.6 + _CELL * 1.6 * wide, 1.4 + sum(heights)), layout="constrained")
     axes = figure.subplots(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
-    for place, title, explanation, pictured in zip(axes[:2], one.titles, one.explanations, drawn, strict=True):
+    for place, title, explanation, pictured in zip(
+        axes[:2], similarity.titles, similarity.explanations, drawn, strict=True
+    ):
         if pictured:
             plot_image(explanation, name, ax=place, image=image)
             place.set_title(f"{title}: {name}", fontsize=9, loc="left", **VERBATIM)
@@ -151,8 +163,8 @@ def plot(one: Similarity, method: str | None = None, *, image: Any = None) -> Fi
             _strip(place, explanation, name, title)
     if grid is not None:
         names, others, scores = grid
-        _colours(axes[2], scores, names, others, f"what each pair of {pair_noun(one)} adds")
-    figure.suptitle(one.headline, fontsize=10)
+        _colours(axes[2], scores, names, others, f"what each pair of {pair_noun(similarity)} adds")
+    figure.suptitle(similarity.headline, fontsize=10)
     return figure
 
 

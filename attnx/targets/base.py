@@ -182,7 +182,7 @@ def shift_target_position(target: Target, gone: Sequence[int]) -> Target:
 
 def shifted_index(place: int, gone: Sequence[int]) -> int:
     """Where a position stands when some are gone."""
-    return max(0, place - sum(one <= place for one in gone))
+    return max(0, place - sum(index <= place for index in gone))
 
 
 @dataclass(frozen=True)
@@ -244,8 +244,8 @@ def class_names(model: nn.Module, count: int) -> tuple[str, ...]:
 
 
 def problem_type(model: nn.Module) -> str | None:
-    found = getattr(model.config, "problem_type", None)
-    return found if isinstance(found, str) else None
+    name = getattr(model.config, "problem_type", None)
+    return name if isinstance(name, str) else None
 
 
 def exclusive(model: nn.Module, classes: int) -> bool:

@@ -139,7 +139,7 @@ def _token(told: HeadOutput) -> Prediction:
     index, rival = told.chosen(logits, lambda asked: token_index(asked, tokenizer, len(logits)))
     against = None if rival is None else tokenizer.decode([rival])
     best = logits.topk(min(_TOKENS_KEPT, len(logits)))
-    labels = tuple(tokenizer.decode([int(one)]) for one in best.indices)
+    labels = tuple(tokenizer.decode([int(index)]) for index in best.indices)
     shares = torch.softmax(logits, -1)
     return Prediction(
         "token",
@@ -228,16 +228,16 @@ def _prediction(told: HeadOutput) -> Prediction:
 
 def _score(model: nn.Module, logits: Tensor, targets: Tensor, kind: Score) -> Tensor:
     """Columns 3 to 5 are the mean of the other choices' logits, their log-sum-exp, and that of the one against."""
-    own, alone = wide(logits)[:, 0], targets[:, 2] == NOTHING
-    mean, rest, rival = targets[:, 3:6].to(own.dtype).unbind(1)
+    tensor, alone = wide(logits)[:, 0], targets[:, 2] == NOTHING
+    mean, rest, rival = targets[:, 3:6].to(tensor.dtype).unbind(1)
     if kind == "probability":
-        shares = torch.sigmoid(own - rest)
+        shares = torch.sigmoid(tensor - rest)
         # The one against has its share of what is left, whoever else there is.
         return torch.where(alone, shares, shares - (1 - shares) * (rival - rest).exp())
     if kind == "log_odds":
         without = rest + torch.log1p(-(rival - rest).exp().clamp_max(1))  # the others but for the one against
-        return own - rest - torch.where(alone, 0.0, rival - torch.logaddexp(own, without))
-    return own - torch.where(alone, mean if kind == "margin" else 0 * mean, rival)
+        return tensor - rest - torch.where(alone, 0.0, rival - torch.logaddexp(tensor, without))
+    return tensor - torch.where(alone, mean if kind == "margin" else 0 * mean, rival)
 
 
 def _notes(told: HeadOutput, prediction: Prediction) -> tuple[str, ...]:

@@ -81,8 +81,8 @@ class Prediction:
         """The target with its probability, and what it is set against; None where the prediction alone is explained."""
         if self.predicted == self.label and self.against is None:
             return None
-        own = one_line(self.label) + ("" if self.predicted == self.label else _in_brackets(self.probability))
-        return own if self.against is None else f"{own} against {one_line(self.against).strip()}"
+        name = one_line(self.label) + ("" if self.predicted == self.label else _in_brackets(self.probability))
+        return name if self.against is None else f"{name} against {one_line(self.against).strip()}"
 
     @property
     def noun(self) -> str:
@@ -98,8 +98,8 @@ class Prediction:
     @property
     def contrast(self) -> str:
         """What is explained, in a heading: a class or a token, of a pair with what it is set against."""
-        own = (self.labels[self.index] if self.kind == "value" else self.label).strip()
-        return own if self.against is None else f"{own} against {self.against.strip()}"
+        name = (self.labels[self.index] if self.kind == "value" else self.label).strip()
+        return name if self.against is None else f"{name} against {self.against.strip()}"
 
     def __str__(self) -> str:
         return self.answer if self.target is None else f"{self.answer}; target {self.target}"
@@ -111,7 +111,9 @@ def one_line(text: str) -> str:
     >>> one_line("a\\nb\\x1b")
     'a⏎b�'
     """
-    return "".join(LINE_BREAK if one == "\n" else one if one.isprintable() or one in _JOINERS else "�" for one in text)
+    return "".join(
+        LINE_BREAK if name == "\n" else name if name.isprintable() or name in _JOINERS else "�" for name in text
+    )
 
 
 def visible(text: str) -> str:

@@ -53,7 +53,7 @@ def head_values(model: nn.Module, output: Any) -> Tensor | None:
     if found is not None:
         return found[1]
     others = (row.logits(model, output) for row in head_kinds() if row.requires_target)
-    return next((one for one in others if one is not None), None)
+    return next((other for other in others if other is not None), None)
 
 
 def score(
@@ -67,8 +67,8 @@ def score(
 ) -> Tensor:
     """Run a batch and read one number for each target: its logit, margin, probability or log-odds.
 
-    `targets` is what `encode_targets` made of them: one for each input, or as many as `rows` names the inputs of. `answers` is
-    the row of `HEAD_KINDS` that they name (see `kind_of`). A target against another is the difference of the two. The
+    `targets` is what `encode_targets` made of them: one for each input, or as many as `rows` names the inputs of. `answers`
+    is the row of `HEAD_KINDS` that they name (see `kind_of`). A target against another is the difference of the two. The
     margin is the logit above the mean of all others, or above the one that it stands against.
     """
     row, logits = answered(model, inputs, targets, rows, answers=answers)
@@ -94,9 +94,9 @@ def score_each(
     """The scores of several targets of one input, each read off by itself: the way back from one is past no other."""
     row, logits, seat = _seated(model, inputs, targets, answers)
     seats = [0] * len(targets) if seat is None else seat.tolist()
-    own = logits if seat is None else logits.flatten(0, 1)
+    tensor = logits if seat is None else logits.flatten(0, 1)
     return tuple(
-        row.score(model, own[place][None], target, kind)
+        row.score(model, tensor[place][None], target, kind)
         for place, target in zip(seats, torch.split(targets, 1), strict=True)
     )
 
@@ -118,15 +118,18 @@ def _seated(
 def score_output(model: nn.Module, output: Any, row: int, seat: int, target: Target, kind: Score) -> Tensor:
     """The same number of one input, read off the output of a run: `row` in its batch, `seat` among its answers."""
     answers, logits = _answer(model, output, target.kind)
-    own = logits[row, seat - encoder_offset(output)] if answers.per_position else logits[row]
-    return answers.score(model, own[None], encode_targets([target], own.device), kind)[0]
+    tensor = logits[row, seat - encoder_offset(output)] if answers.per_position else logits[row]
+    return answers.score(model, tensor[None], encode_targets([target], tensor.device), kind)[0]
 
 
 def encode_targets(targets: Sequence[Target], device: torch.device | None = None) -> Tensor:
     """Targets as one tensor, so that they can travel with the batch: index, position, what stands against, and what
     their row needs besides.
     """
-    rows = [(one.index, one.position, NOTHING if one.against is None else one.against, *one.beside) for one in targets]
+    rows = [
+        (target.index, target.position, NOTHING if target.against is None else target.against, *target.beside)
+        for target in targets
+    ]
     # All numbers are exact in double precision, which Apple's graphics chips do not have.
     exact = torch.float32 if device is not None and device.type == "mps" else torch.float64
     return torch.tensor(rows, dtype=exact, device=device)
@@ -134,7 +137,7 @@ def encode_targets(targets: Sequence[Target], device: torch.device | None = None
 
 def kind_of(targets: Sequence[Target]) -> str:
     """The row of `HEAD_KINDS` that scores these targets, which must be one; "" for the one that reads the output."""
-    kinds = {one.kind for one in targets}
+    kinds = {target.kind for target in targets}
     if len(kinds) > 1:
         raise InputError(f"targets of different kinds ({', '.join(sorted(kinds))}) cannot be scored together")
     return next(iter(kinds), "")
@@ -161,10 +164,10 @@ def first_output(model: nn.Module, inputs: dict[str, Tensor], length: int) -> li
 
 
 def _answer(model: nn.Module, output: Any, answers: str) -> tuple[HeadKind, Tensor]:
-    found = read(model, output, answers)
-    if found is None:
+    result = read(model, output, answers)
+    if result is None:
         raise InputError(f"{type(model).__name__} predicts nothing; load it with a head")
-    return found
+    return result
 
 
 def predict(
@@ -189,13 +192,13 @@ def predict(
             )
         return None
     kind, logits = found
-    own = (logits[row, position - encoder_offset(output)] if kind.per_position else logits[row]).detach().float()
-    if not bool(own.isfinite().all()):
+    tensor = (logits[row, position - encoder_offset(output)] if kind.per_position else logits[row]).detach().float()
+    if not bool(tensor.isfinite().all()):
         raise CaptureError(
             f"{type(model).__name__} predicts NaN or infinity: its weights are damaged, or half precision overflows; "
             "check the checkpoint, or use model.float()"
         )
-    return kind.prediction(HeadOutput(model, getattr(processor, "tokenizer", processor), own, target, prepared))
+    return kind.prediction(HeadOutput(model, getattr(processor, "tokenizer", processor), tensor, target, prepared))
 
 
 def prediction_notes(model: nn.Module, processor: Any, prediction: Prediction | None, target: Any) -> tuple[str, ...]:

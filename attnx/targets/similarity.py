@@ -54,14 +54,14 @@ def pooled(states: Tensor, pooling: str, length: int) -> Tensor:
 
 def _states(model: nn.Module, output: Any) -> Tensor | None:
     """batch × position × width, as they leave the last layer."""
-    found = output[0] if isinstance(output, tuple) else getattr(output, "last_hidden_state", None)
-    return found if isinstance(found, Tensor) and found.ndim == 3 and found.is_floating_point() else None
+    tensor = output[0] if isinstance(output, tuple) else getattr(output, "last_hidden_state", None)
+    return tensor if isinstance(tensor, Tensor) and tensor.ndim == 3 and tensor.is_floating_point() else None
 
 
 def _score(model: nn.Module, states: Tensor, targets: Tensor, kind: Score) -> Tensor:
     """Column 3 is how positions are pooled, column 4 how many there are, and all further ones are the direction."""
     how, lengths = _MADE[int(targets[0, 3])], targets[:, 4].long()
-    embeddings = torch.stack([pooled(own, how, int(length)) for own, length in zip(states, lengths, strict=True)])
+    embeddings = torch.stack([pooled(state, how, int(length)) for state, length in zip(states, lengths, strict=True)])
     embeddings = wide(embeddings)
     directions = targets[:, 5:].to(embeddings.dtype)
     cosines: Tensor = (embeddings * directions).sum(-1) / embeddings.norm(dim=-1)
@@ -69,11 +69,11 @@ def _score(model: nn.Module, states: Tensor, targets: Tensor, kind: Score) -> Te
 
 
 def _prediction(told: HeadOutput) -> Prediction:
-    asked: SimilarityTarget = told.target
-    row = torch.tensor([(0, 0, NOTHING, *asked.beside)], dtype=torch.float64, device=told.logits.device)
+    similarity_target: SimilarityTarget = told.target
+    row = torch.tensor([(0, 0, NOTHING, *similarity_target.beside)], dtype=torch.float64, device=told.logits.device)
     cosine = float(_score(told.model, told.logits[None], row, "cosine"))
-    label = f"{cosine:.3f} with {asked.text}"
-    return Prediction(asked.kind, label, 0, None, ("cosine",), (cosine,), beside=asked.beside)
+    label = f"{cosine:.3f} with {similarity_target.text}"
+    return Prediction(similarity_target.kind, label, 0, None, ("cosine",), (cosine,), beside=similarity_target.beside)
 
 
 def _moved(target: Target, gone: Sequence[int]) -> Target:

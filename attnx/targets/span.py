@@ -145,7 +145,7 @@ def _where(told: HeadOutput) -> tuple[int, int]:
     if told.prepared is None:
         return 0, len(told.logits)
     positions = told.prepared.positions
-    places = [one.index for one in positions.named if one.segment == 1] or positions.content
+    places = [position.index for position in positions.named if position.segment == 1] or positions.content
     return places[0], places[-1] + 1
 
 
@@ -163,37 +163,39 @@ def _best(logits: Tensor, first: int, stop: int) -> list[tuple[int, int]]:
     return [(one, last) for _, one, last in sorted(found, key=lambda one: -one[0])[:_SPANS_KEPT]]
 
 
-def _named(told: HeadOutput, asked: Any, first: int, stop: int) -> tuple[int, int]:
+def _named(told: HeadOutput, name: Any, first: int, stop: int) -> tuple[int, int]:
     """The span that a caller calls by its text, by a slice of positions, or by its number."""
-    if isinstance(asked, str):
-        return _quoted(told, asked, first, stop)
-    if isinstance(asked, slice):
-        start, behind, _ = asked.indices(len(told.logits))
+    if isinstance(name, str):
+        return _quoted(told, name, first, stop)
+    if isinstance(name, slice):
+        start, behind, _ = name.indices(len(told.logits))
         span = start, behind - 1
     else:
-        span = span_of(whole_number("target", asked)) if asked is not None and int(asked) >= 0 else (-1, -1)
+        span = span_of(whole_number("target", name)) if name is not None and int(name) >= 0 else (-1, -1)
     if not first <= span[0] <= span[1] < stop:
         raise ChoiceError(
-            f"target {asked!r} is no span of the context, which has positions {first} to {stop - 1}; give the words "
+            f"target {name!r} is no span of the context, which has positions {first} to {stop - 1}; give the words "
             "of an answer, or slice(first, last + 1) of positions"
         )
     return span
 
 
-def _quoted(told: HeadOutput, asked: str, first: int, stop: int) -> tuple[int, int]:
+def _quoted(told: HeadOutput, name: str, first: int, stop: int) -> tuple[int, int]:
     """The best place at which these words stand."""
     text, positions = _context(told, first, stop)
     if text is None:
         raise ChoiceError(
-            f"target {asked!r} is a text, but this input came as tokens; give slice(first, last + 1) of positions"
+            f"target {name!r} is a text, but this input came as tokens; give slice(first, last + 1) of positions"
         )
-    found, begin = [], text.find(asked)
-    while asked and begin >= 0:
-        inside = [one.index for one in positions if one.start < begin + len(asked) and one.end > begin]  # type: ignore[operator]
+    found, begin = [], text.find(name)
+    while name and begin >= 0:
+        inside = [
+            position.index for position in positions if position.start < begin + len(name) and position.end > begin
+        ]  # type: ignore[operator]
         found += [(inside[0], inside[-1])] if inside else []
-        begin = text.find(asked, begin + 1)
+        begin = text.find(name, begin + 1)
     if not found:
-        raise ChoiceError(f"target {asked!r} does not stand in the context; the answer is some words of it, as written")
+        raise ChoiceError(f"target {name!r} does not stand in the context; the answer is some words of it, as written")
     return max(found, key=lambda span: float(told.logits[span[0], 0] + told.logits[span[1], 1]))
 
 
@@ -201,7 +203,11 @@ def _context(told: HeadOutput, first: int, stop: int) -> tuple[str | None, list[
     """The text in which answers stand, and those of its positions that are known by their characters."""
     if told.prepared is None or told.prepared.text is None:
         return None, []
-    positions = [one for one in told.prepared.positions[first:stop] if one.start is not None and one.end is not None]
+    positions = [
+        position
+        for position in told.prepared.positions[first:stop]
+        if position.start is not None and position.end is not None
+    ]
     text = told.prepared.text
     return text if isinstance(text, str) else text[1], positions
 
@@ -219,10 +225,10 @@ def _written(told: HeadOutput, span: tuple[int, int]) -> str:
 def _moved(target: Target, gone: Sequence[int]) -> Target:
     """The same span when some positions are gone; where an end is gone itself, the position before it."""
 
-    def number(one: int) -> int:
-        return span_number(*(shifted_index(place, gone) for place in span_of(one)))
+    def number(index: int) -> int:
+        return span_number(*(shifted_index(place, gone) for place in span_of(index)))
 
-    first, stop = (int(one) for one in target.beside)
+    first, stop = (int(value) for value in target.beside)
     left = first - sum(one < first for one in gone), stop - sum(one < stop for one in gone)
     return replace(
         target,

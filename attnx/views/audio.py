@@ -128,20 +128,20 @@ def plot_sound_layers(explanation: Explanation, method: str | None = None, *, he
 
 def times(explanation: Explanation) -> list[tuple[float, float]]:
     """When each stretch begins and ends, in seconds."""
-    found = (explanation.positions.when(one.positions) for one in explanation.time_segments)
+    found = (explanation.positions.when(word.positions) for word in explanation.time_segments)
     return [one for one in found if one is not None]
 
 
 def written_words(explanation: Explanation) -> list[Word]:
     """What was written of a sound: its words that are neither stretches nor pauses."""
-    time_segments = {(one.text, one.positions) for one in explanation.time_segments}
-    others = [one for one in explanation.words if (one.text, one.positions) not in time_segments]
-    return [one for one in others if not (one.is_punctuation and explanation.positions.when(one.positions))]
+    time_segments = {(word.text, word.positions) for word in explanation.time_segments}
+    others = [word for word in explanation.words if (word.text, word.positions) not in time_segments]
+    return [other for other in others if not (other.is_punctuation and explanation.positions.when(other.positions))]
 
 
 def sums(explanation: Explanation, scores: Array) -> Array:
     """The score of each stretch, all its bands together."""
-    return np.array([float(scores[list(one.positions)].sum()) for one in explanation.time_segments])
+    return np.array([float(scores[list(word.positions)].sum()) for word in explanation.time_segments])
 
 
 def _draw_sound(axes: Axes, explanation: Explanation) -> None:
@@ -175,21 +175,21 @@ def _draw_words(axes: Axes, explanation: Explanation) -> None:
 
 def _shade(axes: Axes, explanation: Explanation, scores: Array) -> None:
     """Each position's own box in the colour of its side, the denser the more."""
-    places = [one for one in explanation.positions if one.time is not None]
-    own = np.array([scores[one.index] for one in places])
-    most = np.abs(own).max(initial=0.0)
-    channels = max((one.band[1] for one in places if one.band is not None), default=1)
-    for one, score in zip(places, own, strict=True):
-        if most > 0 and one.time is not None:
-            low, high = (0, 1) if one.band is None else (one.band[0] / channels, one.band[1] / channels)
-            axes.axvspan(*one.time, low, high, color=FOR if score >= 0 else AGAINST, alpha=0.75 * abs(score) / most,
+    places = [position for position in explanation.positions if position.time is not None]
+    array = np.array([scores[position.index] for position in places])
+    most = np.abs(array).max(initial=0.0)
+    channels = max((position.band[1] for position in places if position.band is not None), default=1)
+    for index, score in zip(places, array, strict=True):
+        if most > 0 and index.time is not None:
+            low, high = (0, 1) if index.band is None else (index.band[0] / channels, index.band[1] / channels)
+            axes.axvspan(*index.time, low, high, color=FOR if score >= 0 else AGAINST, alpha=0.75 * abs(score) / most,
                          linewidth=0)  # fmt: skip
 
 
 def _draw_row(axes: Axes, explanation: Explanation, scores: Array) -> None:
-    own, edges = sums(explanation, scores), times(explanation)
+    array, edges = sums(explanation, scores), times(explanation)
     starts, widths = [start for start, _ in edges], [end - start for start, end in edges]
-    axes.bar(starts, own, widths, align="edge", color=[FOR if one >= 0 else AGAINST for one in own], linewidth=0)
+    axes.bar(starts, array, widths, align="edge", color=[FOR if one >= 0 else AGAINST for one in array], linewidth=0)
     axes.axhline(0, color=_GRAY, linewidth=0.6)
     axes.set_yticks([])
     axes.tick_params(labelsize=8)
@@ -197,13 +197,13 @@ def _draw_row(axes: Axes, explanation: Explanation, scores: Array) -> None:
 
 
 def banded(explanation: Explanation) -> bool:
-    return any(one.band is not None for one in explanation.positions)
+    return any(position.band is not None for position in explanation.positions)
 
 
 def envelope(audio: Audio, columns: int) -> tuple[Array, Array]:
     """The lowest and the highest sample of each of so many parts of the sound."""
     parts = np.array_split(audio.samples, min(columns, len(audio.samples)))
-    return np.array([one.min() for one in parts]), np.array([one.max() for one in parts])
+    return np.array([part.min() for part in parts]), np.array([part.max() for part in parts])
 
 
 _TIMED = 18
@@ -215,7 +215,7 @@ def patch_table(explanation: Explanation, method: str | None = None, layer: int 
     name = explanation.row_name(method, layer)
     scores = explanation.scores(name, layer)
     patches = explanation.positions.named
-    best = sorted(patches, key=lambda one: -abs(round(float(scores[one.index]), 9)))[:count]
+    best = sorted(patches, key=lambda position: -abs(round(float(scores[position.index]), 9)))[:count]
     lines = _headline(explanation, name, layer)
     lines += [streams_line(explanation, name, layer)] if explanation.sequences else []
     what = "patches" if explanation.text is None else "patches and tokens"
@@ -232,8 +232,8 @@ def stretch_table(
     name = explanation.row_name(method, layer)
     scores = explanation.scores(name, layer)
     time_segments, written_down = explanation.time_segments, written_words(explanation)
-    sums = {one.positions: float(scores[list(one.positions)].sum()) for one in (*time_segments, *written_down)}
-    best = sorted(time_segments, key=lambda one: -abs(round(sums[one.positions], 9)))[:count]
+    sums = {word.positions: float(scores[list(word.positions)].sum()) for word in (*time_segments, *written_down)}
+    best = sorted(time_segments, key=lambda word: -abs(round(sums[word.positions], 9)))[:count]
     lines = _headline(explanation, name, layer)
     lines.append(f"best {len(best)} of {len(time_segments)} stretches of time, in seconds")
     shown = [*sorted(best, key=lambda one: one.index), *written_down]
@@ -242,7 +242,7 @@ def stretch_table(
         *(_time(explanation, one, f" {printable(one.text)}") or printable(one.text) for one in written_down),
     ]
     widest = max(_TIMED, *map(cell_len, named))
-    named = [set_cell_size(one, widest) for one in named]
+    named = [set_cell_size(name, widest) for name in named]
     lines += _bars(explanation, name, named, [sums[one.positions] for one in shown])
     return "\n".join([*lines, *notes(explanation)])
 

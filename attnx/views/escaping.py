@@ -20,7 +20,7 @@ _STEERING = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 
 def printable(text: str) -> str:
     """The text on one line, without characters that steer a terminal, turn the writing round, or cannot be written."""
-    return "".join(LINE_BREAK if one == "\n" else "�" if steers(one) else one for one in text)
+    return "".join(LINE_BREAK if name == "\n" else "�" if steers(name) else name for name in text)
 
 
 def token_label(position: Position, texts: Sequence[str]) -> str:
@@ -47,7 +47,7 @@ def harmless(value: Any) -> Any:
 
 def isolated(text: str) -> str:
     """A word that is written from right to left, between marks that keep it from reordering its neighbours."""
-    rightward = any(unicodedata.bidirectional(one) in ("R", "AL", "AN") for one in text)
+    rightward = any(unicodedata.bidirectional(name) in ("R", "AL", "AN") for name in text)
     return f"\u2068{text}\u2069" if rightward else text
 
 
@@ -79,4 +79,4 @@ def markdown_text(text: str) -> str:
 
 def json_line(text: str) -> str:
     """The same JSON, with what would steer a terminal written as escapes; line breaks between its values stay."""
-    return "".join(json.dumps(one)[1:-1] if one != "\n" and steers(one) else one for one in text)
+    return "".join(json.dumps(name)[1:-1] if name != "\n" and steers(name) else name for name in text)

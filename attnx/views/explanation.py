@@ -56,13 +56,13 @@ def blocks(explanation: Explanation) -> list[TextBlock]:
     names = explanation.names
     columns = [explanation.by_word(name) for name in names]
     decimals = [
-        places([one.score for one in column], explanation.digits.get(name))
+        places([word_score.score for word_score in column], explanation.digits.get(name))
         for name, column in zip(names, columns, strict=True)
     ]
     words = [
         [
             printable(word.text),
-            *(written(column[row].score, one) for column, one in zip(columns, decimals, strict=True)),
+            *(written(column[row].score, decimal) for column, decimal in zip(columns, decimals, strict=True)),
         ]
         for row, word in enumerate(explanation.words)
     ]
@@ -70,25 +70,25 @@ def blocks(explanation: Explanation) -> list[TextBlock]:
     heading = ", ".join([*said, f"layer {explanation.layers[-1]}", seen_from(explanation)])
     foot = (*cautions(explanation, names), *notes(explanation))
     lead = (judgement(explanation, explanation.row_name()),)
-    found = [TextBlock(heading, lead=lead, lines=[["word", *names], *words], foot=foot)]
-    return [*found, _parts(explanation, names)] if explanation.spans else found
+    text_blocks = [TextBlock(heading, lead=lead, lines=[["word", *names], *words], foot=foot)]
+    return [*text_blocks, _parts(explanation, names)] if explanation.spans else text_blocks
 
 
 def _parts(explanation: Explanation, names: Sequence[str]) -> TextBlock:
     """A line for each part that was named, with the sums over its tokens."""
     columns = []
     for name in names:
-        sums = [one.score for one in explanation.by_span(name)]
+        sums = [word_score.score for word_score in explanation.by_span(name)]
         decimals = places(sums, explanation.digits.get(name))
         columns.append([written(score, decimals) for score in sums])
-    lines = [[printable(one.name), *cells] for one, *cells in zip(explanation.spans, *columns, strict=True)]
+    lines = [[printable(span.name), *cells] for span, *cells in zip(explanation.spans, *columns, strict=True)]
     return TextBlock("parts of the text, each the sum over its tokens", lines=[["part", *names], *lines])
 
 
 def rows(explanation: Explanation) -> list[dict[str, Any]]:
     """A row for each method, layer, head (where every head was asked for) and position; references as columns."""
     words = {index: word.text for word in explanation.words for index in word.positions}
-    found: list[dict[str, Any]] = []
+    result: list[dict[str, Any]] = []
     for method, scores in explanation.relevance.items():
         for place, score in np.ndenumerate(scores):
             position = explanation.positions[place[-1]]
@@ -102,8 +102,8 @@ def rows(explanation: Explanation) -> list[dict[str, Any]]:
                 "score": float(score),
                 **{name: float(values[position.index]) for name, values in explanation.references.items()},
             }
-            found.append(row)
-    return found
+            result.append(row)
+    return result
 
 
 def plot(
@@ -200,7 +200,7 @@ def plot_row(
         reduction_note(len(kept), len(scores), f"{by}s"),
         _left_out(explanation, method, layer, head, content_only),
     ]
-    title, pad = "\n".join([what, *(f"({one})" for one in notes if one)]), _LEGEND if axes.get_legend() else None
+    title, pad = "\n".join([what, *(f"({note})" for note in notes if note)]), _LEGEND if axes.get_legend() else None
     axes.set_title(title, fontsize=9, loc="left", pad=pad, **VERBATIM)
     caption(axes, explanation, method, layer, head)
     return axes
@@ -266,7 +266,7 @@ def to_bertviz(explanation: Explanation, method: str | None = None) -> dict[str,
     if explanation.sequences:
         return _of_two_streams(explanation, heads)
     given: dict[str, Any] = {"attention": tuple(heads[:, None]), "tokens": list(explanation.tokens)}
-    second = [one.index for one in explanation.positions if one.segment == 1]
+    second = [position.index for position in explanation.positions if position.segment == 1]
     return given | ({"sentence_b_start": second[0]} if second else {})
 
 
@@ -276,14 +276,14 @@ def _of_two_streams(explanation: Explanation, heads: torch.Tensor) -> dict[str, 
     source, output = slice(0, length), slice(length, len(explanation.positions))
     kinds = explanation.provenance["settings"]["layer_kinds"]
     places = {"encoder": (source, source), "decoder": (output, output), "cross": (output, source)}
-    given: dict[str, Any] = {"encoder_tokens": list(explanation.tokens[source])}
-    given["decoder_tokens"] = list(explanation.tokens[output])
+    result: dict[str, Any] = {"encoder_tokens": list(explanation.tokens[source])}
+    result["decoder_tokens"] = list(explanation.tokens[output])
     for name, (rows, columns) in places.items():
         kind = "self" if name == "decoder" else name
-        own = [one for one, number in zip(heads, explanation.layers, strict=True) if kinds[number - 1] == kind]
+        own = [head for head, number in zip(heads, explanation.layers, strict=True) if kinds[number - 1] == kind]
         if own:
-            given[f"{name}_attention"] = tuple(one[None, :, rows, columns] for one in own)
-    return given
+            result[f"{name}_attention"] = tuple(one[None, :, rows, columns] for one in own)
+    return result
 
 
 def to_captum(

@@ -99,8 +99,8 @@ def draw_graph(
     from matplotlib.colors import to_rgba
 
     depth, length, _ = weights.shape
-    found = np.argwhere(weights > FAINTEST)
-    edges = [found[index].tolist() for index in strongest(weights[tuple(found.T)], MOST_LINES)]
+    array = np.argwhere(weights > FAINTEST)
+    edges = [array[index].tolist() for index in strongest(weights[tuple(array.T)], MOST_LINES)]
     # Strong lines above faint ones, and those of the explained position above all.
     edges.sort(key=lambda edge: (edge[1] == position, weights[tuple(edge)]))
     shares = [float(weights[layer, query, key]) for layer, query, key in edges]
@@ -122,4 +122,4 @@ def draw_graph(
     axes.set_ylim(length - 0.5, -0.5)
     axes.set_xlim(-0.3, depth + 0.3)
     without_frame(axes)
-    return len(edges), len(found)
+    return len(edges), len(array)

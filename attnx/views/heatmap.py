@@ -125,7 +125,7 @@ def draw_layers(
 
 def _kept(explanation: Explanation, *, special: bool, content_only: bool) -> list[int]:
     """The positions to draw; an input of nothing but special tokens is drawn as it is."""
-    every = [one.index for one in explanation.positions]
+    every = [position.index for position in explanation.positions]
     if content_only:
         found = sorted(index for word in explanation.content_words for index in word.positions)
     else:
@@ -148,7 +148,7 @@ def draw_heat_map(
         vmax=most,
     )
     step = -(-len(columns) // _MOST_LABELS)
-    named = [printable(one) for one in columns[::step]]
+    named = [printable(column) for column in columns[::step]]
     axes.set_xticks(range(0, len(columns), step), named, rotation=90, fontsize=9, **VERBATIM)
     axes.set_yticks(range(len(rows)), rows, fontsize=8)
     if step == 1:

@@ -84,7 +84,7 @@ def lit(
     laid = _blended(picture, heated, -most if signed else 0.0, most, colour_map(colours, signed=signed))
     explained = explanation.positions[explanation.position].box
     if explained is not None and explanation.image_size is not None:
-        across, down = (one / other for one, other in zip(picture.size, explanation.image_size, strict=True))
+        across, down = (index / other for index, other in zip(picture.size, explanation.image_size, strict=True))
         left, top, right, bottom = (round(edge * by) for edge, by in zip(explained, (across, down) * 2, strict=True))
         width = max(1, min(picture.size) // 150)
         ImageDraw.Draw(laid).rectangle((left, top, right - 1, bottom - 1), outline="white", width=width)
@@ -137,9 +137,9 @@ def highest_score(explanation: Explanation, scores: Array) -> float:
 def by_box(explanation: Explanation, scores: Array) -> dict[tuple[float, float, float, float], float]:
     """The score of each box in the picture. An image token and the patch that it reads have one box, and are summed."""
     placed: dict[tuple[float, float, float, float], float] = {}
-    for one in explanation.positions:
-        if one.box is not None:
-            placed[one.box] = placed.get(one.box, 0.0) + float(scores[one.index])
+    for position in explanation.positions:
+        if position.box is not None:
+            placed[position.box] = placed.get(position.box, 0.0) + float(scores[position.index])
     return placed
 
 
@@ -155,8 +155,8 @@ def picture_of(explanation: Explanation, image: Any = None) -> Image:
         return explanation.image
     picture, _ = load_image(image)
     if explanation.image_size is not None and picture.size != explanation.image_size:
-        expected, found = (" × ".join(map(str, size)) for size in (explanation.image_size, picture.size))
-        raise InputError(f"another picture was explained: it was {expected} pixels, this one is {found}")
+        expected, name = (" × ".join(map(str, size)) for size in (explanation.image_size, picture.size))
+        raise InputError(f"another picture was explained: it was {expected} pixels, this one is {name}")
     return picture
 
 
@@ -285,15 +285,15 @@ def image_panels(
     scores = [explanation.scores(name, layer, head) for name in names]
     at = explanation.layers[-1] if layer is None else layer
     titles = [name if name in explanation.references else f"{name}, layer {at}" for name in names]
-    highest = [highest_score(explanation, one) for one in scores]
+    highest = [highest_score(explanation, score) for score in scores]
     signed = [name in explanation.signed for name in names]
     captions = [
         f"{title}\n{extent(most, signed=both)}" for title, most, both in zip(titles, highest, signed, strict=True)
     ]
     picture = small(picture_of(explanation, image))
     pictures = [
-        lit(explanation, one, picture, colours, most, smooth=smooth, signed=both)
-        for one, most, both in zip(scores, highest, signed, strict=True)
+        lit(explanation, score, picture, colours, most, smooth=smooth, signed=both)
+        for score, most, both in zip(scores, highest, signed, strict=True)
     ]
     figure = sheet([picture, *pictures], [f"image\n{_answer(explanation)}", *captions], colours, None, signed=signed)
     said = judgement(explanation, explanation.row_name(), None)

@@ -32,12 +32,12 @@ _NOTES = 5
 
 def noted(notes: Mapping[str, int], texts: int) -> list[TextBlock]:
     """What explanations of many texts note, the commonest first, with how many do; nothing where nothing is noted."""
-    told = [
+    names = [
         f"{note} ({f'{count:,} beside these' if note.startswith(LEFT_OUT) else f'in {count:,} of'} {texts:,})"
         for note, count in list(notes.items())[:_NOTES]
     ]
     more = [f"… and {len(notes) - _NOTES:,} other notes"] if len(notes) > _NOTES else []
-    return [TextBlock(foot=(*told, *more))] if told else []
+    return [TextBlock(foot=(*names, *more))] if names else []
 
 
 def as_text(blocks: Iterable[TextBlock]) -> str:
@@ -71,11 +71,11 @@ def _written(
     emphasised: Callable[[str], str],
 ) -> str:
     parts: list[str] = []
-    for one in blocks:
-        parts += [emphasised(inert(one.heading))] if one.heading else []
-        parts += ["\n".join(map(inert, one.lead))] if one.lead else []
-        parts += [table(one.lines)] if one.lines else []
-        parts += ["\n".join(map(inert, one.foot))] if one.foot else []
+    for block in blocks:
+        parts += [emphasised(inert(block.heading))] if block.heading else []
+        parts += ["\n".join(map(inert, block.lead))] if block.lead else []
+        parts += [table(block.lines)] if block.lines else []
+        parts += ["\n".join(map(inert, block.foot))] if block.foot else []
     return "\n\n".join(parts)
 
 

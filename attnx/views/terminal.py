@@ -229,16 +229,16 @@ class ScoreTable:
 
 def lines(words: list[str], room: int, starts: Collection[int] = ()) -> list[list[int]]:
     """The words' indices, as many a line as have room; widths are those of the terminal's cells. `starts` begin one."""
-    found: list[list[int]] = []
+    result: list[list[int]] = []
     left = 0
     for index, word in enumerate(words):
         width = cell_len(word)
-        if not found or width > left or index in starts:
-            found.append([])
+        if not result or width > left or index in starts:
+            result.append([])
             left = room
-        found[-1].append(index)
+        result[-1].append(index)
         left -= width
-    return found
+    return result
 
 
 def cut(word: str, width: int) -> str:
@@ -259,7 +259,7 @@ def shade(share: float, colours: str | None = None) -> str:
     bright = _luminance(background)
     # The contrast ratio of WCAG 2: white on it against black on it.
     ink = "#ffffff" if 1.05 / (bright + 0.05) > (bright + 0.05) / 0.05 else "#000000"
-    return f"{ink} on #{''.join(f'{one:02x}' for one in background)}"
+    return f"{ink} on #{''.join(f'{index:02x}' for index in background)}"
 
 
 def _headline(explanation: Explanation, what: str, verdict: str) -> list[Text]:
@@ -296,5 +296,7 @@ def _between(share: float, stops: Stops) -> Colour:
 
 
 def _luminance(colour: Colour) -> float:
-    linear = [one / 12.92 if one <= 0.03928 else ((one + 0.055) / 1.055) ** 2.4 for one in (c / 255 for c in colour)]
+    linear = [
+        value / 12.92 if value <= 0.03928 else ((value + 0.055) / 1.055) ** 2.4 for value in (c / 255 for c in colour)
+    ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

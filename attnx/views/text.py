@@ -54,7 +54,7 @@ class WordRows:
             np.where(absent, 0, self.scores[:, columns]),
             np.where(absent, 0, self.shares[:, columns]),
             f"{reduction_note(most, len(self.words), 'words')}; {GAP} stands for the rest",
-            frozenset(_starts([max((start for start in self.starts if start <= one), default=0) for one in seats])),
+            frozenset(_starts([max((start for start in self.starts if start <= index), default=0) for index in seats])),
         )
 
 
@@ -141,7 +141,7 @@ def plain_row(
     if explanation.spans:
         parts = explanation.by_span(name, layer)
         lines.append(PARTS)
-        lines += _bars(tuple(printable(one.text) for one in parts), [one.score for one in parts], exact)
+        lines += _bars(tuple(printable(part.text) for part in parts), [part.score for part in parts], exact)
     lines += [f"{FOR_BAR} supports {_target(explanation)}, {AGAINST_BAR} opposes it"] * (name in explanation.signed)
     return "\n".join([*lines, *cautions(explanation, [name], layer)])
 
@@ -172,7 +172,7 @@ def judgement(explanation: Explanation, name: str, layer: int | None = None, *, 
 
 def notes(explanation: Explanation) -> list[str]:
     """What is to be known of how the input was read; of no view left out."""
-    return [f"note: {printable(one)}" for one in explanation.notes]
+    return [f"note: {printable(note)}" for note in explanation.notes]
 
 
 def plain_layers(

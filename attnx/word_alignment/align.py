@@ -81,7 +81,7 @@ class TwoSequences:
             )
         kinds = explanation.provenance.get("settings", {}).get("layer_kinds", ())
         name = method or next(
-            (one for one in explanation.maps if one in explanation.local), next(iter(explanation.maps))
+            (name for name in explanation.maps if name in explanation.local), next(iter(explanation.maps))
         )
         number = _level(explanation.layers, kinds, layer)
         length = next(iter(explanation.sequences.values()))
@@ -105,7 +105,7 @@ class TwoSequences:
     ) -> TwoSequences:
         """From its rows, each of the position that predicts a token; what was measured leads where it is shown so."""
         shown = generation.shown_first
-        local = next((one for one in generation.relevance if one in generation.local), shown)
+        local = next((name for name in generation.relevance if name in generation.local), shown)
         name = method or (shown if shown in generation.references else local)
         rows, level = _rows(generation, name, layer)
         if name in generation.signed or (rows < 0).any():
@@ -122,8 +122,8 @@ class TwoSequences:
                     "explain(…, target_text=…, maps=True)"
                 )
             written = np.roll(written, -1, axis=0)
-        told = source[0].told and output[0].told
-        return cls(written, words[0], words[1], name, level, generation.notes + (() if told else (NO_OFFSETS,)))
+        flag = source[0].told and output[0].told
+        return cls(written, words[0], words[1], name, level, generation.notes + (() if flag else (NO_OFFSETS,)))
 
     @property
     def by_word(self) -> Array:
@@ -149,12 +149,14 @@ def _apart(generation: GenerationExplanation, length: int) -> list[tuple[Positio
     source, output = generation.positions[:length], generation.positions[length:]
     if generation.text is None or not source.told or not output.told:
         return [(source, None), (output, None)]
-    last = max((one.end for one in source if one.end is not None), default=0)
-    first = min((one.start for one in output if one.start is not None), default=len(generation.text))
+    last = max((position.end for position in source if position.end is not None), default=0)
+    first = min((position.start for position in output if position.start is not None), default=len(generation.text))
     cut = generation.text.rindex("\n", last, first + 1)
     moved = Positions(
-        one if one.start is None or one.end is None else replace(one, start=one.start - cut - 1, end=one.end - cut - 1)
-        for one in output
+        position
+        if position.start is None or position.end is None
+        else replace(position, start=position.start - cut - 1, end=position.end - cut - 1)
+        for position in output
     )
     return [(source, generation.text[:cut]), (moved, generation.text[cut + 1 :])]
 
@@ -172,7 +174,7 @@ def _level(layers: Sequence[int], kinds: Sequence[str], asked: int | str | None)
 
 def _words(positions: Positions, text: str | None) -> Words:
     if text is None or not positions.told:
-        return [(one.token, [one.index - positions[0].index]) for one in positions.named]
+        return [(position.token, [position.index - positions[0].index]) for position in positions.named]
     return spaced(positions, text)
 
 
@@ -185,15 +187,15 @@ def spaced(positions: Positions, text: str) -> Words:
         end = start + len(word)
         spans.append((start, end))
     places: list[list[int]] = [[] for _ in spans]
-    for one in positions.named:
-        if one.start is None or one.end is None:
+    for position in positions.named:
+        if position.start is None or position.end is None:
             continue
-        piece = text[one.start : one.end]
-        inked = one.start + len(piece) - len(piece.lstrip())
+        piece = text[position.start : position.end]
+        inked = position.start + len(piece) - len(piece.lstrip())
         for number, (start, stop) in enumerate(spans):
             if start <= inked < stop:
-                places[number].append(one.index - positions[0].index)
-    return [(text[start:stop], own) for (start, stop), own in zip(spans, places, strict=True)]
+                places[number].append(position.index - positions[0].index)
+    return [(text[start:stop], index) for (start, stop), index in zip(spans, places, strict=True)]
 
 
 def by_word(scores: Array, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Array:
@@ -243,17 +245,20 @@ def alignment(
     if not several or not all(isinstance(one, Explanation | GenerationExplanation) for one in several):
         raise InputError("an alignment is of an explanation of an encoder–decoder, or of a list of them")
     found = [TwoSequences.of(one, method, layer, row) for one in several]
-    told = dict.fromkeys(f"{one.method} at {one.layer or 'the model'}" for one in found)
+    told = dict.fromkeys(f"{two_sequences.method} at {two_sequences.layer or 'the model'}" for two_sequences in found)
     if len(told) > 1:
         raise InputError(f"the explanations are not of one method and level: {', '.join(told)}; say which")
     return Alignment.choose(
-        [([word for word, _ in one.source], [word for word, _ in one.output]) for one in found],
-        [one.by_word for one in found],
+        [
+            ([word for word, _ in two_sequences.source], [word for word, _ in two_sequences.output])
+            for two_sequences in found
+        ],
+        [two_sequences.by_word for two_sequences in found],
         choice,
         method=found[0].method,
         layer=found[0].layer,
         row=row,
-        notes=tuple(dict.fromkeys(note for one in found for note in one.notes)),
+        notes=tuple(dict.fromkeys(note for two_sequences in found for note in two_sequences.notes)),
         provenance=several[0].provenance,
     )
 
@@ -293,10 +298,10 @@ def align(
         raise InputError("nothing to align: give at least one source with its target")
     if gold is not None and targets is None:
         raise InputError("a gold links words of targets that people wrote; give the targets, too")
-    given: Sequence[str | None] = [None] * len(sources) if targets is None else targets
-    pairs = list(zip(sources, given, strict=True))
+    names: Sequence[str | None] = [None] * len(sources) if targets is None else targets
+    pairs = list(zip(sources, names, strict=True))
     for number, pair in enumerate(pairs, start=1):
-        if not all(one.strip() for one in pair if one is not None):
+        if not all(name.strip() for name in pair if name is not None):
             raise InputError(f"pair {number} is empty on one side; leave both lines out, and that of the gold")
     measured = method in REFERENCES
     if measured and layer is not None:

@@ -41,8 +41,8 @@ def _in_its_words(one: Aligned, _: Any) -> str | None:
 
 
 def _a_matrix_each(scores: Sequence[Array], result: Any) -> str | None:
-    sizes = [(len(one.target), len(one.source)) for one in result.whole.sentences]
-    fits = [np.shape(one) for one in scores] == sizes and all(np.isfinite(one).all() for one in scores)
+    sizes = [(len(sentence.target), len(sentence.source)) for sentence in result.whole.sentences]
+    fits = [np.shape(score) for score in scores] == sizes and all(np.isfinite(score).all() for score in scores)
     return None if fits else "finite numbers, target × source, for each pair of sentences"
 
 
@@ -112,25 +112,26 @@ class Alignment(Result):
     def swapped(self) -> Alignment:
         """Source and target in each other's place: what a model of the other direction says of this one."""
         turned = [
-            Aligned(one.target, one.source, tuple(in_order((b, a) for a, b in one.links))) for one in self.sentences
+            Aligned(sentence.target, sentence.source, tuple(in_order((b, a) for a, b in sentence.links)))
+            for sentence in self.sentences
         ]
-        return replace(self, sentences=tuple(turned), scores=tuple(one.T.copy() for one in self.scores), counts=())
+        return replace(self, sentences=tuple(turned), scores=tuple(score.T.copy() for score in self.scores), counts=())
 
     def __and__(self, other: Alignment) -> Alignment:
         """The links that both have: of a model of each direction, `forward & backward.swapped()`."""
-        if [(len(one.source), len(one.target)) for one in self.sentences] != [
-            (len(one.source), len(one.target)) for one in other.sentences
+        if [(len(sentence.source), len(sentence.target)) for sentence in self.sentences] != [
+            (len(sentence.source), len(sentence.target)) for sentence in other.sentences
         ]:
             raise InputError("the two alignments are not of the same sentences; of the other direction take .swapped()")
         both = [
-            replace(one, links=tuple(link for link in one.links if link in set(two.links)))
-            for one, two in zip(self.sentences, other.sentences, strict=True)
+            replace(sentence, links=tuple(link for link in sentence.links if link in set(two.links)))
+            for sentence, two in zip(self.sentences, other.sentences, strict=True)
         ]
         return replace(self, sentences=tuple(both), counts=())
 
     def to_pharaoh(self, path: str | PathLike[str] | None = None) -> str:
         """A line for each pair of sentences, source-target from 0, as `0-0 2-1`; `path` is a file to write, too."""
-        text = pharaoh(one.links for one in self.sentences)
+        text = pharaoh(sentence.links for sentence in self.sentences)
         if path is not None:
             try:
                 Path(path_of(path)).write_text(text, encoding="utf-8")
@@ -153,7 +154,9 @@ class Alignment(Result):
                     )
         return replace(
             self,
-            counts=tuple(LinkCounts.of(one.links, right) for one, right in zip(self.sentences, wanted, strict=True)),
+            counts=tuple(
+                LinkCounts.of(sentence.links, right) for sentence, right in zip(self.sentences, wanted, strict=True)
+            ),
         )
 
     @property
@@ -170,7 +173,7 @@ class Alignment(Result):
         """The 95 % interval of the error rate, sentences drawn anew; None without a gold."""
         if self.error_rate is None:
             return None
-        table = np.array([(one.found + one.sure, one.found_sure + one.found_possible) for one in self.counts])
+        table = np.array([(count.found + count.sure, count.found_sure + count.found_possible) for count in self.counts])
         drawn = table[np.random.default_rng(seed).integers(len(table), size=(RESAMPLES, len(table)))].sum(1)
         low, high = np.quantile(1 - drawn[:, 1] / np.maximum(drawn[:, 0], 1), (0.025, 0.975))
         return float(low), float(high)
@@ -192,5 +195,5 @@ class Alignment(Result):
         return drawn
 
     def __repr__(self) -> str:
-        links = sum(len(one.links) for one in self.sentences)
+        links = sum(len(sentence.links) for sentence in self.sentences)
         return f"Alignment({len(self)} pair{'s' * (len(self) != 1)} of sentences, {links} links)"

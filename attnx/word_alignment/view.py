@@ -29,15 +29,15 @@ _SENTENCES = 10
 
 def blocks(alignment: Alignment) -> list[TextBlock]:
     """The error rate where it is known, and which source word each written word is linked to."""
-    told = [*error_lines(alignment), *alignment.notes]
-    found = [TextBlock(f"Word alignment: {alignment.headline}", tuple(told))]
-    for number, one in enumerate(alignment.sentences[:_SENTENCES]):
+    names = [*error_lines(alignment), *alignment.notes]
+    text_blocks = [TextBlock(f"Word alignment: {alignment.headline}", tuple(names))]
+    for number, sentence in enumerate(alignment.sentences[:_SENTENCES]):
         heading = f"pair {number + 1} of {len(alignment)}" if len(alignment) > 1 else ""
-        lines = [["written", "from", "score"], *_lines(one, alignment.scores[number])]
-        found.append(TextBlock(heading, lines=lines))
+        lines = [["written", "from", "score"], *_lines(sentence, alignment.scores[number])]
+        text_blocks.append(TextBlock(heading, lines=lines))
     if len(alignment) > _SENTENCES:
-        found.append(TextBlock(foot=(f"… and {len(alignment) - _SENTENCES:,} more; to_pharaoh() has all",)))
-    return found
+        text_blocks.append(TextBlock(foot=(f"… and {len(alignment) - _SENTENCES:,} more; to_pharaoh() has all",)))
+    return text_blocks
 
 
 def error_lines(alignment: Alignment) -> list[str]:
@@ -57,15 +57,15 @@ def rows(alignment: Alignment) -> list[dict[str, Any]]:
         {
             "sentence": number,
             "target": target,
-            "written": one.target[target],
+            "written": sentence.target[target],
             "source": source,
-            "word": one.source[source],
+            "word": sentence.source[source],
             "score": float(alignment.scores[number][target, source]),
-            "linked": (source, target) in set(one.links),
+            "linked": (source, target) in set(sentence.links),
         }
-        for number, one in enumerate(alignment.sentences)
-        for target in range(len(one.target))
-        for source in range(len(one.source))
+        for number, sentence in enumerate(alignment.sentences)
+        for target in range(len(sentence.target))
+        for source in range(len(sentence.source))
     ]
 
 
@@ -94,12 +94,12 @@ def grid(alignment: Alignment, sentence: int = 0, *, ax: Axes | None = None) -> 
 
 
 def _lines(one: Aligned, scores: Any) -> list[list[str]]:
-    found = []
+    result = []
     for target, word in enumerate(one.target):
         sources = [source for source, other in one.links if other == target]
         named = " ".join(one.source[source] for source in sources) or "–"
-        found.append([word, named, " ".join(f"{scores[target, source]:.3f}" for source in sources)])
-    return found
+        result.append([word, named, " ".join(f"{scores[target, source]:.3f}" for source in sources)])
+    return result
 
 
 _NUMBERS = 100_000
@@ -126,30 +126,30 @@ def _aligned(alignment: Alignment) -> dict[str, Any]:
         "notes": [*error_lines(alignment), *alignment.notes, *cut],
         "sentences": [
             {
-                "source": list(one.source),
-                "target": list(one.target),
-                "links": [list(link) for link in one.links],
+                "source": list(sentence.source),
+                "target": list(sentence.target),
+                "links": [list(link) for link in sentence.links],
                 "scores": [[round(float(score), 6) for score in row] for row in scores],
             }
-            for one, scores in zip(alignment.sentences[:kept], alignment.scores[:kept], strict=True)
+            for sentence, scores in zip(alignment.sentences[:kept], alignment.scores[:kept], strict=True)
         ],
         "tables": _tables(blocks(alignment)),
     }
 
 
-def _similar(one: Similarity) -> dict[str, Any]:
+def _similar(similarity: Similarity) -> dict[str, Any]:
     """Texts, or a picture's patches, as the two sides, the first on the left and across the grid."""
-    across, down, grid = shortened(one)
+    across, down, grid = shortened(similarity)
     best = int(np.abs(grid[:-1, :-1]).max(0, initial=0).argmax()) if len(down) > 1 else 0
     return {
         **_SIMILAR,
-        "names": dict(zip(("source", "target"), map(str.capitalize, one.titles), strict=True)),
-        "all": f"All pairs of {pair_noun(one)}",
-        "headline": f"{one.headline}; {grid_heading(one)}",
+        "names": dict(zip(("source", "target"), map(str.capitalize, similarity.titles), strict=True)),
+        "all": f"All pairs of {pair_noun(similarity)}",
+        "headline": f"{similarity.headline}; {grid_heading(similarity)}",
         "start": best,
-        "notes": [sums(one), *one.notes],
+        "notes": [sums(similarity), *similarity.notes],
         "sentences": [{"source": across, "target": down, "links": [], "scores": np.round(grid.T, 6).tolist()}],
-        "tables": _tables(similarity_blocks(one)),
+        "tables": _tables(similarity_blocks(similarity)),
     }
 
 
@@ -171,7 +171,12 @@ _SIMILAR = {
 
 def _tables(several: Iterable[TextBlock]) -> list[dict[str, Any]]:
     return [
-        {"heading": one.heading, "lead": list(one.lead), "rows": [list(line) for line in one.lines]} for one in several
+        {
+            "heading": text_block.heading,
+            "lead": list(text_block.lead),
+            "rows": [list(line) for line in text_block.lines],
+        }
+        for text_block in several
     ]
 
 

@@ -68,20 +68,20 @@ def _new(recipe: Recipe) -> Any:
     return model
 
 
-def lesson(asked: Sequence[PictureQuestion]) -> dict[str, Tensor]:
+def lesson(picture_questions: Sequence[PictureQuestion]) -> dict[str, Tensor]:
     """What the model is given for these questions: pictures, texts with their answers, and what is to be written.
 
     It is what the processor makes of them, which would take longer than the model does.
     """
-    texts = [(BEGIN, *[IMAGE] * GRID**2, *one.question.split(), *one.answer.split(), END) for one in asked]
+    texts = [(BEGIN, *[IMAGE] * GRID**2, *one.question.split(), *one.answer.split(), END) for one in picture_questions]
     length = max(map(len, texts))
-    ids = np.full((len(asked), length), ENTRIES.index(PAD))
-    labels = np.full((len(asked), length), _NO_LABEL)
-    for row, (one, text) in enumerate(zip(asked, texts, strict=True)):
+    ids = np.full((len(picture_questions), length), ENTRIES.index(PAD))
+    labels = np.full((len(picture_questions), length), _NO_LABEL)
+    for row, (picture_question, text) in enumerate(zip(picture_questions, texts, strict=True)):
         ids[row, : len(text)] = [ENTRIES.index(word) for word in text]
-        written = slice(len(text) - len(one.answer.split()) - 1, len(text))
+        written = slice(len(text) - len(picture_question.answer.split()) - 1, len(text))
         labels[row, written] = ids[row, written]
-    shades = np.stack([np.asarray(one.image) for one in asked]) / 255
+    shades = np.stack([np.asarray(one.image) for one in picture_questions]) / 255
     pixels = ((shades - MEAN) / DEVIATION).transpose(0, 3, 1, 2)
     return {
         "input_ids": torch.from_numpy(ids),

@@ -57,12 +57,12 @@ def lesson(batch: int, pairs: int, random: np.random.Generator) -> tuple[Tensor,
     keys, values = draw(batch, pairs, random)
     order = random.integers(pairs, size=(batch, pairs))
     asked = [np.take_along_axis(one, order, 1) for one in (keys, values)]
-    begin, end, first_key, first_value = (ENTRIES.index(one) for one in (BEGIN, END, KEYS[0], VALUES[0]))
-    told, answered = (
+    begin, end, first_key, first_value = (ENTRIES.index(name) for name in (BEGIN, END, KEYS[0], VALUES[0]))
+    array, answered = (
         np.stack([key + first_key, value + first_value], -1).reshape(batch, -1)
         for key, value in ((keys, values), asked)
     )
-    tokens = np.concatenate([np.full((batch, 1), begin), told, answered], 1)
+    tokens = np.concatenate([np.full((batch, 1), begin), array, answered], 1)
     labels = np.full_like(tokens, _NO_LABEL)
     labels[:, 1 + 2 * pairs :: 2] = answered[:, 1::2]
     labels[:, 2 + 2 * pairs :: 2] = end
@@ -74,9 +74,9 @@ def accuracy(model: Any, *, count: int = 2000, seed: int = 10_000) -> float:
     tokenizer = build_tokenizer()
     texts = generate(count, seed=seed)
     right = 0
-    for length in {len(one.text.split()) for one in texts}:
-        several = [one for one in texts if len(one.text.split()) == length]
-        tokens = tokenizer([one.text for one in several], return_tensors="pt")["input_ids"]
+    for length in {len(text.text.split()) for text in texts}:
+        several = [text for text in texts if len(text.text.split()) == length]
+        tokens = tokenizer([recall.text for recall in several], return_tensors="pt")["input_ids"]
         with torch.no_grad():
             found = model(input_ids=tokens).logits[:, -1].argmax(-1)
         right += sum(ENTRIES[int(one)] == text.answer for one, text in zip(found, several, strict=True))

@@ -118,15 +118,15 @@ def inner_beginnings(text: str) -> list[Beginning]:
     Only is/are, was/were and has/have after what may be a noun; pronouns, infinitives and inversions are passed over.
     """
     words = text.split()
-    found = []
+    beginnings = []
     for index in range(1, len(words)):
         verb, before = words[index], words[index - 1]
         if verb not in _SINGULAR_VERBS | _PLURAL_VERBS or before in _NOT_BEFORE_A_NOUNS_VERB:
             continue
         if verb == "have" and _BEFORE_AN_INFINITIVE & set(words[max(0, index - 2) : index]):
             continue
-        found.append(Beginning(" ".join(words[:index]), int(verb in _PLURAL_VERBS)))
-    return found
+        beginnings.append(Beginning(" ".join(words[:index]), int(verb in _PLURAL_VERBS)))
+    return beginnings
 
 
 def joined(natural: Sequence[Beginning], count: int, seed: int) -> list[Beginning]:
@@ -328,18 +328,18 @@ def accuracies(
     model: Any, tokenizer: Any, files: Sequence[Sequence[Beginning]], names: Sequence[str]
 ) -> list[Accuracy]:
     """One line per file that has lines. A file whose attractor counts are known and vary gets a line per count too."""
-    found = []
+    result = []
     for name, beginnings in zip(names, files, strict=True):
         if not beginnings:
             continue
         plural = plural_probabilities(model, tokenizer, [one.text for one in beginnings]) > 0.5
         right = plural == torch.tensor([one.label == 1 for one in beginnings])
-        found.append(Accuracy(name, int(right.sum()), len(beginnings)))
+        result.append(Accuracy(name, int(right.sum()), len(beginnings)))
         counts = [one.attractor_count for one in beginnings]
         for count in sorted({count for count in counts if count is not None}) if len(set(counts)) > 1 else ():
-            chosen = right[torch.tensor([one == count for one in counts])]
-            found.append(Accuracy(f"{name}, {count} attractors", int(chosen.sum()), len(chosen)))
-    return found
+            chosen = right[torch.tensor([index == count for index in counts])]
+            result.append(Accuracy(f"{name}, {count} attractors", int(chosen.sum()), len(chosen)))
+    return result
 
 
 def plural_probabilities(
@@ -535,7 +535,7 @@ def _on_development(model: Any, tokenizer: Any, lessons: Lessons, state: Trainin
     found = accuracies(model, tokenizer, files, ["natural", "selected"])
     for name, parameter in state.parameters.items():
         parameter.data.copy_(current[name])
-    return "; ".join(f"{one.of} {one.share:.4f}" for one in found)
+    return "; ".join(f"{accuracy.of} {accuracy.share:.4f}" for accuracy in found)
 
 
 @dataclass
@@ -570,7 +570,7 @@ def _lines(description: Mapping[str, Any], found: Sequence[Accuracy]) -> list[st
         "From the words before a verb: is the verb singular (VBZ) or plural (VBP)? Made by `attnx train verb-number`, "
         + (f"recipe `{name}`, " if name else "")
         + f"seed {seed}, split of seed {description['split_seed']}"
-        + "".join(f", {one}" for one in earlier)
+        + "".join(f", {name}" for name in earlier)
         + ".",
         "",
         "## Accuracy",
@@ -595,8 +595,8 @@ def _accuracy(found: Sequence[Accuracy]) -> list[str]:
         "| held-out sentences | number | accuracy | 95 % interval |",
         "|---|---:|---:|---:|",
         *(
-            f"| {one.of} | {one.total:,} | {one.share:.4f} | {one.interval[0]:.3f}–{one.interval[1]:.3f} |"
-            for one in found
+            f"| {accuracy.of} | {accuracy.total:,} | {accuracy.share:.4f} | {accuracy.interval[0]:.3f}–{accuracy.interval[1]:.3f} |"
+            for accuracy in found
         ),
     ]
 
@@ -668,7 +668,11 @@ def taught(
     def next_of(count: int, per_epoch: int | None) -> LessonSource:
         return LessonSource(list(islice(examples, count)), per_epoch)
 
-    kept = [next_of(len(one.examples), one.per_epoch) for one in labelled] if recipe.soft_labels else list(labelled)
+    kept = (
+        [next_of(len(lesson_source.examples), lesson_source.per_epoch) for lesson_source in labelled]
+        if recipe.soft_labels
+        else list(labelled)
+    )
     return [*kept, next_of(len(cut), recipe.prefixes), next_of(len(single), recipe.noun_phrases)]
 
 
@@ -777,13 +781,16 @@ def carry_out(job: TrainingRun, *, progress: bool) -> list[Accuracy]:
         checkpoint.save(model, tokenizer, out)
     # What is reported is the saved model, read back from its half precision.
     model, tokenizer = load_any(out)
-    found = accuracies(model, tokenizer, job.split.test, job.files)
-    lines = [{"of": one.of, "right": one.right, "total": one.total, "accuracy": one.share} for one in found]
-    write_card(out, job.description, found)
+    result = accuracies(model, tokenizer, job.split.test, job.files)
+    lines = [
+        {"of": accuracy.of, "right": accuracy.right, "total": accuracy.total, "accuracy": accuracy.share}
+        for accuracy in result
+    ]
+    write_card(out, job.description, result)
     report.write_text(json.dumps(lines, indent=2) + "\n", encoding="utf-8")
     for name in ("state.safetensors", "opinions.safetensors"):
         (out / name).unlink(missing_ok=True)
-    return found
+    return result
 
 
 def _learn(model: Any, tokenizer: Any, job: TrainingRun, progress: bool) -> None:
@@ -914,7 +921,7 @@ def train_recipe(
     elif not out.is_dir():
         raise InputError(f"there is no {out} to resume a run in; start one without resume")
     split = split_files(data, seed=SPLIT_SEED)
-    found: list[Accuracy] = []
+    result: list[Accuracy] = []
     for run in runs:
         job = TrainingRun(
             files=tuple(path.name for path in data),
@@ -928,8 +935,8 @@ def train_recipe(
             teacher=out / run.teacher if run.teacher else None,
             start=out / run.start if run.start else None,
         )
-        found = carry_out(job, progress=progress)
-    return found
+        result = carry_out(job, progress=progress)
+    return result
 
 
 def _runs(name: str, body: Path | None) -> tuple[Stage, ...]:

@@ -91,7 +91,7 @@ def _compile() -> tuple[str, bytes | None, Callable[..., float]]:
     # Inlined into its C wrapper, which then has no error left to report to Python.
     callback = cfunc(kernel.SIGNATURE, error_model="numpy", forceinline=True)(kernel.solve)
     module = llvm.parse_assembly(callback.inspect_llvm())
-    needed = [one.name for one in (*module.functions, *module.global_variables) if one.is_declaration]
+    needed = [function.name for function in (*module.functions, *module.global_variables) if function.is_declaration]
     if any(not name.startswith("llvm.") for name in needed):
         return callback.native_name, None, callback.ctypes
     return callback.native_name, _machine(llvm).emit_object(module), callback.ctypes

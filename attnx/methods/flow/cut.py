@@ -55,9 +55,11 @@ def minimum_cut(
     if head == "each":
         raise ChoiceError("a minimum cut is of one graph; give head as a number, or None for the mean of all heads")
     graph = Graph.of(attention, head=head, residual=residual)
-    asked = Selection.of(graph.depth, graph.length, layer=layer, position=position)
+    selection = Selection.of(graph.depth, graph.length, layer=layer, position=position)
     end = check_position(input_position, graph.length)
-    edges = _cut_edges(capacities_below(graph, layer), top_rows(graph, asked, layer)[0], asked.positions[0], end)
+    edges = _cut_edges(
+        capacities_below(graph, layer), top_rows(graph, selection, layer)[0], selection.positions[0], end
+    )
     return MinimumCut(value=float(sum(edge.capacity for edge in edges)), edges=edges)
 
 

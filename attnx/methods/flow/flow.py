@@ -53,10 +53,10 @@ def saturated_share(flow: Rows, bound: Rows) -> Any:
     return float(share) if share.ndim == 0 else share
 
 
-def saturation(graph: Graph, asked: Selection, flows: Tensor) -> np.ndarray[Any, np.dtype[np.float64]]:
+def saturation(graph: Graph, selection: Selection, flows: Tensor) -> np.ndarray[Any, np.dtype[np.float64]]:
     """layer × position: the share of inputs that are saturated, the mean over heads."""
     share: np.ndarray[Any, np.dtype[np.float64]]
-    share = saturated_share(flows, _bound(graph, asked)[None, None]).mean(1)
+    share = saturated_share(flows, _bound(graph, selection)[None, None]).mean(1)
     return share
 
 
@@ -77,20 +77,20 @@ def column_bound(
     """
     column = check_normalize(normalize) == "column"
     graph = Graph.of(attention, head=head, residual=residual, drop_sink=drop_sink, column=column)
-    asked = Selection.of(graph.depth, graph.length, layer=1, position=position)
-    bound = asked.shaped(_bound(graph, asked)[None, None], "mean")
+    selection = Selection.of(graph.depth, graph.length, layer=1, position=position)
+    bound = selection.shaped(_bound(graph, selection)[None, None], "mean")
     return bound.numpy() if isinstance(attention, np.ndarray) else bound
 
 
-def _bound(graph: Graph, asked: Selection) -> Tensor:
+def _bound(graph: Graph, selection: Selection) -> Tensor:
     """position × input."""
     sums = torch.empty(graph.length, graph.length, dtype=torch.float64, device=graph.device)
     for place in graph.sequences.values() or (slice(0, graph.length),):
         # What enters an input enters it in the first level that writes its stream; below, it is carried.
-        first = next((one for one in graph.layers if one.weights.own == place), graph.layers[0]).matrix.detach()
+        first = next((layer for layer in graph.layers if layer.weights.own == place), graph.layers[0]).matrix.detach()
         columns = first[:, place]
         sums[:, place] = columns.cumsum(0) if graph.written == place else columns.sum(0).expand(graph.length, -1)
-    return sums[list(asked.positions)].clamp(max=1)
+    return sums[list(selection.positions)].clamp(max=1)
 
 
 Key: TypeAlias = tuple[Any, ...]
@@ -119,19 +119,21 @@ def flows_everywhere(own: Tensor, even: Tensor, residual: Tensor, depth: int) ->
     return torch.where(even > 0, torch.where(own > 0, 1.0, aside), layer)
 
 
-def remembered(graph: Graph, asked: Selection, *, solve: Callable[[Graph, Selection], Tensor], solver: str) -> Tensor:
+def remembered(
+    graph: Graph, selection: Selection, *, solve: Callable[[Graph, Selection], Tensor], solver: str
+) -> Tensor:
     """Flow of an uninformed graph, remembered where it is small."""
-    numbers = len(asked.layers) * len(asked.positions) * graph.length
+    numbers = len(selection.layers) * len(selection.positions) * graph.length
     if numbers > NUMBERS or not graph.whole:  # a long input's masks are not read for a name
-        return solve(graph, asked)
-    key = (solver, asked.layers, asked.positions, graph.rules.residual, graph.rules.sink, *_fingerprint(graph))
-    found = _uninformed_flows.get(key)
-    if found is None:
-        found = solve(graph, asked)
+        return solve(graph, selection)
+    key = (solver, selection.layers, selection.positions, graph.rules.residual, graph.rules.sink, *_fingerprint(graph))
+    tensor = _uninformed_flows.get(key)
+    if tensor is None:
+        tensor = solve(graph, selection)
         while len(_uninformed_flows) >= REMEMBERED:
             _uninformed_flows.pop(next(iter(_uninformed_flows)), None)
-        _uninformed_flows[key] = found.cpu()
-    return found.to(graph.device)
+        _uninformed_flows[key] = tensor.cpu()
+    return tensor.to(graph.device)
 
 
 def _fingerprint(graph: Graph) -> tuple[Any, ...]:
@@ -234,43 +236,43 @@ def capacities_below(graph: Graph, layer: int) -> np.ndarray[Any, Any]:
     return _numpy(torch.stack([edges.matrix for edges in graph.layers[: layer - 1]]))
 
 
-def top_rows(graph: Graph, asked: Selection, layer: int) -> np.ndarray[Any, Any]:
+def top_rows(graph: Graph, selection: Selection, layer: int) -> np.ndarray[Any, Any]:
     """(head · position) × key: the attention of the asked positions in the layer of interest."""
-    return _numpy(graph.layers[layer - 1].rows(asked.positions)).reshape(-1, graph.length)
+    return _numpy(graph.layers[layer - 1].rows(selection.positions)).reshape(-1, graph.length)
 
 
 def _flows(
-    graph: Graph, asked: Selection, solver: Callable[[Graph, Selection, int | None], Any], threads: int | None
+    graph: Graph, selection: Selection, solver: Callable[[Graph, Selection, int | None], Any], threads: int | None
 ) -> Tensor:
-    return torch.from_numpy(solver(graph, asked, threads)).to(graph.device)
+    return torch.from_numpy(solver(graph, selection, threads)).to(graph.device)
 
 
-def _exact(graph: Graph, asked: Selection, threads: int | None) -> np.ndarray[Any, Any]:
+def _exact(graph: Graph, selection: Selection, threads: int | None) -> np.ndarray[Any, Any]:
     from attnx.methods.flow.solver import Sources, maximum_flows
 
-    below = capacities_below(graph, asked.layers[-1])
-    positions = np.array(asked.positions)
+    below = capacities_below(graph, selection.layers[-1])
+    positions = np.array(selection.positions)
     groups = []
-    for layer in asked.layers:
-        rows = top_rows(graph, asked, layer)
+    for layer in selection.layers:
+        rows = top_rows(graph, selection, layer)
         heads = len(rows) // len(positions)
         groups.append(Sources(rows, np.tile(positions, heads), layer - 1))
     values = maximum_flows(below, groups, threads)
     return np.stack(values).reshape(len(groups), -1, len(positions), graph.length)
 
 
-def _by_definition(graph: Graph, asked: Selection, threads: int | None) -> np.ndarray[Any, Any]:
+def _by_definition(graph: Graph, selection: Selection, threads: int | None) -> np.ndarray[Any, Any]:
     from attnx.methods.flow.reference import flow_row
 
     rows = [
         [
             [
                 flow_row(np.concatenate([capacities_below(graph, layer), top[None]]), position)
-                for position in asked.positions
+                for position in selection.positions
             ]
             for top in _numpy(graph.layers[layer - 1].top())
         ]
-        for layer in asked.layers
+        for layer in selection.layers
     ]
     return np.array(rows, dtype=np.float64)
 

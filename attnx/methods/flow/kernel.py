@@ -60,8 +60,8 @@ def first(found: Pointer, these: int, words: int) -> int:
 
 
 @inner
-def least(one: float, other: float) -> float:
-    return one if one < other else other
+def least(value: float, other: float) -> float:
+    return value if value < other else other
 
 
 PROVEN = 1e-10

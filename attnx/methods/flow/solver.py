@@ -33,7 +33,7 @@ def chain_cuts(capacities: Array, rows: Array, positions: Index) -> Array:
     - S changes from the first kind to the second at some layer: there only the edge from source to sink is cut.
     """
     layers = len(capacities)
-    leaves, own = _source_chain(capacities, rows, positions)
+    leaves, array = _source_chain(capacities, rows, positions)
     enters, straight = _sink_chain(capacities, rows)
     best = np.broadcast_to(leaves[-1][:, None], rows.shape).copy()
     aside = np.zeros(len(rows))  # leaves the source's column above the layer at hand
@@ -42,7 +42,7 @@ def chain_cuts(capacities: Array, rows: Array, positions: Index) -> Array:
         np.minimum(best, (aside + leaves[layer])[:, None], out=best)
         across = rows if layer == layers else capacities[layer][positions]
         np.minimum(best, aside[:, None] + across + into[layer], out=best)
-        aside = aside + leaves[layer] - own[layer]
+        aside = aside + leaves[layer] - array[layer]
     for layer in range(layers):
         np.minimum(best, into[layer] + enters[layer], out=best)
     return best
@@ -51,8 +51,8 @@ def chain_cuts(capacities: Array, rows: Array, positions: Index) -> Array:
 def _source_chain(capacities: Array, rows: Array, positions: Index) -> tuple[Array, Array]:
     """layer × source, the source's own layer last: all that leaves its column's node, and what stays in the column."""
     leaves = np.concatenate([capacities.sum(-1)[:, positions], rows.sum(-1)[None]])
-    own = np.concatenate([capacities[:, positions, positions], rows[np.arange(len(rows)), positions][None]])
-    return leaves, own
+    array = np.concatenate([capacities[:, positions, positions], rows[np.arange(len(rows)), positions][None]])
+    return leaves, array
 
 
 def _sink_chain(capacities: Array, rows: Array) -> tuple[Array, Array]:

@@ -97,7 +97,7 @@ _BYTES_A_NUMBER, _BYTES_A_PACKED = 12, 5.4
 
 def content(explanations: Sequence[Explanation]) -> list[dict[str, Any]]:
     """What the scripts of the page read of each result."""
-    return [_result(one, len(explanations)) for one in explanations]
+    return [_result(explanation, len(explanations)) for explanation in explanations]
 
 
 def _result(explanation: Explanation, results: int) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def _result(explanation: Explanation, results: int) -> dict[str, Any]:
         "heads": None if not heads else _heads(explanation, kept, heads),
         "maps": maps,
         "prediction": _prediction(explanation),
-        "references": {name: [float(one) for one in scores] for name, scores in explanation.references.items()},
+        "references": {name: [float(score) for score in scores] for name, scores in explanation.references.items()},
         "causal": explanation.causal,
         "signed": sorted(explanation.signed),
         "digits": dict(explanation.digits),
@@ -150,17 +150,22 @@ def _title(explanation: Explanation) -> str:
     if explanation.image_size is not None and explanation.text is None:
         return "image of {} × {} pixels".format(*explanation.image_size)
     if explanation.seconds is not None:
-        written = " ".join(one.text for one in written_words(explanation))
+        written = " ".join(word.text for word in written_words(explanation))
         return f"sound of {explanation.seconds:.2f} s{f': {written}' if written else ''}"
-    whole = " ".join((explanation.title or " ".join(one.text for one in explanation.words)).split())
+    whole = " ".join((explanation.title or " ".join(word.text for word in explanation.words)).split())
     return whole if len(whole) <= _TITLE else whole[: _TITLE - 1] + "…"
 
 
 def _positions(explanation: Explanation) -> list[dict[str, Any]]:
     return [
-        {"token": one.token, "label": _label(one, explanation.texts), "special": one.special, "word": one.word}
-        | ({} if one.time is None else {"timed": True})
-        for one in explanation.positions
+        {
+            "token": position.token,
+            "label": _label(position, explanation.texts),
+            "special": position.special,
+            "word": position.word,
+        }
+        | ({} if position.time is None else {"timed": True})
+        for position in explanation.positions
     ]
 
 
@@ -173,7 +178,7 @@ def _label(position: Position, texts: Sequence[str]) -> str:
 def _words(explanation: Explanation) -> list[dict[str, Any]]:
     """Each word with what stands between it and the word before, so that the text reads as it was written."""
     words: list[dict[str, Any]] = []
-    time_segments = {(one.text, one.positions) for one in explanation.time_segments}
+    time_segments = {(word.text, word.positions) for word in explanation.time_segments}
     segment, end = 0, 0
     for word in explanation.words:
         gap = " " if words else ""
@@ -198,7 +203,7 @@ def _maps(explanation: Explanation, kept: list[int], results: int, notes: list[s
     if not explanation.maps:
         return None
     # Where every head was kept, a row that is clicked on is their mean.
-    maps = {name: (one.mean(1) if one.ndim == 4 else one)[kept] for name, one in explanation.maps.items()}
+    maps = {name: (array.mean(1) if array.ndim == 4 else array)[kept] for name, array in explanation.maps.items()}
     length = len(explanation.positions)
     edges = kept_edges(len(maps) * len(kept) * length, length, MAP_BYTES / results)
     if edges == 0:
@@ -252,10 +257,10 @@ class Shown:
         """`kinds` are those that sections are made for."""
         several: Sequence[Any] = results if isinstance(results, (list, tuple)) else [results]
         if not several or not all(isinstance(one, Result) for one in several):
-            found = ", ".join(dict.fromkeys(type(one).__name__ for one in several)) or "none"
+            name = ", ".join(dict.fromkeys(type(one).__name__ for one in several)) or "none"
             raise InputError(
                 "a page shows explanations, a comparison, a head atlas, faithfulness, or any other results of attnx; "
-                f"found {found}"
+                f"found {name}"
             )
         named = [pair for one in several for pair in _explanations(one)]
         explanations = tuple(explanation for _, explanation in named)
@@ -267,7 +272,7 @@ class Shown:
 
     def only(self, kind: type[R]) -> R | None:
         """The one result of a kind; several would need a place each."""
-        found = [one for one in self.results if isinstance(one, kind)]
+        found = [result for result in self.results if isinstance(result, kind)]
         if len(found) > 1:
             raise InputError(f"a page shows explanations, and one {kind.kind}; found {len(found)}: give each its page")
         return found[0] if found else None
@@ -284,7 +289,7 @@ def _explanations(result: Result) -> list[tuple[str, Explanation]]:
 def correlation(explanation: Explanation, name: str, other: str, layer: int) -> float:
     """Spearman's of two methods at a layer, or of one with a reference; NaN where undefined."""
     digits = explanation.digits
-    found = rank_correlation(
+    array = rank_correlation(
         explanation.scores(name, layer),
         explanation.scores(other, layer),
         compared_over(explanation, name, other),
@@ -292,7 +297,7 @@ def correlation(explanation: Explanation, name: str, other: str, layer: int) -> 
         digits.get(other),
         both_signed={name, other} <= explanation.signed,
     )
-    return float(found)
+    return float(array)
 
 
 LEVELS = 10
@@ -368,7 +373,7 @@ def picture(explanation: Explanation | GenerationExplanation, results: int) -> d
         "url": f"data:image/jpeg;base64,{b64encode(written.getvalue()).decode()}",
         "size": list(explanation.image_size),
         "beside": explanation.text is not None,
-        "boxes": [None if one.box is None else list(one.box) for one in explanation.positions],
+        "boxes": [None if position.box is None else list(position.box) for position in explanation.positions],
     }
 
 
@@ -382,20 +387,22 @@ def sounding(explanation: Explanation, *, player: bool) -> dict[str, Any] | None
     seconds = explanation.seconds
     if seconds is None:
         return None
-    channels = max((one.band[1] for one in explanation.positions if one.band is not None), default=1)
+    channels = max((position.band[1] for position in explanation.positions if position.band is not None), default=1)
     boxes = [
-        None if one.time is None else _box(one.time, one.band or (0, 1), seconds, channels if one.band else 1)
-        for one in explanation.positions
+        None
+        if position.time is None
+        else _box(position.time, position.band or (0, 1), seconds, channels if position.band else 1)
+        for position in explanation.positions
     ]
-    found: dict[str, Any] = {"url": _picture(explanation), "size": [_WIDTH, _HEIGHT], "boxes": boxes, "audio": True}
+    result: dict[str, Any] = {"url": _picture(explanation), "size": [_WIDTH, _HEIGHT], "boxes": boxes, "audio": True}
     if player and explanation.audio is not None:
-        found["player"] = _player(explanation.audio)
-    return found
+        result["player"] = _player(explanation.audio)
+    return result
 
 
 def _box(time: tuple[float, float], band: tuple[int, int], seconds: float, channels: int) -> list[float]:
     """Left, top, right and bottom; low pitches are at the bottom."""
-    left, right = (_WIDTH * one / seconds for one in time)
+    left, right = (_WIDTH * value / seconds for value in time)
     return [left, _HEIGHT * (1 - band[1] / channels), right, _HEIGHT * (1 - band[0] / channels)]
 
 

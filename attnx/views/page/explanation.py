@@ -40,10 +40,10 @@ def text_section(shown: Shown) -> dict[str, Any] | None:
         return None
     each = [
         {
-            "picture": picture(one, len(shown.explanations)) or sounding(one, player=shown.player),
-            **_streams(one, content["layers"]),
+            "picture": picture(explanation, len(shown.explanations)) or sounding(explanation, player=shown.player),
+            **_streams(explanation, content["layers"]),
         }
-        for one, content in zip(shown.explanations, shown.contents, strict=True)
+        for explanation, content in zip(shown.explanations, shown.contents, strict=True)
     ]
     return {"results": each, "view": "content" if shown.content_only else "words"}
 
@@ -61,7 +61,7 @@ def _streams(explanation: Explanation, layers: list[int]) -> dict[str, Any]:
 def text_plain(page: dict[str, Any]) -> list[PlainWords]:
     """What is shown first, of a method its last layer, for each of the first results."""
     results = page["results"]
-    shown = [plain_words(one) for one in results[:PLAIN_RESULTS]]
+    shown = [plain_words(result) for result in results[:PLAIN_RESULTS]]
     if len(results) > PLAIN_RESULTS:
         more = f"{len(results) - PLAIN_RESULTS} more results are shown where scripts may run."
         shown[-1] = replace(shown[-1], notes=(*shown[-1].notes, more))
@@ -117,7 +117,7 @@ def trust_section(shown: Shown) -> dict[str, Any] | None:
     if not shown.explanations:
         return None
     pairs = zip(shown.explanations, shown.contents, strict=True)
-    return {"results": [_facts(one, content["layers"]) for one, content in pairs]}
+    return {"results": [_facts(explanation, content["layers"]) for explanation, content in pairs]}
 
 
 def trust_plain(page: dict[str, Any]) -> list[Plain]:
@@ -132,12 +132,12 @@ def _facts(explanation: Explanation, layers: list[int]) -> dict[str, Any]:
         | {name: [_said(explanation, name, None)] for name in explanation.references},
         "between": _between_methods(explanation, layers),
         "diagnostics": {
-            method: {name: [numbers[one] for one in kept] for name, numbers in found.items()}
-            for method, found in explanation.diagnostics.items()
+            method: {name: [numbers[index] for index in kept] for name, numbers in diagnostic.items()}
+            for method, diagnostic in explanation.diagnostics.items()
         },
         "accounts": dict(accounts(explanation, explanation.names)),
         "named": {name: blanked_name(explanation.provenance, name) for name in explanation.references},
-        "sink": None if explanation.sink is None else [explanation.sink[one] for one in kept],
+        "sink": None if explanation.sink is None else [explanation.sink[index] for index in kept],
         "sinkName": _sink_name(explanation),
     }
 
@@ -164,14 +164,14 @@ def _said(explanation: Explanation, name: str, layer: int | None) -> dict[str, A
 def _between_methods(explanation: Explanation, layers: list[int]) -> list[dict[str, Any]]:
     """Spearman's correlation of each two methods at each layer, special tokens left out; None where undefined."""
     return [
-        {"between": [one, other], "layers": [number(correlation(explanation, one, other, layer)) for layer in layers]}
-        for one, other in combinations(explanation.methods, 2)
+        {"between": [name, other], "layers": [number(correlation(explanation, name, other, layer)) for layer in layers]}
+        for name, other in combinations(explanation.methods, 2)
     ]
 
 
 def spans_section(shown: Shown) -> dict[str, Any] | None:
     """The parts of each text, by their positions; not on a page of texts without any."""
-    named = [[[part.name, list(part.positions)] for part in one.spans] for one in shown.explanations]
+    named = [[[part.name, list(part.positions)] for part in explanation.spans] for explanation in shown.explanations]
     return {"results": [{"parts": parts} for parts in named]} if any(named) else None
 
 
@@ -212,7 +212,7 @@ def graph_plain(page: dict[str, Any]) -> list[Plain]:
 
 def heads_section(shown: Shown) -> dict[str, Any] | None:
     """The rows of each head are known to all sections, for each can show one head."""
-    return {} if any(one["heads"] for one in shown.contents) else None
+    return {} if any(content["heads"] for content in shown.contents) else None
 
 
 def heads_plain(page: dict[str, Any]) -> list[Plain]:
@@ -226,7 +226,7 @@ HEAD_BYTES = 1_500_000
 
 def head_view_section(shown: Shown) -> dict[str, Any] | None:
     """For each result the rows of each head, as many as there is room for."""
-    every = [_heads(one, HEAD_BYTES / len(shown.explanations)) for one in shown.explanations]
+    every = [_heads(explanation, HEAD_BYTES / len(shown.explanations)) for explanation in shown.explanations]
     return {"results": every} if any(one is not None for one in every) else None
 
 
@@ -237,39 +237,39 @@ def head_view_plain(page: dict[str, Any]) -> list[Plain]:
 
 def _heads(explanation: Explanation, room: float) -> dict[str, Any] | None:
     """Layer × head × query × key of each method; `layers` are indices into those of the explanation."""
-    maps = {name: one for name, one in (explanation.maps or {}).items() if one.ndim == 4}
+    maps = {name: array for name, array in (explanation.maps or {}).items() if array.ndim == 4}
     if not maps:
         return None
     count, heads, length, _ = next(iter(maps.values())).shape
     layers, edges = kept_layers_and_edges(count, len(maps) * heads * length, length, room)
     if not layers:
         return {"left_out": "the page has no room for the rows of each head; give it a shorter text, or fewer results"}
-    chosen = {name: np.asarray(one)[layers] for name, one in maps.items()}
+    chosen = {name: np.asarray(array)[layers] for name, array in maps.items()}
     return {
         "layers": layers,
         "heads": heads,
         "edges": edges,
         "left_out": _left_out(chosen, layers, count, edges, length),
-        "relevance": {name: strongest(one, edges) for name, one in chosen.items()},
+        "relevance": {name: strongest(array, edges) for name, array in chosen.items()},
     }
 
 
 def _left_out(maps: dict[str, Array], layers: list[int], count: int, edges: int, length: int) -> str:
-    told = []
+    names = []
     if len(layers) < count:
-        told.append(f"{len(layers)} of {count} layers are in this page")
+        names.append(f"{len(layers)} of {count} layers are in this page")
     if edges < length:
-        shares = [share_of_strongest(one, edges) for one in maps.values()]
-        told.append(f"of each row its {edges} strongest of {length} weights, {np.mean(shares):.0%} of the whole")
-    return "; ".join(told)
+        shares = [share_of_strongest(array, edges) for array in maps.values()]
+        names.append(f"of each row its {edges} strongest of {length} weights, {np.mean(shares):.0%} of the whole")
+    return "; ".join(names)
 
 
 def agreement_section(shown: Shown) -> dict[str, Any] | None:
     """Of each result: reference → method → Spearman's correlation at each layer, with signs where both have one."""
-    if not any(one.references for one in shown.explanations):
+    if not any(explanation.references for explanation in shown.explanations):
         return None
     pairs = zip(shown.explanations, shown.contents, strict=True)
-    return {"results": [_with_references(one, content["layers"]) for one, content in pairs]}
+    return {"results": [_with_references(explanation, content["layers"]) for explanation, content in pairs]}
 
 
 def agreement_plain(page: dict[str, Any]) -> list[Plain]:
@@ -291,7 +291,7 @@ def details_section(shown: Shown) -> dict[str, Any] | None:
     """The provenance of each result, a line for each fact; notes are known to all sections."""
     if not shown.explanations:
         return None
-    return {"results": [{"provenance": _flat(one.provenance)} for one in shown.explanations]}
+    return {"results": [{"provenance": _flat(explanation.provenance)} for explanation in shown.explanations]}
 
 
 def details_plain(page: dict[str, Any]) -> list[Plain]:
@@ -311,8 +311,8 @@ def _flat(provenance: Mapping[str, Any], prefix: str = "") -> list[list[str]]:
 
 def tables_section(shown: Shown) -> dict[str, Any] | None:
     """Headings, lines of cells, and what is said around them."""
-    blocks = [block for one in shown.rest for block in VIEWS[one.kind]().blocks(one)]
-    return {"blocks": [asdict(one) for one in blocks]} if blocks else None
+    blocks = [block for result in shown.rest for block in VIEWS[result.kind]().blocks(result)]
+    return {"blocks": [asdict(block) for block in blocks]} if blocks else None
 
 
 def tables_plain(page: dict[str, Any]) -> list[PlainTable]:

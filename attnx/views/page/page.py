@@ -123,7 +123,7 @@ def as_json(value: Any) -> Any:
 def policy(names: tuple[str, ...], *, player: bool = False) -> str:
     """Nothing is loaded, and nothing runs but what stands in the package, told by its hash."""
     audio_input = "media-src data:; " if player else ""
-    scripts_ = " ".join(_hash(one) for one in scripts(names))
+    scripts_ = " ".join(_hash(script) for script in scripts(names))
     return (
         f"default-src 'none'; script-src {scripts_}; style-src {_hash(style(names))}; img-src data:; {audio_input}"
         "base-uri 'none'; form-action 'none'"
@@ -164,8 +164,10 @@ def template(name: str) -> Any:
 
 
 def _scripts_of(section: str) -> list[str]:
-    found = [one.name for one in _place(f"sections/{section}").iterdir() if one.name.endswith(".js")]
-    return sorted(found, key=lambda name: (name == "section.js", name))
+    names = [
+        traversable.name for traversable in _place(f"sections/{section}").iterdir() if traversable.name.endswith(".js")
+    ]
+    return sorted(names, key=lambda name: (name == "section.js", name))
 
 
 def _file(name: str) -> Any:
@@ -190,7 +192,7 @@ def notebook_html(shown: Result | list[Explanation]) -> str:
     if isinstance(shown, Explanation):
         return framed(to_html(shown), result=plain_words(*harmless(content([shown]))))
     several = shown if isinstance(shown, list) else [shown]
-    return framed(to_html(shown), "\n\n".join(one.to_text() for one in several))
+    return framed(to_html(shown), "\n\n".join(result.to_text() for result in several))
 
 
 def framed(page: str | None, text: str = "", result: Any = None) -> str:
