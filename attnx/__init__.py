@@ -10,33 +10,32 @@ from attnx.errors import AttnxError
 from attnx.registry import FILLERS
 
 if TYPE_CHECKING:
-    from attnx.adapters.adapter import Adapter
-    from attnx.adapters.families import list_adapters, register_adapter
-    from attnx.attention.tensor import AttentionTensor
+    from attnx.adapters import Adapter, list_adapters, register_adapter
+    from attnx.attention import AttentionTensor
+    from attnx.benchmarks import BenchmarkTable
     from attnx.benchmarks.benchmark import benchmark
-    from attnx.benchmarks.result import BenchmarkTable
+    from attnx.counterfactuals import SideBySide
     from attnx.counterfactuals.counterfactual import counterfactual
-    from attnx.counterfactuals.side_by_side import SideBySide, side_by_side
+    from attnx.counterfactuals.side_by_side import side_by_side
+    from attnx.evaluation import HeadAtlas
     from attnx.evaluation.compare import compare
     from attnx.evaluation.faithfulness import faithfulness
-    from attnx.evaluation.head_atlas import HeadAtlas, head_atlas
+    from attnx.evaluation.head_atlas import head_atlas
     from attnx.evaluation.recommend import recommend
-    from attnx.generation.explain import explain_generation
-    from attnx.generation.result import GenerationExplanation
-    from attnx.graph.export import to_networkx
+    from attnx.generation import GenerationExplanation, explain_generation
+    from attnx.graph import to_networkx
     from attnx.hooks.capture import capture
+    from attnx.methods import raw
     from attnx.methods.flow.flow import flow
-    from attnx.methods.rollout import raw, rollout
+    from attnx.methods.rollout import rollout
     from attnx.pipeline.explain import explain
-    from attnx.results.evaluation_table import Comparison, Faithfulness, Recommendation
-    from attnx.results.explanation import Explanation
+    from attnx.results import Comparison, Explanation, Faithfulness, Recommendation
+    from attnx.runs import Run
     from attnx.runs.explain_dataset import explain_dataset
-    from attnx.runs.run import Run
-    from attnx.similarity.explain import explain_similarity
-    from attnx.similarity.result import Similarity
-    from attnx.views.page.page import to_html
-    from attnx.word_alignment.align import align, alignment
-    from attnx.word_alignment.result import Alignment
+    from attnx.similarity import Similarity, explain_similarity
+    from attnx.views import to_html
+    from attnx.word_alignment import Alignment, alignment
+    from attnx.word_alignment.align import align
 
 __version__ = "0.2.0"
 
@@ -101,7 +100,7 @@ def load_demo() -> tuple[Any, Any]:
     >>> tokenizer.tokenize("the keys")
     ['the', 'keys']
     """
-    from attnx.demo_models.verb_number import load_demo as load
+    from attnx.demo_models import load_demo as load
 
     return load()
 

@@ -2,10 +2,10 @@
 
 Python runs a signal's handler between two instructions of the main thread, and most handlers raise. No context manager
 written in Python can defend itself: the exception may come as the first thing in its `__exit__`, and nothing is put
-back. So while an `Uninterruptible` block is open the handlers are wrapped. A signal that comes during the block's `__enter__`
-or `__exit__` is noted, and handed to its own handler when they are done; at any other time it is handed on at once.
-Where it came is read off the stack, which is right from the first instruction on. In other threads there is nothing to
-do: no handler runs there.
+back. So while an `Uninterruptible` block is open the handlers are wrapped. A signal that comes during the block's
+`__enter__` or `__exit__` is noted, and handed to its own handler when they are done; at any other time it is handed on
+at once. Where it came is read off the stack, which is right from the first instruction on. In other threads there is
+nothing to do: no handler runs there.
 """
 
 from __future__ import annotations

@@ -15,11 +15,11 @@ from os import PathLike
 from typing import Any
 from urllib.parse import urlsplit
 
-from attnx.attribution.base import REFERENCES
-from attnx.demo_models.hub import SHIPPED
+from attnx.attribution import REFERENCES
+from attnx.demo_models import SHIPPED
 from attnx.errors import AttnxError, InputError, first_line, in_a_line
-from attnx.methods.base import METHODS
-from attnx.pipeline.loading import load
+from attnx.methods import METHODS
+from attnx.pipeline import load
 
 FRAME = (
     '<iframe sandbox="allow-scripts" srcdoc="{page}" title="what attnx says" '

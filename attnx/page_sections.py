@@ -5,34 +5,32 @@ Loaded when a page is first written.
 
 from __future__ import annotations
 
-from attnx.benchmarks.result import BenchmarkTable
-from attnx.benchmarks.view import truth_plain
-from attnx.benchmarks.view import truth_section as truth_data
-from attnx.counterfactuals.side_by_side import SideBySide
-from attnx.counterfactuals.view import side_by_side_plain
-from attnx.counterfactuals.view import side_by_side_section as side_by_side_data
-from attnx.evaluation.head_atlas import HeadAtlas
-from attnx.evaluation.view import (
+from attnx.benchmarks import BenchmarkTable, truth_plain
+from attnx.benchmarks import truth_section as truth_data
+from attnx.counterfactuals import SideBySide, side_by_side_plain
+from attnx.counterfactuals import side_by_side_section as side_by_side_data
+from attnx.evaluation import (
+    HeadAtlas,
     atlas_plain,
     faithfulness_plain,
     summary_plain,
 )
-from attnx.evaluation.view import (
+from attnx.evaluation import (
     atlas_section as atlas_data,
 )
-from attnx.evaluation.view import (
+from attnx.evaluation import (
     faithfulness_section as faithfulness_data,
 )
-from attnx.evaluation.view import (
+from attnx.evaluation import (
     summary_section as summary_data,
 )
-from attnx.generation.result import GenerationExplanation
-from attnx.generation.view import generation_plain
-from attnx.generation.view import generation_section as generation_data
-from attnx.results.evaluation_table import Comparison, Faithfulness
-from attnx.results.explanation import Explanation
-from attnx.similarity.result import Similarity
-from attnx.views.page.explanation import (
+from attnx.generation import GenerationExplanation, generation_plain
+from attnx.generation import generation_section as generation_data
+from attnx.results import Comparison, Explanation, Faithfulness
+from attnx.similarity import Similarity
+from attnx.views import (
+    SECTIONS,
+    Section,
     agreement_plain,
     details_plain,
     graph_plain,
@@ -44,40 +42,38 @@ from attnx.views.page.explanation import (
     text_plain,
     trust_plain,
 )
-from attnx.views.page.explanation import (
+from attnx.views import (
     agreement_section as agreement_data,
 )
-from attnx.views.page.explanation import (
+from attnx.views import (
     details_section as details_data,
 )
-from attnx.views.page.explanation import (
+from attnx.views import (
     graph_section as graph_data,
 )
-from attnx.views.page.explanation import (
+from attnx.views import (
     head_view_section as head_view_data,
 )
-from attnx.views.page.explanation import (
+from attnx.views import (
     heads_section as heads_data,
 )
-from attnx.views.page.explanation import (
+from attnx.views import (
     layers_section as layers_data,
 )
-from attnx.views.page.explanation import (
+from attnx.views import (
     spans_section as spans_data,
 )
-from attnx.views.page.explanation import (
+from attnx.views import (
     tables_section as tables_data,
 )
-from attnx.views.page.explanation import (
+from attnx.views import (
     text_section as text_data,
 )
-from attnx.views.page.explanation import (
+from attnx.views import (
     trust_section as trust_data,
 )
-from attnx.views.page.page import SECTIONS, Section
-from attnx.word_alignment.result import Alignment
-from attnx.word_alignment.view import alignment_plain
-from attnx.word_alignment.view import alignment_section as alignment_data
+from attnx.word_alignment import Alignment, alignment_plain
+from attnx.word_alignment import alignment_section as alignment_data
 
 for _name, _section in {
     "tables": Section(tables_data, tables_plain),

@@ -9,14 +9,13 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
-from attnx.results.base import VIEWS, View
+from attnx.results import VIEWS, View
 
 
 @cache
 def explanation() -> View:
-    from attnx.views.explanation import blocks, plot, plot_layers, rich, rows, text, to_bertviz, to_captum
-    from attnx.views.graph import plot_graph
-    from attnx.views.image import overlay
+    from attnx.views import blocks, overlay, plot, plot_graph, plot_layers, rich, rows, to_bertviz, to_captum
+    from attnx.views.explanation import text
 
     more = (plot_layers, plot_graph, overlay, to_bertviz, to_captum)
     return _view(blocks, rows, plot, text=text, rich=rich, more=more)
@@ -24,29 +23,29 @@ def explanation() -> View:
 
 @cache
 def generation() -> View:
-    from attnx.generation.view import blocks, heat_map, plain, plot_overlays, rows
+    from attnx.generation import blocks, heat_map, plain, plot_overlays, rows
 
     return _view(blocks, rows, heat_map, text=plain, more=(plot_overlays,))
 
 
 @cache
 def comparison() -> View:
-    from attnx.evaluation.view import comparison_blocks as blocks
-    from attnx.evaluation.view import comparison_rows as rows
-    from attnx.evaluation.view import plot_comparison as plot
+    from attnx.evaluation import comparison_blocks as blocks
+    from attnx.evaluation import comparison_rows as rows
+    from attnx.evaluation import plot_comparison as plot
 
     return _view(blocks, rows, plot)
 
 
 @cache
 def faithfulness() -> View:
-    from attnx.evaluation.view import (
+    from attnx.evaluation import (
         faithfulness_blocks as blocks,
     )
-    from attnx.evaluation.view import (
+    from attnx.evaluation import (
         faithfulness_rows as rows,
     )
-    from attnx.evaluation.view import (
+    from attnx.evaluation import (
         plot_faithfulness as plot,
     )
 
@@ -55,13 +54,13 @@ def faithfulness() -> View:
 
 @cache
 def recommendation() -> View:
-    from attnx.evaluation.view import (
+    from attnx.evaluation import (
         plot_recommendation as plot,
     )
-    from attnx.evaluation.view import (
+    from attnx.evaluation import (
         recommendation_blocks as blocks,
     )
-    from attnx.evaluation.view import (
+    from attnx.evaluation import (
         recommendation_rows as rows,
     )
 
@@ -70,72 +69,72 @@ def recommendation() -> View:
 
 @cache
 def truth() -> View:
-    from attnx.benchmarks.view import plot_truth as plot
-    from attnx.benchmarks.view import truth_blocks as blocks
-    from attnx.benchmarks.view import truth_rows as rows
+    from attnx.benchmarks import plot_truth as plot
+    from attnx.benchmarks import truth_blocks as blocks
+    from attnx.benchmarks import truth_rows as rows
 
     return _view(blocks, rows, plot)
 
 
 @cache
 def atlas() -> View:
-    from attnx.evaluation.view import atlas_blocks as blocks
-    from attnx.evaluation.view import atlas_rows as rows
-    from attnx.evaluation.view import plot_atlas as plot
+    from attnx.evaluation import atlas_blocks as blocks
+    from attnx.evaluation import atlas_rows as rows
+    from attnx.evaluation import plot_atlas as plot
 
     return _view(blocks, rows, plot)
 
 
 @cache
 def probe() -> View:
-    from attnx.pronouns.view import panels
-    from attnx.pronouns.view import pronouns_blocks as blocks
-    from attnx.pronouns.view import pronouns_rows as rows
+    from attnx.pronouns import panels
+    from attnx.pronouns import pronouns_blocks as blocks
+    from attnx.pronouns import pronouns_rows as rows
 
     return _view(blocks, rows, lambda one: panels([one]))
 
 
 @cache
 def pronoun_report() -> View:
-    from attnx.pronouns.view import curves
-    from attnx.pronouns.view import pronoun_report_blocks as blocks
-    from attnx.pronouns.view import pronoun_report_rows as rows
+    from attnx.pronouns import curves
+    from attnx.pronouns import pronoun_report_blocks as blocks
+    from attnx.pronouns import pronoun_report_rows as rows
 
     return _view(blocks, rows, curves)
 
 
 @cache
 def table() -> View:
-    from attnx.paper.view import plot_table, table_blocks, table_rows
+    from attnx.paper import plot_table, table_blocks, table_rows
 
     return _view(table_blocks, table_rows, plot_table)
 
 
 @cache
 def subject_table() -> View:
-    from attnx.paper.view import plot_subject, subject_blocks, subject_rows
+    from attnx.paper import plot_subject, subject_blocks, subject_rows
 
     return _view(subject_blocks, subject_rows, plot_subject)
 
 
 @cache
 def trainings() -> View:
-    from attnx.paper.view import plot_trainings as plot
-    from attnx.paper.view import trainings_blocks as blocks
-    from attnx.paper.view import trainings_rows as rows
+    from attnx.paper import plot_trainings as plot
+    from attnx.paper import trainings_blocks as blocks
+    from attnx.paper import trainings_rows as rows
 
     return _view(blocks, rows, plot)
 
 
 @cache
 def subject_trainings() -> View:
-    from attnx.paper.view import (
+    from attnx.paper import (
         plot_subject_trainings as plot_subject,
     )
-    from attnx.paper.view import (
+    from attnx.paper import (
         subject_trainings_blocks as subject_blocks,
     )
-    from attnx.paper.view import (
+    from attnx.paper import (
         subject_trainings_rows as subject_rows,
     )
 
@@ -144,28 +143,28 @@ def subject_trainings() -> View:
 
 @cache
 def side_by_side() -> View:
-    from attnx.counterfactuals.view import blocks, plot, rich, rows, text
+    from attnx.counterfactuals import blocks, plot, rich, rows, text
 
     return _view(blocks, rows, plot, text=text, rich=rich)
 
 
 @cache
 def word_alignment() -> View:
-    from attnx.word_alignment.view import blocks, grid, rows
+    from attnx.word_alignment import blocks, grid, rows
 
     return _view(blocks, rows, grid)
 
 
 @cache
 def similarity() -> View:
-    from attnx.similarity.view import blocks, plot, rows
+    from attnx.similarity import blocks, plot, rows
 
     return _view(blocks, rows, plot)
 
 
 @cache
 def run_summary() -> View:
-    from attnx.runs.view import blocks, plot, rows, run_cell, run_page
+    from attnx.runs import blocks, plot, rows, run_cell, run_page
 
     return _view(blocks, rows, plot, more=(run_page, run_cell))
 
@@ -182,9 +181,7 @@ def _view(
     """A view of tables, which text and Markdown show alike unless the kind has better."""
     from rich.text import Text
 
-    from attnx.views.heatmap import verbatim
-    from attnx.views.page.page import notebook_html, to_html
-    from attnx.views.table import as_csv, as_markdown, as_text
+    from attnx.views import as_csv, as_markdown, as_text, notebook_html, to_html, verbatim
 
     written = text or (lambda one: as_text(blocks(one)))
     return View(

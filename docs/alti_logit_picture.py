@@ -15,8 +15,9 @@ from matplotlib import pyplot as plt
 from matplotlib.patches import Rectangle
 
 import attnx
-from attnx.demo_models.planted_patch import GRID, generate, load_demo
-from attnx.views.terminal import colour_map
+from attnx.demo_models import GRID, generate
+from attnx.demo_models.planted_patch import load_demo
+from attnx.views import colour_map
 
 PICTURE = Path(__file__).parent / "images" / "alti-logit.png"
 

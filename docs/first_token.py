@@ -20,7 +20,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
 import attnx
-from attnx.graph.sinks import sink_share
+from attnx.graph import sink_share
 from attnx.views.table import piped
 
 PICTURE = Path(__file__).parent / "images" / "first-token.png"

@@ -20,7 +20,8 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
 import attnx
-from attnx.methods.flow.flow import column_bound, saturated_share, tied_share
+from attnx.methods import tied_share
+from attnx.methods.flow.flow import column_bound, saturated_share
 
 PICTURE = Path(__file__).parent / "images" / "flow-saturation.png"
 TEXT = (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import attnx
 from attnx.demo_models.picture_question import generate, load_demo
-from attnx.views.image import image_panels
+from attnx.views import image_panels
 
 IMAGES = Path(__file__).parent / "images"
 

@@ -8,8 +8,10 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 import attnx
-from attnx.demo_models.planted_patch import generate, load_demo
-from attnx.views.image import image_panels, layer_strip
+from attnx.demo_models import generate
+from attnx.demo_models.planted_patch import load_demo
+from attnx.views import image_panels
+from attnx.views.image import layer_strip
 
 IMAGES = Path(__file__).parent / "images"
 

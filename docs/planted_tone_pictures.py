@@ -7,7 +7,7 @@ from pathlib import Path
 
 import attnx
 from attnx.demo_models.planted_tone import generate, load_demo
-from attnx.views.audio import time_strips
+from attnx.views import time_strips
 
 IMAGES = Path(__file__).parent / "images"
 

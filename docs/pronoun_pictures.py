@@ -9,10 +9,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from attnx.paper.figures import figure4, save_picture
-from attnx.pipeline.loading import load
-from attnx.pronouns.data import read, run
-from attnx.pronouns.probe import written_out
+from attnx.paper import figure4, save_picture
+from attnx.pipeline import load
+from attnx.pronouns import read, run, written_out
 
 IMAGES = Path(__file__).parent / "images"
 

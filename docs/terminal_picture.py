@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 import attnx
-from attnx.views.terminal import show
+from attnx.views import show
 
 TEXT = "the key to the cabinets"
 IMAGES = Path(__file__).parent / "images"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import attnx
 from attnx.demo_models.verb_number_data import generate
-from attnx.paper.figures import save_picture
+from attnx.paper import save_picture
 
 IMAGES = Path(__file__).parent / "images"
 SENTENCES = 60

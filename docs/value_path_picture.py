@@ -14,10 +14,11 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
 import attnx
-from attnx.adapters.families import adapter_for
-from attnx.attribution.base import cases
+from attnx.adapters import adapter_for
+from attnx.attribution import cases
 from attnx.attribution.lrp import lrp, lrp_by_layer
-from attnx.views.terminal import AGAINST, FOR, colour_map
+from attnx.views import colour_map
+from attnx.views.terminal import AGAINST, FOR
 
 PICTURE = Path(__file__).parent / "images" / "value-path.png"
 TEXTS = ["the key to the cabinets", "the keys to the cabinet"]

@@ -15,12 +15,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import attnx
-from attnx.attention.tensor import AttentionTensor
+from attnx.attention import AttentionTensor
+from attnx.graph import Graph
 from attnx.graph.gradient import effective_attention, gains
-from attnx.graph.graph import Graph
-from attnx.hooks.capture import capture_batch
+from attnx.hooks import capture_batch
 from attnx.pipeline.pipeline import Observation, with_answer_gradient
-from attnx.targets.base import Target
+from attnx.targets import Target
 from attnx.views.heatmap import draw_heat_map
 
 IMAGES = Path(__file__).parent / "images"

@@ -5,8 +5,9 @@ python examples/planted_patch.py
 
 import attnx
 from attnx.benchmarks.suites import find_patch as find
-from attnx.demo_models.planted_patch import generate, load_demo
-from attnx.views.image import image_panels
+from attnx.demo_models import generate
+from attnx.demo_models.planted_patch import load_demo
+from attnx.views import image_panels
 
 model, processor = load_demo()
 pictures = generate(24, seed=1)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-from attnx.pronouns.data import read, run
+from attnx.pronouns import read, run
 
 WOMEN = ["Mary", "Sara", "Anna", "Susan", "Laura", "Emily", "Julia", "Helen", "Alice", "Karen"]
 MEN = ["John", "Peter", "David", "Paul", "Mark", "James", "Robert", "Thomas", "Daniel", "George"]

@@ -9,10 +9,7 @@ from typing import Any
 import torch
 import transformers as hf
 
-from attnx.attention.layers import MaterializedLayer
-from attnx.attention.masks import Mask
-from attnx.attention.sequences import OffsetLayer, offset_mask
-from attnx.attention.tensor import AttentionTensor
+from attnx.attention import AttentionTensor, Mask, MaterializedLayer, OffsetLayer, offset_mask
 from tests import zoo
 
 VOCABULARY = len(zoo.wordpiece_tokenizer())

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import attnx
-from attnx.adapters.files import read_texts
+from attnx.adapters import read_texts
 from attnx.arguments import path_of
 from attnx.cli.main import main
 from attnx.errors import ArgumentError, AttnxError, InputError

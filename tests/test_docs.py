@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from attnx.cli.main import main
-from attnx.graph.edge_weights import EDGE_WEIGHTS
+from attnx.graph import EDGE_WEIGHTS
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from attnx.attribution.base import REFERENCES
-from attnx.benchmarks.benchmark import SUITES
+from attnx.attribution import REFERENCES
+from attnx.benchmarks import SUITES
 from attnx.errors import RegistryError
-from attnx.graph.edge_weights import EDGE_WEIGHTS
-from attnx.methods.base import METHODS
+from attnx.graph import EDGE_WEIGHTS
+from attnx.methods import METHODS
 from attnx.registry import Registry
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import torch
 
-from attnx.adapters.adapter import PreparedInput
-from attnx.adapters.families import adapter_for
+from attnx.adapters import PreparedInput, adapter_for
 from attnx.demo_models import verb_number_data as generator
 from attnx.demo_models.verb_number import (
     TAG_EXAMPLES,

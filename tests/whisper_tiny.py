@@ -26,7 +26,8 @@ import tokenizers
 import torch
 import transformers as hf
 
-from attnx.adapters.adapter import Samples, load_audio
+from attnx.adapters import Samples
+from attnx.adapters.adapter import load_audio
 
 RATE = 16_000
 END, START, NO_TIMES, TIMES = 50256, 50257, 50362, 1501

@@ -150,8 +150,8 @@ def with_prepended_token(model: nn.Module, tokenizer: Any, prepared: PreparedInp
     """The same input behind one more position, a special one. What begins with a special token is left as it is."""
     if not is_decoder(model.config) or "input_ids" not in prepared.inputs:
         raise ChoiceError(
-            f"prepend_token={quoted(asked)} asked, but {type(model).__name__} is no decoder, whose first token collects "
-            "attention; leave it out"
+            f"prepend_token={quoted(asked)} asked, but {type(model).__name__} is no decoder, whose first token "
+            "collects attention; leave it out"
         )
     number = _number(model, tokenizer, asked)
     token = str(tokenizer.convert_ids_to_tokens(number))

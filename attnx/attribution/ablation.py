@@ -11,19 +11,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attnx.adapters.adapter import AudioInput, PreparedInput
-from attnx.adapters.families import adapter_for
+from attnx.adapters import AudioInput, PreparedInput, adapter_for
 from attnx.attribution.base import Case, Reference, Scored
 from attnx.attribution.baselines import Named, choose_baseline, stretch_groups
 from attnx.attribution.captum import Batch, Facts, Start, attribute, baseline_values, split_streams
 from attnx.attribution.variants import FIRST_ORDER, NOTE, STEPS, Perturbation, estimate, measure
 from attnx.errors import ChoiceError, InputError, whole_number
-from attnx.graph.edge_weights import check_position
-from attnx.hooks.batching import max_batch_positions
-from attnx.hooks.forward import unwrap_model
+from attnx.graph import check_position
+from attnx.hooks import max_batch_positions, unwrap_model
 from attnx.registry import unknown
-from attnx.targets.base import Score
-from attnx.targets.score import check_score, kind_of
+from attnx.targets import Score, check_score, kind_of
 
 
 def occlusion(

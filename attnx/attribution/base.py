@@ -9,16 +9,13 @@ from typing import Any, TypeAlias
 import numpy as np
 from torch import nn
 
-from attnx.adapters.adapter import PreparedInput
-from attnx.adapters.families import adapter_for
+from attnx.adapters import PreparedInput, adapter_for
 from attnx.arguments import check_kinds
 from attnx.errors import ChoiceError, InputError
-from attnx.hooks.batching import map_outputs
-from attnx.hooks.forward import unwrap_model
-from attnx.methods.base import Listed
+from attnx.hooks import map_outputs, unwrap_model
+from attnx.methods import Listed
 from attnx.registry import Registry, quoted, unknown
-from attnx.targets.base import Target
-from attnx.targets.score import predict
+from attnx.targets import Target, predict
 
 _BUILT_IN = {
     "gradient": "attnx.attribution.gradients:GRADIENT",

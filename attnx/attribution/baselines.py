@@ -18,18 +18,13 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from attnx.adapters.adapter import Adapter, AudioInput, Box, PreparedInput, Samples
-from attnx.adapters.model_config import vocabulary_size
-from attnx.adapters.positions import Positions
-from attnx.attention.layers import normalize_rows
+from attnx.adapters import Adapter, AudioInput, Box, Positions, PreparedInput, Samples, vocabulary_size
+from attnx.attention import normalize_rows
 from attnx.errors import CaptureError, ChoiceError, InputError, out_of_memory, whole_number
-from attnx.hooks.batching import collate, padding_id, slack
-from attnx.hooks.capture import run_model
-from attnx.hooks.forward import eval_mode
-from attnx.hooks.patching import grad_mode
-from attnx.linearize.sink import Check, to_device_of, weights_fingerprint
+from attnx.hooks import collate, eval_mode, grad_mode, padding_id, run_model, slack
+from attnx.linearize import Check, to_device_of, weights_fingerprint
 from attnx.registry import unknown
-from attnx.targets.score import head_values
+from attnx.targets import head_values
 
 Fill: TypeAlias = Callable[[PreparedInput, Any], Tensor]
 """(image, processor) → what stands in place of its pixels, or of a colour each."""

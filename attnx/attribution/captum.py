@@ -11,21 +11,29 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnx.adapters.adapter import Adapter, PreparedInput
-from attnx.adapters.audio import ENTRIES
-from attnx.adapters.families import adapter_for
-from attnx.adapters.model_config import takes_logits_to_keep
+from attnx.adapters import ENTRIES, Adapter, PreparedInput, adapter_for, takes_logits_to_keep
 from attnx.attribution.base import Case, Scored, by_input
 from attnx.attribution.baselines import Named, choose_baseline, same_by_embeddings, takes_embeddings
 from attnx.errors import AttnxError, ChoiceError, InputError, in_a_line
-from attnx.hooks.batching import MAX_BATCH_POSITIONS, collate, max_batch_positions, padding_id, run_in_batches
-from attnx.hooks.forward import eval_mode, unwrap_model
-from attnx.hooks.patching import EmbeddingOverride, GradientCheck, grad_mode, looking_on, missing_gradient_reason
-from attnx.linearize.matmul import LinearLayerMode
+from attnx.hooks import (
+    MAX_BATCH_POSITIONS,
+    EmbeddingOverride,
+    GradientCheck,
+    collate,
+    eval_mode,
+    grad_mode,
+    looking_on,
+    max_batch_positions,
+    missing_gradient_reason,
+    padding_id,
+    run_in_batches,
+    unwrap_model,
+)
+from attnx.linearize import LinearLayerMode
 from attnx.progress import progress_bar
 from attnx.registry import unknown
-from attnx.targets.base import Score
-from attnx.targets.score import check_score, encode_targets, first_output, kind_of, score
+from attnx.targets import Score, check_score, encode_targets, first_output, kind_of
+from attnx.targets.score import score
 
 Reduction: TypeAlias = Literal["sum", "absolute sum", "norm", "mean"]
 REDUCTIONS: Mapping[str, Callable[[Tensor], Tensor]] = {

@@ -16,9 +16,8 @@ from attnx.attribution.base import ANSWER, SLOPES, Case, Reference, Scored
 from attnx.attribution.baselines import Named
 from attnx.attribution.captum import STARTS, Batch, Embed, Facts, Reduction, Start, attribute, baseline_values
 from attnx.errors import InputError, whole_number
-from attnx.hooks.batching import max_batch_positions
-from attnx.hooks.forward import unwrap_model
-from attnx.targets.base import Score
+from attnx.hooks import max_batch_positions, unwrap_model
+from attnx.targets import Score
 
 
 def gradient(

@@ -16,20 +16,33 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnx.adapters.adapter import Box, PreparedInput
-from attnx.adapters.families import adapter_for
-from attnx.adapters.model_config import takes_logits_to_keep
+from attnx.adapters import Box, PreparedInput, adapter_for, takes_logits_to_keep
 from attnx.attribution.base import ANSWER, SLOPES, Array, Case, Reference, Scored, by_input
 from attnx.errors import CaptureError, ChoiceError
-from attnx.hooks.batching import collate, first_outputs, gradient_entry, max_batch_positions, padding_id, run_in_batches
-from attnx.hooks.forward import eval_mode, unwrap_model
-from attnx.hooks.patching import grad_mode
-from attnx.linearize.mode import ATTN_LRP, LRP, Path
-from attnx.linearize.run import LinearizedRun, check_linearizable, linearized_run, linearized_runs
-from attnx.linearize.sink import sink_shares
+from attnx.hooks import (
+    collate,
+    eval_mode,
+    first_outputs,
+    grad_mode,
+    gradient_entry,
+    max_batch_positions,
+    padding_id,
+    run_in_batches,
+    unwrap_model,
+)
+from attnx.linearize import (
+    ATTN_LRP,
+    LRP,
+    LinearizedRun,
+    Path,
+    check_linearizable,
+    linearized_run,
+    linearized_runs,
+    sink_shares,
+)
 from attnx.progress import progress_bar
-from attnx.targets.base import Score
-from attnx.targets.score import check_score, encode_targets, kind_of, score, score_each
+from attnx.targets import Score, check_score, encode_targets, kind_of, score_each
+from attnx.targets.score import score
 
 MAX_BATCH_POSITIONS = 1_024
 """Less than a plain batch has: what the way back needs is kept of every layer."""

@@ -24,19 +24,24 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attnx.adapters.adapter import PreparedInput
-from attnx.adapters.model_config import takes_logits_to_keep
+from attnx.adapters import PreparedInput, takes_logits_to_keep
 from attnx.attribution.base import Array, Case
 from attnx.attribution.baselines import Baseline
 from attnx.attribution.gradients import integrated_gradients
 from attnx.errors import AttnxError, ChoiceError
-from attnx.hooks.batching import collate, first_outputs, max_batch_positions, padding_id, run_in_batches, slack
-from attnx.hooks.forward import eval_mode
-from attnx.hooks.patching import looking_on
-from attnx.linearize.matmul import EqualRows, LinearLayerMode
+from attnx.hooks import (
+    collate,
+    eval_mode,
+    first_outputs,
+    looking_on,
+    max_batch_positions,
+    padding_id,
+    run_in_batches,
+    slack,
+)
+from attnx.linearize import EqualRows, LinearLayerMode
 from attnx.progress import progress_bar
-from attnx.targets.base import HeadKind, Score, Target, shift_target_position
-from attnx.targets.score import HEAD_KINDS, answered, encode_targets, kind_of
+from attnx.targets import HEAD_KINDS, HeadKind, Score, Target, answered, encode_targets, kind_of, shift_target_position
 
 _LARGEST = 4_096
 """Numbers of an answer that is kept; one over a vocabulary is not, for many would fill the memory."""

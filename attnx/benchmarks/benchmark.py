@@ -11,28 +11,23 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from torch import nn
 
-from attnx.adapters.families import adapter_for
-from attnx.adapters.model_config import has_head
+from attnx.adapters import adapter_for, has_head
 from attnx.arguments import checked
-from attnx.attribution.base import REFERENCES, Case, Scored, asked_references, measure_references
-from attnx.attribution.base import cases as predicted
+from attnx.attribution import REFERENCES, Case, Scored, asked_references, measure_references
+from attnx.attribution import cases as predicted
 from attnx.benchmarks.result import BenchmarkTable
 from attnx.errors import ArgumentError, ChoiceError, InputError, whole_number
-from attnx.hooks.forward import unwrap_model
-from attnx.methods.base import METHODS
-from attnx.methods.receptive_field import Normalization
-from attnx.methods.ties import SCORE_DECIMALS
-from attnx.pipeline.options import LAST, Settings
-from attnx.pipeline.pipeline import Refused, Request, attempt, explain_prepared, reference_record
+from attnx.hooks import unwrap_model
+from attnx.methods import METHODS, SCORE_DECIMALS, Normalization
+from attnx.pipeline import LAST, Refused, Request, Settings, attempt, explain_prepared, reference_record
 from attnx.progress import progress_bar
 from attnx.registry import Registry, unknown
-from attnx.results.base import provenance
-from attnx.results.explanation import Explanation
-from attnx.runs.explain_dataset import OutputOptions
-from attnx.targets.base import Target, split
+from attnx.results import Explanation, provenance
+from attnx.runs import OutputOptions
+from attnx.targets import Target, split
 
 if TYPE_CHECKING:
-    from attnx.attribution.base import AskedReferences
+    from attnx.attribution import AskedReferences
 
 _BUILT_IN = {
     "recall": "attnx.benchmarks.suites:RECALL",

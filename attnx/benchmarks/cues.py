@@ -17,13 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnx.adapters.adapter import PreparedInput
-from attnx.adapters.families import adapter_for
+from attnx.adapters import PreparedInput, adapter_for
 from attnx.arguments import path_of
 from attnx.benchmarks.benchmark import Known, Suite, Trial
 from attnx.benchmarks.ranking import by_rank
 from attnx.errors import FileFormatError, InputError
-from attnx.pipeline.pipeline import Request
+from attnx.pipeline import Request
 
 COLUMNS = ("prefix", "good", "bad", "cue")
 _SPAN = re.compile(r"(\d+):(\d+)")

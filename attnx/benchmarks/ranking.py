@@ -13,21 +13,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attnx.adapters.families import adapter_for
+from attnx.adapters import adapter_for
 from attnx.benchmarks.benchmark import Array, Explainers, Known, Scores, Suite, SuiteResult, Trial, scores_of
 from attnx.benchmarks.result import CHANCE
 from attnx.errors import ChoiceError, InputError
-from attnx.hooks.batching import map_outputs
-from attnx.hooks.forward import unwrap_model
-from attnx.methods.ties import SCORE_DECIMALS
-from attnx.pipeline.loading import GivenModel
-from attnx.pipeline.pipeline import Request
-from attnx.results.evaluation_table import FACTS, Cells, Gathered, facts, with_left_out
-from attnx.runs.explain_dataset import DatasetTask
-from attnx.runs.folder import as_setting
-from attnx.runs.question import RowCallback
-from attnx.targets.base import encoder_offset, split
-from attnx.targets.score import head_logits
+from attnx.hooks import map_outputs, unwrap_model
+from attnx.methods import SCORE_DECIMALS
+from attnx.pipeline import GivenModel, Request
+from attnx.results import FACTS, Cells, Gathered, facts, with_left_out
+from attnx.runs import DatasetTask, RowCallback, as_setting
+from attnx.targets import encoder_offset, head_logits, split
 
 
 def reciprocal_rank(scores: Sequence[float], right: Collection[int], digits: int = SCORE_DECIMALS) -> float:
@@ -116,8 +111,8 @@ def check_labels(model: nn.Module, expected: Sequence[str], suite: str) -> list[
     result = [str(names[index]) for index in sorted(names)]
     if sorted(result) != sorted(expected):
         raise ChoiceError(
-            f"suite {suite!r} asks a model that tells {', '.join(expected)} apart, found {', '.join(result) or 'none'}; "
-            "give one that was trained on its task"
+            f"suite {suite!r} asks a model that tells {', '.join(expected)} apart, "
+            f"found {', '.join(result) or 'none'}; give one that was trained on its task"
         )
     return result
 

@@ -10,10 +10,19 @@ import numpy as np
 
 from attnx.errors import ChoiceError
 from attnx.registry import unknown
-from attnx.results.base import Array, TableResult
-from attnx.results.evaluation_table import FEWEST_TEXTS, Verdict, verdict_of
-from attnx.results.statistics import RESAMPLES, Summary
-from attnx.results.storage import Between, Filled, Named, Rules
+from attnx.results import (
+    FEWEST_TEXTS,
+    RESAMPLES,
+    Array,
+    Between,
+    Filled,
+    Named,
+    Rules,
+    Summary,
+    TableResult,
+    Verdict,
+    verdict_of,
+)
 
 CHANCE = "chance"
 

@@ -12,38 +12,36 @@ from typing import Any
 
 import numpy as np
 
-from attnx.adapters.adapter import PreparedInput
-from attnx.adapters.families import adapter_for
-from attnx.adapters.files import read_texts
-from attnx.adapters.image_text import accepts_image_and_text
-from attnx.adapters.spans import with_spans
+from attnx.adapters import PreparedInput, accepts_image_and_text, adapter_for, read_texts, with_spans
 from attnx.benchmarks.benchmark import Explainers, Known, Metric, Suite, SuiteResult, Trial, scores_of
 from attnx.benchmarks.cues import is_cue_file
 from attnx.benchmarks.ranking import by_rank, check_labels, token_of_each
 from attnx.benchmarks.result import CHANCE
 from attnx.demo_models import (
-    dates as generator,
-)
-from attnx.demo_models import (
+    DECOYS,
+    GRID,
+    IMAGE,
+    LABELS,
+    Beginning,
+    Planted,
     picture_question,
     planted_patch,
     planted_tone,
     recall,
     verb_number_data,
 )
-from attnx.demo_models.picture_question import IMAGE, load_demo
-from attnx.demo_models.planted_patch import DECOYS, GRID, Planted
+from attnx.demo_models import (
+    dates as generator,
+)
+from attnx.demo_models.picture_question import load_demo
 from attnx.demo_models.planted_tone import load_demo as load_demo_tone
-from attnx.demo_models.verb_number import LABELS, Beginning
 from attnx.errors import ChoiceError, InputError
 from attnx.evaluation.faithfulness import faithfulness
-from attnx.methods.base import METHODS, PAPER_METHODS
+from attnx.methods import METHODS, PAPER_METHODS
+from attnx.pipeline import Request
 from attnx.pipeline.explain import explain
-from attnx.pipeline.pipeline import Request
-from attnx.pronouns.mask import find, masked
-from attnx.results.evaluation_table import METRICS, MORE_IS_BETTER, RANDOM
-from attnx.results.explanation import Explanation
-from attnx.results.statistics import bootstrap_interval
+from attnx.pronouns import find, masked
+from attnx.results import METRICS, MORE_IS_BETTER, RANDOM, Explanation, bootstrap_interval
 
 _AT_ONCE = 64
 
@@ -373,7 +371,7 @@ def subject_sentences(seed: int) -> list[Beginning]:
 
 
 def _subject_model() -> tuple[Any, Any]:
-    from attnx.demo_models.verb_number import load_demo
+    from attnx.demo_models import load_demo
 
     return load_demo()
 

@@ -6,11 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from attnx.benchmarks.result import CHANCE, BenchmarkTable
-from attnx.results.evaluation_table import MARKS
-from attnx.results.statistics import Summary
-from attnx.views.heatmap import LOOKS
-from attnx.views.page.content import PlainTable, Shown, number
-from attnx.views.table import TextBlock, decimals
+from attnx.results import MARKS, Summary
+from attnx.views import LOOKS, PlainTable, Shown, TextBlock, decimals, number
 
 _ROW, _PANEL = 0.24, 3.0
 """Inches for an explainer and for a suite."""

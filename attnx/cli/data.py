@@ -105,7 +105,7 @@ def show_command(
 ) -> None:
     """Show what a run found: for each label the words that carry most, or one row, or a page of all."""
     check_output(html, PAGES, "--html")
-    from attnx.runs.run import Run
+    from attnx.runs import Run
 
     run = Run.load(folder)
     if html is not None:
@@ -123,7 +123,7 @@ def _model(name: str | None) -> Any:
 
 
 def _status(folder: str) -> None:
-    from attnx.runs.run import status_of
+    from attnx.runs import status_of
 
     status = status_of(folder)
     total, there = status.manifest.rows, status.rows

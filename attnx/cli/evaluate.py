@@ -38,7 +38,7 @@ from attnx.cli.options import (
 from attnx.errors import InputError
 
 if TYPE_CHECKING:
-    from attnx.benchmarks.result import BenchmarkTable
+    from attnx.benchmarks import BenchmarkTable
 
 
 def compare_command(
@@ -225,7 +225,7 @@ def _measured(name: str | None, **options: Any) -> BenchmarkTable:
     import torch
 
     from attnx.benchmarks.benchmark import benchmark
-    from attnx.pipeline.loading import hush, load
+    from attnx.pipeline import hush, load
 
     hush()
     if name is None:

@@ -29,7 +29,7 @@ from attnx.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from attnx.methods.base import Listed
+    from attnx.methods import Listed
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class Counterpart:
         """The explanation with its counterpart, word by word."""
         from attnx.counterfactuals.counterfactual import counterfactual
         from attnx.counterfactuals.side_by_side import side_by_side
+        from attnx.pipeline import load
         from attnx.pipeline.explain import explain
-        from attnx.pipeline.loading import load
 
         if self.model is not None:
             other = explain(*load(self.model), text, **options)
@@ -120,11 +120,11 @@ def save_output(explanation: Any, output: Path, names: list[str]) -> None:
     if output.suffix.lower() not in PICTURES:
         explanation.save(output)
     elif explanation.seconds is not None:
-        from attnx.views.audio import time_strips
+        from attnx.views import time_strips
 
         time_strips(explanation, names).savefig(output, dpi=150)
     elif len(names) > 1:
-        from attnx.views.image import image_panels
+        from attnx.views import image_panels
 
         image_panels(explanation, names).savefig(output, dpi=150)
     else:
@@ -137,7 +137,7 @@ SHORT = 128
 
 def has_room_for_maps(model: Any, tokenizer: Any, text: Any, options: dict[str, Any]) -> bool:
     """Whether the input is so short that a page has a row for each position that may be clicked on."""
-    from attnx.pipeline.explain import Call
+    from attnx.pipeline import Call
 
     requests = Call.of(model, tokenizer, text, **options).requests
     return all(len(request.prepared.positions) <= SHORT for request in requests)
@@ -280,8 +280,8 @@ def _explain(
     """The explanation, and where one was asked for, that with its counterpart beside it."""
     # Loaded here, so that --help and mistakes in the arguments answer at once.
     from attnx.cli.options import chosen_model
+    from attnx.pipeline import load
     from attnx.pipeline.explain import explain
-    from attnx.pipeline.loading import load
 
     if method:
         options["methods"] = method
@@ -308,7 +308,7 @@ def _show(explanation: Any, method: list[str] | None, layers: bool, content_only
     from rich.console import Console
 
     if explanation.image_size is not None or explanation.seconds is not None:
-        from attnx.views.audio import patch_table, stretch_table
+        from attnx.views import patch_table, stretch_table
 
         table = patch_table if explanation.seconds is None else stretch_table
         every = explanation.layers[::-1] if layers else (None,)
@@ -320,7 +320,7 @@ def _show(explanation: Any, method: list[str] | None, layers: bool, content_only
         print_text("\n\n".join(table(explanation, name, at) for name, at in rows))
         say_options(explanation.remarks())
         return
-    from attnx.views.terminal import show
+    from attnx.views import show
 
     show(explanation, Console(highlight=False), method or (), layers=layers, content_only=content_only)
     say_options(explanation.remarks())
@@ -339,10 +339,10 @@ def methods_command(
     """List what --method and --reference take: what each is about, and what it costs."""
     import json
 
-    from attnx.attribution.base import listed_references
+    from attnx.attribution import listed_references
 
     # Loaded here, so that --help answers at once.
-    from attnx.methods.base import listed_methods
+    from attnx.methods import listed_methods
 
     rows = (*listed_methods(), *listed_references())
     print(json.dumps([row.to_dict() for row in rows], ensure_ascii=False) if as_json else text(rows))
@@ -350,8 +350,8 @@ def methods_command(
 
 def text(rows: Sequence[Listed]) -> str:
     """A line each, methods before references."""
-    from attnx.graph.edge_weights import EDGE_WEIGHTS
-    from attnx.views.table import aligned
+    from attnx.graph import EDGE_WEIGHTS
+    from attnx.views import aligned
 
     lines = [["", "about", "long", "heads", "costs"]]
     for kind in dict.fromkeys(row.kind for row in rows):

@@ -27,8 +27,8 @@ from attnx.cli.options import (
 from attnx.errors import InputError
 
 if TYPE_CHECKING:
-    from attnx.generation.result import GenerationExplanation
-    from attnx.methods.receptive_field import Normalization
+    from attnx.generation import GenerationExplanation
+    from attnx.methods import Normalization
 
 EMBEDDED = "recall"
 """The decoder that ships: it goes on with the value that belongs to a key."""
@@ -77,8 +77,8 @@ def generate_command(
     say(file_notes(prompts, "generate"))
     check_asked(method, reference, model=model, normalize=fair, layer=asked_layer)
     # Loaded here, so that --help and mistakes in the arguments answer at once.
-    from attnx.generation.explain import NEW_TOKENS, explain_generation
-    from attnx.pipeline.loading import load
+    from attnx.generation import NEW_TOKENS, explain_generation
+    from attnx.pipeline import load
 
     texts = [read_input() if prompt == "-" else prompt for prompt in prompts]
     loaded, tokenizer = load(model)
@@ -112,8 +112,8 @@ def _show(
     html: Path | None,
 ) -> None:
     """Write files first, for whoever reads the print may hang up."""
-    from attnx.generation.view import plain
-    from attnx.views.page.page import to_html
+    from attnx.generation import plain
+    from attnx.views import to_html
 
     if output is not None:
         written[0].save(output)
@@ -197,7 +197,7 @@ def align_command(
 
     Without --target the model writes the targets itself.
     """
-    from attnx.attribution.base import REFERENCES
+    from attnx.attribution import REFERENCES
 
     check_output(output, (*_PHARAOH, *_OTHERS))
     for path, option in ((source, "--source"), (target, "--target"), (gold, "--gold")):
@@ -205,14 +205,14 @@ def align_command(
     if target is not None and (written is not None or max_new_tokens is not None):
         raise InputError("--written and --max-new-tokens are of what the model writes, and a --target is given")
     check_asked(None if method in REFERENCES else method, model=model)
-    from attnx.adapters.files import read_lines, read_links
+    from attnx.adapters import read_lines, read_links
 
     sources, targets = read_lines(source), None if target is None else read_lines(target)
     wanted = None if gold is None else read_links(gold, first=gold_first)
     # Loaded here, so that --help and mistakes in the files answer at once.
-    from attnx.pipeline.loading import load
-    from attnx.word_alignment.align import NEW_TOKENS, align
-    from attnx.word_alignment.view import error_lines
+    from attnx.pipeline import load
+    from attnx.word_alignment import NEW_TOKENS, error_lines
+    from attnx.word_alignment.align import align
 
     options: dict[str, Any] = {"method": method, "layer": number_or_word(layer)}
     options |= {"choice": choice.value, "row": row.value}

@@ -62,7 +62,7 @@ def _deliver() -> None:
 
 
 def _end(stopped: list[int], message: str = "") -> None:
-    from attnx.views.escaping import printable
+    from attnx.views import printable
 
     with suppress(OSError):  # a full disk takes no message either
         print("attnx: stopped" if stopped else f"attnx: {printable(message)}", file=sys.stderr)

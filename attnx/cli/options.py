@@ -14,11 +14,10 @@ import typer
 
 from attnx.arguments import file_of
 from attnx.errors import InputError
-from attnx.views.escaping import json_line, printable, printable_lines
+from attnx.views import json_line, printable, printable_lines
 
 if TYPE_CHECKING:
-    from attnx.results.base import Result
-    from attnx.results.warnings import Said
+    from attnx.results import Result, Said
 
 Texts = Annotated[list[str] | None, typer.Argument(help="The texts to look at.")]
 Data = Annotated[
@@ -37,7 +36,7 @@ Truncate = Annotated[bool, typer.Option("--truncate", help="Cut texts that are t
 
 def asked_texts(texts: list[str] | None, data: Path | None, column: str | None, samples: int | None) -> list[str]:
     """The texts of the command line, or those of a file."""
-    from attnx.adapters.files import read_texts
+    from attnx.adapters import read_texts
 
     if texts and data is not None:
         raise InputError("give texts or --data, not both")
@@ -100,7 +99,7 @@ def kept(keeping: RunDirOptions) -> Iterator[None]:
 @contextmanager
 def asked_model(name: str | None) -> Iterator[tuple[Any, Any]]:
     """(model, tokenizer): the one that was named, or the embedded one."""
-    from attnx.pipeline.loading import load
+    from attnx.pipeline import load
 
     if name is not None:
         yield load(name)
@@ -136,7 +135,7 @@ def show(table: Result, as_json: bool, as_markdown: bool, output: Path | None) -
 
 def level(given: str | None) -> int | str | None:
     """A layer by its number, or by its name in an encoder–decoder; all else is a mistake that needs no model."""
-    from attnx.attention.layers import KINDS
+    from attnx.attention import KINDS
 
     name = number_or_word(given)
     if isinstance(name, str) and name.partition(" ")[0] not in KINDS:
@@ -176,7 +175,7 @@ def print_text(text: str) -> None:
 
 def say_options(remarks: Iterable[Said]) -> None:
     """What the remarks on a result advise, as options of the command line, on standard error."""
-    from attnx.results.warnings import options
+    from attnx.results import options
 
     say(dict.fromkeys(options(remarks)))
 
@@ -200,9 +199,8 @@ TABLES = tuple(FORMS)
 @contextmanager
 def chosen_model(directory: Path | None = None) -> Iterator[tuple[Path, Any, Any]]:
     """(directory, model, tokenizer); the directory tells what the model was trained on."""
-    from attnx.demo_models.training.verb_number import load_any
-    from attnx.demo_models.verb_number import demo_directory
-    from attnx.pipeline.loading import hush
+    from attnx.demo_models import demo_directory, load_any
+    from attnx.pipeline import hush
 
     hush()
     with demo_directory() if directory is None else nullcontext(directory) as place:
@@ -219,21 +217,21 @@ def check_asked(
     **choices: Any,
 ) -> None:
     """Names of methods, references, measures and suites, a model's path, and what else `explain` takes."""
-    from attnx.pipeline.options import check_choices
+    from attnx.pipeline import check_choices
 
     check_choices((methods,) if isinstance(methods, str) else methods, references, **choices)
     if measure is not None:
-        from attnx.results.statistics import MEASURES
+        from attnx.results import MEASURES
 
         MEASURES.check(measure)
     if suites:
-        from attnx.benchmarks.benchmark import SUITES
+        from attnx.benchmarks import SUITES
 
         for suite in suites:
             SUITES.check(suite)
     if model is not None:
-        from attnx.demo_models.hub import SHIPPED
-        from attnx.pipeline.loading import saved_model
+        from attnx.demo_models import SHIPPED
+        from attnx.pipeline import saved_model
 
         if model not in SHIPPED:
             saved_model(model)

@@ -94,10 +94,9 @@ def pronouns_command(
 
 def _run(model: str, data: Path, folder: Path, pictures: Sequence[Path], *, written: bool, **options: Any) -> Any:
     # Loaded here, so that --help and mistakes in the arguments answer at once.
-    from attnx.paper.figures import save_picture
-    from attnx.pipeline.loading import load
-    from attnx.pronouns.data import read, run
-    from attnx.pronouns.probe import written_out
+    from attnx.paper import save_picture
+    from attnx.pipeline import load
+    from attnx.pronouns import read, run, written_out
 
     sentences = written_out(read(data)) if written else read(data)
     source = f"{data.name}, pronouns written out" if written else data.name
@@ -133,7 +132,7 @@ def _ask(
     import json
 
     from attnx.arguments import picture_paths
-    from attnx.pronouns.data import mapping, pieces
+    from attnx.pronouns import mapping, pieces
 
     if output is not None:
         picture_paths(output)
@@ -141,8 +140,8 @@ def _ask(
     named = pieces(pronouns or "") or tuple(said)
     if not candidates or not named:
         raise InputError('a sentence needs --candidates "author|Sara" and --pronouns "his|her"')
-    from attnx.paper.figures import save_picture
-    from attnx.pipeline.loading import load
+    from attnx.paper import save_picture
+    from attnx.pipeline import load
     from attnx.pronouns.probe import probe
 
     found = probe(*load(model), sentence, candidates=pieces(candidates), pronouns=named, implies=said, **options)
@@ -157,8 +156,8 @@ def _ask(
 
 def _kept(folder: Path) -> int:
     """Sentences that the folder has results of."""
+    from attnx.runs import Place
     from attnx.runs import folder as manifest
-    from attnx.runs.folder import Place
 
     return sum(part.rows for part in manifest.parts(Place.of(folder)).values())
 

@@ -31,10 +31,8 @@ from attnx.cli.options import (
 from attnx.errors import InputError
 
 if TYPE_CHECKING:
-    from attnx.paper.sentences import Sentences
-    from attnx.paper.subject import Trained
-    from attnx.paper.table import OverModels
-    from attnx.results.base import Result
+    from attnx.paper import OverModels, Sentences, Trained
+    from attnx.results import Result
 
 
 class ProtocolName(StrEnum):
@@ -70,9 +68,8 @@ def table3_command(
     if data is not None and not data.is_file():
         raise typer.BadParameter(f"there is no file {data}", param_hint="--data")
     check_asked(model=model)
-    from attnx.paper.sentences import reviews
-    from attnx.paper.tables import MODEL, NEEDED, PROTOCOLS_TABLE_3, table3
-    from attnx.pipeline.loading import load
+    from attnx.paper import MODEL, NEEDED, PROTOCOLS_TABLE_3, reviews, table3
+    from attnx.pipeline import load
 
     chosen = [one for name, one in PROTOCOLS_TABLE_3.items() if protocol.value in (name, "both")]
     loaded, tokenizer = load(model or MODEL, NEEDED)
@@ -132,7 +129,7 @@ class AskedTrainings:
     with_subject: bool = False
 
     def __post_init__(self) -> None:
-        from attnx.demo_models.hub import saved_model
+        from attnx.demo_models import saved_model
 
         if self.more and not self.models:
             raise InputError(f"{self.more[0]} is no option; directories of models stand after --models")
@@ -174,7 +171,7 @@ def measured(
         with chosen_model(asked.model) as (directory, loaded, tokenizer):
             table = measure(loaded, tokenizer, _sentences(asked, directory, loaded, tokenizer), **options)
         return table
-    from attnx.adapters.files import read_lines
+    from attnx.adapters import read_lines
 
     saved = [kind.from_json("\n".join(read_lines(table))) for table in asked.tables]
     parts = [*saved, *([over(_trained(asked), **options)] if asked.places else [])]
@@ -190,7 +187,7 @@ def check_plot(plot: Path | None) -> None:
 
 
 def draw(table: Result, plot: Path | None) -> None:
-    from attnx.paper.figures import save_picture
+    from attnx.paper import save_picture
 
     if plot is not None:
         say(f"drawn in {path}" for path in save_picture(table.plot(), plot))
@@ -198,9 +195,8 @@ def draw(table: Result, plot: Path | None) -> None:
 
 def _trained(asked: AskedTrainings) -> Iterator[Trained]:
     """One model after the other."""
-    from attnx.demo_models.training.verb_number import read_note
-    from attnx.paper.subject import Trained
-    from attnx.paper.table import UNNAMED
+    from attnx.demo_models import read_note
+    from attnx.paper import UNNAMED, Trained
 
     for place in asked.places:
         with chosen_model(place) as (directory, model, tokenizer):
@@ -253,7 +249,7 @@ def table1_command(
     """Correlation of raw attention, rollout and flow with blank-out."""
     asked = AskedTrainings(model, models, more, data, held_out, samples, seed)
     _check_files(output, plot)
-    from attnx.paper.tables import table1
+    from attnx.paper import table1
 
     _table(table1, asked, protocol, RunDirOptions(run), as_json, as_markdown, output, plot)
 
@@ -277,7 +273,7 @@ def table2_command(
     """Correlation of raw attention, rollout and flow with input gradients."""
     asked = AskedTrainings(model, models, more, data, held_out, samples, seed)
     _check_files(output, plot)
-    from attnx.paper.tables import table2
+    from attnx.paper import table2
 
     _table(table2, asked, protocol, RunDirOptions(run), as_json, as_markdown, output, plot)
 
@@ -309,8 +305,8 @@ def subject_command(
     if data and attractors is not None:
         raise InputError("--attractors is for generated sentences; leave it away with --data")
     asked = AskedTrainings(model, models, more, data, held_out, samples, seed, attractors, with_subject=True)
-    from attnx.paper.subject import subject, subject_over_trainings
-    from attnx.paper.table import SubjectTrainings
+    from attnx.paper import SubjectTrainings, subject_over_trainings
+    from attnx.paper.subject import subject
 
     keeping = RunDirOptions(run)
     options = {"layer": layer, "seed": seed, "progress": True, **keeping.options}
@@ -328,7 +324,7 @@ def figure1_command(
 ) -> None:
     """One sentence as a layered graph, in raw attention, rollout and flow."""
     _check_figure(model, output)
-    from attnx.paper.figures import figure1
+    from attnx.paper import figure1
 
     _figure(figure1, model, text, output)
 
@@ -341,7 +337,7 @@ def figure2_command(
 ) -> None:
     """Raw attention of CLS at each layer."""
     _check_figure(model, output)
-    from attnx.paper.figures import figure2
+    from attnx.paper import figure2
 
     _figure(figure2, model, text, output)
 
@@ -354,7 +350,7 @@ def figure3_command(
 ) -> None:
     """Rollout and flow to CLS at each layer."""
     _check_figure(model, output)
-    from attnx.paper.figures import figure3
+    from attnx.paper import figure3
 
     _figure(figure3, model, text, output)
 
@@ -369,8 +365,9 @@ def figure4_command(
     """Two masked pronouns: what the model predicts, and whom raw attention, rollout and flow point at."""
     picture_paths(output)
     check_asked(model=model)
-    from attnx.paper.figures import NEEDED, figure4
-    from attnx.pipeline.loading import load
+    from attnx.paper import figure4
+    from attnx.paper.figures import NEEDED
+    from attnx.pipeline import load
 
     loaded, tokenizer = load(model, NEEDED)
     _show_figure(figure4(loaded, tokenizer), loaded, output)
@@ -382,7 +379,7 @@ def _check_files(output: Path | None, plot: Path | None) -> None:
 
 
 def _check_figure(model: Path | None, output: Path) -> None:
-    from attnx.demo_models.hub import saved_model
+    from attnx.demo_models import saved_model
 
     picture_paths(output)
     if model is not None:
@@ -399,9 +396,7 @@ def _table(
     output: Path | None,
     plot: Path | None,
 ) -> None:
-    from attnx.paper.subject import over_trainings
-    from attnx.paper.table import Trainings
-    from attnx.paper.tables import PROTOCOLS
+    from attnx.paper import PROTOCOLS, Trainings, over_trainings
 
     protocols = [one for name, one in PROTOCOLS.items() if protocol.value in (name, "both")]
     options = {"protocols": protocols, "seed": asked.seed, "progress": True, **keeping.options}
@@ -412,7 +407,7 @@ def _table(
 
 
 def _figure(draw: Callable[..., Any], model: Path | None, texts: Any, output: Path) -> None:
-    from attnx.adapters.families import adapter_for
+    from attnx.adapters import adapter_for
 
     with chosen_model(model) as (_, loaded, tokenizer):
         figure = draw(loaded, tokenizer, texts) if texts else draw(loaded, tokenizer)
@@ -423,7 +418,7 @@ def _figure(draw: Callable[..., Any], model: Path | None, texts: Any, output: Pa
 
 def _show_figure(figure: Any, model: Any, output: Path) -> None:
     """Write it; the paths are printed, one a line, and beside them whose figure it is."""
-    from attnx.paper.figures import model_title, save_picture
+    from attnx.paper import model_title, save_picture
 
     for path in save_picture(figure, output):
         print_text(str(path))

@@ -21,7 +21,7 @@ def demo_command(
     r"""Serve a page on which to type a text or drop a picture. Needs Gradio: pip install "attnx\[demo]"."""
     # Loaded here, so that --help answers at once.
     from attnx.demo import serve
-    from attnx.pipeline.loading import hush
+    from attnx.pipeline import hush
 
     hush()
     serve(model or (), host, port, browser=browser)
@@ -33,7 +33,7 @@ def doctor_command(
     """Say what is wrong on this machine, and what to do. Exit code 1 if a plain `explain` does not work here."""
     # Loaded here, so that --help answers at once.
     from attnx.doctor import checks as report
-    from attnx.doctor.checks import examine
+    from attnx.doctor import examine
 
     findings = examine()
     print(report.as_json(findings) if as_json else report.text(findings))

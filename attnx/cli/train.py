@@ -61,8 +61,8 @@ def verb_number_command(
         raise InputError("--recipe says all that --epochs, --teacher and --start would; leave them away")
     for path in data:
         check_file(path, "--data")
-    from attnx.demo_models.training.verb_number import train, train_recipe
-    from attnx.pipeline.loading import hush
+    from attnx.demo_models import train, train_recipe
+    from attnx.pipeline import hush
 
     hush()
     how: dict[str, Any] = {"seed": seed, "body": body, "resume": resume, "progress": sys.stderr.isatty()}

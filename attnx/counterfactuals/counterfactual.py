@@ -9,18 +9,14 @@ from typing import Any, Unpack
 
 from torch import nn
 
-from attnx.adapters.adapter import PreparedInput
-from attnx.adapters.encoder_decoder import OUTPUT, SOURCE
-from attnx.adapters.families import adapter_for
-from attnx.adapters.positions import word_spans
-from attnx.adapters.prepare import with_prepended_token
+from attnx.adapters import OUTPUT, SOURCE, PreparedInput, adapter_for, with_prepended_token, word_spans
 from attnx.arguments import checked
 from attnx.counterfactuals.side_by_side import SideBySide
 from attnx.errors import ArgumentError, ChoiceError, InputError
-from attnx.hooks.forward import unwrap_model
-from attnx.pipeline.explain import Options, explain, settings_of
-from attnx.pipeline.loading import model_and_processor, takes_pipelines
-from attnx.results.explanation import Change, Explanation, aligned, extent_of
+from attnx.hooks import unwrap_model
+from attnx.pipeline import Options, model_and_processor, settings_of, takes_pipelines
+from attnx.pipeline.explain import explain
+from attnx.results import Change, Explanation, aligned, extent_of
 
 TITLES = ("before", "after")
 
@@ -34,7 +30,8 @@ def counterfactual(
     changes: Mapping[int | str, str] | None = None,
     **options: Unpack[Options],
 ) -> SideBySide:
-    """What becomes of an explanation when words of its text are replaced: `counterfactual(model, tokenizer, e, {3: "dull"})`.
+    """What becomes of an explanation when words of its text are replaced: `counterfactual(model, tokenizer, e, {3:
+    "dull"})`.
 
     A word is told by its index in `e.words`, or as it stands in the text, if it stands there once; several words in a
     row are one key. What replaces it may be any text, and "" takes it away. The changed text is explained with the
@@ -226,6 +223,6 @@ def _moved(explanation: Explanation, changes: tuple[Change, ...], after: Prepare
     if (position.segment, position.start) >= last:
         return len(after.positions) - behind
     raise ChoiceError(
-        f"the explained position {place} ({position.token!r}) stands in or between the changed words; say which to explain "
-        "in the changed text: position=…"
+        f"the explained position {place} ({position.token!r}) stands in or between the changed words; say which to "
+        "explain in the changed text: position=…"
     )

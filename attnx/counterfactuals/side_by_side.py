@@ -10,9 +10,7 @@ import numpy as np
 
 from attnx.errors import ChoiceError, InputError
 from attnx.registry import unknown
-from attnx.results.base import Array
-from attnx.results.explanation import Change, Explanation, Matched, OfExplanations, aligned, extent_of
-from attnx.results.storage import PROVENANCE, Rules
+from attnx.results import PROVENANCE, Array, Change, Explanation, Matched, OfExplanations, Rules, aligned, extent_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,13 +9,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnx.counterfactuals.side_by_side import SideBySide
-from attnx.targets.prediction import Prediction
-from attnx.views.escaping import printable
-from attnx.views.heatmap import LOOKS, VERBATIM, given_or_new
-from attnx.views.page.content import PlainTable, Shown
-from attnx.views.table import TextBlock, as_text
-from attnx.views.terminal import Legend, shade
-from attnx.views.text import SECOND_TEXT
+from attnx.targets import Prediction
+from attnx.views import (
+    LOOKS,
+    SECOND_TEXT,
+    VERBATIM,
+    Legend,
+    PlainTable,
+    Shown,
+    TextBlock,
+    as_text,
+    given_or_new,
+    printable,
+    shade,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

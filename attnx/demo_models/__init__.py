@@ -1,1 +1,5 @@
 """Small models that ship with attnx, and generators of their inputs."""
+
+from attnx._lazy import attach_stub
+
+__getattr__, __dir__ = attach_stub(__name__, __file__)

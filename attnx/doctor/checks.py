@@ -29,9 +29,8 @@ from attnx.doctor.half_precision import (
     HALF_PRECISION_PROGRAM as PROGRAM,
 )
 from attnx.errors import AttnxError
-from attnx.methods.flow.compile import directories, kept_code
-from attnx.views.escaping import printable
-from attnx.views.table import aligned
+from attnx.methods import directories, kept_code
+from attnx.views import aligned, printable
 
 Status = Literal["fine", "note", "broken"]
 
@@ -308,7 +307,8 @@ def explain_text() -> None:
 def explain_picture() -> None:
     """The first picture that the planted-patch task draws: a ring in the patch r4c4."""
     from attnx import explain
-    from attnx.demo_models.planted_patch import generate, load_demo
+    from attnx.demo_models import generate
+    from attnx.demo_models.planted_patch import load_demo
 
     explanation = explain(*load_demo(), generate(1)[0].image, methods=_METHODS)
     check(explanation, "ring", 1.0, "r4c4", 0.196)

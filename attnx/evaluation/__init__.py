@@ -1,1 +1,5 @@
 """Agreement and faithfulness of methods over many inputs."""
+
+from attnx._lazy import attach_stub
+
+__getattr__, __dir__ = attach_stub(__name__, __file__)

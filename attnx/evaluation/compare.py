@@ -9,20 +9,14 @@ from os import PathLike
 from typing import Any, ClassVar
 
 from attnx.arguments import checked
-from attnx.attribution.base import AskedReferences, asked_references
+from attnx.attribution import AskedReferences, asked_references
 from attnx.errors import InputError
-from attnx.methods.base import PAPER_METHODS
-from attnx.pipeline.explain import Call, Choices
-from attnx.pipeline.loading import given_model, takes_pipelines
-from attnx.pipeline.pipeline import Request
+from attnx.methods import PAPER_METHODS
+from attnx.pipeline import Call, Choices, Request, given_model, takes_pipelines
 from attnx.progress import progress_bar
-from attnx.results.evaluation_table import Cells, Comparison, cells_of
-from attnx.results.evaluation_table import gathered_comparison as gathered
-from attnx.results.explanation import Explanation
-from attnx.results.statistics import MEASURES
-from attnx.runs.explain_dataset import DatasetTask, OutputOptions
-from attnx.runs.folder import as_setting
-from attnx.runs.question import RowCallback
+from attnx.results import MEASURES, Cells, Comparison, Explanation, cells_of
+from attnx.results import gathered_comparison as gathered
+from attnx.runs import DatasetTask, OutputOptions, RowCallback, as_setting
 
 
 @dataclass(frozen=True)

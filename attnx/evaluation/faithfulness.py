@@ -20,28 +20,30 @@ import numpy as np
 import torch
 from torch import nn
 
-from attnx.adapters.adapter import PreparedInput
-from attnx.adapters.families import adapter_for
+from attnx.adapters import PreparedInput, adapter_for
 from attnx.arguments import checked
-from attnx.attribution.base import AskedReferences, Case, asked_references
-from attnx.attribution.baselines import Baseline, Named, choose_baseline
-from attnx.attribution.variants import NOTE, Perturbation, cached_outputs, estimate, measure
+from attnx.attribution import (
+    NOTE,
+    AskedReferences,
+    Baseline,
+    Case,
+    Named,
+    Perturbation,
+    asked_references,
+    cached_outputs,
+    choose_baseline,
+    estimate,
+    measure,
+)
 from attnx.errors import InputError
 from attnx.evaluation.compare import OnTexts
-from attnx.hooks.forward import unwrap_model
-from attnx.methods.base import PAPER_METHODS
-from attnx.methods.ties import scores_for_ranking
-from attnx.pipeline.explain import Call
-from attnx.pipeline.loading import given_model, takes_pipelines
-from attnx.pipeline.options import LAST
-from attnx.pipeline.pipeline import Request
-from attnx.results.evaluation_table import FACTS, RANDOM, Cells, Faithfulness, facts
-from attnx.results.evaluation_table import gathered_faithfulness as gathered
-from attnx.results.explanation import Explanation
-from attnx.runs.explain_dataset import OutputOptions
-from attnx.runs.question import RowCallback
-from attnx.targets.base import Score, Target
-from attnx.targets.score import check_score
+from attnx.hooks import unwrap_model
+from attnx.methods import PAPER_METHODS, scores_for_ranking
+from attnx.pipeline import LAST, Call, Request, given_model, takes_pipelines
+from attnx.results import FACTS, RANDOM, Cells, Explanation, Faithfulness, facts
+from attnx.results import gathered_faithfulness as gathered
+from attnx.runs import OutputOptions, RowCallback
+from attnx.targets import Score, Target, check_score
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Unit: TypeAlias = tuple[int, ...]

@@ -11,20 +11,32 @@ import numpy as np
 
 from attnx._signals import cached_property
 from attnx.arguments import checked
-from attnx.attribution.base import AskedReferences, asked_references
+from attnx.attribution import AskedReferences, asked_references
 from attnx.errors import ChoiceError, InputError, how_many
 from attnx.evaluation.compare import Explained
-from attnx.methods.base import asked_methods
-from attnx.methods.rollout import RAW
-from attnx.methods.ties import scores_for_ranking
-from attnx.pipeline.loading import given_model, takes_pipelines
+from attnx.methods import RAW, asked_methods, scores_for_ranking
+from attnx.pipeline import given_model, takes_pipelines
 from attnx.registry import unknown
-from attnx.results.base import Array, TableResult
-from attnx.results.evaluation_table import FACTS, Cells, Gathered, facts
-from attnx.results.explanation import Explanation
-from attnx.results.statistics import MEASURES, Summary, agree
-from attnx.results.storage import LATER, PROVENANCE, Between, Filled, Rising, Rules, Shape
-from attnx.runs.explain_dataset import OutputOptions
+from attnx.results import (
+    FACTS,
+    LATER,
+    MEASURES,
+    PROVENANCE,
+    Array,
+    Between,
+    Cells,
+    Explanation,
+    Filled,
+    Gathered,
+    Rising,
+    Rules,
+    Shape,
+    Summary,
+    TableResult,
+    agree,
+    facts,
+)
+from attnx.runs import OutputOptions
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

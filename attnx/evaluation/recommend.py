@@ -15,11 +15,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from attnx.adapters.adapter import PreparedInput
+from attnx.adapters import PreparedInput
 from attnx.arguments import checked
-from attnx.attribution.base import REFERENCES, AskedReferences, asked_references, cheap_references
-from attnx.attribution.baselines import Baseline, Named
-from attnx.attribution.variants import Perturbation, cached_outputs
+from attnx.attribution import (
+    REFERENCES,
+    AskedReferences,
+    Baseline,
+    Named,
+    Perturbation,
+    asked_references,
+    cached_outputs,
+    cheap_references,
+)
 from attnx.errors import InputError, duration
 from attnx.evaluation.compare import OnTexts
 from attnx.evaluation.faithfulness import (
@@ -34,29 +41,24 @@ from attnx.evaluation.faithfulness import (
     share_count,
     without,
 )
-from attnx.hooks.forward import unwrap_model
-from attnx.methods.base import METHODS, Method, asked_methods
-from attnx.pipeline.explain import Call, Choices
-from attnx.pipeline.loading import given_model, takes_pipelines
-from attnx.pipeline.options import LAST
-from attnx.pipeline.pipeline import Refused, Request, attempt
+from attnx.hooks import unwrap_model
+from attnx.methods import METHODS, Method, asked_methods
+from attnx.pipeline import LAST, Call, Choices, Refused, Request, attempt, given_model, takes_pipelines
 from attnx.progress import announce
-from attnx.results.evaluation_table import (
+from attnx.results import (
     FACTS,
     RANDOM,
     Cells,
+    Explanation,
     Gathered,
     Recommendation,
     facts,
 )
-from attnx.results.evaluation_table import (
+from attnx.results import (
     gathered_recommendation as gathered,
 )
-from attnx.results.explanation import Explanation
-from attnx.runs.explain_dataset import OutputOptions
-from attnx.runs.question import RowCallback
-from attnx.targets.base import Score
-from attnx.targets.score import check_score
+from attnx.runs import OutputOptions, RowCallback
+from attnx.targets import Score, check_score
 
 FORWARDS = 50
 """What takes more plain forwards for a text of middle length is left out, unless it is asked for: what

@@ -10,24 +10,32 @@ import numpy as np
 from attnx.errors import ChoiceError, InputError
 from attnx.evaluation.head_atlas import CARRIED, HeadAtlas
 from attnx.registry import unknown
-from attnx.results.evaluation_table import (
+from attnx.results import (
     FEWEST_TEXTS,
     MARKS,
     METRICS,
     MORE_IS_BETTER,
     RANDOM,
     Comparison,
+    Explanation,
     Faithfulness,
     Recommendation,
+    Summary,
     orders_told,
 )
-from attnx.results.explanation import Explanation
-from attnx.results.statistics import Summary
-from attnx.views.heatmap import LOOKS, given_or_new
-from attnx.views.page.content import PlainTable, Shown, cell, number
-from attnx.views.table import TextBlock, decimals, noted
-from attnx.views.terminal import colour_map
-from attnx.views.text import blanked_name
+from attnx.views import (
+    LOOKS,
+    PlainTable,
+    Shown,
+    TextBlock,
+    blanked_name,
+    cell,
+    colour_map,
+    decimals,
+    given_or_new,
+    noted,
+    number,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,1 +1,5 @@
 """Generated text, explained token by token."""
+
+from attnx._lazy import attach_stub
+
+__getattr__, __dir__ = attach_stub(__name__, __file__)

@@ -10,30 +10,40 @@ import numpy as np
 import torch
 from torch import nn
 
-from attnx.adapters.adapter import PreparedInput
-from attnx.adapters.families import adapter_for
-from attnx.adapters.model_config import takes_logits_to_keep, without_cache
-from attnx.adapters.positions import group_words
-from attnx.adapters.prepare import prepare_inputs, with_prepended_token
-from attnx.adapters.spans import SpanSpec, with_spans
+from attnx.adapters import (
+    PreparedInput,
+    SpanSpec,
+    adapter_for,
+    group_words,
+    prepare_inputs,
+    takes_logits_to_keep,
+    with_prepended_token,
+    with_spans,
+    without_cache,
+)
 from attnx.arguments import checked
 from attnx.errors import CaptureError, ChoiceError, InputError
 from attnx.generation.generate import Written, check_writer, picture_first, read, write
 from attnx.generation.result import GenerationExplanation
-from attnx.graph.edge_weights import Head
-from attnx.hooks.batching import collate, padding_id
-from attnx.hooks.forward import eval_mode, unwrap_model
-from attnx.methods.receptive_field import Normalization
-from attnx.pipeline.explain import asked_references
-from attnx.pipeline.loading import model_and_processor, takes_pipelines
-from attnx.pipeline.options import DEFAULT_REFERENCES, LAST, Settings, check_no_reference
-from attnx.pipeline.pipeline import Request, explain_prepared
-from attnx.results.base import Array
-from attnx.results.explanation import Explanation
-from attnx.targets.score import head_logits
+from attnx.graph import Head
+from attnx.hooks import collate, eval_mode, padding_id, unwrap_model
+from attnx.methods import Normalization
+from attnx.pipeline import (
+    DEFAULT_REFERENCES,
+    LAST,
+    Request,
+    Settings,
+    asked_references,
+    check_no_reference,
+    explain_prepared,
+    model_and_processor,
+    takes_pipelines,
+)
+from attnx.results import Array, Explanation
+from attnx.targets import head_logits
 
 if TYPE_CHECKING:
-    from attnx.attribution.base import AskedReferences
+    from attnx.attribution import AskedReferences
 
 
 def joined(

@@ -11,21 +11,33 @@ from typing import Any
 import torch
 from torch import nn
 
-from attnx.adapters.adapter import Adapter, PreparedInput
-from attnx.adapters.chat import Chat, is_chat
-from attnx.adapters.encoder_decoder import Output, encoder_only_input, start_prefix, with_decoder_prefix
-from attnx.adapters.image_text import TEXT, is_image_text
-from attnx.adapters.model_config import max_decoder_positions, max_positions
-from attnx.adapters.positions import BROKEN, Position, Positions, Word, group_words
-from attnx.adapters.text import end_token_ids, special_token_ids
+from attnx.adapters import (
+    BROKEN,
+    TEXT,
+    Adapter,
+    Chat,
+    Output,
+    Position,
+    Positions,
+    PreparedInput,
+    Word,
+    encoder_only_input,
+    end_token_ids,
+    group_words,
+    is_chat,
+    is_image_text,
+    max_decoder_positions,
+    max_positions,
+    special_token_ids,
+    start_prefix,
+    with_decoder_prefix,
+)
 from attnx.errors import CaptureError, InputError, in_a_line, whole_number
-from attnx.hooks.batching import collate, padding_id
-from attnx.hooks.forward import eval_mode
-from attnx.pipeline.explain import Options
+from attnx.hooks import collate, eval_mode, padding_id
+from attnx.pipeline import Options
 from attnx.progress import progress_bar
 from attnx.registry import quoted
-from attnx.results.explanation import Explanation
-from attnx.results.warnings import legible
+from attnx.results import Explanation, legible
 
 ONCE: Mapping[str, Any] = {"force_unique_generate_call": True}
 """How `generate` of such a model is told to return all tokens of one call, the first and the last among them."""

@@ -9,36 +9,42 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from attnx.adapters.positions import BROKEN, Positions, Span, Word, group_words
+from attnx.adapters import BROKEN, Positions, Span, Word, group_words
 from attnx.errors import AttentionError, ChoiceError, InputError
 from attnx.registry import unknown
-from attnx.results.base import Array, Result
-from attnx.results.explanation import Explanation
-from attnx.results.storage import (
+from attnx.results import (
     ANSWER,
     LATER,
     PROVENANCE,
     TEXT,
+    Array,
     Below,
     Between,
+    Explanation,
     Facts,
     Filled,
     Named,
+    Result,
     Rising,
+    Row,
     Rules,
+    Said,
     Shape,
     check,
+    line,
     method_facts,
+    over_steps,
+    remarks,
+    stripe,
 )
-from attnx.results.warnings import Row, Said, line, over_steps, remarks, stripe
-from attnx.targets.prediction import Prediction
+from attnx.targets import Prediction
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from PIL.Image import Image
 
-    from attnx.adapters.adapter import Audio
+    from attnx.adapters import Audio
 
 _MOST = 700.0
 """The exponential of more is no number. A written token that was ruled out has a logit as low as that."""

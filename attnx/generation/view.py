@@ -8,18 +8,34 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnx.adapters.positions import Word
+from attnx.adapters import Word
 from attnx.errors import ChoiceError, InputError
 from attnx.generation.result import GenerationExplanation
-from attnx.results.explanation import Explanation
-from attnx.results.warnings import line
-from attnx.targets.prediction import visible
-from attnx.views.escaping import printable
-from attnx.views.heatmap import VERBATIM, given_or_new, verbatim
-from attnx.views.image import extent, highest_score, lit, picture_of, sheet, small
-from attnx.views.page.content import ROW_BYTES, PlainTable, Shown, packed, picture, sounding, spread
-from attnx.views.table import TextBlock, places, written
-from attnx.views.terminal import colour_map
+from attnx.results import Explanation, line
+from attnx.targets import visible
+from attnx.views import (
+    ROW_BYTES,
+    VERBATIM,
+    PlainTable,
+    Shown,
+    TextBlock,
+    colour_map,
+    extent,
+    given_or_new,
+    highest_score,
+    lit,
+    packed,
+    picture,
+    picture_of,
+    places,
+    printable,
+    sheet,
+    small,
+    sounding,
+    spread,
+    verbatim,
+    written,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

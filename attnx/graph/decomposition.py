@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from attnx._signals import cached_property
-from attnx.attention.layers import (
+from attnx.attention import (
     MAX_BLOCK_ELEMENTS,
     AttentionLayer,
     LinearizedNorm,

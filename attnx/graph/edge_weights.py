@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from attnx._signals import cached_property
-from attnx.attention.layers import (
+from attnx.attention import (
     AttentionLayer,
     HeadReduction,
     RowBlock,
@@ -19,8 +19,8 @@ from attnx.attention.layers import (
     is_attention,
     merge_heads,
     pad_keys,
+    pulled,
 )
-from attnx.attention.matmul import pulled
 from attnx.errors import ChoiceError, whole_number
 from attnx.registry import Registry
 

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from attnx._signals import cached_property
+from attnx.attention import RowBlock, UniformLayer, blocks, normalize_rows
 from attnx.attention import masks as waiting
-from attnx.attention.layers import RowBlock, UniformLayer, blocks, normalize_rows
 from attnx.errors import ChoiceError
 from attnx.graph.edge_weights import Weights
 
@@ -25,8 +25,8 @@ from attnx.graph.edge_weights import Weights
 def discard_lowest(weights: Tensor, share: float, keep_position: int | None = 0) -> Tensor:
     """… × query × key without the lowest `share` of each matrix's weights, by row summing to 1 again.
 
-    Weights that tie with the lowest one that stays, stay. So does what any query gives to the position `keep_position`, CLS
-    by default, through which the picture as a whole is passed on; None spares none.
+    Weights that tie with the lowest one that stays, stay. So does what any query gives to the position `keep_position`,
+    CLS by default, through which the picture as a whole is passed on; None spares none.
 
     >>> discard_lowest(torch.tensor([[0.5, 0.1, 0.4], [0.3, 0.6, 0.1], [0.1, 0.2, 0.7]]), 0.5)
     tensor([[0.5556, 0.0000, 0.4444],

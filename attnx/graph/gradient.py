@@ -14,7 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from attnx.attention.layers import AttentionLayer, RowBlock, normalize_rows, pad_keys
+from attnx.attention import AttentionLayer, RowBlock, normalize_rows, pad_keys
 from attnx.errors import AttentionError
 from attnx.graph.decomposition import values_of
 from attnx.graph.edge_weights import EdgeWeights

@@ -14,10 +14,7 @@ import torch
 from torch import Tensor
 
 from attnx._signals import cached_property
-from attnx.attention.layers import AttentionLayer, UniformLayer
-from attnx.attention.masks import Mask, first_visible_position
-from attnx.attention.sequences import causal_sequence
-from attnx.attention.tensor import as_attention
+from attnx.attention import AttentionLayer, Mask, UniformLayer, as_attention, causal_sequence, first_visible_position
 from attnx.errors import ChoiceError
 from attnx.graph.edge_weights import ATTENTION, EDGE_WEIGHTS, EdgeWeights, Head, Weights, check_head, check_position
 from attnx.graph.edges import Edges, Rules
@@ -66,8 +63,8 @@ class Graph:
 
         `head` is the level of interest's: a number, "each", or how heads are merged there as below ("mean", "max",
         "min"). `residual` is the share of what stays where it is. `drop_sink` takes the first token of a decoder out as
-        a key, `column` divides each column by the number of queries that see it, `discard_ratio` drops that share of the
-        lowest weights, but none to the position `keep_position`.
+        a key, `column` divides each column by the number of queries that see it, `discard_ratio` drops that share of
+        the lowest weights, but none to the position `keep_position`.
         """
         attention = as_attention(attention)
         row = EDGE_WEIGHTS[edge_weights] if isinstance(edge_weights, str) else edge_weights

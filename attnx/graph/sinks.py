@@ -20,8 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attnx.attention.layers import DECODER, SELF, VISION, AttentionLayer
-from attnx.attention.tensor import AttentionTensor, as_attention
+from attnx.attention import DECODER, SELF, VISION, AttentionLayer, AttentionTensor, as_attention
 from attnx.errors import ChoiceError
 from attnx.graph.edge_weights import Head, Selection
 from attnx.graph.graph import Graph

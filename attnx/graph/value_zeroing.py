@@ -13,7 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from attnx.attention.layers import MAX_BLOCK_ELEMENTS, AttentionLayer, BlockTail, RowBlock
+from attnx.attention import MAX_BLOCK_ELEMENTS, AttentionLayer, BlockTail, RowBlock
 from attnx.errors import AttentionError
 from attnx.graph.decomposition import Parts, rows_or_own, values_of
 from attnx.graph.edge_weights import EdgeWeights

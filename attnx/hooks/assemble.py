@@ -10,12 +10,21 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from attnx.adapters.image_text import PICTURE, TEXT
-from attnx.adapters.image_tokens import Projection
-from attnx.attention.layers import DECODER, VISION, AttentionLayer, BlockTail, MaterializedLayer, pad_keys
-from attnx.attention.masks import Mask
-from attnx.attention.sequences import ConstantLayer, OffsetLayer, TiledLayer, offset_mask
-from attnx.attention.tensor import AttentionTensor
+from attnx.adapters import PICTURE, TEXT, Projection
+from attnx.attention import (
+    DECODER,
+    VISION,
+    AttentionLayer,
+    AttentionTensor,
+    BlockTail,
+    ConstantLayer,
+    Mask,
+    MaterializedLayer,
+    OffsetLayer,
+    TiledLayer,
+    offset_mask,
+    pad_keys,
+)
 from attnx.errors import CaptureError, InputError
 from attnx.hooks.block_tail import Rest
 from attnx.hooks.record import Claim, Joined, Record, Recorder, check_sampling, settle

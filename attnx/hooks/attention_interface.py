@@ -16,8 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from attnx.attention.layers import attention_weights, blocks, repeat_kv
-from attnx.attention.masks import visible_from_mask, visible_from_scores
+from attnx.attention import attention_weights, blocks, repeat_kv, visible_from_mask, visible_from_scores
 from attnx.errors import CaptureError
 from attnx.hooks.patching import Setting, unborrowed
 from attnx.hooks.record import Record, Recorder, batch_mask, can_be_computed

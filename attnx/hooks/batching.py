@@ -12,13 +12,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from attnx.adapters.adapter import Adapter, PreparedInput
-from attnx.adapters.model_config import base_model, takes_logits_to_keep
+from attnx.adapters import Adapter, PreparedInput, base_model, takes_logits_to_keep
 from attnx.errors import InputError
 from attnx.hooks.capture import run_model
 from attnx.hooks.forward import eval_mode
 from attnx.hooks.patching import Entry
-from attnx.targets.score import first_output
+from attnx.targets import first_output
 
 _DENSE = ("pixel_values", "input_features", "input_values")
 """Inputs that are numbers with a gradient, and are embedded by no table."""

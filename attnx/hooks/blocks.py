@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from attnx._signals import Uninterruptible
-from attnx.attention.layers import LinearizedNorm, autocast_disabled, pad_keys, repeat_kv
+from attnx.attention import LinearizedNorm, autocast_disabled, pad_keys, repeat_kv
 from attnx.errors import CaptureError
 from attnx.hooks.patching import ModuleObserver, grad_mode, parameters_of
 from attnx.hooks.record import BlockCall, Joined, NormCall, Record, Recorder

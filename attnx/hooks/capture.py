@@ -11,11 +11,9 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from attnx.adapters.image_tokens import Projection, find_projection
-from attnx.adapters.model_config import called, takes_logits_to_keep
+from attnx.adapters import Projection, called, find_projection, takes_logits_to_keep
 from attnx.arguments import checked
-from attnx.attention.layers import AttentionLayer, ComputedLayer, RecomputedLayer
-from attnx.attention.tensor import AttentionTensor
+from attnx.attention import AttentionLayer, AttentionTensor, ComputedLayer, RecomputedLayer
 from attnx.errors import ArgumentError, AttnxError, CaptureError, ChoiceError, InputError, in_a_line
 from attnx.hooks.assemble import assemble
 from attnx.hooks.forward import Backend, choose_backend, eval_mode, unwrap_model, watch

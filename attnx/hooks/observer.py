@@ -29,9 +29,14 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from attnx.attention.layers import attention_weights, repeat_kv
-from attnx.attention.masks import causal_mask, visible_from_mask, visible_from_scores
-from attnx.attention.matmul import sdpa_with_logsumexp
+from attnx.attention import (
+    attention_weights,
+    causal_mask,
+    repeat_kv,
+    sdpa_with_logsumexp,
+    visible_from_mask,
+    visible_from_scores,
+)
 from attnx.errors import CaptureError
 from attnx.hooks.record import Record, Recorder, batch_mask, can_be_computed
 from attnx.hooks.verification import TOLERANCE, computed_claims, mixture_claims

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
-from attnx.attention.layers import ComputedLayer, LatestLayer, RecomputedLayer
+from attnx.attention import ComputedLayer, LatestLayer, RecomputedLayer
 from attnx.errors import CaptureError
 from attnx.hooks.patching import ModuleObserver, Switches, looking_on
 from attnx.hooks.record import Recorder, copied, total

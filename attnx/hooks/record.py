@@ -14,17 +14,17 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from attnx.attention.layers import (
+from attnx.attention import (
     HEAD_REDUCTIONS,
     ComputedLayer,
     HeadReduction,
     LinearizedNorm,
+    Mask,
     RecomputedLayer,
     made,
     merge_heads,
     repeat_kv,
 )
-from attnx.attention.masks import Mask
 from attnx.errors import CaptureError, ChoiceError
 
 _NAMES = ("num_heads", "num_attention_heads", "n_heads", "n_head", "nhead", "num_attn_heads")

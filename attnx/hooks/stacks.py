@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from attnx.adapters.image_tokens import Projection
-from attnx.attention.layers import KINDS
+from attnx.adapters import Projection
+from attnx.attention import KINDS
 from attnx.errors import CaptureError
 from attnx.hooks.record import Record, check_heads
 

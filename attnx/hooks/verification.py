@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnx.attention.layers import autocast_disabled, pad_keys, repeat_kv
+from attnx.attention import autocast_disabled, pad_keys, repeat_kv
 from attnx.errors import CaptureError
 from attnx.hooks.record import Claim, Record
 

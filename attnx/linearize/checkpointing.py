@@ -19,7 +19,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from attnx.errors import CaptureError
-from attnx.hooks.patching import ModuleObserver, Switches, TemporaryPatch, Unobserved
+from attnx.hooks import ModuleObserver, Switches, TemporaryPatch, Unobserved
 from attnx.linearize.autograd import Straight
 from attnx.linearize.mode import Kernel, LinearizeMode
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.overrides import TorchFunctionMode
 
-from attnx.hooks.patching import GradientCheck
+from attnx.hooks import GradientCheck
 
 
 @cache

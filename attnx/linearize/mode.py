@@ -34,7 +34,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
 
 from attnx.errors import CaptureError
-from attnx.hooks.patching import GradientCheck
+from attnx.hooks import GradientCheck
 from attnx.linearize.autograd import Again, Straight, is_large, on_line, watched
 
 

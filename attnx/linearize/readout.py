@@ -17,8 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from attnx.errors import CaptureError
-from attnx.hooks.forward import eval_mode
-from attnx.hooks.patching import ModuleObserver, looking_on
+from attnx.hooks import ModuleObserver, eval_mode, looking_on
 from attnx.linearize.mode import LRP
 from attnx.linearize.rules import linearize_mode
 from attnx.linearize.run import Scores, check_linearizable

@@ -9,9 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnx.attention.layers import attention_weights
-from attnx.attention.masks import causal_mask
-from attnx.hooks.patching import Entry, is_table_of
+from attnx.attention import attention_weights, causal_mask
+from attnx.hooks import Entry, is_table_of
 from attnx.linearize.autograd import (
     can_be_mapped,
     can_be_written_out,

@@ -17,9 +17,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attnx.errors import CaptureError
-from attnx.hooks.attention_interface import needs_interface
-from attnx.hooks.forward import eval_mode
-from attnx.hooks.patching import Entry, ModuleObserver, grad_mode, looking_on, missing_gradient_reason
+from attnx.hooks import (
+    Entry,
+    ModuleObserver,
+    eval_mode,
+    grad_mode,
+    looking_on,
+    missing_gradient_reason,
+    needs_interface,
+)
 from attnx.linearize.autograd import CHANGED
 from attnx.linearize.checkpointing import KEPT, NotAgainError, Replaying
 from attnx.linearize.matmul import QuickMaps

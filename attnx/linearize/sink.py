@@ -17,10 +17,9 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from attnx.adapters.model_config import vocabulary_size
+from attnx.adapters import vocabulary_size
 from attnx.errors import CaptureError
-from attnx.hooks.forward import eval_mode
-from attnx.hooks.patching import looking_on
+from attnx.hooks import eval_mode, looking_on
 from attnx.linearize.mode import LRP, Kernel
 from attnx.linearize.rules import linearize_mode
 

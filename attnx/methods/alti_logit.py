@@ -18,12 +18,9 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from attnx.attention.layers import AttentionLayer, blocks
+from attnx.attention import AttentionLayer, blocks
 from attnx.errors import AttentionError
-from attnx.graph.decomposition import Parts
-from attnx.graph.edge_weights import Selection
-from attnx.graph.edges import Edges
-from attnx.graph.graph import Graph
+from attnx.graph import Edges, Graph, Parts, Selection
 from attnx.methods.base import Method
 
 

@@ -9,10 +9,9 @@ from typing import Any, Literal, TypeAlias, TypedDict
 import numpy as np
 from torch import Tensor
 
-from attnx.attention.tensor import AttentionTensor, as_attention
+from attnx.attention import AttentionTensor, as_attention
 from attnx.errors import ChoiceError, CostError, InputError, duration
-from attnx.graph.edge_weights import EDGE_WEIGHTS, EdgeWeights, Head, Selection
-from attnx.graph.graph import Graph
+from attnx.graph import EDGE_WEIGHTS, EdgeWeights, Graph, Head, Selection
 from attnx.methods.receptive_field import Everywhere, Normalize, by_reach, check_normalize
 from attnx.registry import Registry
 

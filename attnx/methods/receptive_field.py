@@ -27,10 +27,9 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from attnx.attention.layers import normalize_rows
+from attnx.attention import normalize_rows
 from attnx.errors import AttentionError, ChoiceError
-from attnx.graph.edge_weights import Selection
-from attnx.graph.graph import Graph
+from attnx.graph import Graph, Selection
 from attnx.registry import unknown
 
 Normalize: TypeAlias = Literal["receptive_field", "prefix", "column"]

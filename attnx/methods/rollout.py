@@ -13,10 +13,9 @@ import torch
 from torch import Tensor
 
 from attnx.arguments import checked
-from attnx.attention.layers import normalize_rows
+from attnx.attention import normalize_rows
 from attnx.errors import ChoiceError
-from attnx.graph.edge_weights import Head, Selection
-from attnx.graph.graph import Graph
+from attnx.graph import Graph, Head, Selection
 from attnx.methods.base import Array, Brought, Method, MethodChoices, call
 from attnx.methods.flow.flow import FLOW
 from attnx.methods.receptive_field import Normalize, rolled_everywhere
@@ -57,9 +56,9 @@ def rollout(
     `down_to` ends the product above the input: with `down_to=3` the last axis is what enters layer 3, and the layer
     axis begins at 3. With a `head`, that head alone stands in the layer of interest and the layers below keep their
     heads merged (Appendix A.1). For decoders `normalize` takes out what the mask alone gives early positions, and
-    `drop_sink` what goes to the first token (see `receptive_field` and `sink`). `discard_ratio` drops that share of each
-    layer's lowest weights, but none to the position `keep_position`, before they are rolled out: 0.9 is usual in vision
-    transformers, whose rollout is noisy (see `discard_lowest`).
+    `drop_sink` what goes to the first token (see `receptive_field` and `sink`). `discard_ratio` drops that share of
+    each layer's lowest weights, but none to the position `keep_position`, before they are rolled out: 0.9 is usual in
+    vision transformers, whose rollout is noisy (see `discard_lowest`).
 
     >>> rollout(np.full((2, 1, 2, 2), 0.5), layer=2, position=0)
     array([0.625, 0.375])

@@ -13,15 +13,12 @@ from torch import nn
 
 from attnx.arguments import picture_paths
 from attnx.errors import InputError
-from attnx.methods.base import title_of
+from attnx.methods import title_of
 from attnx.paper.sentences import KEY, PAPER_SENTENCES
 from attnx.pipeline.explain import explain
-from attnx.pronouns.probe import Sentence, probe_each
-from attnx.pronouns.view import panels
-from attnx.results.explanation import Explanation
-from attnx.views.escaping import printable
-from attnx.views.graph import draw_graph, graph_size, node_shares
-from attnx.views.heatmap import CELL, VERBATIM, draw_layers, label_room
+from attnx.pronouns import Sentence, panels, probe_each
+from attnx.results import Explanation
+from attnx.views import CELL, VERBATIM, draw_graph, draw_layers, graph_size, label_room, node_shares, printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, FigureBase

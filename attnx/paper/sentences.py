@@ -8,12 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnx.adapters.adapter import PreparedInput
-from attnx.adapters.families import adapter_for
-from attnx.adapters.files import LabelledText, read_texts
-from attnx.demo_models.training.verb_number import require_same_split, split_seed
-from attnx.demo_models.verb_number import LABELS, Beginning
-from attnx.demo_models.verb_number_data import generate, read, split_files
+from attnx.adapters import LabelledText, PreparedInput, adapter_for, read_texts
+from attnx.demo_models import LABELS, Beginning, read, require_same_split, split_files, split_seed
+from attnx.demo_models.verb_number_data import generate
 from attnx.errors import AttnxError, InputError, first_line
 
 _NOT_TRAINING = 1_000_000

@@ -13,23 +13,17 @@ from typing import Any, ClassVar
 import numpy as np
 from torch import nn
 
-from attnx.adapters.adapter import PreparedInput
-from attnx.adapters.families import adapter_for
-from attnx.attribution.ablation import PAPER, blankout
-from attnx.attribution.base import cases
-from attnx.attribution.gradients import gradient
-from attnx.demo_models.verb_number import Beginning
+from attnx.adapters import PreparedInput, adapter_for
+from attnx.attribution import PAPER, blankout, cases, gradient
+from attnx.demo_models import Beginning
 from attnx.errors import InputError
-from attnx.graph.edge_weights import check_layer
-from attnx.methods.base import PAPER_METHODS
+from attnx.graph import check_layer
+from attnx.methods import PAPER_METHODS
 from attnx.paper.sentences import Sentences
 from attnx.paper.table import Shares, SubjectTable, SubjectTrainings, Table, Trainings, check_alike
 from attnx.paper.tables import answer_aware, relevance_rows, tabulated
-from attnx.results.base import provenance
-from attnx.results.evaluation_table import FACTS, Cells, Gathered, facts, with_left_out
-from attnx.results.statistics import Summary
-from attnx.runs.explain_dataset import DatasetTask
-from attnx.runs.question import RowCallback
+from attnx.results import FACTS, Cells, Gathered, Summary, facts, provenance, with_left_out
+from attnx.runs import DatasetTask, RowCallback
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 

@@ -14,9 +14,7 @@ import numpy as np
 
 from attnx.errors import ChoiceError, InputError
 from attnx.registry import unknown
-from attnx.results.base import TableResult
-from attnx.results.statistics import Spread, Summary, Undefined
-from attnx.results.storage import PROVENANCE, SUMMARY, Between, Filled, NamedAs, Rules
+from attnx.results import PROVENANCE, SUMMARY, Between, Filled, NamedAs, Rules, Spread, Summary, TableResult, Undefined
 
 Which: TypeAlias = Literal["content", "all", "all but the last"]
 Reference: TypeAlias = Literal["blank-out", "input gradients"]

@@ -11,28 +11,27 @@ from typing import Any, ClassVar
 import numpy as np
 from torch import nn
 
-from attnx.adapters.adapter import PreparedInput
-from attnx.adapters.families import adapter_for
-from attnx.attribution.ablation import PAPER, blankout
-from attnx.attribution.base import Case, cases
-from attnx.attribution.gradients import gradient
+from attnx.adapters import PreparedInput, adapter_for
+from attnx.attribution import PAPER, Case, blankout, cases, gradient
 from attnx.errors import ArgumentError, InputError
-from attnx.methods.base import METHODS, PAPER_METHODS
-from attnx.methods.flow.flow import tied_share
-from attnx.methods.ties import rounded
+from attnx.methods import METHODS, PAPER_METHODS, rounded, tied_share
 from attnx.paper import table
 from attnx.paper.sentences import Reviews, Sentences
 from attnx.paper.table import ByProtocol, GradientOf, Protocol, Published, Reference, Table, Which
-from attnx.pipeline.explain import Call
-from attnx.pipeline.loading import given_model
-from attnx.pipeline.options import Settings
-from attnx.pipeline.pipeline import Request
-from attnx.results.base import provenance
-from attnx.results.evaluation_table import FACTS, Cells, Gathered, facts, with_left_out
-from attnx.results.statistics import Summary, dense_rank_correlation, spearman
-from attnx.runs.explain_dataset import DatasetTask, OutputOptions
-from attnx.runs.question import RowCallback
-from attnx.targets.base import Score
+from attnx.pipeline import Call, Request, Settings, given_model
+from attnx.results import (
+    FACTS,
+    Cells,
+    Gathered,
+    Summary,
+    dense_rank_correlation,
+    facts,
+    provenance,
+    spearman,
+    with_left_out,
+)
+from attnx.runs import DatasetTask, OutputOptions, RowCallback
+from attnx.targets import Score
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 

@@ -17,9 +17,8 @@ from attnx.paper.table import (
     Table,
     Trainings,
 )
-from attnx.results.statistics import FEWEST, Spread, Summary
-from attnx.views.heatmap import LOOKS
-from attnx.views.table import TextBlock, decimals
+from attnx.results import FEWEST, Spread, Summary
+from attnx.views import LOOKS, TextBlock, decimals
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

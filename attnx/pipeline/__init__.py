@@ -1,1 +1,5 @@
 """From a call of `explain` to its explanations."""
+
+from attnx._lazy import attach_stub
+
+__getattr__, __dir__ = attach_stub(__name__, __file__)

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from attnx.attention.layers import HEAD_REDUCTIONS
-from attnx.attribution.base import REFERENCES
+from attnx.attention import HEAD_REDUCTIONS
+from attnx.attribution import REFERENCES
 from attnx.errors import duration
-from attnx.hooks.batching import MAX_BATCH_POSITIONS
+from attnx.hooks import MAX_BATCH_POSITIONS
 from attnx.pipeline.options import LONG_INPUT, Settings
 from attnx.pipeline.pipeline import Request
 from attnx.progress import MIN_ELAPSED, MIN_REMAINING, announce, is_terminal

@@ -8,20 +8,24 @@ from typing import Any, Literal, TypedDict, Unpack, overload
 
 from torch import nn
 
-from attnx.adapters.adapter import PreparedInput
-from attnx.adapters.families import adapter_for
-from attnx.adapters.pooling import MEAN, check_mean
-from attnx.adapters.prepare import prepare_inputs, with_prepended_token
-from attnx.adapters.spans import SpanSpec, with_spans_of_each
-from attnx.adapters.towers import select_tower
+from attnx.adapters import (
+    MEAN,
+    PreparedInput,
+    SpanSpec,
+    adapter_for,
+    check_mean,
+    prepare_inputs,
+    select_tower,
+    with_prepended_token,
+    with_spans_of_each,
+)
 from attnx.arguments import checked
+from attnx.attribution import AskedReferences
 from attnx.attribution import base as registry
-from attnx.attribution.base import AskedReferences
 from attnx.errors import ArgumentError, InputError
-from attnx.graph.edge_weights import Head
-from attnx.hooks.forward import unwrap_model
-from attnx.methods.base import PAPER_METHODS, Method, asked_methods
-from attnx.methods.receptive_field import Normalization
+from attnx.graph import Head
+from attnx.hooks import unwrap_model
+from attnx.methods import PAPER_METHODS, Method, Normalization, asked_methods
 from attnx.pipeline.estimate import foresee
 from attnx.pipeline.loading import model_and_processor, takes_pipelines
 from attnx.pipeline.options import (
@@ -44,9 +48,7 @@ from attnx.pipeline.requests import (
 )
 from attnx.progress import progress_bar
 from attnx.registry import unknown
-from attnx.results.base import NOT_KEPT
-from attnx.results.evaluation_table import Recommendation
-from attnx.results.explanation import Explanation, Explanations
+from attnx.results import NOT_KEPT, Explanation, Explanations, Recommendation
 
 
 def settings_of(explanation: Explanation, *, references: bool = True) -> dict[str, Any]:
@@ -98,7 +100,7 @@ def _references(explanation: Explanation) -> dict[str, dict[str, Any]]:
     """With those options that the reference takes; what it found stands beside them in the record."""
     if not explanation.references:
         return {}
-    from attnx.attribution.base import REFERENCES  # Captum's road is loaded only for those who take it
+    from attnx.attribution import REFERENCES  # Captum's road is loaded only for those who take it
 
     result = {}
     for name in explanation.references:
@@ -478,9 +480,10 @@ def explain(
     `drop_sink` takes out what goes to the first token. `prepend_token` puts a neutral one in front of the text, "begin"
     for the tokenizer's begin token: another input, which notes and provenance say. `spans` names parts of the text as
     further units: name → (first character, one past the last) or the part itself, a list of parts, "sentences" or
-    "lines". `discard_ratio` drops that share of each layer's lowest weights before they are rolled out; `interpolate` lets a
-    vision model read images of another size than it was built for. `maps` keeps the rows of all positions, not only of
-    the explained one. `within` picks one stack of a model that has several, by the beginning of its modules' names.
+    "lines". `discard_ratio` drops that share of each layer's lowest weights before they are rolled out; `interpolate`
+    lets a vision model read images of another size than it was built for. `maps` keeps the rows of all positions, not
+    only of the explained one. `within` picks one stack of a model that has several, by the beginning of its modules'
+    names.
     `batch_size` is the most inputs of a list that run together, by default as many as make 2,048 positions;
     `progress` shows how far it is where that takes more than a moment. The model and the tokenizer are left exactly as
     they were.

@@ -14,12 +14,15 @@ from typing import Any, ParamSpec, TypeVar
 
 from torch import nn
 
-from attnx.adapters.audio import accepts_audio
-from attnx.adapters.families import accepts_images
-from attnx.adapters.image_text import accepts_image_and_text
-from attnx.adapters.model_config import has_head
-from attnx.adapters.pooling import is_sentence_transformer, unwrap_sentence_transformer
-from attnx.demo_models.hub import SHIPPED, embedded_name, shipped_directory
+from attnx.adapters import (
+    accepts_audio,
+    accepts_image_and_text,
+    accepts_images,
+    has_head,
+    is_sentence_transformer,
+    unwrap_sentence_transformer,
+)
+from attnx.demo_models import SHIPPED, embedded_name, shipped_directory
 from attnx.errors import ArgumentError, AttnxError, InputError, first_line
 from attnx.registry import quoted
 

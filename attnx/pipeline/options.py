@@ -8,13 +8,20 @@ from typing import Any
 
 from torch import Tensor
 
-from attnx.attention.tensor import AttentionTensor
-from attnx.attribution.base import REFERENCES
+from attnx.attention import AttentionTensor
+from attnx.attribution import REFERENCES
 from attnx.errors import ChoiceError, CostError, whole_number
-from attnx.graph.edge_weights import EDGE_WEIGHTS, Head, check_head_name
-from attnx.graph.graph import check_residual, check_share
-from attnx.methods.base import METHODS, PAPER_METHODS, Method, asked_methods, check_cost
-from attnx.methods.receptive_field import Normalization, Normalize, check_normalization
+from attnx.graph import EDGE_WEIGHTS, Head, check_head_name, check_residual, check_share
+from attnx.methods import (
+    METHODS,
+    PAPER_METHODS,
+    Method,
+    Normalization,
+    Normalize,
+    asked_methods,
+    check_cost,
+    check_normalization,
+)
 
 MEAN, ENTITIES, EVERY = "mean", "entities", "every"
 """How a caller asks for the mean of all positions, for each entity that a token classifier finds, and for each token of

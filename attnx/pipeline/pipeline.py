@@ -16,40 +16,51 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attnx.adapters.adapter import Adapter, PreparedInput
-from attnx.adapters.encoder_decoder import attention_kind
-from attnx.adapters.families import adapter_for
-from attnx.adapters.pooling import pooling_facts, pools_audio_by_mean
-from attnx.adapters.towers import missing_modality
-from attnx.attention.layers import HEAD_REDUCTIONS, AttentionLayer
-from attnx.attention.tensor import AttentionTensor
+from attnx.adapters import (
+    Adapter,
+    PreparedInput,
+    adapter_for,
+    attention_kind,
+    missing_modality,
+    pooling_facts,
+    pools_audio_by_mean,
+)
+from attnx.attention import HEAD_REDUCTIONS, AttentionLayer, AttentionTensor
 from attnx.errors import CaptureError, ChoiceError, InputError, in_a_line, out_of_memory, whole_number
-from attnx.graph.edge_weights import Head, Selection, check_position
-from attnx.graph.graph import Graph
-from attnx.graph.sinks import PatchSink, patch_sinks, sink_share
-from attnx.hooks.batching import (
+from attnx.graph import Graph, Head, PatchSink, Selection, check_position, patch_sinks, sink_share
+from attnx.hooks import (
     MAX_BATCH_POSITIONS,
+    CapturedBatch,
+    Entry,
+    GradientCheck,
+    capture_batch,
     collate,
+    grad_mode,
     gradient_entry,
     max_batch_positions,
+    missing_gradient_reason,
     padding_id,
     run_in_batches,
+    unwrap_model,
 )
-from attnx.hooks.capture import CapturedBatch, capture_batch
-from attnx.hooks.forward import unwrap_model
-from attnx.hooks.patching import Entry, GradientCheck, grad_mode, missing_gradient_reason
-from attnx.linearize.readout import readouts
-from attnx.linearize.run import check_linearizable, supports_gradients
-from attnx.methods.base import Method, MethodAnswer, apply
+from attnx.linearize import check_linearizable, readouts, supports_gradients
+from attnx.methods import Method, MethodAnswer, apply
 from attnx.pipeline.options import MEASURED_UP_TO, Plan, Settings, mean_row, plan
-from attnx.results.base import NOT_KEPT, provenance
-from attnx.results.explanation import Explanation
-from attnx.targets.base import Target
-from attnx.targets.prediction import Prediction
-from attnx.targets.score import check_score, encode_targets, kind_of, predict, prediction_notes, score, score_output
+from attnx.results import NOT_KEPT, Explanation, provenance
+from attnx.targets import (
+    Prediction,
+    Target,
+    check_score,
+    encode_targets,
+    kind_of,
+    predict,
+    prediction_notes,
+    score_output,
+)
+from attnx.targets.score import score
 
 if TYPE_CHECKING:
-    from attnx.attribution.base import Scored
+    from attnx.attribution import Scored
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 T = TypeVar("T")
@@ -295,7 +306,7 @@ class Measuring:
         yield from zip((one.number for one in several), found, strict=True)
 
     def _measured(self, several: Sequence[Unmeasured]) -> list[Explanation]:
-        from attnx.attribution.base import (
+        from attnx.attribution import (
             Case,
             measure_references,  # Captum's road is loaded only for those who take it
         )

@@ -9,17 +9,13 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from attnx.adapters.adapter import PreparedInput
-from attnx.adapters.model_config import has_head
-from attnx.adapters.positions import Positions, Span, Word
+from attnx.adapters import Positions, PreparedInput, Span, Word, has_head
 from attnx.errors import ChoiceError, InputError
-from attnx.graph.edge_weights import check_position
-from attnx.hooks.batching import map_outputs
+from attnx.graph import check_position
+from attnx.hooks import map_outputs
 from attnx.pipeline.options import ENTITIES, EVERY
 from attnx.pipeline.pipeline import Request
-from attnx.targets.base import class_names
-from attnx.targets.heads import ChoiceTarget
-from attnx.targets.score import read
+from attnx.targets import ChoiceTarget, class_names, read
 
 _NO_ENTITY = "O"
 """The tag of what belongs to none."""

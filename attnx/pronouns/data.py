@@ -13,20 +13,17 @@ from typing import Any, ClassVar
 
 from torch import nn
 
-from attnx.adapters.families import adapter_for
-from attnx.attribution.base import AskedReferences, asked_references
+from attnx.adapters import adapter_for
+from attnx.attribution import AskedReferences, asked_references
 from attnx.errors import FileFormatError, InputError
-from attnx.methods.base import METHODS, PAPER_METHODS
-from attnx.pipeline.loading import given_model
+from attnx.methods import METHODS, PAPER_METHODS
+from attnx.pipeline import given_model
 from attnx.progress import progress_bar
 from attnx.pronouns.mask import indexed
 from attnx.pronouns.probe import Ready, Sentence, Span, ask, prepare
 from attnx.pronouns.result import Probe, Report
-from attnx.results.base import provenance
-from attnx.results.evaluation_table import FACTS, Cells, Gathered, facts
-from attnx.runs.explain_dataset import DatasetTask, OutputOptions
-from attnx.runs.folder import as_setting
-from attnx.runs.question import RowCallback
+from attnx.results import FACTS, Cells, Gathered, facts, provenance
+from attnx.runs import DatasetTask, OutputOptions, RowCallback, as_setting
 
 SLOTS = {"$NOM_PRONOUN": ("he", "she"), "$POSS_PRONOUN": ("his", "her"), "$ACC_PRONOUN": ("him", "her")}
 """Slot → the masculine and the feminine pronoun. "her" is both a possessive and an accusative."""

@@ -13,9 +13,7 @@ from typing import Any
 
 from torch import nn
 
-from attnx.adapters.adapter import PreparedInput
-from attnx.adapters.families import adapter_for
-from attnx.adapters.positions import word_spans
+from attnx.adapters import PreparedInput, adapter_for, word_spans
 from attnx.errors import InputError
 from attnx.pronouns.result import Candidate
 
@@ -87,7 +85,8 @@ def _span(text: str, token: str) -> tuple[int, int]:
         raise InputError(f"the sentence has no mask; write {token} where the pronoun stands")
     if len(matches) > 1:
         raise InputError(
-            f"the sentence has {len(matches)} masks; leave one {token} where the pronoun stands, and write the others out"
+            f"the sentence has {len(matches)} masks; "
+            f"leave one {token} where the pronoun stands, and write the others out"
         )
     return matches[0].span()
 

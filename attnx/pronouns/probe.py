@@ -9,21 +9,16 @@ from typing import Any, Literal
 import numpy as np
 from torch import nn
 
-from attnx.adapters.adapter import PreparedInput
-from attnx.adapters.families import adapter_for
-from attnx.adapters.model_config import has_head
-from attnx.attribution.base import AskedReferences, Case, Scored, asked_references, measure_references
+from attnx.adapters import PreparedInput, adapter_for, has_head
+from attnx.attribution import AskedReferences, Case, Scored, asked_references, measure_references
 from attnx.errors import AttnxError, ChoiceError, InputError
-from attnx.methods.base import PAPER_METHODS
-from attnx.pipeline.explain import Call
-from attnx.pipeline.options import DEFAULT_REFERENCES, Settings
-from attnx.pipeline.pipeline import Refused, Request, attempt, left_out
+from attnx.methods import PAPER_METHODS
+from attnx.pipeline import DEFAULT_REFERENCES, Call, Refused, Request, Settings, attempt, left_out
 from attnx.pronouns.mask import Masked, find, masked
 from attnx.pronouns.result import Candidate, Probe
 from attnx.registry import unknown
-from attnx.results.base import Array
-from attnx.results.explanation import Explanation
-from attnx.targets.base import Target
+from attnx.results import Array, Explanation
+from attnx.targets import Target
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,10 +11,22 @@ import numpy as np
 
 from attnx.errors import ChoiceError
 from attnx.registry import unknown
-from attnx.results.base import Array, Result, TableResult
-from attnx.results.evaluation_table import counted
-from attnx.results.statistics import Summary
-from attnx.results.storage import LATER, PROVENANCE, SUMMARY, Among, Between, Filled, Rising, Rules, Shape
+from attnx.results import (
+    LATER,
+    PROVENANCE,
+    SUMMARY,
+    Among,
+    Array,
+    Between,
+    Filled,
+    Result,
+    Rising,
+    Rules,
+    Shape,
+    Summary,
+    TableResult,
+    counted,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

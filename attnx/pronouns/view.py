@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnx.errors import InputError
-from attnx.methods.base import title_of
+from attnx.methods import title_of
 from attnx.pronouns.result import Probe, Rates, Report
-from attnx.results.statistics import Summary
-from attnx.views.table import TextBlock
+from attnx.results import Summary
+from attnx.views import TextBlock
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

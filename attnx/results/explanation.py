@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
-from attnx.adapters.image_text import PICTURE
-from attnx.adapters.image_text import TEXT as WORDS
-from attnx.adapters.positions import Position, Positions, Span, Word, content_words
+from attnx.adapters import PICTURE, Position, Positions, Span, Word, content_words
+from attnx.adapters import TEXT as WORDS
 from attnx.errors import AttentionError, ChoiceError, InputError, how_many
-from attnx.methods.ties import SCORE_DECIMALS, tied_share
+from attnx.methods import SCORE_DECIMALS
+from attnx.methods.ties import tied_share
 from attnx.registry import unknown
 from attnx.results.base import Array, Result
 from attnx.results.storage import (
@@ -36,7 +36,7 @@ from attnx.results.storage import (
     explanation_facts,
 )
 from attnx.results.warnings import Row, Said, Units, WordScore, best, in_quotes, legible, line, remarks, summed
-from attnx.targets.prediction import Prediction, visible
+from attnx.targets import Prediction, visible
 
 if TYPE_CHECKING:
     from captum.attr._utils.visualization import VisualizationDataRecord
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from PIL.Image import Image
 
-    from attnx.adapters.adapter import Audio
+    from attnx.adapters import Audio
 
 Bars: TypeAlias = Literal["bars", "heat"]
 Unit: TypeAlias = Literal["word", "token"]

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from attnx.adapters.positions import Positions, Span, Word, punctuation
-from attnx.methods.ties import scores_for_ranking
+from attnx.adapters import Positions, Span, Word, punctuation
+from attnx.methods import scores_for_ranking
 from attnx.results.base import Array
 from attnx.results.statistics import agree, spearman
-from attnx.targets.prediction import Prediction, visible
+from attnx.targets import Prediction, visible
 
 if TYPE_CHECKING:
     from attnx.results.statistics import Measure

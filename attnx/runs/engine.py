@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeAlias
 import torch
 
 from attnx.errors import AttnxError, ChoiceError, InputError, whole_number
-from attnx.pipeline.loading import GivenModel, given_model
+from attnx.pipeline import GivenModel, given_model
 from attnx.progress import announce, progress_bar
 from attnx.registry import unknown
 from attnx.runs import folder as manifests

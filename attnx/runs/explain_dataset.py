@@ -11,16 +11,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from attnx.arguments import checked
 from attnx.errors import AttnxError, ChoiceError, FileFormatError, InputError, whole_number
-from attnx.hooks.batching import reset_padding_check
-from attnx.hooks.forward import unwrap_model
-from attnx.methods.base import PAPER_METHODS
-from attnx.pipeline.explain import Choices
-from attnx.pipeline.loading import GivenModel, given_model, takes_pipelines
-from attnx.pipeline.options import LAST, Settings
-from attnx.pipeline.pipeline import Postponed, Refused, Request
-from attnx.results.evaluation_table import Cells, Recommendation
-from attnx.results.explanation import Explanation
-from attnx.results.storage import plain
+from attnx.hooks import reset_padding_check, unwrap_model
+from attnx.methods import PAPER_METHODS
+from attnx.pipeline import (
+    LAST,
+    Choices,
+    GivenModel,
+    Postponed,
+    Refused,
+    Request,
+    Settings,
+    given_model,
+    takes_pipelines,
+)
+from attnx.results import Cells, Explanation, Recommendation, plain
 from attnx.runs import folder as manifests
 from attnx.runs.engine import SHORT, Engine, Runner, engine_of
 from attnx.runs.folder import Place, as_setting
@@ -30,7 +34,7 @@ from attnx.runs.sources import MOST_ROWS, Column, Columns, DataRow, arrow, sourc
 from attnx.runs.table import FORMAT, Layout, as_part, explained_cells, is_right, named_cells, read_part
 
 if TYPE_CHECKING:
-    from attnx.attribution.base import AskedReferences
+    from attnx.attribution import AskedReferences
 
 T = TypeVar("T")
 

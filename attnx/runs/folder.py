@@ -27,8 +27,8 @@ from torch import nn
 
 from attnx.arguments import path_of
 from attnx.errors import AttnxError, FileFormatError, InputError, first_line
+from attnx.results import Recommendation
 from attnx.results import storage as schema
-from attnx.results.evaluation_table import Recommendation
 from attnx.runs.sources import Shard
 
 TEMPORARY = "_unfinished-"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from attnx.errors import InputError
-from attnx.pipeline.pipeline import Refused, attempt
+from attnx.pipeline import Refused, attempt
 from attnx.runs.sources import DataRow
 
 RowCallback = Callable[[], None]

@@ -16,8 +16,7 @@ import numpy as np
 from attnx.arguments import PAGES, file_of, replacing
 from attnx.errors import AttnxError, ChoiceError, InputError
 from attnx.registry import quoted, unknown
-from attnx.results.base import VIEWS
-from attnx.results.explanation import Explanation
+from attnx.results import VIEWS, Explanation
 from attnx.runs import folder as manifests
 from attnx.runs.folder import Manifest, Part, Place, taken
 from attnx.runs.sources import arrow

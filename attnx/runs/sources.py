@@ -16,18 +16,18 @@ from typing import Any, TypeAlias
 
 import torch
 
-from attnx.adapters.files import (
+from attnx.adapters import (
     DELIMITED_SUFFIXES,
     LABEL_COLUMNS,
+    SUFFIXES,
     check_column,
+    is_single_input,
     iterate_lines,
-    kind_of,
     opened,
     separated,
     text_column,
 )
-from attnx.adapters.image import SUFFIXES
-from attnx.adapters.prepare import is_single_input
+from attnx.adapters.files import kind_of
 from attnx.arguments import path_of
 from attnx.errors import AttnxError, FileFormatError, InputError, escaped, in_a_line
 from attnx.registry import quoted

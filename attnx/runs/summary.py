@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from attnx.results.base import TableResult
-from attnx.results.storage import PROVENANCE, Between, Rules
+from attnx.results import PROVENANCE, Between, Rules, TableResult
 
 
 @dataclass(frozen=True)

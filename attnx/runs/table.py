@@ -10,16 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from attnx.adapters.positions import Position, Positions, Span, Word, group_words
+from attnx.adapters import Position, Positions, Span, Word, group_words
 from attnx.errors import AttnxError, FileFormatError, InputError
+from attnx.results import Explanation, plain
 from attnx.results import storage as fit
 from attnx.results import storage as schema
-from attnx.results.explanation import Explanation
-from attnx.results.storage import plain
 from attnx.runs.folder import Part, Place, content_digest
 from attnx.runs.question import PartAnswer
 from attnx.runs.sources import DataRow, arrow, parquet, parquet_file
-from attnx.targets.prediction import Prediction
+from attnx.targets import Prediction
 
 FORMAT = 1
 """Of these columns. It rises when one changes its meaning; a new column is no change."""

@@ -14,14 +14,11 @@ from hashlib import sha256
 from importlib.resources import files
 from typing import Any
 
-from attnx.results.explanation import Explanation
+from attnx.results import Explanation
 from attnx.runs.run import Run
 from attnx.runs.summary import Group, RunSummary
 from attnx.runs.table import explanation_of
-from attnx.views.escaping import harmless
-from attnx.views.heatmap import LOOKS
-from attnx.views.page.page import as_json, framed
-from attnx.views.table import TextBlock
+from attnx.views import LOOKS, TextBlock, as_json, framed, harmless
 
 _PLACES = ("first fifth", "second", "third", "fourth", "last fifth", "special tokens")
 _PLOTTED = 8
@@ -132,7 +129,8 @@ def run_page(run: Run, *, title: str | None = None) -> str:
         failed=summary.failed,
         source=harmless(run.manifest.source),
         complete=run.complete,
-        blocks=[harmless({"heading": block.heading, "lead": list(block.lead), "lines": [list(line) for line in block.lines],
+        blocks=[harmless({"heading": block.heading, "lead": list(block.lead), "lines": [list(line) for line in
+        block.lines],
                           "foot": list(block.foot)}) for block in blocks(summary)],
         policy=f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; base-uri 'none'; "
         "form-action 'none'",

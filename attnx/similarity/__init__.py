@@ -1,1 +1,5 @@
 """What makes two inputs similar."""
+
+from attnx._lazy import attach_stub
+
+__getattr__, __dir__ = attach_stub(__name__, __file__)

@@ -16,38 +16,37 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attnx.adapters.adapter import PreparedInput
-from attnx.adapters.pooling import MEAN, OWN, embedding_pooling, is_sentence_transformer, sentence_transformer_pooling
-from attnx.adapters.towers import (
+from attnx.adapters import (
     MATCH,
+    MEAN,
     NO_MATCH,
+    OWN,
     TEXT_SIDE,
     Kind,
+    PreparedInput,
     check_dual_encoder,
+    embedding_pooling,
     embedding_position,
     is_dual_encoder,
+    is_sentence_transformer,
     kind_of,
     matches,
     pad_as_trained,
+    sentence_transformer_pooling,
     side_processor,
     tower,
 )
 from attnx.arguments import checked
 from attnx.errors import AttnxError, ChoiceError, InputError
-from attnx.hooks.batching import collate, map_outputs
-from attnx.hooks.forward import unwrap_model
-from attnx.pipeline.explain import Call
-from attnx.pipeline.loading import model_and_processor, takes_pipelines
-from attnx.pipeline.options import mean_row
-from attnx.pipeline.pipeline import Request
+from attnx.hooks import collate, map_outputs, unwrap_model
+from attnx.pipeline import Call, Request, mean_row, model_and_processor, takes_pipelines
 from attnx.registry import unknown
-from attnx.results.explanation import Explanation
+from attnx.results import Explanation
 from attnx.similarity.result import COSINE, Similarity
-from attnx.targets.score import HEAD_KINDS, read
-from attnx.targets.similarity import SimilarityTarget, pooled
+from attnx.targets import HEAD_KINDS, SimilarityTarget, pooled, read
 
 if TYPE_CHECKING:
-    from attnx.attribution.base import AskedReferences
+    from attnx.attribution import AskedReferences
 
 
 @dataclass(frozen=True, eq=False)
@@ -322,7 +321,7 @@ def _along_paths(sides: tuple[Side, Side]) -> Any:
 
 def _paths(side: Side, directions: Any) -> Any:
     """direction × width → (positions + 1) × direction: what each position brings to each of them, and biases last."""
-    from attnx.attribution.base import Case
+    from attnx.attribution import Case
     from attnx.attribution.lrp import lrp  # Captum's road is loaded only for those who take it
 
     cases = [Case(replace(side.prepared), side.towards(direction).target(0)) for direction in directions.tolist()]

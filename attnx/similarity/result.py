@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from attnx.adapters.pooling import OWN
-from attnx.results.base import Array
-from attnx.results.explanation import Explanation, OfExplanations
-from attnx.results.storage import LATER, PROVENANCE, Between, Rules, check
+from attnx.adapters import OWN
+from attnx.results import LATER, PROVENANCE, Array, Between, Explanation, OfExplanations, Rules, check
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

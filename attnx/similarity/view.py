@@ -8,15 +8,19 @@ import numpy as np
 
 from attnx.errors import ChoiceError
 from attnx.registry import unknown
-from attnx.results.explanation import Explanation
+from attnx.results import Explanation
 from attnx.similarity.result import REST, Similarity
-from attnx.views.audio import place_text
-from attnx.views.escaping import printable
-from attnx.views.heatmap import VERBATIM
-from attnx.views.image import plot_image
-from attnx.views.table import TextBlock, places
-from attnx.views.terminal import colour_map
-from attnx.views.text import reduction_note, strongest
+from attnx.views import (
+    VERBATIM,
+    TextBlock,
+    colour_map,
+    place_text,
+    places,
+    plot_image,
+    printable,
+    reduction_note,
+    strongest,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -104,8 +108,8 @@ def sums(similarity: Similarity) -> str:
     """What adds up to the cosine, and what of it belongs to no pair of words."""
     between = similarity.between_words or 0.0
     return (
-        f"all pairs add up to the cosine {similarity.cosine:+.4f}: pairs of {pair_noun(similarity)} {between:+.4f}, {REST}, "
-        f"which is special tokens and biases, {similarity.cosine - between:+.4f}"
+        f"all pairs add up to the cosine {similarity.cosine:+.4f}: pairs of {pair_noun(similarity)} {between:+.4f}, "
+        f"{REST}, which is special tokens and biases, {similarity.cosine - between:+.4f}"
     )
 
 

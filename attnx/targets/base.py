@@ -9,8 +9,7 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from attnx.adapters.adapter import PreparedInput
-from attnx.adapters.model_config import has_head
+from attnx.adapters import PreparedInput, has_head
 from attnx.errors import ChoiceError, whole_number
 from attnx.registry import unknown
 from attnx.targets.prediction import Prediction

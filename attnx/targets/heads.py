@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnx.adapters.model_config import has_head
+from attnx.adapters import has_head
 from attnx.errors import InputError
 from attnx.targets.base import (
     LANGUAGE_MODELS,

@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnx.adapters.adapter import PreparedInput
-from attnx.adapters.model_config import called, takes_logits_to_keep
+from attnx.adapters import PreparedInput, called, takes_logits_to_keep
 from attnx.errors import CaptureError, ChoiceError, InputError
 from attnx.registry import Registry, unknown
 from attnx.targets.base import NOTHING, SCORES, HeadKind, HeadOutput, Score, Target, encoder_offset
@@ -67,9 +66,9 @@ def score(
 ) -> Tensor:
     """Run a batch and read one number for each target: its logit, margin, probability or log-odds.
 
-    `targets` is what `encode_targets` made of them: one for each input, or as many as `rows` names the inputs of. `answers`
-    is the row of `HEAD_KINDS` that they name (see `kind_of`). A target against another is the difference of the two. The
-    margin is the logit above the mean of all others, or above the one that it stands against.
+    `targets` is what `encode_targets` made of them: one for each input, or as many as `rows` names the inputs of.
+    `answers` is the row of `HEAD_KINDS` that they name (see `kind_of`). A target against another is the difference of
+    the two. The margin is the logit above the mean of all others, or above the one that it stands against.
     """
     row, logits = answered(model, inputs, targets, rows, answers=answers)
     return row.score(model, logits, targets, kind)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from attnx.adapters.pooling import OWN, POOLINGS
+from attnx.adapters import OWN, POOLINGS
 from attnx.targets.base import NOTHING, HeadKind, HeadOutput, Score, Target, shifted_index, wide
 from attnx.targets.prediction import Prediction
 

@@ -14,8 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnx.adapters.model_config import has_head
-from attnx.adapters.positions import Position
+from attnx.adapters import Position, has_head
 from attnx.errors import ChoiceError, whole_number
 from attnx.targets.base import NOTHING, HeadKind, HeadOutput, Score, Target, shifted_index, split, wide
 from attnx.targets.prediction import Prediction
@@ -189,9 +188,10 @@ def _quoted(told: HeadOutput, name: str, first: int, stop: int) -> tuple[int, in
         )
     found, begin = [], text.find(name)
     while name and begin >= 0:
+        end = begin + len(name)
         inside = [
-            position.index for position in positions if position.start < begin + len(name) and position.end > begin
-        ]  # type: ignore[operator]
+            p.index for p in positions if p.start is not None and p.end is not None and p.start < end and p.end > begin
+        ]
         found += [(inside[0], inside[-1])] if inside else []
         begin = text.find(name, begin + 1)
     if not found:

@@ -1,1 +1,5 @@
 """Results as text, plots and pages."""
+
+from attnx._lazy import attach_stub
+
+__getattr__, __dir__ = attach_stub(__name__, __file__)

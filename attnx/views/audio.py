@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.cells import cell_len, set_cell_size
 
-from attnx.adapters.adapter import Audio
-from attnx.adapters.positions import Position, Word
-from attnx.results.explanation import Explanation
+from attnx.adapters import Audio, Position, Word
+from attnx.results import Explanation
 from attnx.views.escaping import printable
 from attnx.views.heatmap import VERBATIM, given_or_new, without_frame
 from attnx.views.table import places, written

@@ -8,8 +8,8 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
-from attnx.adapters.positions import Position
-from attnx.targets.prediction import LINE_BREAK, visible
+from attnx.adapters import Position
+from attnx.targets import LINE_BREAK, visible
 
 _JOINERS = "\u200c\u200d"
 """Zero-width joiner and non-joiner: emoji and Persian words are made with them, and they steer nothing."""

@@ -11,8 +11,7 @@ import torch
 
 from attnx.errors import AttnxError, ChoiceError, InputError
 from attnx.registry import unknown
-from attnx.results.base import Array
-from attnx.results.explanation import Bars, Explanation, Unit
+from attnx.results import Array, Bars, Explanation, Unit
 from attnx.views.audio import patch_table, stretch_table
 from attnx.views.escaping import printable, token_label
 from attnx.views.heatmap import (

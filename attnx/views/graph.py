@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnx.errors import ChoiceError
-from attnx.results.base import Array
-from attnx.results.explanation import Explanation
+from attnx.results import Array, Explanation
 from attnx.views.escaping import token_label
 from attnx.views.heatmap import VERBATIM, given_or_new, verbatim, without_frame
 from attnx.views.terminal import FOR

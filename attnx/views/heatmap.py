@@ -11,8 +11,7 @@ import numpy as np
 
 from attnx.errors import ArgumentError
 from attnx.registry import quoted
-from attnx.results.base import Array
-from attnx.results.explanation import Explanation
+from attnx.results import Array, Explanation
 from attnx.views.escaping import printable, token_label
 from attnx.views.terminal import colour_map
 from attnx.views.text import answered, judgement, seen_from

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnx.adapters.image import load_image
+from attnx.adapters import load_image
 from attnx.errors import ChoiceError, InputError
 from attnx.registry import unknown
-from attnx.results.explanation import Explanation
+from attnx.results import Explanation
 from attnx.views.heatmap import VERBATIM, given_or_new
 from attnx.views.terminal import colour_map as two_colours
 from attnx.views.text import judgement, row_name

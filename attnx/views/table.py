@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from attnx.results.evaluation_table import LEFT_OUT
+from attnx.results import LEFT_OUT
 from attnx.views.escaping import csv_cell, markdown_text, printable
 
 Lines: TypeAlias = Sequence[Sequence[str]]

@@ -11,8 +11,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.text import Text
 
-from attnx.results.explanation import Explanation
-from attnx.results.warnings import WordScore
+from attnx.results import Explanation, WordScore
 from attnx.views.escaping import isolated, printable
 from attnx.views.table import places, written
 from attnx.views.text import (

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from rich.cells import cell_len
 
-from attnx.results.explanation import Explanation
-from attnx.results.warnings import line
+from attnx.results import Explanation, line
 from attnx.views.escaping import isolated, printable
 from attnx.views.table import places, written
 

@@ -13,21 +13,18 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from attnx.adapters.files import Choice, Gold
-from attnx.adapters.positions import Positions
+from attnx.adapters import Choice, Gold, Positions
 from attnx.arguments import checked
-from attnx.attention.layers import CROSS, layer_name, layer_number, layers_of_kind
-from attnx.attribution.base import REFERENCES
+from attnx.attention import CROSS, layer_name, layer_number, layers_of_kind
+from attnx.attribution import REFERENCES
 from attnx.errors import ChoiceError, InputError
-from attnx.generation.explain import EACH, explain_generation
-from attnx.generation.result import GenerationExplanation
-from attnx.methods.rollout import RAW
+from attnx.generation import EACH, GenerationExplanation, explain_generation
+from attnx.methods import RAW
+from attnx.pipeline import model_and_processor, takes_pipelines
 from attnx.pipeline.explain import explain
-from attnx.pipeline.loading import model_and_processor, takes_pipelines
 from attnx.progress import progress_bar
 from attnx.registry import unknown
-from attnx.results.base import Array
-from attnx.results.explanation import Explanation
+from attnx.results import Array, Explanation
 from attnx.word_alignment.result import Alignment
 
 WhichRow: TypeAlias = Literal["predicts", "reads"]

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from attnx.adapters.files import CHOICES, Choice, Gold, LinkCounts, Links, in_order, pharaoh, read_links
+from attnx.adapters import CHOICES, Choice, Gold, LinkCounts, Links, in_order, pharaoh, read_links
 from attnx.arguments import path_of
 from attnx.errors import AttnxError, InputError
 from attnx.registry import unknown
-from attnx.results.base import Array, Result
-from attnx.results.statistics import RESAMPLES
-from attnx.results.storage import PROVENANCE, Between, Filled, Rules, check
+from attnx.results import PROVENANCE, RESAMPLES, Array, Between, Filled, Result, Rules, check
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

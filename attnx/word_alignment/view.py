@@ -8,14 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnx.errors import ChoiceError, whole_number
-from attnx.similarity.result import Similarity
-from attnx.similarity.view import blocks as similarity_blocks
-from attnx.similarity.view import grid_heading, pair_noun, shortened, sums
-from attnx.views.escaping import printable
-from attnx.views.heatmap import VERBATIM, given_or_new
-from attnx.views.page.content import PlainTable, Shown
-from attnx.views.table import TextBlock
-from attnx.views.terminal import colour_map
+from attnx.similarity import Similarity, grid_heading, pair_noun, shortened, sums
+from attnx.similarity import blocks as similarity_blocks
+from attnx.views import VERBATIM, PlainTable, Shown, TextBlock, colour_map, given_or_new, printable
 from attnx.word_alignment.result import Aligned, Alignment
 
 if TYPE_CHECKING:

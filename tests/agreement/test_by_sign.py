@@ -5,12 +5,12 @@ import pytest
 from scipy import stats
 
 import attnx
-from attnx.adapters.positions import Position, group_words
-from attnx.results.statistics import agree, spearman
-from attnx.targets.prediction import Prediction
+from attnx.adapters import Position, group_words
+from attnx.results import agree, spearman
+from attnx.targets import Prediction
+from attnx.views import Shown
 from attnx.views.page import explanation as agreement
 from attnx.views.page import explanation as trust
-from attnx.views.page.content import Shown
 
 OWN = np.array([0.9, -0.8, 0.1, -0.2, 0.3])
 OTHER = np.array([0.7, -0.9, 0.2, -0.3, 0.1])

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from attnx.adapters.files import Gold, LinkCounts, argmax, intersection
+from attnx.adapters import Gold, LinkCounts
+from attnx.adapters.files import argmax, intersection
 
 SCORES = np.array([[0.6, 0.4, 0.0], [0.5, 0.1, 0.4], [0.0, 0.0, 0.0]])
 

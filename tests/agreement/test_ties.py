@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from attnx.methods.ties import rounded, scores_for_ranking, tied_share
+from attnx.methods import rounded, scores_for_ranking
+from attnx.methods.ties import tied_share
 
 
 def test_beyond_its_digits_a_score_has_no_order():

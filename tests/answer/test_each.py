@@ -4,8 +4,8 @@ import pytest
 import torch
 import transformers as hf
 
-from attnx.targets.base import Target
-from attnx.targets.score import encode_targets, score, score_each
+from attnx.targets import Target, encode_targets, score_each
+from attnx.targets.score import score
 from tests import zoo
 
 MODELS = {

@@ -5,12 +5,12 @@ import torch
 import transformers as hf
 
 import attnx
+from attnx.attention import AttentionTensor, MaterializedLayer, blocks, pad_keys
 from attnx.attention import layers as layers
-from attnx.attention.layers import MaterializedLayer, blocks, pad_keys
-from attnx.attention.tensor import AttentionTensor
 from attnx.errors import CaptureError, InputError
+from attnx.hooks import capture_batch
 from attnx.hooks import verification as proof
-from attnx.hooks.capture import capture, capture_batch
+from attnx.hooks.capture import capture
 from tests import half_precision, zoo
 
 

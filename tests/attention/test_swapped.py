@@ -7,9 +7,7 @@ import torch
 import torch.nn.functional as F
 
 import attnx
-from attnx.attention.layers import ComputedLayer
-from attnx.attention.masks import Mask
-from attnx.attention.matmul import pulled, sdpa_with_logsumexp
+from attnx.attention import ComputedLayer, Mask, pulled, sdpa_with_logsumexp
 from attnx.hooks.capture import capture
 from tests import zoo
 

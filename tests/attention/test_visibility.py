@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from attnx.attention.masks import visible_from_scores
-from attnx.hooks.capture import capture, capture_batch
+from attnx.attention import visible_from_scores
+from attnx.hooks import capture_batch
+from attnx.hooks.capture import capture
 from tests import zoo
 
 N = 9

@@ -19,9 +19,10 @@ from typing import Any
 import torch
 
 import attnx
-from attnx.adapters.files import read_texts
-from attnx.hooks.batching import grouped, padding_id
-from attnx.pipeline.loading import load
+from attnx.adapters import read_texts
+from attnx.hooks import padding_id
+from attnx.hooks.batching import grouped
+from attnx.pipeline import load
 from tests.benchmarks.data_sets import seconds
 from tests.faults.kills import sentences
 

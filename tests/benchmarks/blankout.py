@@ -15,10 +15,9 @@ import numpy as np
 import torch
 
 import attnx
-from attnx.adapters.families import adapter_for
-from attnx.attribution.ablation import PAPER, blankout
-from attnx.attribution.base import cases
-from attnx.pipeline.loading import load
+from attnx.adapters import adapter_for
+from attnx.attribution import PAPER, blankout, cases
+from attnx.pipeline import load
 
 LENGTHS = (8, 16, 32, 64)
 ROUNDS = 5

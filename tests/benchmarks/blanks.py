@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from attnx.attribution.ablation import PAPER, blankout
+from attnx.attribution import PAPER, blankout
 from tests.benchmarks.cues import FILES, by_word, cue_of, made, read_rows, smollm2, words
 from tests.benchmarks.ranking import fixed_orders, interval, reciprocal_rank, table
 

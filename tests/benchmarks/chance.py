@@ -15,8 +15,8 @@ import numpy as np
 
 import attnx
 from attnx.evaluation import faithfulness as room
-from attnx.pipeline.loading import load
-from attnx.results.evaluation_table import METRICS, RANDOM
+from attnx.pipeline import load
+from attnx.results import METRICS, RANDOM
 from tests.benchmarks.recommend import sentences
 
 

@@ -21,11 +21,10 @@ import torch
 import transformers
 
 import attnx
-from attnx.adapters.adapter import PreparedInput
-from attnx.adapters.families import adapter_for
-from attnx.attribution.base import REFERENCES, Case
-from attnx.methods.base import METHODS
-from attnx.targets.base import Target
+from attnx.adapters import PreparedInput, adapter_for
+from attnx.attribution import REFERENCES, Case
+from attnx.methods import METHODS
+from attnx.targets import Target
 from tests.benchmarks.ranking import fixed_orders, reciprocal_rank
 
 FILES = {

@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 import attnx
-from attnx.pipeline.loading import GivenModel, given_model
+from attnx.pipeline import GivenModel, given_model
 from attnx.runs.engine import Engine, Job, LocalEngine, Ray
 from attnx.runs.sources import Columns, Shard, source_of
 from tests.faults.kills import sentences

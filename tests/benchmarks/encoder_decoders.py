@@ -14,11 +14,8 @@ from typing import Any
 import torch
 import transformers as hf
 
-from attnx.adapters.adapter import PreparedInput
-from attnx.adapters.encoder_decoder import Output, with_decoder_prefix
-from attnx.adapters.positions import Position, group_words
-from attnx.pipeline.options import Settings
-from attnx.pipeline.pipeline import Request, explain_prepared
+from attnx.adapters import Output, Position, PreparedInput, group_words, with_decoder_prefix
+from attnx.pipeline import Request, Settings, explain_prepared
 from tests import zoo
 
 SOURCE, OUTPUT, ROUNDS = 128, 32, 9

@@ -28,7 +28,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--texts", type=int, default=40)
     asked = parser.parse_args()
-    from attnx.pipeline.loading import load
+    from attnx.pipeline import load
 
     assets = Path(os.environ["ATTNX_ASSETS"])
     model, tokenizer = load(str(assets / "models" / "distilbert-sst2"))
@@ -45,10 +45,9 @@ def main() -> None:
 
 def blanked(name: str, model: Any, tokenizer: Any, texts: Sequence[str]) -> None:
     """Blank-out by its default, the margin."""
-    from attnx.adapters.families import adapter_for
-    from attnx.attribution.ablation import blankout
-    from attnx.attribution.base import cases
-    from attnx.results.statistics import spearman
+    from attnx.adapters import adapter_for
+    from attnx.attribution import blankout, cases
+    from attnx.results import spearman
 
     asked = cases(model, tokenizer, [adapter_for(model).prepare(model, tokenizer, one) for one in texts])
     found, taken = {}, {}

@@ -153,7 +153,7 @@ def least_time(work: Callable[[], object], times: int = 5) -> float:
 
 def _igraph_seconds_per_pair(attention: Array, samples: int, source: int | None = None) -> tuple[float, float]:
     """Seconds per pair of a loop over `maxflow_value`, and the widest difference from attnx."""
-    from attnx.graph.graph import Graph  # here, for `beside.py` takes attention from this file for older code, too
+    from attnx.graph import Graph  # here, for `beside.py` takes attention from this file for older code, too
 
     capacities = torch.stack([edges.matrix for edges in Graph.of(attention).layers])
     layers, length, _ = capacities.shape

@@ -24,7 +24,7 @@ from torch import nn
 
 import attnx
 from attnx.linearize.autograd import _product
-from attnx.pipeline.loading import hush
+from attnx.pipeline import hush
 
 PROMPT, NAIVE, ROUNDS = 200, 3, 3
 SCORES = ("q_proj", "k_proj")

@@ -14,8 +14,8 @@ import numpy as np
 from playwright.sync_api import Browser, sync_playwright
 
 import attnx
-from attnx.adapters.positions import Position, group_words
-from attnx.results.explanation import Explanation
+from attnx.adapters import Position, group_words
+from attnx.results import Explanation
 from tests.browser import ARGUMENTS, browser_path
 
 LAYERS, METHODS = 6, ("raw", "rollout", "flow")

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 import attnx
-from attnx.pipeline.loading import load
+from attnx.pipeline import load
 
 METHODS = ("gradient_rollout",)
 REFERENCES = ("integrated_gradients", "blankout", "lrp", "attn_lrp")

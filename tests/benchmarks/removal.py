@@ -149,7 +149,7 @@ def rate() -> float:
 
 def _faithfulness(options: dict) -> tuple[float, list]:
     import attnx
-    from attnx.pipeline.loading import load
+    from attnx.pipeline import load
 
     assets = Path(os.environ["ATTNX_ASSETS"])
     model, tokenizer = load(str(assets / "models" / "distilbert-sst2"))
@@ -165,9 +165,8 @@ def _faithfulness(options: dict) -> tuple[float, list]:
 
 
 def blankout_of_256_tokens(orders: Path) -> tuple[float, list]:
-    from attnx.adapters.families import adapter_for
-    from attnx.attribution.ablation import blankout
-    from attnx.attribution.base import cases
+    from attnx.adapters import adapter_for
+    from attnx.attribution import blankout, cases
 
     model, tokenizer = smollm2()
     text = " ".join(["The keys to the old wooden cabinet in the hall are on the table, but nobody remembers why."] * 20)

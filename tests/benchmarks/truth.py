@@ -23,13 +23,13 @@ import numpy as np
 import transformers
 
 import attnx
-from attnx.adapters.families import adapter_for
-from attnx.attribution.base import Case, cases
+from attnx.adapters import adapter_for
+from attnx.attribution import Case, cases
 from attnx.benchmarks.suites import find_patch as find
-from attnx.demo_models.planted_patch import generate, load_demo
-from attnx.demo_models.verb_number_data import read
-from attnx.methods.base import METHODS
-from attnx.pipeline.loading import load
+from attnx.demo_models import generate, read
+from attnx.demo_models.planted_patch import load_demo
+from attnx.methods import METHODS
+from attnx.pipeline import load
 from tests.benchmarks import cues
 from tests.benchmarks.ranking import fixed_orders, interval, is_first, reciprocal_rank, table
 

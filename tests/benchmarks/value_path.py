@@ -28,10 +28,9 @@ import numpy as np
 import torch
 import transformers as hf
 
-from attnx.adapters.adapter import PreparedInput
-from attnx.adapters.positions import Position
-from attnx.attribution.base import REFERENCES, Case
-from attnx.targets.base import Target
+from attnx.adapters import Position, PreparedInput
+from attnx.attribution import REFERENCES, Case
+from attnx.targets import Target
 
 ROUNDS = 5
 LENGTHS = (1_024, 2_048, 4_096, 8_192, 16_384, 32_768)

@@ -20,8 +20,8 @@ import transformers
 from PIL import Image
 
 import attnx
-from attnx.adapters.families import adapter_for
-from attnx.graph.graph import Graph
+from attnx.adapters import adapter_for
+from attnx.graph import Graph
 from tests.benchmarks.flow import least_time
 
 SHARPNESS = (1.0, 3.0)

@@ -15,9 +15,8 @@ from typing import Any
 import torch
 
 from attnx.errors import AttnxError
-from attnx.methods.base import METHODS
-from attnx.pipeline.options import Settings
-from attnx.pipeline.pipeline import Request, explain_prepared
+from attnx.methods import METHODS
+from attnx.pipeline import Request, Settings, explain_prepared
 from tests.benchmarks.lrp import bert, case, llama, plain, report, seconds
 
 LENGTH = 128

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnx.linearize.mode import Path
+from attnx.linearize import Path
 
 GRADIENT = Path("gradient", values=1.0, scores=1.0, frozen=False)
 """The model's own gradient, which autograd gives as well."""

@@ -6,7 +6,8 @@ import transformers as hf
 
 import attnx
 from attnx.errors import CaptureError, ChoiceError, InputError
-from attnx.hooks.capture import capture, capture_batch
+from attnx.hooks import capture_batch
+from attnx.hooks.capture import capture
 from attnx.hooks.forward import watch
 from tests import half_precision, zoo
 

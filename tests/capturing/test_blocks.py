@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from attnx.attention.layers import LinearizedNorm
+from attnx.attention import LinearizedNorm
 from attnx.errors import CaptureError, ChoiceError
-from attnx.hooks.capture import capture, capture_batch
+from attnx.hooks import capture_batch
+from attnx.hooks.capture import capture
 from tests import zoo
 
 POST = ("bert", "distilbert", "roberta", "albert")

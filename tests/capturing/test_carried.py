@@ -4,9 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from attnx.linearize import LRP, linearized_run, linearized_runs
 from attnx.linearize import autograd as carried
-from attnx.linearize.mode import LRP
-from attnx.linearize.run import linearized_run, linearized_runs
 from tests import zoo
 from tests.capturing.test_frozen import InDoubles, made
 

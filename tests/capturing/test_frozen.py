@@ -14,10 +14,9 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from attnx.errors import CaptureError
-from attnx.linearize.mode import ATTN_LRP, LRP
+from attnx.linearize import ATTN_LRP, LRP, linearized_run, sink_shares, weights_fingerprint
 from attnx.linearize.rules import linearize_mode
-from attnx.linearize.run import linearized_run
-from attnx.linearize.sink import _by_input, _kept, _leaving, neutral_values, sink_shares, weights_fingerprint
+from attnx.linearize.sink import _by_input, _kept, _leaving, neutral_values
 from tests import zoo
 from tests.capturing.frozen_by_hand import GRADIENT, frozen_gpt2
 from tests.capturing.test_untouched import state

@@ -4,10 +4,9 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from attnx.linearize import LRP, linearized_run
 from attnx.linearize import autograd as carried
 from attnx.linearize import matmul as onednn
-from attnx.linearize.mode import LRP
-from attnx.linearize.run import linearized_run
 from tests import zoo
 
 RANDOM = torch.Generator().manual_seed(5)

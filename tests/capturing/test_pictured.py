@@ -6,10 +6,10 @@ import pytest
 import torch
 
 import attnx
-from attnx.adapters.image_tokens import find_projection
+from attnx.adapters import find_projection
 from attnx.errors import CaptureError
-from attnx.graph.graph import Graph
-from attnx.hooks.capture import capture_batch
+from attnx.graph import Graph
+from attnx.hooks import capture_batch
 from tests import pictures_with_text as zoo
 
 FAMILIES = list(zoo.FAMILIES)

@@ -6,7 +6,8 @@ import torch
 from attnx.errors import CaptureError
 from attnx.hooks import capture as capturing
 from attnx.hooks import capture as piece
-from attnx.hooks.capture import capture, capture_batch
+from attnx.hooks import capture_batch
+from attnx.hooks.capture import capture
 from tests import zoo
 
 

@@ -5,7 +5,8 @@ import torch
 import transformers as hf
 
 from attnx.errors import ArgumentError, AttnxError, CaptureError
-from attnx.hooks.capture import capture, capture_batch
+from attnx.hooks import capture_batch
+from attnx.hooks.capture import capture
 from tests import zoo
 
 BART = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16}

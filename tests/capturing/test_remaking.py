@@ -7,10 +7,11 @@ import pytest
 import torch
 
 import attnx
-from attnx.attention.layers import ComputedLayer, RecomputedLayer, blocks, pad_keys
+from attnx.attention import ComputedLayer, RecomputedLayer, blocks, pad_keys
 from attnx.errors import CaptureError
+from attnx.hooks import capture_batch
 from attnx.hooks import recompute as remaking
-from attnx.hooks.capture import capture, capture_batch
+from attnx.hooks.capture import capture
 from attnx.pipeline import options as plan
 from tests import zoo
 

@@ -4,12 +4,11 @@ import pytest
 import torch
 from torch import nn
 
-from attnx.adapters.families import adapter_for
-from attnx.attribution.base import REFERENCES, Case
+from attnx.adapters import adapter_for
+from attnx.attribution import REFERENCES, Case
+from attnx.linearize import ATTN_LRP, LRP, linearized_run
 from attnx.linearize import checkpointing as replay
-from attnx.linearize.mode import ATTN_LRP, LRP
-from attnx.linearize.run import linearized_run
-from attnx.targets.base import Target
+from attnx.targets import Target
 from tests import zoo
 from tests.capturing.frozen_by_hand import GRADIENT
 from tests.capturing.test_frozen import InDoubles, asked, made

@@ -8,7 +8,8 @@ from torch import nn
 
 from attnx.errors import CaptureError
 from attnx.hooks import block_tail as rest
-from attnx.hooks.capture import capture, capture_batch
+from attnx.hooks import capture_batch
+from attnx.hooks.capture import capture
 from tests import zoo
 
 

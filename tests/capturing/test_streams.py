@@ -6,7 +6,8 @@ import transformers as hf
 
 import attnx
 from attnx.errors import CaptureError, ChoiceError
-from attnx.hooks.capture import capture, capture_batch
+from attnx.hooks import capture_batch
+from attnx.hooks.capture import capture
 from tests import streams_zoo as zoo
 
 KINDS = ("encoder", "encoder", *("self", "cross") * 3)
@@ -96,7 +97,8 @@ def test_padding_of_either_stream_is_cut_out(name):
 
 
 def relevance(attention, name):
-    from attnx.methods.base import METHODS, call
+    from attnx.methods import METHODS
+    from attnx.methods.base import call
 
     choices = {"layer": None, "position": None, "head": None, "residual": 0.5, "normalize": None, "drop_sink": False}
     return call(METHODS[name], attention, **choices)

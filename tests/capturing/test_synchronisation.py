@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import attnx
 from attnx.attention import masks as waiting
-from attnx.hooks.capture import capture_batch
+from attnx.hooks import capture_batch
 from attnx.hooks.record import Claim, settle
 from tests import zoo
 

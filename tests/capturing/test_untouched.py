@@ -16,11 +16,12 @@ import torch
 import transformers as hf
 
 import attnx
-from attnx.attribution.base import REFERENCES
+from attnx.attribution import REFERENCES
 from attnx.errors import AttnxError, CaptureError
+from attnx.hooks import TemporaryPatch
 from attnx.hooks.capture import capture
 from attnx.hooks.forward import watch
-from attnx.hooks.patching import TemporaryPatch, _loans, _states
+from attnx.hooks.patching import _loans, _states
 from tests import zoo
 
 BACKENDS = ["observer", "interface"]

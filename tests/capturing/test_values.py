@@ -8,7 +8,8 @@ import transformers as hf
 from torch import nn
 
 from attnx.errors import CaptureError
-from attnx.hooks.capture import capture, capture_batch
+from attnx.hooks import capture_batch
+from attnx.hooks.capture import capture
 from tests import zoo
 
 ALL = ("values", "projections", "gates")

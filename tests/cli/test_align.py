@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from attnx.cli.main import main
-from attnx.word_alignment.result import Alignment
+from attnx.word_alignment import Alignment
 
 SOURCES = "the third of march 1998\nnot may 9 2011 but 2004 june 7\n"
 TARGETS = "1998 03 03\n2004 06 07\n"

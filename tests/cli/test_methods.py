@@ -5,10 +5,10 @@ import sys
 
 import pytest
 
-from attnx.attribution.base import REFERENCES
+from attnx.attribution import REFERENCES
 from attnx.cli.main import main
-from attnx.graph.edge_weights import EDGE_WEIGHTS
-from attnx.methods.base import METHODS
+from attnx.graph import EDGE_WEIGHTS
+from attnx.methods import METHODS
 
 
 @pytest.fixture

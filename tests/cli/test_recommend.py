@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from attnx.cli.main import main
-from attnx.results.evaluation_table import Recommendation
+from attnx.results import Recommendation
 
 TEXTS = (
     "the key to the cabinets",

@@ -10,7 +10,8 @@ import torch
 
 from attnx.cli.main import main
 from attnx.demo_models.verb_number import save
-from attnx.paper.table import Table, Trainings
+from attnx.paper import Trainings
+from attnx.paper.table import Table
 from tests import verb_number_zoo as zoo
 from tests import zoo as small
 

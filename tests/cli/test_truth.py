@@ -6,11 +6,11 @@ import sys
 import pytest
 
 from attnx import BenchmarkTable
-from attnx.attribution.base import REFERENCES
+from attnx.attribution import REFERENCES
 from attnx.cli.main import main
+from attnx.demo_models import demo_directory as classifier_directory
 from attnx.demo_models.recall import demo_directory
-from attnx.demo_models.verb_number import demo_directory as classifier_directory
-from attnx.methods.base import METHODS
+from attnx.methods import METHODS
 
 pytestmark = pytest.mark.slow
 

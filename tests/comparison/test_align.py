@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import attnx
-from attnx.adapters.files import Gold
+from attnx.adapters import Gold
 from attnx.demo_models.dates import generate, load_demo
 from attnx.errors import AttnxError
 from tests import zoo

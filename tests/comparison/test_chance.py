@@ -7,7 +7,7 @@ import pytest
 
 import attnx
 from attnx.evaluation.faithfulness import FIRST, MOST, generator_of, narrow_enough, random_orders
-from attnx.results.evaluation_table import RANDOM
+from attnx.results import RANDOM
 from tests import verb_number_zoo as zoo
 
 

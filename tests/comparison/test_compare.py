@@ -10,7 +10,8 @@ import transformers
 from scipy import stats
 
 import attnx
-from attnx.attribution.base import REFERENCES, Reference, Scored
+from attnx.attribution import REFERENCES, Scored
+from attnx.attribution.base import Reference
 from attnx.errors import AttentionError, ChoiceError, FileFormatError, InputError
 from attnx.evaluation.view import _shown
 from tests import verb_number_zoo as zoo

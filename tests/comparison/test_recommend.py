@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 import attnx
-from attnx.attribution.base import REFERENCES, Reference, Scored
+from attnx.attribution import REFERENCES, Scored
+from attnx.attribution.base import Reference
 from attnx.errors import AttnxError, ChoiceError, InputError
 from attnx.evaluation import recommend as candidates
-from attnx.results.evaluation_table import RANDOM, Recommendation
+from attnx.results import RANDOM, Recommendation
 from tests import verb_number_zoo as zoo
 
 TEXTS = [*zoo.TEXTS, "keys to the cabinets", "the key to the cabinets is", "the boys that the girl"][:8]

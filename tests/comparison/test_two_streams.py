@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from attnx.adapters.positions import Position, Positions
+from attnx.adapters import Position, Positions
 from attnx.word_alignment.align import by_word, spaced
 
 

@@ -7,16 +7,16 @@ import pytest
 import attnx
 from attnx.errors import ArgumentError, AttnxError, ChoiceError, InputError
 from attnx.evaluation import head_atlas as atlas
-from attnx.paper import sentences
+from attnx.paper import sentences, table1, table2, table3
 from attnx.paper.subject import subject
-from attnx.paper.tables import CORRECTED, table1, table2, table3
-from attnx.pronouns.data import run as probe_pronouns
-from attnx.pronouns.probe import Sentence
+from attnx.paper.tables import CORRECTED
+from attnx.pronouns import Sentence
+from attnx.pronouns import run as probe_pronouns
 from attnx.results import evaluation_table as comparison
+from attnx.runs import Place
 from attnx.runs import folder as manifest
 from attnx.runs.engine import LocalEngine, work
 from attnx.runs.explain_dataset import _left_out, _rows
-from attnx.runs.folder import Place
 from tests import verb_number_zoo, zoo
 from tests.faults import kills
 

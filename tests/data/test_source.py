@@ -13,7 +13,7 @@ import pytest
 import torch
 from PIL import Image
 
-from attnx.adapters.files import read_texts
+from attnx.adapters import read_texts
 from attnx.errors import AttnxError, FileFormatError, InputError
 from attnx.runs.sources import Columns, DataRow, shards, source_of
 

@@ -9,7 +9,7 @@ from PIL import Image, ImageFile
 
 from attnx import demo
 from attnx.demo import LONGEST, MOST_PIXELS, Form, Models, answer
-from attnx.demo_models.planted_patch import generate
+from attnx.demo_models import generate
 from attnx.errors import AttnxError, InputError
 
 

@@ -7,8 +7,8 @@ import pytest
 
 import attnx
 from attnx.errors import ChoiceError
-from attnx.hooks.patching import ModuleObserver
-from attnx.methods.base import METHODS
+from attnx.hooks import ModuleObserver
+from attnx.methods import METHODS
 from tests import zoo
 
 BEYOND = [name for name in METHODS.names() if name not in ("raw", "rollout", "flow", "alti_logit")]

@@ -6,9 +6,10 @@ import pytest
 import torch
 
 import attnx
-from attnx.attribution.base import REFERENCES, Reference
+from attnx.attribution import REFERENCES
+from attnx.attribution.base import Reference
 from attnx.errors import CaptureError, InputError
-from attnx.pipeline.pipeline import Postponed, Refused, attempt
+from attnx.pipeline import Postponed, Refused, attempt
 from tests import verb_number_zoo as zoo
 
 

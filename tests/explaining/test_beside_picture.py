@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import attnx
-from attnx.adapters.positions import Word
+from attnx.adapters import Word
 from attnx.demo_models.picture_question import COLOURS, GRID, generate, load_demo
 from attnx.demo_models.recall import load_demo as load_recall
 from attnx.errors import ChoiceError, InputError
-from attnx.generation.result import GenerationExplanation
+from attnx.generation import GenerationExplanation
 from attnx.generation.view import of_word
 
 

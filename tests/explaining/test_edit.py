@@ -7,7 +7,7 @@ import attnx
 from attnx.counterfactuals.view import heading, second_text
 from attnx.demo_models.dates import load_demo as load_dates
 from attnx.errors import ArgumentError, AttnxError, ChoiceError, InputError
-from attnx.pipeline.explain import settings_of
+from attnx.pipeline import settings_of
 from tests import zoo
 
 MODEL, TOKENIZER = zoo.classifier(), zoo.wordpiece_tokenizer()

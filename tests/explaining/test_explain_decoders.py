@@ -9,7 +9,7 @@ import transformers as hf
 
 import attnx
 from attnx.errors import ChoiceError
-from attnx.methods.base import METHODS
+from attnx.methods import METHODS
 from tests import zoo
 
 PROMPT = "the author talked to Sara about his book"

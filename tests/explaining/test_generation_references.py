@@ -8,7 +8,8 @@ import torch
 
 import attnx
 from attnx.errors import ChoiceError
-from attnx.results.warnings import likeness, stripe
+from attnx.results import stripe
+from attnx.results.warnings import likeness
 from tests import zoo
 
 PROMPT = "the key to the cabinets"

@@ -12,10 +12,10 @@ import torch
 import transformers as hf
 
 import attnx
-from attnx.attribution.base import REFERENCES
+from attnx.attribution import REFERENCES
 from attnx.errors import AttnxError
-from attnx.hooks.forward import eval_mode
-from attnx.methods.base import METHODS
+from attnx.hooks import eval_mode
+from attnx.methods import METHODS
 from tests import zoo
 
 TEXT = "the key to the"

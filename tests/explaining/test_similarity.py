@@ -13,7 +13,7 @@ import torch
 import transformers as hf
 
 import attnx
-from attnx.adapters.pooling import embedding_pooling
+from attnx.adapters import embedding_pooling
 from attnx.errors import ChoiceError, InputError
 from tests import zoo
 

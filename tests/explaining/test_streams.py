@@ -9,7 +9,7 @@ import torch
 import transformers as hf
 
 import attnx
-from attnx.adapters.families import adapter_for
+from attnx.adapters import adapter_for
 from attnx.demo_models.dates import load_demo
 from attnx.errors import ChoiceError, InputError
 from tests import streams_zoo, zoo
@@ -239,10 +239,9 @@ class TestStartOfTheOutput:
 
     def test_all_of_it_leaves_by_the_values_of_self_attention(self):
         """In one decoder layer they know nothing of the source yet: sink = (∂S/∂v − ∂S/∂o) · v at the start."""
-        from attnx.linearize.mode import LRP
-        from attnx.linearize.run import linearized_run
-        from attnx.targets.base import Target
-        from attnx.targets.score import encode_targets, score
+        from attnx.linearize import LRP, linearized_run
+        from attnx.targets import Target, encode_targets
+        from attnx.targets.score import score
 
         torch.manual_seed(0)
         model = (
@@ -323,7 +322,7 @@ def test_what_is_not_defined_is_refused_in_a_line(method):
 
 def test_gradients_of_weights_equal_autograd_on_eager_cross_attention():
     """∂s/∂A of cross-attention in double precision, against a model whose weights are in the graph."""
-    from attnx.hooks.capture import capture_batch
+    from attnx.hooks import capture_batch
 
     name = "bart"
     model = streams_zoo.FAMILIES[name]().eval().double()
@@ -334,7 +333,7 @@ def test_gradients_of_weights_equal_autograd_on_eager_cross_attention():
     expected = torch.autograd.grad(margin, output.cross_attentions[1])[0][0] * output.cross_attentions[1][0]
     from attnx.graph.gradient import gains
     from attnx.pipeline.pipeline import Observation, with_answer_gradient
-    from attnx.targets.base import Target
+    from attnx.targets import Target
 
     entry = (model.get_input_embeddings(), model.get_decoder().get_input_embeddings())
     seen = capture_batch(model, inputs, extras=("values",), entry=entry)

@@ -10,7 +10,7 @@ import transformers as hf
 
 import attnx
 from attnx.errors import AttnxError, CaptureError, ChoiceError, InputError
-from attnx.methods.base import METHODS
+from attnx.methods import METHODS
 from tests import zoo
 
 HEAD_KINDS = ("gradient_rollout", "gradient_flow", "alti_logit", "rollout:gradient_signed", "raw:gradient_signed")

@@ -27,10 +27,10 @@ import numpy as np
 import torch
 
 import attnx
-from attnx.adapters.files import read_texts
+from attnx.adapters import read_texts
 from attnx.cli.main import main as command_line
 from attnx.errors import AttnxError
-from attnx.pronouns.data import read as read_pronouns
+from attnx.pronouns import read as read_pronouns
 from tests import zoo
 
 TEXT = "the key to the cabinets is on a table"

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import attnx
-from attnx.pipeline.loading import given_model
+from attnx.pipeline import given_model
 from attnx.runs.sources import Columns, source_of
 
 NOUNS = ("key", "keys", "author", "authors", "pilot", "pilots", "cabinet", "cabinets", "dog", "dogs")

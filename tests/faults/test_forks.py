@@ -9,10 +9,10 @@ import pytest
 
 import attnx
 from attnx.adapters import text
+from attnx.hooks import TemporaryPatch
 from attnx.hooks import patching as untouched
 from attnx.hooks.forward import watch
-from attnx.hooks.patching import TemporaryPatch
-from attnx.methods.base import METHODS
+from attnx.methods import METHODS
 from attnx.methods.flow import compile as machine_code
 from tests import zoo
 

@@ -8,8 +8,7 @@ import sys
 
 import pytest
 
-from attnx.adapters import files
-from attnx.adapters.files import read_texts
+from attnx.adapters import files, read_texts
 from attnx.cli.main import main
 from attnx.errors import FileFormatError
 from tests.faults.fuzz import Fuzz
@@ -97,7 +96,7 @@ def test_a_gzip_bomb_is_read_up_to_the_limit_that_was_asked_for(tmp_path, monkey
 
 @pytest.mark.parametrize("content", ["", "{", '{"recipe": 1}', "[1]", '{"recipe": {"seed": 0}', "[" * 100_000])
 def test_a_damaged_note_of_a_training_is_refused(tmp_path, content):
-    from attnx.demo_models.training.verb_number import split_seed
+    from attnx.demo_models import split_seed
 
     (tmp_path / "training.json").write_text(content)
     with pytest.raises(FileFormatError, match=r"training\.json"):
@@ -105,7 +104,8 @@ def test_a_damaged_note_of_a_training_is_refused(tmp_path, content):
 
 
 def test_the_note_of_a_training_is_written_in_one_step(tmp_path, monkeypatch):
-    from attnx.demo_models.training.verb_number import read_note, write_note
+    from attnx.demo_models import read_note
+    from attnx.demo_models.training.verb_number import write_note
 
     write_note(tmp_path, {"recipe": {"seed": 3}})
     monkeypatch.setattr(json, "dumps", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))

@@ -16,9 +16,9 @@ import torch
 import attnx
 from attnx import _signals as interrupts
 from attnx._signals import Uninterruptible, uninterrupted
-from attnx.hooks.forward import eval_mode, watch
-from attnx.hooks.patching import TemporaryPatch
-from attnx.pipeline.explain import Call
+from attnx.hooks import TemporaryPatch, eval_mode
+from attnx.hooks.forward import watch
+from attnx.pipeline import Call
 from tests import zoo
 from tests.faults import interrupts as script
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import attnx
+from attnx.attention import ComputedLayer
 from attnx.attention import layers as layers
-from attnx.attention.layers import ComputedLayer
 from attnx.errors import ChoiceError
 from attnx.hooks.capture import capture
 from tests import zoo

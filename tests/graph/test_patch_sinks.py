@@ -9,9 +9,10 @@ import transformers as hf
 from PIL import Image
 
 import attnx
-from attnx.attention.tensor import AttentionTensor
+from attnx.attention import AttentionTensor
 from attnx.errors import FileFormatError
-from attnx.graph.sinks import TIMES, patch_sinks
+from attnx.graph import patch_sinks
+from attnx.graph.sinks import TIMES
 from tests import zoo
 
 PATCHES = 36

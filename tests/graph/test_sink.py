@@ -8,7 +8,7 @@ import torch
 
 import attnx
 from attnx.errors import ChoiceError
-from attnx.graph.sinks import sink_share
+from attnx.graph import sink_share
 from tests import streams_zoo
 from tests.methods.test_receptive_field import attention, even, mask, wrap
 

@@ -7,8 +7,8 @@ import torch
 import transformers as hf
 
 import attnx
-from attnx.adapters.adapter import Adapter
-from attnx.adapters.families import ADAPTERS, adapter_for, cls_position
+from attnx.adapters import Adapter, adapter_for
+from attnx.adapters.families import ADAPTERS, cls_position
 from attnx.adapters.text import prepare_text
 from attnx.errors import CaptureError, ChoiceError, RegistryError
 from attnx.registry import Registry

@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from attnx.adapters.files import LabelledText, read_texts
+from attnx.adapters import LabelledText, read_texts
 from attnx.errors import FileFormatError, InputError
 
 PAIRS = [("a witty film", "1"), ('it is "dull", all of it', "0")]

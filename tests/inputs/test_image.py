@@ -7,7 +7,7 @@ import transformers as hf
 from PIL import Image
 
 import attnx
-from attnx.adapters.families import adapter_for
+from attnx.adapters import adapter_for
 from attnx.errors import ArgumentError, CaptureError, ChoiceError, InputError
 from tests import zoo
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from attnx.adapters.files import Gold, pharaoh, read_links
+from attnx.adapters import Gold, pharaoh, read_links
 from attnx.errors import AttnxError
 
 

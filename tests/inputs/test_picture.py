@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
-from attnx.adapters.image import load_image
+from attnx.adapters import load_image
 from attnx.errors import InputError
 
 

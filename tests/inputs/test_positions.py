@@ -2,8 +2,7 @@
 
 import pytest
 
-from attnx.adapters.adapter import PreparedInput
-from attnx.adapters.positions import Position, Positions, Span, group_words, word_spans
+from attnx.adapters import Position, Positions, PreparedInput, Span, group_words, word_spans
 
 WORDS = [
     ("It's a well-known 3.5, ok!", ["It's", "a", "well-known", "3.5", ",", "ok", "!"]),

@@ -7,7 +7,8 @@ import torch
 import transformers as hf
 from torch import nn
 
-from attnx.adapters.image_tokens import decoder_name, find_projection
+from attnx.adapters import find_projection
+from attnx.adapters.image_tokens import decoder_name
 from tests import pictures_with_text as zoo
 
 FAMILIES = list(zoo.FAMILIES)

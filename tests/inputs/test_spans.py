@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import attnx
-from attnx.adapters.families import adapter_for
-from attnx.adapters.spans import with_spans
+from attnx.adapters import adapter_for, with_spans
 from attnx.benchmarks.suites import documents
 from attnx.demo_models.recall import generate, load_demo
 from attnx.errors import ChoiceError, InputError
@@ -67,10 +66,8 @@ def test_relevance_is_summed_and_blankout_takes_a_part_away_at_once():
     assert [each.score for each in one.by_span("rollout")] == pytest.approx(sums)
     whole = one.provenance["references"]["blankout"]["before"]
     prepared = adapter_for(MODEL).prepare(MODEL, TOKENIZER, TEXT)
-    from attnx.attribution.base import Case
-    from attnx.attribution.baselines import choose_baseline
-    from attnx.attribution.variants import Perturbation, measure
-    from attnx.targets.base import Target
+    from attnx.attribution import Case, Perturbation, choose_baseline, measure
+    from attnx.targets import Target
 
     case = Case(prepared, Target(one.prediction.index, one.position))
     baseline = choose_baseline(MODEL, adapter_for(MODEL), TOKENIZER, prepared)

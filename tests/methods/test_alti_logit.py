@@ -6,14 +6,13 @@ import torch
 import transformers as hf
 
 import attnx
-from attnx.attention.tensor import AttentionTensor
+from attnx.attention import AttentionTensor
 from attnx.errors import AttentionError, ChoiceError
+from attnx.graph import Graph, Selection
 from attnx.graph.decomposition import contributions
-from attnx.graph.edge_weights import Selection
-from attnx.graph.graph import Graph
 from attnx.hooks.capture import capture
+from attnx.methods import apply
 from attnx.methods.alti_logit import ALTI_LOGIT, shares_of_score
-from attnx.methods.base import apply
 from tests import zoo
 from tests.graph.weightings import by_hand
 

@@ -5,12 +5,9 @@ import pytest
 import torch
 
 import attnx
-from attnx.attention.layers import MaterializedLayer
-from attnx.attention.masks import Mask
-from attnx.attention.tensor import AttentionTensor
-from attnx.graph.edge_weights import EDGE_WEIGHTS, Selection
-from attnx.graph.graph import Graph
-from attnx.methods.base import METHODS, apply
+from attnx.attention import AttentionTensor, Mask, MaterializedLayer
+from attnx.graph import EDGE_WEIGHTS, Graph, Selection
+from attnx.methods import METHODS, apply
 from tests.graph.weightings import by_hand
 
 

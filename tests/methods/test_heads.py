@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import attnx
-from attnx.graph.edges import Edges
+from attnx.graph import Edges
 
 some = settings(max_examples=40, deadline=None)
 seeds = st.integers(0, 10**6)

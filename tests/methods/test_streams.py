@@ -6,12 +6,11 @@ import pytest
 import torch
 
 import attnx
-from attnx.attention.tensor import AttentionTensor
+from attnx.attention import AttentionTensor
 from attnx.errors import ChoiceError
-from attnx.graph.edge_weights import Selection
-from attnx.graph.graph import Graph
+from attnx.graph import Graph, Selection
 from attnx.hooks.capture import capture
-from attnx.methods.base import METHODS, apply, asked_methods
+from attnx.methods import METHODS, apply, asked_methods
 from attnx.methods.flow.flow import column_bound
 from tests import streams_zoo as zoo
 

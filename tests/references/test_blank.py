@@ -10,10 +10,8 @@ from tokenizers import models, pre_tokenizers
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 import attnx
-from attnx.adapters.families import adapter_for
-from attnx.attribution.ablation import blankout
-from attnx.attribution.base import REFERENCES, cases
-from attnx.attribution.baselines import choose_baseline
+from attnx.adapters import adapter_for
+from attnx.attribution import REFERENCES, blankout, cases, choose_baseline
 from attnx.errors import ChoiceError, InputError
 from attnx.views.text import cautions
 from tests import verb_number_zoo, zoo

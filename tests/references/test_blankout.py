@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from attnx.adapters.families import adapter_for
-from attnx.attribution.ablation import PAPER, blankout
-from attnx.attribution.base import cases
+from attnx.adapters import adapter_for
+from attnx.attribution import PAPER, blankout, cases
 from attnx.errors import ChoiceError, InputError
 from tests import verb_number_zoo as zoo
 from tests import zoo as families

@@ -6,9 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnx.adapters.families import adapter_for
-from attnx.attribution.ablation import blankout
-from attnx.attribution.base import REFERENCES, cases
+from attnx.adapters import adapter_for
+from attnx.attribution import REFERENCES, blankout, cases
 from tests import zoo
 from tests.references.linear_model import bag
 

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 import attnx
-from attnx.adapters.families import adapter_for
-from attnx.attribution.base import cases
-from attnx.attribution.baselines import choose_baseline
-from attnx.attribution.variants import FIRST_ORDER, Perturbation, estimate, measure
+from attnx.adapters import adapter_for
+from attnx.attribution import Perturbation, cases, choose_baseline, estimate, measure
+from attnx.attribution.variants import FIRST_ORDER
 from attnx.errors import ChoiceError
 from tests import verb_number_zoo
 

@@ -14,10 +14,8 @@ from transformers import (
 )
 
 from attnx import explain
-from attnx.adapters.families import adapter_for
-from attnx.attribution.ablation import blankout
-from attnx.attribution.base import REFERENCES, cases
-from attnx.attribution.gradients import gradient
+from attnx.adapters import adapter_for
+from attnx.attribution import REFERENCES, blankout, cases, gradient
 from attnx.errors import AttnxError, ChoiceError, InputError
 from attnx.linearize import matmul as linear_map
 from tests import verb_number_zoo as zoo

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from attnx import AttnxError, explain
-from attnx.attribution.base import cases
+from attnx.attribution import cases
 from attnx.attribution.gradients import gradient_shap
 from tests import zoo
 
@@ -73,7 +73,7 @@ def test_samples_that_run_at_once_do_not_change_the_numbers(monkeypatch):
 @pytest.mark.parametrize("options", [{"samples": 0}, {"samples": "x"}, {"seed": -1}, {"seed": None}, {"seed": 2**64}])
 def test_options_that_mean_nothing_are_refused(options):
     model, tokenizer = zoo.classifier(), zoo.wordpiece_tokenizer()
-    from attnx.adapters.families import adapter_for
+    from attnx.adapters import adapter_for
 
     prepared = [adapter_for(model).prepare(model, tokenizer, TEXT)]
     with pytest.raises(AttnxError, match=next(iter(options))):

@@ -7,10 +7,9 @@ import transformers as hf
 from PIL import Image
 
 import attnx
-from attnx.adapters.families import adapter_for
+from attnx.adapters import adapter_for
+from attnx.attribution import REFERENCES, choose_baseline
 from attnx.attribution.ablation import patch_groups
-from attnx.attribution.base import REFERENCES
-from attnx.attribution.baselines import choose_baseline
 from attnx.errors import ChoiceError, InputError
 from attnx.evaluation.faithfulness import faithfulness
 from tests import zoo

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import attnx
-from attnx.attribution.base import REFERENCES, Reference, Scored, asked_references, cheap_references, listed_references
+from attnx.attribution import REFERENCES, Scored, asked_references, cheap_references, listed_references
+from attnx.attribution.base import Reference
 from attnx.errors import ArgumentError, ChoiceError, RegistryError
 from tests import verb_number_zoo as zoo
 

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 import attnx
-from attnx.adapters.families import adapter_for
+from attnx.adapters import adapter_for
+from attnx.attribution import Perturbation, cached_outputs, cases, choose_baseline, measure
 from attnx.attribution import variants as said
-from attnx.attribution.base import cases
-from attnx.attribution.baselines import choose_baseline
-from attnx.attribution.variants import Perturbation, PerturbationRuns, cached_outputs, measure, output_cache
+from attnx.attribution.variants import PerturbationRuns, output_cache
 from tests import verb_number_zoo
 
 

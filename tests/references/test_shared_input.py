@@ -7,12 +7,11 @@ import pytest
 import torch
 import transformers as hf
 
-from attnx.adapters.families import adapter_for
-from attnx.attribution.base import REFERENCES, Case
+from attnx.adapters import adapter_for
+from attnx.attribution import REFERENCES, Case
 from attnx.attribution.lrp import lrp_by_layer
-from attnx.pipeline.options import Settings
-from attnx.pipeline.pipeline import Request, explain_prepared
-from attnx.targets.base import Target
+from attnx.pipeline import Request, Settings, explain_prepared
+from attnx.targets import Target
 from tests import zoo
 
 TEXT = "the key to the cabinets is on the table"

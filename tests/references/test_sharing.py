@@ -6,13 +6,11 @@ import torch
 import torch.nn.functional as F
 import transformers
 
-from attnx.adapters.families import adapter_for
+from attnx.adapters import adapter_for
+from attnx.attribution import Perturbation, cases, choose_baseline, measure
 from attnx.attribution import variants as prefixes
 from attnx.attribution import variants as unread_rows
 from attnx.attribution import variants as variants_room
-from attnx.attribution.base import cases
-from attnx.attribution.baselines import choose_baseline
-from attnx.attribution.variants import Perturbation, measure
 from attnx.linearize import matmul as linear_map
 from attnx.linearize import matmul as onednn
 from tests import verb_number_zoo

@@ -9,8 +9,8 @@ import transformers as hf
 from PIL import Image
 
 import attnx
-from attnx.adapters.families import adapter_for
-from attnx.attribution.base import REFERENCES, cases
+from attnx.adapters import adapter_for
+from attnx.attribution import REFERENCES, cases
 from attnx.attribution.lrp import attn_lrp, lrp, lrp_by_layer
 from attnx.errors import ChoiceError
 from tests import zoo

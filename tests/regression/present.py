@@ -13,23 +13,25 @@ from torch import Tensor
 
 import attnx
 from attnx.attention import layers as layers
-from attnx.attribution.base import REFERENCES
+from attnx.attribution import REFERENCES
 from attnx.benchmarks.suites import find_patch as find
-from attnx.demo_models.planted_patch import generate as pictures
+from attnx.demo_models import generate as pictures
 from attnx.demo_models.planted_patch import load_demo as planted_patch_demo
 from attnx.demo_models.verb_number_data import generate as beginnings
-from attnx.graph.sinks import sink_share
+from attnx.graph import sink_share
+from attnx.methods import tied_share
 from attnx.methods.flow.cut import minimum_cut
-from attnx.methods.flow.flow import column_bound, saturated_share, tied_share
-from attnx.paper.sentences import prepare, reviews
+from attnx.methods.flow.flow import column_bound, saturated_share
+from attnx.paper import reviews, table1, table2, table3
+from attnx.paper.sentences import prepare
 from attnx.paper.subject import subject
 from attnx.paper.table import Table
-from attnx.paper.tables import CORRECTED, PUBLISHED, PUBLISHED_TABLE_3, table1, table2, table3
+from attnx.paper.tables import CORRECTED, PUBLISHED, PUBLISHED_TABLE_3
 from attnx.pipeline import options as plan
-from attnx.pronouns.data import run as run_pronouns
-from attnx.pronouns.probe import Sentence, written_out
+from attnx.pronouns import Sentence, written_out
+from attnx.pronouns import probe_each as probe_pronouns
+from attnx.pronouns import run as run_pronouns
 from attnx.pronouns.probe import probe as probe_pronoun
-from attnx.pronouns.probe import probe_each as probe_pronouns
 from attnx.pronouns.result import Probe as PronounProbe
 from attnx.pronouns.result import Report
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from attnx.adapters.positions import Position, group_words
-from attnx.results.explanation import Explanation
+from attnx.adapters import Position, group_words
+from attnx.results import Explanation
 
 
 def explanation(*tokens: str, scores: Sequence[float] | None = None, layers: int = 1) -> Explanation:

@@ -5,7 +5,8 @@ from importlib.resources import files
 import pytest
 from matplotlib.colors import to_rgb
 
-from attnx.views.terminal import AGAINST, BEHIND_AGAINST, BEHIND_FOR, FOR, STOPS_AGAINST, STOPS_FOR, colour_map
+from attnx.views import colour_map
+from attnx.views.terminal import AGAINST, BEHIND_AGAINST, BEHIND_FOR, FOR, STOPS_AGAINST, STOPS_FOR
 
 
 def lightness(colour):

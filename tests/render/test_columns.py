@@ -2,7 +2,8 @@
 
 import pytest
 
-from attnx.views.table import TextBlock, as_markdown, as_text, decimals, piped
+from attnx.views import TextBlock, as_markdown, as_text, decimals
+from attnx.views.table import piped
 
 BLOCKS = [
     TextBlock("a heading", ("first",), [["", "L1"], ["rollout", ".71"]], ("last", "of all")),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attnx.views.table import places, written
+from attnx.views import places, written
 
 
 @pytest.mark.parametrize(

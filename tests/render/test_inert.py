@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from attnx import explain
-from attnx.views.escaping import csv_cell, json_line, markdown_text
-from attnx.views.table import aligned, piped
+from attnx.views import aligned, json_line
+from attnx.views.escaping import csv_cell, markdown_text
+from attnx.views.table import piped
 from tests import zoo
 
 OSC = "\x1b]0;owned\x07"

@@ -11,7 +11,8 @@ from PIL import Image
 
 import attnx
 from attnx.errors import ChoiceError, InputError
-from attnx.views.image import COLOURS, colour_map, heat, image_panels, layer_strip, overlay
+from attnx.views import image_panels, overlay
+from attnx.views.image import COLOURS, colour_map, heat, layer_strip
 from attnx.views.terminal import STOPS_AGAINST, STOPS_FOR
 from tests import zoo
 

@@ -3,8 +3,9 @@
 import pytest
 
 import attnx
-from attnx.targets.prediction import Prediction
-from attnx.views.escaping import isolated, printable
+from attnx.targets import Prediction
+from attnx.views import printable
+from attnx.views.escaping import isolated
 from tests import zoo
 
 

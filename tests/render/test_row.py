@@ -7,8 +7,9 @@ import pytest
 from matplotlib.colors import to_hex
 
 from attnx.errors import ChoiceError, InputError
+from attnx.views import colour_map
 from attnx.views.explanation import MOST_BARS
-from attnx.views.terminal import AGAINST, FOR, colour_map
+from attnx.views.terminal import AGAINST, FOR
 from tests.render.rows import explanation
 
 SIGNED = frozenset({"occlusion"})

@@ -10,8 +10,9 @@ from rich.cells import cell_len
 from rich.console import Console
 
 import attnx
-from attnx.adapters.positions import Span
-from attnx.views.terminal import MOST_WORDS, coloured, coloured_layers, show
+from attnx.adapters import Span
+from attnx.views import show
+from attnx.views.terminal import MOST_WORDS, coloured, coloured_layers
 from attnx.views.text import plain, plain_layers
 from tests import zoo
 from tests.children import attnx_command

@@ -7,7 +7,7 @@ import pytest
 from rich.color import ColorType
 from rich.style import Style
 
-from attnx.views.terminal import shade
+from attnx.views import shade
 
 SHARES = np.linspace(0, 1, 101).tolist()
 

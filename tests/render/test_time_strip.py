@@ -87,7 +87,7 @@ def test_a_saved_explanation_has_times_and_no_sound(explanation, tmp_path):
 
 
 def test_a_tone_stands_at_its_pitch():
-    from attnx.adapters.adapter import Audio
+    from attnx.adapters import Audio
 
     def row(pitch):
         tone = np.sin(2 * np.pi * pitch * np.arange(8_000) / 16_000).astype(np.float32)

@@ -4,7 +4,7 @@ import pytest
 
 from attnx import view_registry as views
 from attnx.errors import RegistryError
-from attnx.results.base import VIEWS
+from attnx.results import VIEWS
 from tests.children import python
 from tests.results import examples
 

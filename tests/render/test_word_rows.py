@@ -4,7 +4,8 @@ import dataclasses
 
 import numpy as np
 
-from attnx.views.text import GAP, layer_rows, named_rows, reduction_note, strongest
+from attnx.views import reduction_note, strongest
+from attnx.views.text import GAP, layer_rows, named_rows
 from tests.render.rows import explanation
 
 

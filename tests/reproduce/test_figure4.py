@@ -5,10 +5,11 @@ import pytest
 from matplotlib.colors import to_hex
 
 from attnx.errors import InputError
-from attnx.paper.figures import AUTHOR, MARY, figure4
-from attnx.pronouns.probe import probe_each
+from attnx.paper import figure4
+from attnx.paper.figures import AUTHOR, MARY
+from attnx.pronouns import panels, probe_each
 from attnx.pronouns.result import Candidate, Probe
-from attnx.pronouns.view import COLOURS, panels
+from attnx.pronouns.view import COLOURS
 from tests import zoo
 
 

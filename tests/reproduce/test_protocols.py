@@ -2,7 +2,8 @@
 
 from dataclasses import asdict
 
-from attnx.paper.tables import CORRECTED, PROTOCOLS, PUBLISHED, positions
+from attnx.paper import PROTOCOLS
+from attnx.paper.tables import CORRECTED, PUBLISHED, positions
 from tests import verb_number_zoo as zoo
 
 

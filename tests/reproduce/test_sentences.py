@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from attnx.demo_models.verb_number import Beginning
-from attnx.demo_models.verb_number_data import generate, split_files
+from attnx.demo_models import Beginning, split_files
+from attnx.demo_models.verb_number_data import generate
 from attnx.errors import InputError
 from attnx.paper import sentences
 from tests import verb_number_zoo as zoo

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from attnx.demo_models.verb_number import Beginning
+from attnx.demo_models import Beginning
 from attnx.errors import ChoiceError, InputError
 from attnx.paper.sentences import prepare
 from attnx.paper.subject import Places, shares_of, subject
@@ -20,7 +20,7 @@ def test_words_are_found_behind_bos():
 
 
 def test_all_pieces_of_a_word_are_the_word():
-    from attnx.adapters.families import adapter_for
+    from attnx.adapters import adapter_for
 
     model, tokenizer = families.classifier(), families.wordpiece_tokenizer()
     beginning = Beginning("the the unaffordable key", 0, subject=2, attractors=())

@@ -11,8 +11,8 @@ from scipy import stats
 import attnx
 from attnx.errors import AttnxError, InputError
 from attnx.methods.flow.flow import rounded
-from attnx.paper.sentences import reviews
-from attnx.paper.tables import PUBLISHED_TABLE_3, protocol_gradients, relevance_rows, table3
+from attnx.paper import reviews, table3
+from attnx.paper.tables import PUBLISHED_TABLE_3, protocol_gradients, relevance_rows
 from tests import zoo
 
 LINES = (
@@ -114,7 +114,7 @@ def test_without_a_file_and_without_a_hub_the_way_out_is_named(subject):
 
 @pytest.mark.slow
 def test_on_the_shared_checkpoint_both_protocols_run_and_agree_with_nothing_adjusted(assets):
-    from attnx.pipeline.loading import load
+    from attnx.pipeline import load
 
     model, tokenizer = load(str(assets / "models" / "distilbert-sst2"))
     sentences = reviews(model, tokenizer, assets / "sst2" / "test.tsv.gz", 8)

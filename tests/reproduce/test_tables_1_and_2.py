@@ -5,12 +5,11 @@ import pytest
 from scipy import stats
 
 import attnx
-from attnx.attribution.ablation import PAPER, blankout
-from attnx.attribution.base import cases
-from attnx.attribution.gradients import gradient
-from attnx.demo_models.verb_number import Beginning
+from attnx.attribution import PAPER, blankout, cases, gradient
+from attnx.demo_models import Beginning
+from attnx.paper import table1, table2
 from attnx.paper.sentences import prepare
-from attnx.paper.tables import CORRECTED, PUBLISHED, table1, table2
+from attnx.paper.tables import CORRECTED, PUBLISHED
 from tests import verb_number_zoo as zoo
 
 

@@ -8,11 +8,11 @@ import torch
 from scipy import stats
 
 import attnx
-from attnx.attribution.ablation import PAPER, blankout
-from attnx.attribution.base import cases
+from attnx.attribution import PAPER, blankout, cases
 from attnx.demo_models.verb_number import VerbNumberForSequenceClassification
-from attnx.paper.subject import Trained, over_trainings, subject, subject_over_trainings
-from attnx.paper.tables import CORRECTED, answer_aware, table1
+from attnx.paper import Trained, over_trainings, subject_over_trainings, table1
+from attnx.paper.subject import subject
+from attnx.paper.tables import CORRECTED, answer_aware
 from tests import verb_number_zoo as zoo
 
 pytestmark = pytest.mark.slow

@@ -6,22 +6,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from attnx.adapters.files import Gold
-from attnx.adapters.positions import Position, Word
-from attnx.benchmarks.result import BenchmarkTable
-from attnx.counterfactuals.side_by_side import SideBySide
-from attnx.evaluation.head_atlas import HeadAtlas
-from attnx.generation.result import GenerationExplanation
-from attnx.paper.table import ByProtocol, Shares, SubjectTable, SubjectTrainings, Table, Trainings
+from attnx.adapters import Gold, Position, Word
+from attnx.benchmarks import BenchmarkTable
+from attnx.counterfactuals import SideBySide
+from attnx.evaluation import HeadAtlas
+from attnx.generation import GenerationExplanation
+from attnx.paper import SubjectTrainings, Trainings
+from attnx.paper.table import ByProtocol, Shares, SubjectTable, Table
 from attnx.paper.tables import CORRECTED, PUBLISHED
 from attnx.pronouns.result import Candidate, Probe, Rates, Report
-from attnx.results.evaluation_table import Comparison, Faithfulness, Recommendation
-from attnx.results.explanation import Change, Explanation
-from attnx.results.statistics import Summary
+from attnx.results import Change, Comparison, Explanation, Faithfulness, Recommendation, Summary
 from attnx.runs.summary import CarryingWord, Group, RunSummary
-from attnx.similarity.result import Similarity
-from attnx.targets.prediction import Prediction
-from attnx.word_alignment.result import Alignment
+from attnx.similarity import Similarity
+from attnx.targets import Prediction
+from attnx.word_alignment import Alignment
 
 CELL = Summary(0.5749, 0.25, 0.55, 0.6, 98, 2)
 BASELINES = {

@@ -1,7 +1,7 @@
 """A list of explanations is a list, and in a notebook a page with a picker."""
 
 import attnx
-from attnx.results.explanation import Explanations
+from attnx.results import Explanations
 from tests import zoo
 
 TEXTS = ["the key to the cabinets", "a dull <script>alert(1)</script> movie"]

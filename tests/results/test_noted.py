@@ -3,7 +3,7 @@
 import pytest
 
 import attnx
-from attnx.views.table import as_text, noted
+from attnx.views import as_text, noted
 from tests import zoo
 
 LONG = " ".join(["the movie is witty"] * 40)

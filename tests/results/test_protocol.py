@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from attnx.errors import AttnxError, FileFormatError
-from attnx.results.base import VIEWS, Result, TableResult
+from attnx.results import VIEWS, Result, TableResult
 from tests.results import examples
 
 

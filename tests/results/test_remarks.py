@@ -5,11 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attnx.adapters.positions import Position, Span, group_words
-from attnx.results.evaluation_table import Comparison
-from attnx.results.explanation import Explanation
-from attnx.results.warnings import REMARKS, options
-from attnx.targets.prediction import Prediction
+from attnx.adapters import Position, Span, group_words
+from attnx.results import Comparison, Explanation, options
+from attnx.results.warnings import REMARKS
+from attnx.targets import Prediction
 from attnx.views.page.content import correlation
 
 SPREAD = (0.05, 0.4, 0.1, 0.2, 0.15, 0.1)

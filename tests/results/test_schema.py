@@ -14,9 +14,9 @@ from safetensors.numpy import save_file
 
 import attnx
 from attnx.errors import AttnxError, FileFormatError
-from attnx.paper.table import Trainings
-from attnx.results import storage
-from attnx.results.storage import LATER, read
+from attnx.paper import Trainings
+from attnx.results import LATER, storage
+from attnx.results.storage import read
 from tests.results import examples
 
 HOSTILE = [

@@ -7,7 +7,7 @@ import pytest
 
 import attnx
 from attnx.errors import ChoiceError, InputError
-from attnx.results.explanation import Change, aligned
+from attnx.results import Change, aligned
 from tests import zoo
 from tests.results import examples
 

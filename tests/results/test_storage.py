@@ -12,7 +12,7 @@ import attnx
 from attnx.errors import AttnxError, FileFormatError
 from attnx.paper.table import SubjectTable, Table
 from attnx.pronouns.result import Probe, Report
-from attnx.results.storage import plain
+from attnx.results import plain
 from tests.results import examples
 
 SAVED = Path(__file__).parent / "saved"

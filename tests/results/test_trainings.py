@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from attnx.errors import ChoiceError, FileFormatError, InputError
-from attnx.paper.table import ALL, CLAIMS, ByProtocol, Table, Trainings
+from attnx.paper import Trainings
+from attnx.paper.table import ALL, CLAIMS, ByProtocol, Table
 from attnx.paper.tables import PUBLISHED
-from attnx.results.statistics import Summary
+from attnx.results import Summary
 from tests.results import examples
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attnx.benchmarks.result import BenchmarkTable
+from attnx.benchmarks import BenchmarkTable
 from attnx.errors import ChoiceError
 from tests.results.examples import truth
 

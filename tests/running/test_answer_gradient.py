@@ -5,13 +5,12 @@ import copy
 import pytest
 import torch
 
-from attnx.adapters.families import adapter_for
-from attnx.adapters.prepare import prepare_inputs
+from attnx.adapters import adapter_for, prepare_inputs
 from attnx.errors import CaptureError
 from attnx.graph.gradient import gains
-from attnx.hooks.capture import capture_batch
+from attnx.hooks import capture_batch
 from attnx.pipeline.pipeline import Observation, with_answer_gradient
-from attnx.targets.base import Target
+from attnx.targets import Target
 from tests import zoo
 
 MODELS = {

@@ -3,9 +3,8 @@
 import torch
 from torch import nn
 
-from attnx.adapters.adapter import PreparedInput
-from attnx.adapters.positions import Position
-from attnx.hooks.batching import run_in_batches
+from attnx.adapters import Position, PreparedInput
+from attnx.hooks import run_in_batches
 
 
 def inputs(*lengths):

@@ -6,7 +6,7 @@ import transformers
 import attnx
 from attnx.demo_models.dates import load_demo as load_dates
 from attnx.errors import ArgumentError
-from attnx.pipeline.loading import given_model
+from attnx.pipeline import given_model
 from tests import zoo
 
 OPTIONS = {"methods": "rollout", "references": ()}

@@ -8,10 +8,10 @@ import huggingface_hub
 import pytest
 import transformers
 
-from attnx.demo_models.hub import SHIPPED
+from attnx.demo_models import SHIPPED
 from attnx.errors import InputError
-from attnx.pipeline import loading
-from attnx.pipeline.loading import Saved, load, saved_model
+from attnx.pipeline import load, loading, saved_model
+from attnx.pipeline.loading import Saved
 from tests import zoo
 
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import attnx
-from attnx.attribution.base import REFERENCES, Reference, Scored
+from attnx.attribution import REFERENCES, Scored
+from attnx.attribution.base import Reference
 from attnx.benchmarks.benchmark import Trial
 from attnx.benchmarks.cues import Cue, questions, read_cues
 from attnx.benchmarks.suites import embedded as recall_model

@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 
 import attnx
-from attnx.adapters.families import adapter_for
-from attnx.attribution.base import REFERENCES, Reference, Scored
-from attnx.benchmarks.benchmark import SUITES, Explainers, Suite, SuiteResult, scores_of
+from attnx.adapters import adapter_for
+from attnx.attribution import REFERENCES, Scored
+from attnx.attribution.base import Reference
+from attnx.benchmarks import SUITES
+from attnx.benchmarks.benchmark import Explainers, Suite, SuiteResult, scores_of
 from attnx.errors import ArgumentError, ChoiceError, InputError
-from attnx.pipeline.pipeline import Request
+from attnx.pipeline import Request
 from tests import verb_number_zoo, zoo
 
 
@@ -25,7 +27,7 @@ def test_without_a_model_the_embedded_suites_are_run_but_those_by_name(few):
 
 
 def test_all_methods_and_references_are_measured_or_listed_with_the_reason():
-    from attnx.methods.base import METHODS
+    from attnx.methods import METHODS
 
     found = attnx.benchmark(suites="recall", rows=2, progress=False)
     assert {*found.values["recall"], *found.refused["recall"]} == {*METHODS.names(), *REFERENCES.names()}
@@ -65,7 +67,7 @@ def test_a_method_that_refuses_does_not_take_the_others_with_it(monkeypatch):
     from dataclasses import replace
 
     from attnx.errors import CostError
-    from attnx.methods.base import METHODS
+    from attnx.methods import METHODS
 
     row = METHODS["raw"]
 
@@ -85,7 +87,7 @@ def test_the_record_speaks_of_all_that_was_measured():
     from dataclasses import replace
 
     from attnx.errors import CostError
-    from attnx.methods.base import METHODS
+    from attnx.methods import METHODS
 
     def refuse(graph, asked):
         raise CostError("not today")

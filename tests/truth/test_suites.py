@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 
 import attnx
-from attnx.attribution.base import REFERENCES, Reference, Scored
-from attnx.benchmarks.benchmark import SUITES, Trial
+from attnx.attribution import REFERENCES, Scored
+from attnx.attribution.base import Reference
+from attnx.benchmarks import SUITES
+from attnx.benchmarks.benchmark import Trial
 from attnx.benchmarks.suites import MEN, OCCUPATIONS, WOMEN
 from attnx.benchmarks.suites import names_sentences as sentences
 from attnx.benchmarks.suites import subject_sentences as beginnings
 from attnx.demo_models.recall import KEYS, VALUES, generate
-from attnx.pipeline.loading import load
-from attnx.pipeline.options import DEFAULT_REFERENCES
+from attnx.pipeline import DEFAULT_REFERENCES, load
 from tests import zoo
 
 EMBEDDED = ("recall", "documents", "dates", "subject", "patch", "question", "tone")

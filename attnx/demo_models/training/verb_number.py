@@ -595,7 +595,8 @@ def _accuracy(found: Sequence[Accuracy]) -> list[str]:
         "| held-out sentences | number | accuracy | 95 % interval |",
         "|---|---:|---:|---:|",
         *(
-            f"| {accuracy.of} | {accuracy.total:,} | {accuracy.share:.4f} | {accuracy.interval[0]:.3f}–{accuracy.interval[1]:.3f} |"
+            f"| {accuracy.of} | {accuracy.total:,} | {accuracy.share:.4f} | "
+            f"{accuracy.interval[0]:.3f}–{accuracy.interval[1]:.3f} |"
             for accuracy in found
         ),
     ]

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from attnx.errors import ChoiceError
-from attnx.graph.edge_weights import Head, Selection, check_position
-from attnx.graph.graph import Graph
+from attnx.graph import Graph, Head, Selection, check_position
 from attnx.methods.flow.flow import capacities_below, top_rows
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 
 from attnx.arguments import checked
-from attnx.attention.tensor import as_attention
+from attnx.attention import as_attention
 from attnx.errors import ChoiceError, whole_number
-from attnx.graph.edge_weights import Head, Selection, check_layer, check_positions
-from attnx.graph.graph import Graph
+from attnx.graph import Graph, Head, Selection, check_layer, check_positions
 from attnx.methods import ties
 from attnx.methods.base import LIMIT, Array, Brought, Method, MethodChoices, call, check_cost
 from attnx.methods.receptive_field import Normalize, check_normalize

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from attnx.graph.export import capacity_graph
+from attnx.graph import capacity_graph
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 

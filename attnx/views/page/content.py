@@ -11,17 +11,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 
-from attnx.adapters.adapter import Audio
-from attnx.adapters.positions import Position
-from attnx.attention.layers import layer_name
+from attnx.adapters import Audio, Position
+from attnx.attention import layer_name
 from attnx.errors import InputError
-from attnx.results.base import Result
-from attnx.results.explanation import Explanation, OfExplanations, compared_over, extent_of
-from attnx.results.warnings import rank_correlation
+from attnx.results import Explanation, OfExplanations, Result, compared_over, extent_of, rank_correlation
 from attnx.views.audio import banded, envelope, spectrum, written_words
 
 if TYPE_CHECKING:
-    from attnx.generation.result import GenerationExplanation
+    from attnx.generation import GenerationExplanation
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -9,9 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from attnx.results.base import VIEWS, Array
-from attnx.results.explanation import Explanation
-from attnx.results.warnings import SHARES, line, weightiest
+from attnx.results import SHARES, VIEWS, Array, Explanation, line, weightiest
 from attnx.views.page.content import (
     LEVELS,
     Plain,

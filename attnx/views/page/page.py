@@ -19,8 +19,7 @@ from typing import Any, NamedTuple, overload
 from attnx.arguments import PAGES, file_of, replacing
 from attnx.errors import AttnxError
 from attnx.registry import Registry
-from attnx.results.base import Result
-from attnx.results.explanation import Explanation
+from attnx.results import Explanation, Result
 from attnx.views.escaping import harmless
 from attnx.views.page.content import Plain, Shown, content
 from attnx.views.page.explanation import plain_words

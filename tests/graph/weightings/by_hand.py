@@ -6,8 +6,7 @@ from functools import cache
 import numpy as np
 import torch
 
-from attnx.attention.layers import MaterializedLayer
-from attnx.attention.masks import Mask
+from attnx.attention import Mask, MaterializedLayer
 from attnx.hooks.capture import capture
 from tests import zoo
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from attnx.graph.decomposition import Parts, norms, norms_of_encoder, norms_of_heads, norms_with_residual
+from attnx.graph import Parts
+from attnx.graph.decomposition import norms, norms_of_encoder, norms_of_heads, norms_with_residual
 from tests.graph.weightings import by_hand
 
 

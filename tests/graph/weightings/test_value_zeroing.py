@@ -12,8 +12,8 @@ from torch.overrides import TorchFunctionMode
 from attnx.errors import AttentionError
 from attnx.graph import value_zeroing
 from attnx.graph.value_zeroing import turns, turns_of_heads
+from attnx.hooks import ModuleObserver
 from attnx.hooks.capture import capture
-from attnx.hooks.patching import ModuleObserver
 from tests import zoo
 
 FAMILIES = ("bert", "distilbert", "gpt2", "llama", "mistral", "qwen3", "gpt_neox", "opt", "vit", "dinov2")

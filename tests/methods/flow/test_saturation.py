@@ -8,7 +8,8 @@ import torch
 from hypothesis import given, settings
 
 import attnx
-from attnx.methods.flow.flow import column_bound, saturated_share, tied_share
+from attnx.methods import tied_share
+from attnx.methods.flow.flow import column_bound, saturated_share
 from tests.methods.flow.attentions import Array, attention, attentions, capacities, residuals
 
 

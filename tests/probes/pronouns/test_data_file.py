@@ -3,7 +3,7 @@
 import pytest
 
 from attnx.errors import InputError
-from attnx.pronouns.data import read
+from attnx.pronouns import read
 
 HEAD = "occupation(0)\tother-participant(1)\tanswer\tsentence\n"
 LINE = "technician\tcustomer\t1\tThe $OCCUPATION told the $PARTICIPANT that $NOM_PRONOUN could pay with cash.\n"

@@ -11,10 +11,10 @@ import attnx
 from attnx.adapters.families import ADAPTERS, last_position
 from attnx.adapters.text import prepare_text
 from attnx.errors import AttnxError, ChoiceError, InputError
-from attnx.methods.base import METHODS, Method
-from attnx.methods.rollout import RAW
+from attnx.methods import METHODS, RAW, Method
+from attnx.pronouns import Sentence, probe_each, written_out
 from attnx.pronouns import probe as decided
-from attnx.pronouns.probe import Sentence, probe, probe_each, written_out
+from attnx.pronouns.probe import probe
 from attnx.pronouns.result import Candidate, Probe
 from tests import zoo
 

@@ -8,11 +8,10 @@ import pytest
 import transformers as hf
 
 from attnx.errors import AttnxError, ChoiceError, FileFormatError, InputError
-from attnx.pronouns.data import read, run
-from attnx.pronouns.probe import Sentence
+from attnx.pronouns import Sentence, read, run
 from attnx.pronouns.result import Probe
+from attnx.runs import Place
 from attnx.runs import folder as manifest
-from attnx.runs.folder import Place
 from attnx.runs.table import read_part
 from tests import zoo
 

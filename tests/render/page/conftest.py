@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 import attnx
-from attnx.adapters.positions import Position, group_words
-from attnx.results.evaluation_table import Faithfulness
-from attnx.results.explanation import Explanation
+from attnx.adapters import Position, group_words
+from attnx.results import Explanation, Faithfulness
 from tests import zoo
 
 TEXT = "The key to the cabinets, unaffordable!"

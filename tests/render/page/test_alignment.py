@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import attnx
-from attnx.adapters.files import Gold
-from attnx.word_alignment.result import Alignment
+from attnx.adapters import Gold
+from attnx.word_alignment import Alignment
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import attnx
-from attnx.pipeline.loading import load
+from attnx.pipeline import load
 from tests import zoo
 from tests.render.page.conftest import faithful, made
 from tests.results import examples

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import attnx
-from attnx.adapters.positions import Position, group_words
+from attnx.adapters import Position, group_words
 from attnx.demo_models.dates import load_demo
-from attnx.targets.prediction import Prediction
+from attnx.targets import Prediction
 from tests import zoo
 from tests.render.page.test_browser import EVIL
 

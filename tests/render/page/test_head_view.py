@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import attnx
+from attnx.views import Shown
 from attnx.views.page import explanation as head_view
-from attnx.views.page.content import Shown
 from attnx.views.page.explanation import HEAD_BYTES
 from tests import zoo
 from tests.render.page.conftest import made

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 import attnx
-from attnx.adapters.positions import Position, group_words
+from attnx.adapters import Position, group_words
 from attnx.errors import AttnxError, InputError
-from attnx.targets.prediction import Prediction
+from attnx.targets import Prediction
+from attnx.views import SECTIONS
 from attnx.views.page.content import content
-from attnx.views.page.page import SECTIONS, scripts
+from attnx.views.page.page import scripts
 from tests import zoo
 from tests.children import python
 from tests.render.page.conftest import faithful, made

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from attnx.adapters.positions import Position, group_words
-from attnx.results.explanation import Explanation
+from attnx.adapters import Position, group_words
+from attnx.results import Explanation
+from attnx.views import Shown
 from attnx.views.page import explanation as text
-from attnx.views.page.content import Shown
 
 
 def pictured(rows=2, columns=3, side=100):

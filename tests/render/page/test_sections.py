@@ -9,8 +9,9 @@ import pytest
 
 import attnx
 from attnx.errors import InputError
+from attnx.views import SECTIONS, to_html
 from attnx.views.page import page as whole
-from attnx.views.page.page import SECTIONS, scripts, to_html
+from attnx.views.page.page import scripts
 from tests.render.page.conftest import faithful, made
 from tests.render.page.test_page import data_in
 from tests.results import examples

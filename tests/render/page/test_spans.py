@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import attnx
-from attnx.adapters.positions import Span
+from attnx.adapters import Span
 from tests import zoo
 from tests.render.page.conftest import TEXT, made
 from tests.render.page.test_browser import EVIL

@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-from attnx.adapters.adapter import Audio
-from attnx.adapters.positions import Position, Positions
+from attnx.adapters import Audio, Position, Positions
+from attnx.generation import GenerationExplanation
 from attnx.generation import view as generation
-from attnx.generation.result import GenerationExplanation
-from attnx.targets.prediction import Prediction
-from attnx.views.page.content import Shown
+from attnx.targets import Prediction
+from attnx.views import Shown
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ def test_the_same_recipe_trains_the_same_model_and_it_can_be_loaded(tmp_path):
     one, two = (train(recipe).state_dict() for _ in range(2))
     assert all(torch.equal(one[name], two[name]) for name in one)
     save(train(recipe), tmp_path / "model")
-    from attnx.pipeline.loading import load
+    from attnx.pipeline import load
 
     model, processor = load(str(tmp_path / "model"))
     assert type(model).__name__ == "LlavaForConditionalGeneration"

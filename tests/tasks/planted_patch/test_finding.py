@@ -9,10 +9,11 @@ import transformers as hf
 
 import attnx
 from attnx.benchmarks.suites import find_patch as find
-from attnx.demo_models.planted_patch import LABELS, demo_directory, generate, load_demo, save
+from attnx.demo_models import generate
+from attnx.demo_models.planted_patch import LABELS, demo_directory, load_demo, save
 from attnx.demo_models.training.planted_patch import Recipe, _config, accuracy, train
 from attnx.errors import ChoiceError, InputError
-from attnx.pipeline.loading import load
+from attnx.pipeline import load
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from attnx.demo_models.planted_patch import DECOYS, GRID, LABELS, MARKS, PATCH, draw, generate
+from attnx.demo_models import DECOYS, GRID, generate
+from attnx.demo_models.planted_patch import LABELS, MARKS, PATCH, draw
 from attnx.errors import InputError
 
 

@@ -11,7 +11,7 @@ from attnx.attribution.baselines import silence_audio
 from attnx.demo_models.planted_tone import LABELS, demo_directory, generate, load_demo, save
 from attnx.demo_models.training.planted_tone import Recipe, accuracy, train
 from attnx.errors import InputError
-from attnx.pipeline.loading import load
+from attnx.pipeline import load
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def test_the_shipped_model_classifies_new_sounds(demo):
 
 @pytest.mark.slow
 def test_silence_in_place_of_the_planted_tone_loses_the_class_and_elsewhere_does_not(demo):
-    from attnx.adapters.families import adapter_for
+    from attnx.adapters import adapter_for
 
     model, extractor = demo
     kept = lost = 0

@@ -82,7 +82,7 @@ def test_loading_draws_no_random_numbers():
 
 
 def test_a_saved_model_is_loaded_as_it_was(tmp_path):
-    from attnx.pipeline.loading import load
+    from attnx.pipeline import load
 
     model = train(Recipe(steps=1, batch=2))
     save(model, tmp_path / "mine")

@@ -5,14 +5,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from attnx.demo_models import Beginning
 from attnx.demo_models import verb_number_data as generator
 from attnx.demo_models.training.verb_number import Accuracy, accuracies, plural_probabilities
-from attnx.demo_models.verb_number import (
-    Beginning,
-    VerbNumberConfig,
-    VerbNumberForSequenceClassification,
-    build_tokenizer,
-)
+from attnx.demo_models.verb_number import VerbNumberConfig, VerbNumberForSequenceClassification, build_tokenizer
 from attnx.demo_models.verb_number_data import generate
 
 TOKENIZER = build_tokenizer(generator.words(), positions=40)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 
+from attnx.demo_models import Beginning, split_files
 from attnx.demo_models.training.verb_number import (
     Example,
     LessonSource,
@@ -11,8 +12,8 @@ from attnx.demo_models.training.verb_number import (
     noun_phrases,
     prefixes,
 )
-from attnx.demo_models.verb_number import Beginning, Recipe
-from attnx.demo_models.verb_number_data import split, split_files
+from attnx.demo_models.verb_number import Recipe
+from attnx.demo_models.verb_number_data import split
 
 
 def test_an_inner_verb_labels_what_stands_before_it():

@@ -4,8 +4,7 @@ import gzip
 
 import pytest
 
-from attnx.demo_models.verb_number import Beginning
-from attnx.demo_models.verb_number_data import read
+from attnx.demo_models import Beginning, read
 from attnx.errors import InputError
 
 HEADER = (

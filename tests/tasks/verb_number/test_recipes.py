@@ -8,17 +8,10 @@ import torch
 from safetensors.torch import load_file
 
 from attnx.cli.train import RecipeName
+from attnx.demo_models import load_any, split_seed, train_recipe
 from attnx.demo_models.training import verb_number as loop
 from attnx.demo_models.training import verb_number as recipes
-from attnx.demo_models.training.verb_number import (
-    RECIPES,
-    LessonBatch,
-    evaluate,
-    load_any,
-    plural_probabilities,
-    split_seed,
-    train_recipe,
-)
+from attnx.demo_models.training.verb_number import RECIPES, LessonBatch, evaluate, plural_probabilities
 from attnx.demo_models.verb_number import LstmForSequenceClassification, load
 from attnx.errors import InputError
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from attnx.demo_models.verb_number import Beginning
-from attnx.demo_models.verb_number_data import generate, split, split_files
+from attnx.demo_models import Beginning, split_files
+from attnx.demo_models.verb_number_data import generate, split
 
 NATURAL = generate(400, seed=1)
 SELECTED = generate(200, seed=2, attractors=1)

@@ -9,8 +9,9 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
+from attnx.demo_models import train
 from attnx.demo_models.training import verb_number as loop
-from attnx.demo_models.training.verb_number import evaluate, train
+from attnx.demo_models.training.verb_number import evaluate
 from attnx.demo_models.verb_number import Recipe, load
 from attnx.errors import FileFormatError, InputError
 from tests.children import python

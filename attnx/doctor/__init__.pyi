@@ -1,0 +1,1 @@
+from attnx.doctor.checks import examine as examine

@@ -1,0 +1,15 @@
+from attnx.pronouns.data import mapping as mapping
+from attnx.pronouns.data import pieces as pieces
+from attnx.pronouns.data import read as read
+from attnx.pronouns.data import run as run
+from attnx.pronouns.mask import find as find
+from attnx.pronouns.mask import masked as masked
+from attnx.pronouns.probe import Sentence as Sentence
+from attnx.pronouns.probe import probe_each as probe_each
+from attnx.pronouns.probe import written_out as written_out
+from attnx.pronouns.view import curves as curves
+from attnx.pronouns.view import panels as panels
+from attnx.pronouns.view import pronoun_report_blocks as pronoun_report_blocks
+from attnx.pronouns.view import pronoun_report_rows as pronoun_report_rows
+from attnx.pronouns.view import pronouns_blocks as pronouns_blocks
+from attnx.pronouns.view import pronouns_rows as pronouns_rows

@@ -1,0 +1,12 @@
+from attnx.runs.explain_dataset import DatasetTask as DatasetTask
+from attnx.runs.explain_dataset import OutputOptions as OutputOptions
+from attnx.runs.folder import Place as Place
+from attnx.runs.folder import as_setting as as_setting
+from attnx.runs.question import RowCallback as RowCallback
+from attnx.runs.run import Run as Run
+from attnx.runs.run import status_of as status_of
+from attnx.runs.view import blocks as blocks
+from attnx.runs.view import plot as plot
+from attnx.runs.view import rows as rows
+from attnx.runs.view import run_cell as run_cell
+from attnx.runs.view import run_page as run_page

@@ -1,0 +1,9 @@
+from attnx.similarity.explain import explain_similarity as explain_similarity
+from attnx.similarity.result import Similarity as Similarity
+from attnx.similarity.view import blocks as blocks
+from attnx.similarity.view import grid_heading as grid_heading
+from attnx.similarity.view import pair_noun as pair_noun
+from attnx.similarity.view import plot as plot
+from attnx.similarity.view import rows as rows
+from attnx.similarity.view import shortened as shortened
+from attnx.similarity.view import sums as sums
