@@ -3,7 +3,7 @@
 #
 #     tests/versions.sh                             # all rows
 #     tests/versions.sh 4.57                        # those with this in their name
-#     tests/versions.sh 4.57 tests/capturing        # a part of the tests
+#     tests/versions.sh 4.57 tests/hooks           # a part of the tests
 #     ENVIRONMENTS=DIR tests/versions.sh            # environments are kept there, and used again
 #     ENVIRONMENTS=DIR tests/versions.sh 4.57 none  # they are only made
 #

@@ -27,7 +27,7 @@ for name in sys.argv[1:]:
     print(name, flush=True)
 """
 KILLED = "killed by SIGILL"
-TEST = "tests/capturing/test_backends.py::test_rows_that_a_model_rounded_to_more_than_one_are_attention_still"
+TEST = "tests/hooks/test_backends.py::test_rows_that_a_model_rounded_to_more_than_one_are_attention_still"
 
 
 @pytest.fixture(autouse=True)
