@@ -29,7 +29,7 @@ def test_every_folder_is_a_row_and_has_its_parts():
 def test_a_sections_script_and_template_have_its_name(name):
     script = (FOLDER / name / "section.js").read_text(encoding="utf-8")
     template = (FOLDER / name / "section.html.jinja").read_text(encoding="utf-8")
-    assert script.count("attnx.sections.compose(") == 1
+    assert script.count("attnx.sections.push(") == 1
     assert f'name: "{name}"' in script
     assert re.match(rf'<section [^>]*id="{name}" hidden', template)
 
