@@ -94,7 +94,7 @@ def _of_mapping(given: Mapping[str, Any]) -> tuple[Any, int]:
     rate = given.get("sampling_rate")
     if samples is None or not isinstance(rate, (int, np.integer)) or int(rate) not in _RATES:
         raise InputError(
-            "sound with its rate is {'array': samples, 'sampling_rate': 16000}; found "
+            "audio with its sampling rate is {'array': samples, 'sampling_rate': 16000}; found "
             f"{', '.join(map(str, given)) or 'nothing'}"
         )
     return samples, int(rate)

@@ -226,7 +226,7 @@ def _encoder_call(model: nn.Module) -> str:
     main = getattr(model, "main_input_name", "input_ids")
     if encoder is not None and main in signature(encoder.forward).parameters:
         sees, hears = accepts_images(encoder), accepts_audio(encoder)
-        given = "processor, image" if sees else "processor, sound, position='mean'" if hears else "tokenizer, text"
+        given = "processor, image" if sees else "processor, audio, position='mean'" if hears else "tokenizer, text"
         return f"attnx.explain(model.get_encoder(), {given})"
     name = next((name for name, _ in model.named_modules() if name.rpartition(".")[2] == "encoder"), "encoder")
     return f"attnx.explain(model, …, within={name!r})"

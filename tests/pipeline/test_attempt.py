@@ -85,7 +85,7 @@ def failing(error):
 
 @pytest.mark.parametrize("error", [RuntimeError(), RuntimeError("\n")])
 def test_explain_says_the_kind_of_an_error_without_words(monkeypatch, error):
-    monkeypatch.setattr("attnx.attribution.base.measure_references", failing(error))
+    monkeypatch.setattr("attnx.attribution.measure_references", failing(error))
     assert attnx.explain(zoo.model(), zoo.tokenizer(), "the key").notes[-1] == "lrp was left out: RuntimeError"
 
 

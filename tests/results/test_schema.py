@@ -197,7 +197,7 @@ REFUSED = {
     "prediction must be with an index in its labels": {
         "prediction": {"kind": "class", "label": "a", "index": 7, "probability": 1, "labels": ["a"], "logits": [1]}
     },
-    "streams must be the lengths of source and output": {"sequences": {"picture": 3}},
+    "sequences must be the lengths of source and output": {"sequences": {"picture": 3}},
     "or of text and picture, 3 in all": {"sequences": {"source": -1, "output": 4}},
     "text must be a text": {"text": 5},
     "maps must be 1 or more, found {}": {"maps": {}},
