@@ -16,6 +16,7 @@ from tests.regression.group import Group, Outcome
 from tests.regression.models import picture, subject
 from tests.regression.on_arrays import weights
 from tests.regression.on_families import METHODS
+from tests.regression.options import stored
 from tests.regression.present import probe_pronoun
 
 OF_A_METHOD: list[dict[str, Any]] = [
@@ -72,7 +73,7 @@ def _of_methods() -> Iterator[tuple[str, Callable[[], Any]]]:
     given = weights("everything")
     for method, call in METHODS.items():
         for options in OF_A_METHOD + {"rollout": OF_ROLLOUT, "flow": OF_FLOW}.get(method, []):
-            yield f"{method} {options}", partial(call, given, **options)
+            yield f"{method} {stored(options)}", partial(call, given, **options)
         for name, attention in _no_attention().items():
             yield f"{method} of {name}", partial(call, attention)
     causal = weights("causal")
@@ -134,7 +135,7 @@ def _of_explain() -> Iterator[tuple[str, Callable[[], Any]]]:
         {"residual": 2.0},
         {"batch_size": 0},
     ):
-        yield f"explain {options}", partial(ask, text, **options)
+        yield f"explain {stored(options)}", partial(ask, text, **options)
     for name, given in {"an empty text": "", "no texts": [], "too long": "key " * 80, "a number": 3}.items():
         yield f"explain {name}", partial(ask, given)
     yield (

@@ -136,7 +136,7 @@ def _planted() -> dict[str, Outcome]:
     found: dict[str, Outcome] = {}
     for name, options in {
         "defaults": {"references": ("gradient", "blankout")},
-        "discard_ratio": {"methods": ["rollout"], "discard_ratio": 0.9},
+        "discard": {"methods": ["rollout"], "discard_ratio": 0.9},
         "layer 1": {"layer": 1},
     }.items():
         for explainer, finding in present.find(one.model, one.processor, few, **options).items():

@@ -72,10 +72,19 @@ def together(first: int, every: int) -> list[Options]:
     return [{name: value for name, value in one.items() if value not in (None, False)} for one in _ALL[first::every]]
 
 
+STORED_NAMES = {"discard_ratio": "discard", "keep_position": "spare"}
+"""What options are called in the file of numbers, which is older than some of their names."""
+
+
+def stored(options: Options) -> Options:
+    """The options by their names in the file."""
+    return {STORED_NAMES.get(name, name): value for name, value in options.items()}
+
+
 def called(options: Options) -> str:
     """The options as a name.
 
-    >>> called({"layer": 2, "head": "each"})
-    'layer=2 head=each'
+    >>> called({"layer": 2, "discard_ratio": 0.5})
+    'layer=2 discard=0.5'
     """
-    return " ".join(f"{name}={value}" for name, value in options.items()) or "defaults"
+    return " ".join(f"{name}={value}" for name, value in stored(options).items()) or "defaults"
