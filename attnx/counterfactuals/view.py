@@ -15,13 +15,13 @@ from attnx.views import (
     SECOND_TEXT,
     VERBATIM,
     Legend,
-    PlainTable,
     Shown,
     TextBlock,
     as_text,
     given_or_new,
     printable,
     shade,
+    table_data,
 )
 
 if TYPE_CHECKING:
@@ -236,13 +236,8 @@ def side_by_side_section(shown: Shown) -> dict[str, Any] | None:
         "scores": {name: _numbers(both.scores(name)) for name in both.names},
         "headings": {name: heading(both, name) for name in both.names},
         "cautions": {name: cautions(both, name) for name in both.names},
-        "tables": [{"heading": block.heading, "rows": [list(line) for line in block.lines]} for block in blocks(both)],
+        "tables": table_data(blocks(both)),
     }
-
-
-def side_by_side_plain(page: dict[str, Any]) -> list[PlainTable]:
-    """The tables of the terminal."""
-    return [PlainTable(one["heading"], one["rows"]) for one in page["side_by_side"]["tables"]]
 
 
 def _numbers(scores: Any) -> list[list[float | None]]:

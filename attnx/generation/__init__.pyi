@@ -3,7 +3,6 @@ from attnx.generation.explain import NEW_TOKENS as NEW_TOKENS
 from attnx.generation.explain import explain_generation as explain_generation
 from attnx.generation.result import GenerationExplanation as GenerationExplanation
 from attnx.generation.view import blocks as blocks
-from attnx.generation.view import generation_plain as generation_plain
 from attnx.generation.view import generation_section as generation_section
 from attnx.generation.view import heat_map as heat_map
 from attnx.generation.view import plain as plain

@@ -16,7 +16,6 @@ from attnx.targets import visible
 from attnx.views import (
     ROW_BYTES,
     VERBATIM,
-    PlainTable,
     Shown,
     TextBlock,
     colour_map,
@@ -33,6 +32,7 @@ from attnx.views import (
     small,
     sounding,
     spread,
+    table_data,
     verbatim,
     written,
 )
@@ -272,23 +272,14 @@ _ALTERNATIVES = 5
 
 
 def generation_section(shown: Shown) -> dict[str, Any] | None:
-    """The texts with their tokens, and for each name layer × generated × source in single precision."""
-    written = [result for result in shown.results if isinstance(result, GenerationExplanation)]
-    return (
-        {
-            "texts": [
-                _text(generation_explanation, len(written), player=shown.player) for generation_explanation in written
-            ]
-        }
-        if written
-        else None
-    )
-
-
-def generation_plain(page: dict[str, Any]) -> list[PlainTable]:
-    """The tables of the terminal."""
-    tables = [table for text in page["generation"]["texts"] for table in text["tables"]]
-    return [PlainTable(table["heading"], table["rows"], table["lead"], table["foot"]) for table in tables]
+    """The texts with their tokens, and for each method layer × generated × source in single precision."""
+    generations = [result for result in shown.results if isinstance(result, GenerationExplanation)]
+    if not generations:
+        return None
+    return {
+        "texts": [_text(generation, len(generations), player=shown.player) for generation in generations],
+        "tables": table_data(block for generation in generations for block in blocks(generation)),
+    }
 
 
 def _text(written: GenerationExplanation, texts: int, *, player: bool = False) -> dict[str, Any]:
@@ -316,15 +307,6 @@ def _text(written: GenerationExplanation, texts: int, *, player: bool = False) -
         "remarks": _remarks(written),
         "stripes": {name: [one.sentence for one in written.stripe(name)] for name in written.names},
         "notes": [*written.notes, *notes],
-        "tables": [
-            {
-                "heading": block.heading,
-                "rows": [list(line) for line in block.lines],
-                "lead": list(block.lead),
-                "foot": list(block.foot),
-            }
-            for block in blocks(written)
-        ],
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from attnx.errors import ChoiceError, whole_number
 from attnx.similarity import Similarity, grid_heading, pair_noun, shortened, sums
 from attnx.similarity import blocks as similarity_blocks
-from attnx.views import VERBATIM, PlainTable, Shown, TextBlock, colour_map, given_or_new, printable
+from attnx.views import VERBATIM, Shown, TextBlock, colour_map, given_or_new, printable, table_data
 from attnx.word_alignment.result import Aligned, Alignment
 
 if TYPE_CHECKING:
@@ -128,7 +127,7 @@ def _aligned(alignment: Alignment) -> dict[str, Any]:
             }
             for sentence, scores in zip(alignment.sentences[:kept], alignment.scores[:kept], strict=True)
         ],
-        "tables": _tables(blocks(alignment)),
+        "tables": table_data(blocks(alignment)),
     }
 
 
@@ -144,7 +143,7 @@ def _similar(similarity: Similarity) -> dict[str, Any]:
         "start": best,
         "notes": [sums(similarity), *similarity.notes],
         "sentences": [{"source": across, "target": down, "links": [], "scores": np.round(grid.T, 6).tolist()}],
-        "tables": _tables(similarity_blocks(similarity)),
+        "tables": table_data(similarity_blocks(similarity)),
     }
 
 
@@ -162,19 +161,3 @@ _SIMILAR = {
     "arrow": "×",
 }
 """What each kind calls its two sides."""
-
-
-def _tables(several: Iterable[TextBlock]) -> list[dict[str, Any]]:
-    return [
-        {
-            "heading": text_block.heading,
-            "lead": list(text_block.lead),
-            "rows": [list(line) for line in text_block.lines],
-        }
-        for text_block in several
-    ]
-
-
-def alignment_plain(page: dict[str, Any]) -> list[PlainTable]:
-    """The tables of the terminal."""
-    return [PlainTable(one["heading"], one["rows"], one["lead"]) for one in page["alignment"]["tables"]]

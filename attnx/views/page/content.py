@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import wave
 from base64 import b64encode
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
@@ -16,6 +16,7 @@ from attnx.attention import layer_name
 from attnx.errors import InputError
 from attnx.results import Explanation, OfExplanations, Result, compared_over, extent_of, rank_correlation
 from attnx.views.audio import banded, envelope, spectrum, written_words
+from attnx.views.table import TextBlock
 
 if TYPE_CHECKING:
     from attnx.generation import GenerationExplanation
@@ -307,7 +308,7 @@ class PlainTable:
     template: ClassVar[str] = "templates/table.html.jinja"
 
     heading: str
-    rows: Sequence[Sequence[str]] = ()
+    lines: Sequence[Sequence[str]] = ()
     lead: Sequence[str] = ()
     foot: Sequence[str] = ()
 
@@ -341,6 +342,16 @@ class PlainWords:
 
 
 Plain: TypeAlias = PlainTable | PlainWords
+
+
+def table_data(blocks: Iterable[TextBlock]) -> list[dict[str, Any]]:
+    """The tables of a result for the page."""
+    return [asdict(block) for block in blocks]
+
+
+def plain_tables(section: str) -> Callable[[dict[str, Any]], list[PlainTable]]:
+    """The plain text of a section whose data holds `tables`: those that the terminal shows."""
+    return lambda page: [PlainTable(**table) for table in page[section]["tables"]]
 
 
 def cell(value: float | None) -> str:

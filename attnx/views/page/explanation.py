@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -12,7 +12,6 @@ import numpy as np
 from attnx.results import SHARES, VIEWS, Array, Explanation, line, weightiest
 from attnx.views.page.content import (
     LEVELS,
-    Plain,
     PlainTable,
     PlainWord,
     PlainWords,
@@ -24,6 +23,7 @@ from attnx.views.page.content import (
     share_of_strongest,
     sounding,
     strongest,
+    table_data,
 )
 from attnx.views.table import places, written
 from attnx.views.text import accounts, blanked_name
@@ -118,11 +118,6 @@ def trust_section(shown: Shown) -> dict[str, Any] | None:
     return {"results": [_facts(explanation, content["layers"]) for explanation, content in pairs]}
 
 
-def trust_plain(page: dict[str, Any]) -> list[Plain]:
-    """It speaks of the method and the layer that are chosen."""
-    return []
-
-
 def _facts(explanation: Explanation, layers: list[int]) -> dict[str, Any]:
     kept = [explanation.layers.index(layer) for layer in layers]
     return {
@@ -188,34 +183,14 @@ def _table(result: dict[str, Any], parts: list[tuple[str, list[int]]]) -> PlainT
     return PlainTable("Parts of the text", [["part", first], *rows])
 
 
-def layers_section(shown: Shown) -> dict[str, Any] | None:
-    """What it draws, all sections know."""
+def canvas_section(shown: Shown) -> dict[str, Any] | None:
+    """Layers and graph draw what all sections know."""
     return {} if shown.explanations else None
-
-
-def layers_plain(page: dict[str, Any]) -> list[Plain]:
-    """A canvas needs its script."""
-    return []
-
-
-def graph_section(shown: Shown) -> dict[str, Any] | None:
-    """What it draws, all sections know."""
-    return {} if shown.explanations else None
-
-
-def graph_plain(page: dict[str, Any]) -> list[Plain]:
-    """A canvas needs its script."""
-    return []
 
 
 def heads_section(shown: Shown) -> dict[str, Any] | None:
     """The rows of each head are known to all sections, for each can show one head."""
     return {} if any(content["heads"] for content in shown.contents) else None
-
-
-def heads_plain(page: dict[str, Any]) -> list[Plain]:
-    """Where no head can be chosen, their mean is shown."""
-    return []
 
 
 HEAD_BYTES = 1_500_000
@@ -226,11 +201,6 @@ def head_view_section(shown: Shown) -> dict[str, Any] | None:
     """For each result the rows of each head, as many as there is room for."""
     every = [_heads(explanation, HEAD_BYTES / len(shown.explanations)) for explanation in shown.explanations]
     return {"results": every} if any(one is not None for one in every) else None
-
-
-def head_view_plain(page: dict[str, Any]) -> list[Plain]:
-    """Lines need their script."""
-    return []
 
 
 def _heads(explanation: Explanation, room: float) -> dict[str, Any] | None:
@@ -270,11 +240,6 @@ def agreement_section(shown: Shown) -> dict[str, Any] | None:
     return {"results": [_with_references(explanation, content["layers"]) for explanation, content in pairs]}
 
 
-def agreement_plain(page: dict[str, Any]) -> list[Plain]:
-    """The words stand for themselves there."""
-    return []
-
-
 def _with_references(explanation: Explanation, layers: list[int]) -> dict[str, Any]:
     return {
         name: {
@@ -292,11 +257,6 @@ def details_section(shown: Shown) -> dict[str, Any] | None:
     return {"results": [{"provenance": _flat(explanation.provenance)} for explanation in shown.explanations]}
 
 
-def details_plain(page: dict[str, Any]) -> list[Plain]:
-    """Notes stand beneath the words."""
-    return []
-
-
 def _flat(provenance: Mapping[str, Any], prefix: str = "") -> list[list[str]]:
     rows: list[list[str]] = []
     for name, value in provenance.items():
@@ -309,10 +269,5 @@ def _flat(provenance: Mapping[str, Any], prefix: str = "") -> list[list[str]]:
 
 def tables_section(shown: Shown) -> dict[str, Any] | None:
     """Headings, lines of cells, and what is said around them."""
-    blocks = [block for result in shown.rest for block in VIEWS[result.kind]().blocks(result)]
-    return {"blocks": [asdict(block) for block in blocks]} if blocks else None
-
-
-def tables_plain(page: dict[str, Any]) -> list[PlainTable]:
-    found = page["tables"]
-    return [PlainTable(one["heading"], one["lines"], one["lead"], one["foot"]) for one in found["blocks"]]
+    tables = table_data(block for result in shown.rest for block in VIEWS[result.kind]().blocks(result))
+    return {"tables": tables} if tables else None

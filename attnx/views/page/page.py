@@ -31,7 +31,7 @@ class Section(NamedTuple):
 
     data: Callable[[Shown], dict[str, Any] | None]
     """What its script draws; None if it has nothing to show."""
-    plain: Callable[[dict[str, Any]], Sequence[Plain]]
+    plain: Callable[[dict[str, Any]], Sequence[Plain]] = lambda page: ()
     """The same as plain text, for a reader without scripts."""
     kinds: tuple[type[Result], ...] = ()
     """The kinds of result that it is made for."""

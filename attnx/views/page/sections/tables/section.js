@@ -18,8 +18,8 @@ attnx.sections.push((() => {
 
   return {
     name: "tables",
-    whole({ blocks }) {
-      byId("tables").replaceChildren(...blocks.map((one) => make("div", { class: "table" }, ...block(one))));
+    whole({ tables }) {
+      byId("tables").replaceChildren(...tables.map((one) => make("div", { class: "table" }, ...block(one))));
     },
   };
 })());
