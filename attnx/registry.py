@@ -127,7 +127,7 @@ class Registry(Generic[T]):
             self._loading = True
             try:
                 found: dict[str, T] = {}
-                for entry in entry_points(group=f"attnx.{self._noun}s"):
+                for entry in entry_points(group=f"attnx.{self._noun.replace(' ', '_')}s"):
                     found[entry.name] = self._load(entry, (*self._things, *found))
             finally:
                 self._loading = False

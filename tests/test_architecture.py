@@ -1,9 +1,11 @@
 """The architecture is a test: imports go down the layers, no cycle closes, and the code base only gets smaller."""
 
+import ast
 import json
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -26,21 +28,37 @@ def test_the_surface_is_what_all_says_and_nothing_else():
         assert getattr(attnx, name) is not None
 
 
-def test_no_function_has_the_name_of_a_room(children):
+def test_no_function_has_the_name_of_a_package(children):
     code = (
-        "import attnx, pkgutil; rooms = {one.name for one in pkgutil.iter_modules(attnx.__path__)};"
-        "print(sorted(rooms & set(attnx.__all__)))"
+        "import attnx, pkgutil; packages = {module.name for module in pkgutil.iter_modules(attnx.__path__)};"
+        "print(sorted(packages & set(attnx.__all__)))"
     )
     assert children.run(python(code)).stdout.strip() == "[]"
 
 
-def test_a_rooms_init_is_its_docstring():
-    for path in Path(attnx.__path__[0]).rglob("__init__.py"):
-        if path.parent.name in ("attnx",) or "sections" in path.parts:
-            continue
-        lines = path.read_text(encoding="utf-8")
-        assert lines.startswith('"""'), path
-        assert "import " not in lines.split('"""', 2)[2], path
+STUBS = sorted(Path(attnx.__path__[0]).glob("*/__init__.pyi"))
+
+
+@pytest.mark.parametrize("stub", STUBS, ids=lambda stub: stub.parent.name)
+def test_a_package_exports_what_other_packages_import(stub):
+    package = import_module(f"attnx.{stub.parent.name}")
+    exports = [alias.name for node in _imports(stub) for alias in node.names]
+    assert dir(package) == sorted(exports)
+    for name in exports:
+        assert getattr(package, name) is not None
+    used = {
+        alias.name
+        for path in Path(attnx.__path__[0]).rglob("*.py*")
+        if path.suffix in (".py", ".pyi") and path.parent != stub.parent and stub.parent not in path.parents
+        for node in _imports(path)
+        if node.module == package.__name__
+        for alias in node.names
+    }
+    assert set(exports) - used == set(), "no other package imports these"
+
+
+def _imports(path):
+    return [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.ImportFrom)]
 
 
 def test_what_is_content_is_said_in_one_place():

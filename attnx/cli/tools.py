@@ -33,9 +33,8 @@ def doctor_command(
     """Say what is wrong on this machine, and what to do. Exit code 1 if a plain `explain` does not work here."""
     # Loaded here, so that --help answers at once.
     from attnx.doctor import checks as report
-    from attnx.doctor import examine
 
-    findings = examine()
+    findings = report.examine()
     print(report.as_json(findings) if as_json else report.text(findings))
     if not report.explain_works(findings):
         raise typer.Exit(1)

@@ -36,7 +36,7 @@ _BUILT_IN = {
     "gradient_share": "attnx.graph.gradient:GRADIENT_SHARE",
     "gradient_signed": "attnx.graph.gradient:GRADIENT_SIGNED",
 }
-EDGE_WEIGHTS: Registry[EdgeWeights] = Registry("edge_weights", "attnx.graph.edge_weights:EdgeWeights", _BUILT_IN)
+EDGE_WEIGHTS: Registry[EdgeWeights] = Registry("edge weight", "attnx.graph.edge_weights:EdgeWeights", _BUILT_IN)
 
 
 Head: TypeAlias = int | Literal["each", "mean", "max", "min"]

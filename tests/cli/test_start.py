@@ -35,7 +35,7 @@ MISTAKES = {
     ("explain", TEXT, "--layer", "two"): "is no layer",
     ("explain", TEXT, "--layer", "0"): "counted from 1",
     ("explain", TEXT, "--method", "rolout"): "did you mean 'rollout'?",
-    ("explain", TEXT, "--method", "rollout:nrm"): "weighting 'nrm' is not known",
+    ("explain", TEXT, "--method", "rollout:nrm"): "edge weight 'nrm' is not known",
     ("explain", TEXT, "--method", "blankout"): "is a reference",
     ("explain", TEXT, "--reference", "gradients"): "did you mean 'gradient'?",
     ("explain", TEXT, "--head", "middle"): "head 'middle' is not known",

@@ -1,1 +1,0 @@
-from attnx.doctor.checks import examine as examine
