@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from attnx.adapters import AudioInput, PreparedInput, adapter_for
 from attnx.attribution.base import Case, Reference, Scored
 from attnx.attribution.baselines import Named, choose_baseline, stretch_groups
-from attnx.attribution.captum import Batch, Facts, Start, attribute, baseline_values, split_streams
+from attnx.attribution.captum import Batch, Facts, attribute, baseline_values, split_streams
 from attnx.attribution.variants import FIRST_ORDER, NOTE, STEPS, Perturbation, estimate, measure
 from attnx.errors import ChoiceError, InputError, whole_number
 from attnx.graph import check_position
@@ -29,7 +29,6 @@ def occlusion(
     cases: Sequence[Case],
     *,
     window: int = 3,
-    start: Start = "baseline",
     baseline: Named = None,
     score: Score | None = None,
     progress: bool = False,
@@ -46,7 +45,7 @@ def occlusion(
         from captum.attr import Occlusion
 
         shape, strides = _window(batch, window)
-        begin, chosen = baseline_values(batch, model, processor, start, baseline)
+        begin, chosen = baseline_values(batch, model, processor, baseline)
         found = Occlusion(batch.forward).attribute(
             batch.values,
             sliding_window_shapes=shape,
@@ -66,7 +65,6 @@ def feature_ablation(
     processor: Any,
     cases: Sequence[Case],
     *,
-    start: Start = "baseline",
     baseline: Named = None,
     score: Score | None = None,
     progress: bool = False,
@@ -78,7 +76,7 @@ def feature_ablation(
         from captum.attr import FeatureAblation
 
         features, pieces = _features(batch)
-        begin, chosen = baseline_values(batch, model, processor, start, baseline)
+        begin, chosen = baseline_values(batch, model, processor, baseline)
         found = FeatureAblation(batch.forward).attribute(
             batch.values,
             feature_mask=features,
@@ -194,7 +192,7 @@ OCCLUSION = Reference(
     costs="a run for each window",
     forwards=lambda positions, **options: positions + 1,
     signed=True,
-    options=("window", "start", "baseline", "score"),
+    options=("window", "baseline", "score"),
 )
 FEATURE_ABLATION = Reference(
     "feature_ablation",
@@ -204,7 +202,7 @@ FEATURE_ABLATION = Reference(
     costs="a run for each word or patch",
     forwards=lambda positions, **options: positions + 1,
     signed=True,
-    options=("start", "baseline", "score"),
+    options=("baseline", "score"),
 )
 
 

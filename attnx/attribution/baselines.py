@@ -293,8 +293,8 @@ def choose_baseline(
     if named in (MEAN, MEAN_NAME):
         if not _has_mean(model, adapter, processor, prepared):
             raise InputError(
-                "blank='mean' needs a model that answers to inputs_embeds as to input_ids, also to those that are no "
-                f"rows of its table, and {type(model).__name__} does not; give blank= a token or {DELETE!r}"
+                "baseline='mean' needs a model that answers to inputs_embeds as to input_ids, also to those that "
+                f"are no rows of its table, and {type(model).__name__} does not; give baseline= a token or {DELETE!r}"
             )
         return _mean(model, adapter)
     return _token(processor, _token_id(model, processor, named))
@@ -463,20 +463,20 @@ def _token_id(model: nn.Module, tokenizer: Any, baseline: str | int) -> int:
     if not isinstance(baseline, str):
         blank_id = whole_number("baseline", baseline)
         if blank_id < 0 or (size is not None and blank_id >= size):
-            raise ChoiceError(f"blank {blank_id} is no token id of this vocabulary of {size}")
+            raise ChoiceError(f"baseline {blank_id} is no token id of this vocabulary of {size}")
         return blank_id
     if baseline.endswith("_token"):
         token_id = getattr(tokenizer, f"{baseline}_id", None)
         if token_id is None:
             raise ChoiceError(
-                f"blank {baseline!r} asked, but the tokenizer has no such token; give another token of its vocabulary, "
-                f"its id, {MEAN!r} or {DELETE!r}"
+                f"baseline {baseline!r} was requested, but the tokenizer has no such token; give another token of its "
+                f"vocabulary, its id, {MEAN!r} or {DELETE!r}"
             )
         return int(token_id)
     vocabulary: Mapping[str, int] = tokenizer.get_vocab()
     if baseline not in vocabulary:
         raise ChoiceError(
-            f"blank {baseline!r} is no token of this tokenizer; give one of its vocabulary, its id, 'unk_token', "
+            f"baseline {baseline!r} is no token of this tokenizer; give one of its vocabulary, its id, 'unk_token', "
             f"'mask_token', 'pad_token', {MEAN!r} or {DELETE!r}"
         )
     return vocabulary[baseline]

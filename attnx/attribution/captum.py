@@ -339,26 +339,24 @@ def _of_sound(attribution: Tensor, prepared: PreparedInput) -> Tensor:
     return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
 
 
-Start: TypeAlias = Literal["baseline", "zero"]
-STARTS: tuple[Start, ...] = ("baseline", "zero")
+ZERO = "zero"
+"""The baseline of embeddings or pixels that are 0."""
 
 
 def baseline_values(
-    batch: Batch, model: nn.Module, processor: Any, start: Start, named: Named = None
+    batch: Batch, model: nn.Module, processor: Any, named: Named = None
 ) -> tuple[Tensor, dict[str, float | str]]:
-    """Of the shape of the batch's values, and which blank it is; `named` is the caller's.
+    """The baseline of a batch, of the shape of its values, and its name.
 
-    Special tokens stay, so that they are attributed nothing.
+    Special tokens stay as they are, so that nothing is attributed to them.
     """
-    if start not in STARTS:
-        raise ChoiceError(unknown("baseline_values", start, STARTS))
-    if start == "zero":
-        return _zero(batch), {}
+    if named == ZERO:
+        return _zero(batch), {"baseline": ZERO}
     baseline = choose_baseline(model, adapter_for(model), processor, batch.cases[0].prepared, named)
     if baseline.shortens:
         raise ChoiceError(
-            f"a path cannot begin at a text of another length, and {type(model).__name__} has no other blank: give "
-            "blank= a token, blank='mean', or start='zero'"
+            f"the baseline must be as long as the text, and {type(model).__name__} can only be blanked by deletion; "
+            "give baseline= a token, 'mean' or 'zero'"
         )
     return batch.enter([baseline.apply(case.prepared, case.content) for case in batch.cases]), {
         "baseline": baseline.name

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from attnx.attribution.base import ANSWER, SLOPES, Case, Reference, Scored
 from attnx.attribution.baselines import Named
-from attnx.attribution.captum import STARTS, Batch, Embed, Facts, Reduction, Start, attribute, baseline_values
+from attnx.attribution.captum import ZERO, Batch, Embed, Facts, Reduction, attribute, baseline_values
 from attnx.errors import InputError, whole_number
 from attnx.hooks import max_batch_positions, unwrap_model
 from attnx.targets import Score
@@ -102,13 +102,14 @@ def integrated_gradients(
     cases: Sequence[Case],
     *,
     steps: int = 32,
-    start: Start = "baseline",
     baseline: Named = None,
     score: Score | None = None,
     reduction: Reduction = "sum",
     progress: bool = False,
 ) -> list[Scored]:
-    """What each position adds to the target's score on the way from `start`: the blank, or zero embeddings.
+    """What each position adds to the target's score on the straight path from the baseline to the input.
+
+    `baseline` is a token, "mean" (the mean embedding) or "zero"; by default it is chosen as for `blankout`.
 
     Each case tells its `convergence_delta`; if it is large beside the score, take more `steps`.
     """
@@ -122,7 +123,7 @@ def integrated_gradients(
         # Captum multiplies the batch by the steps that it takes at once, and takes at least one.
         longest = max(len(case.prepared.positions) for case in batch.cases)
         at_once = max(len(batch.cases), max_batch_positions(model) // longest)
-        begin, chosen = baseline_values(batch, model, processor, start, baseline)
+        begin, chosen = baseline_values(batch, model, processor, baseline)
         summed, deltas = IntegratedGradients(batch.forward).attribute(
             batch.values,
             baselines=begin,
@@ -146,7 +147,7 @@ INTEGRATED_GRADIENTS = Reference(
     forwards=lambda positions, steps=32, **options: 2 * steps + 2,
     signed=True,
     needs=(ANSWER, SLOPES),
-    options=("steps", "start", "baseline", "score", "reduction"),
+    options=("steps", "baseline", "score", "reduction"),
 )
 
 
@@ -173,7 +174,7 @@ def gradient_shap(
     model = unwrap_model(model)
 
     def explainer(batch: Batch) -> tuple[Tensor, list[Facts]]:
-        begun = [baseline_values(batch, model, processor, name, baseline) for name in STARTS]
+        begun = [baseline_values(batch, model, processor, named) for named in (baseline, ZERO)]
         starts = torch.cat([values for values, _ in begun])
         at_once = max(1, max_batch_positions(model) // len(batch.cases[0].prepared.positions))
         # Drawn for all samples before the first runs: how many run at once must not change the numbers.

@@ -507,7 +507,7 @@ def estimate(
 ) -> Array:
     """The score of each variant's target, as `measure` gives it, to first order."""
     if baseline.shortens:
-        raise ChoiceError("exact=False asked, but what is deleted has no slope; give blank='mean' or a token")
+        raise ChoiceError("exact=False was requested, but a deletion has no gradient; give baseline='mean' or a token")
     if not variants:
         return np.zeros(0)
     asked = sorted({variant.case for variant in variants})

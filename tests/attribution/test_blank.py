@@ -71,7 +71,7 @@ def test_a_model_that_reads_no_embeddings_loses_the_position():
     model = ByIds(decoder().config).eval()
     baseline = chosen(model, of_letters())
     assert (baseline.name, baseline.shortens) == ("deletion", True)
-    with pytest.raises(InputError, match="blank='mean' needs a model that answers"):
+    with pytest.raises(InputError, match="baseline='mean' needs a model that answers"):
         chosen(model, of_letters(), named="mean")
 
 
@@ -154,7 +154,7 @@ def test_the_caller_may_choose(reference):
 
 
 def test_a_path_cannot_begin_at_a_shorter_text():
-    with pytest.raises(ChoiceError, match="a path cannot begin at a text of another length"):
+    with pytest.raises(ChoiceError, match="the baseline must be as long as the text"):
         attnx.explain(
             zoo.classifier(),
             zoo.wordpiece_tokenizer(),

@@ -145,9 +145,12 @@ def test_the_model_is_as_it_was():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"baseline": "[NOTHING]"}, r"blank '\[NOTHING\]' is no token of this tokenizer; give one of its vocabulary"),
-        ({"baseline": "mask_token"}, "blank 'mask_token' asked, but the tokenizer has no such token"),
-        ({"baseline": 10**6}, "blank 1000000 is no token id of this vocabulary"),
+        (
+            {"baseline": "[NOTHING]"},
+            r"baseline '\[NOTHING\]' is no token of this tokenizer; give one of its vocabulary",
+        ),
+        ({"baseline": "mask_token"}, "baseline 'mask_token' was requested, but the tokenizer has no such token"),
+        ({"baseline": 10**6}, "baseline 1000000 is no token id of this vocabulary"),
         ({"unit": "sentence"}, "unit 'sentence' is not known; there are: token, word"),
         ({"score": "odds"}, "score 'odds' is not known; there are: logit, margin, probability, log_odds"),
         ({"positions": [[0]]}, "positions for 1 inputs, expected one for each of 4"),

@@ -63,7 +63,7 @@ def test_roads_from_the_blank_give_what_the_position_adds_beyond_it(name, option
 
 
 def test_integrated_gradients_from_zero_are_input_times_gradient_and_converge():
-    found = REFERENCES["integrated_gradients"](MODEL, TOKENIZER, asked(), start="zero", steps=2)
+    found = REFERENCES["integrated_gradients"](MODEL, TOKENIZER, asked(), baseline="zero", steps=2)
     for one, case in zip(found, asked(), strict=True):
         np.testing.assert_allclose(one.scores, on_content(case, parts(case)[1]), rtol=1e-4, atol=1e-6)
         assert abs(one.facts["convergence_delta"]) < 1e-5

@@ -63,5 +63,5 @@ def test_faithfulness_can_be_estimated_and_says_so():
 
 def test_what_has_no_slope_is_refused():
     model, tokenizer = attnx.load_demo()
-    with pytest.raises(ChoiceError, match="deleted has no slope"):
+    with pytest.raises(ChoiceError, match="deletion has no gradient"):
         attnx.explain(model, tokenizer, TEXT, references={"blankout": {"exact": False, "baseline": "delete"}})

@@ -143,8 +143,8 @@ def test_what_does_not_exist_is_an_error_that_says_what_does():
         gradient(zoo.model(), zoo.tokenizer(), one, reduction="nrm")
     with pytest.raises(ChoiceError, match="score 'odds' is not known"):
         gradient(zoo.model(), zoo.tokenizer(), one, score="odds")
-    with pytest.raises(ChoiceError, match="baseline 'mean' is not known; there are: blank, zero"):
-        REFERENCES["integrated_gradients"](zoo.model(), zoo.tokenizer(), one, start="mean")
+    with pytest.raises(ChoiceError, match="baseline '\\[MSK\\]' is no token of this tokenizer"):
+        REFERENCES["integrated_gradients"](zoo.model(), zoo.tokenizer(), one, baseline="[MSK]")
 
 
 class IdsAlone(type(zoo.model())):

@@ -75,7 +75,7 @@ def test_a_row_goes_by_its_own_name():
     [
         ({"integrated_gradients": {"steps": "many"}}, "steps must be a whole number, found 'many'"),
         ({"gradient_shap": {"samples": 1.5}}, "samples must be a whole number, found 1.5"),
-        ({"blankout": {"baseline": ["[MASK]"]}}, "blank must be a token or its id"),
+        ({"blankout": {"baseline": ["[MASK]"]}}, "baseline must be a token or its id"),
     ],
 )
 def test_an_option_of_another_kind_is_refused_before_the_model_runs(asked, message):

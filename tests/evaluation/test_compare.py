@@ -164,8 +164,8 @@ def test_five_kinds_of_model_are_compared_without_special_code(kind):
 def test_what_cannot_be_compared_is_an_error(comparison):
     with pytest.raises(ChoiceError, match=r"reference 'gradients' is not known; .* did you mean 'gradient'"):
         attnx.compare(zoo.model(), zoo.tokenizer(), "keys", references="gradients")
-    with pytest.raises(ChoiceError, match=r"option of blankout 'blnk' is not known; .* did you mean 'blank'"):
-        attnx.compare(zoo.model(), zoo.tokenizer(), "keys", references={"blankout": {"blnk": 3}})
+    with pytest.raises(ChoiceError, match=r"option of blankout 'baselne' is not known; .* did you mean 'baseline'"):
+        attnx.compare(zoo.model(), zoo.tokenizer(), "keys", references={"blankout": {"baselne": 3}})
     with pytest.raises(InputError, match="a comparison needs a reference"):
         attnx.compare(zoo.model(), zoo.tokenizer(), "keys", references=())
     with pytest.raises(InputError, match="the list of texts is empty"):

@@ -57,7 +57,7 @@ REFUSED = {
     ),
     "several shares to discard": (
         lambda: attnx.rollout(UNIFORM, discard_ratio=torch.ones(2)),
-        "discard must be one value",
+        "discard_ratio must be one value",
     ),
     "several residuals": (lambda: attnx.rollout(UNIFORM, residual=np.ones(2)), "residual must be one value"),
     "words for attention": (lambda: attnx.raw("x"), "attention must be"),
