@@ -31,11 +31,12 @@ def test_models_of_every_precision_are_measured(precision):
 def test_the_average_is_the_one_of_slopes_between_input_and_baselines():
     """With samples enough it comes near the mean of integrated gradients from both baselines."""
     found = shap(zoo.classifier(), samples=4000)
-    roads = [
-        explain(zoo.classifier(), zoo.wordpiece_tokenizer(), TEXT, references={"integrated_gradients": {"baseline": one}})
-        for one in (None, "zero")
+    model, tokenizer = zoo.classifier(), zoo.wordpiece_tokenizer()
+    from_both = [
+        explain(model, tokenizer, TEXT, references={"integrated_gradients": {"baseline": baseline}})
+        for baseline in (None, "zero")
     ]
-    expected = np.mean([one.references["integrated_gradients"] for one in roads], axis=0)
+    expected = np.mean([e.references["integrated_gradients"] for e in from_both], axis=0)
     np.testing.assert_allclose(found, expected, atol=0.1 * np.abs(expected).max())
 
 
