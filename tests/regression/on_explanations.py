@@ -56,9 +56,9 @@ ANYWHERE: list[Options] = [AT_THE_LAST, AT_THE_LAST | {"position": 3}, AT_THE_LA
 REFERENCES: list[Any] = [
     {"blankout": {"unit": "word", "score": "logit", "signed": True}},
     {"gradient": {"score": "probability", "reduction": "absolute sum"}},
-    {"integrated_gradients": {"steps": 5, "start": "zero", "score": "log_odds"}},
+    {"integrated_gradients": {"steps": 5, "baseline": "zero", "score": "log_odds"}},
     {"gradient_shap": {"samples": 3, "seed": 4}},
-    {"occlusion": {"window": 2, "start": "zero"}},
+    {"occlusion": {"window": 2, "baseline": "zero"}},
 ]
 TEXTS = ["the key to the cabinets is on a table", "hello", "she said the film was bad, dull", "a movie"]
 

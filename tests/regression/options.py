@@ -77,8 +77,12 @@ STORED_NAMES = {"discard_ratio": "discard", "keep_position": "spare"}
 
 
 def stored(options: Options) -> Options:
-    """The options by their names in the file."""
-    return {STORED_NAMES.get(name, name): value for name, value in options.items()}
+    """The options by their names in the file, those of methods among them."""
+    pairs = ((name, stored(value) if isinstance(value, dict) else value) for name, value in options.items())
+    return {
+        STORED_NAMES.get(name, "start" if (name, value) == ("baseline", "zero") else name): value
+        for name, value in pairs
+    }
 
 
 def called(options: Options) -> str:
