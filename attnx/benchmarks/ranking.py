@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -172,12 +171,12 @@ class Ranking(DatasetTask[Known]):
     ) -> Sequence[Cells]:
         requests = [item.request for item in things]
         scores = scores_of(model, processor, requests, self.explainers, label=self.suite, progress=progress)
-        told = {
-            "signed": json.dumps(scores.signed),
-            "refused": json.dumps(scores.refused),
+        common = {
+            "signed": {"names": list(scores.signed)},
+            "refused": dict(scores.refused),
             FACTS: facts(provenance=scores.provenance),
         }
-        return [{**self._ranks(scores, number, item), **told} for number, item in enumerate(things)]
+        return [{**self._ranks(scores, number, item), **common} for number, item in enumerate(things)]
 
     def result(self, cells: Iterable[Cells], left_out: Mapping[str, int]) -> SuiteResult:
         """What refused in one shard has no numbers in any."""
@@ -191,7 +190,7 @@ class Ranking(DatasetTask[Known]):
             orders={name: found.array(name) for name in fixed_orders(1)},
             refused=refused,
             wrong=self.wrong,
-            signed=tuple(dict.fromkeys(name for column in set(found.columns["signed"]) for name in json.loads(column))),
+            signed=tuple(dict.fromkeys(name for signed in found.columns["signed"] for name in signed["names"])),
             provenance={**record, "references": found.shared} if "references" in record else record,
         )
 
@@ -214,11 +213,11 @@ class Ranking(DatasetTask[Known]):
         }
 
 
-def _joined(several: Sequence[str]) -> dict[str, str]:
+def _joined(several: Sequence[Mapping[str, str]]) -> dict[str, str]:
     """Explainer → the first reason that it gave."""
     result: dict[str, str] = {}
-    for text in dict.fromkeys(several):
-        for name, reason in json.loads(text).items():
+    for reasons in several:
+        for name, reason in reasons.items():
             result.setdefault(name, reason)
     return result
 

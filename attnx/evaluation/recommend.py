@@ -254,7 +254,7 @@ class Choosing(OnTexts):
         )
 
 
-def _facts(explanation: Explanation, request: Request, orders: Mapping[str, Any]) -> str:
+def _facts(explanation: Explanation, request: Request, orders: Mapping[str, Any]) -> dict[str, Any]:
     return facts(
         provenance=explanation.provenance,
         notes=explanation.notes,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -275,7 +274,7 @@ class Asking(DatasetTask[Ready]):
         record = found.provenance
         report = Report.of(
             [column or None for column in found.columns["answer"]],
-            [Probe.from_dict({**json.loads(column), "provenance": {}}) for column in found.columns["probe"]],
+            [Probe.from_dict({**probe, "provenance": {}}) for probe in found.columns["probe"]],
             source=self.source,
             seed=self.seed,
             provenance={**record, "settings": {**record["settings"], "seed": self.seed}},
@@ -295,10 +294,9 @@ class Asking(DatasetTask[Ready]):
 
 
 def _cells(sentence: Sentence, probe: Probe, record: Mapping[str, Any]) -> Cells:
-    """The probe as JSON, all digits; its provenance is the same for all."""
-    told = {name: value for name, value in probe.to_dict().items() if name != "provenance"}
+    """The probe; its provenance is the same for all."""
     return {
-        "probe": json.dumps(told, ensure_ascii=False, allow_nan=False),
+        "probe": {name: value for name, value in probe.to_dict().items() if name != "provenance"},
         "answer": sentence.answer or "",
         FACTS: facts(provenance=record, notes=probe.notes),
     }

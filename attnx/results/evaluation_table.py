@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Cells: TypeAlias = dict[str, Any]
-"""Column → a text, a number, or an array of numbers."""
+"""Column → a text, a number, an array of numbers, or a dictionary of plain values."""
 
 FACTS = "facts"
 LEFT_OUT = "left out: "
@@ -45,9 +44,10 @@ _REASONS = 5
 """So many reasons are told apart of those for which inputs were left out."""
 
 
-def facts(*, provenance: Mapping[str, Any], notes: Sequence[str] = (), **more: Any) -> str:
-    """What is told of an input beside its numbers."""
-    return json.dumps(plain({"provenance": provenance, "notes": notes, **more}), ensure_ascii=False)
+def facts(*, provenance: Mapping[str, Any], notes: Sequence[str] = (), **more: Any) -> dict[str, Any]:
+    """What is known of an input beside its numbers, as JSON would give it back."""
+    result: dict[str, Any] = plain({"provenance": provenance, "notes": notes, **more})
+    return result
 
 
 @dataclass(eq=False)
@@ -64,14 +64,14 @@ class Gathered:
     @classmethod
     def of(cls, rows: Iterable[Cells], left_out: Mapping[str, int] | None = None) -> Gathered:
         """All rows; and why inputs that have none were left out, which the notes say."""
-        made, seen = cls(), ""
+        made, seen = cls(), None
         notes: list[str] = []
         for cells in rows:
             for name, value in cells.items():
                 if name != FACTS:
                     made.columns.setdefault(name, []).append(value)
             if cells[FACTS] != seen:  # rows beside each other mostly tell the same
-                seen, notes = cells[FACTS], made._notes(json.loads(cells[FACTS]))
+                seen, notes = cells[FACTS], made._notes(cells[FACTS])
             made.noted.update(notes)
         if not made.first:
             raise InputError("there is nothing to sum up: no input could be measured")

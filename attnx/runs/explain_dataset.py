@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -211,7 +212,7 @@ class DatasetTask(ABC, Generic[T]):
     def cells(
         self, model: Any, processor: Any, things: Sequence[T], tick: RowCallback, progress: bool
     ) -> Sequence[Cells]:
-        """For each thing its cells, the same columns in all: texts, numbers, and arrays of numbers."""
+        """For each thing its cells, the same columns in all: texts, numbers, arrays, and plain dictionaries."""
 
     @abstractmethod
     def result(self, cells: Iterable[Cells], left_out: Mapping[str, int]) -> Any:
@@ -295,18 +296,33 @@ def _whole(row: DataRow, found: Cells | Refused, columns: Mapping[str, str]) -> 
     other = sorted({*found} ^ {*columns})
     if other:
         return {**named, "error": f"it has {'no ' * (other[0] in columns)}{other[0]}, unlike the first rows"}
-    return named | {name: value.tolist() if getattr(value, "ndim", 0) > 1 else value for name, value in found.items()}
+    return named | {name: _stored(value) for name, value in found.items()}
+
+
+def _stored(value: Any) -> Any:
+    """As Arrow takes it: of arrays within arrays lists, of a dictionary its JSON."""
+    if isinstance(value, Mapping):
+        return json.dumps(value, ensure_ascii=False)
+    return value.tolist() if getattr(value, "ndim", 0) > 1 else value
 
 
 def _rows(place: Place) -> Iterator[Cells]:
     """The cells of all rows that have them."""
     manifest = manifest_of(place)
-    schema = _schema(manifest.layout.get("columns"))
+    columns: Mapping[str, str] = manifest.layout.get("columns", {})
+    schema = _schema(columns)
     for part in manifests.parts(place).values():
         for batch in read_part(place, part, manifest.shard_rows, schema=schema).to_batches(max_chunksize=256):
             for cells in batch.to_pylist():
                 if cells["error"] is None:
-                    yield {name: value for name, value in cells.items() if name not in _OWN}
+                    yield {name: _read_back(value, columns[name]) for name, value in cells.items() if name in columns}
+
+
+def _read_back(value: Any, kind: str) -> Any:
+    try:
+        return json.loads(value) if kind == "json" else value
+    except (ValueError, TypeError, RecursionError) as error:
+        raise FileFormatError(f"a row of the run is not what attnx wrote: {error!s:.80}") from error
 
 
 def _left_out(place: Place) -> Counter[str]:
@@ -318,6 +334,8 @@ _OWN = ("row", "id", "sha256", "error")
 
 
 def _kind(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "json"
     if isinstance(value, str):
         return "text"
     if isinstance(value, int):
@@ -330,6 +348,7 @@ def _schema(columns: Any) -> Any:
     pa = arrow()
     kinds = {
         "text": pa.string(),
+        "json": pa.string(),
         "whole": pa.int64(),
         "number": pa.float64(),
         "numbers": pa.list_(pa.float64()),
