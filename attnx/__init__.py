@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from attnx.counterfactuals import SideBySide
     from attnx.counterfactuals.counterfactual import counterfactual
     from attnx.counterfactuals.side_by_side import side_by_side
-    from attnx.evaluation import HeadAtlas
+    from attnx.evaluation import Comparison, Faithfulness, HeadAtlas, Recommendation
     from attnx.evaluation.compare import compare
     from attnx.evaluation.faithfulness import faithfulness
     from attnx.evaluation.head_atlas import head_atlas
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from attnx.methods.flow.flow import flow
     from attnx.methods.rollout import rollout
     from attnx.pipeline.explain import explain
-    from attnx.results import Comparison, Explanation, Faithfulness, Recommendation
+    from attnx.results import Explanation
     from attnx.runs import Run
     from attnx.runs.explain_dataset import explain_dataset
     from attnx.similarity import Similarity, explain_similarity
@@ -43,12 +43,12 @@ _ON_DEMAND = {
     "Alignment": "attnx.word_alignment.result",
     "Adapter": "attnx.adapters.adapter",
     "AttentionTensor": "attnx.attention.tensor",
-    "Comparison": "attnx.results.evaluation_table",
+    "Comparison": "attnx.evaluation.evaluation_table",
     "Explanation": "attnx.results.explanation",
-    "Faithfulness": "attnx.results.evaluation_table",
+    "Faithfulness": "attnx.evaluation.evaluation_table",
     "GenerationExplanation": "attnx.generation.result",
     "HeadAtlas": "attnx.evaluation.head_atlas",
-    "Recommendation": "attnx.results.evaluation_table",
+    "Recommendation": "attnx.evaluation.evaluation_table",
     "Run": "attnx.runs.run",
     "BenchmarkTable": "attnx.benchmarks.result",
     "SideBySide": "attnx.counterfactuals.side_by_side",

@@ -6,7 +6,7 @@ Loaded when a page is first written.
 from __future__ import annotations
 
 from attnx import benchmarks, counterfactuals, evaluation, generation, views, word_alignment
-from attnx.results import Comparison, Explanation, Faithfulness
+from attnx.results import Explanation
 from attnx.similarity import Similarity
 from attnx.views import SECTIONS, Section, plain_tables
 
@@ -18,9 +18,9 @@ for _name, _section in {
     "alignment": Section(
         word_alignment.alignment_section, plain_tables("alignment"), (word_alignment.Alignment, Similarity)
     ),
-    "summary": Section(evaluation.summary_section, evaluation.summary_plain, (Comparison,)),
+    "summary": Section(evaluation.summary_section, evaluation.summary_plain, (evaluation.Comparison,)),
     "atlas": Section(evaluation.atlas_section, evaluation.atlas_plain, (evaluation.HeadAtlas,)),
-    "faithfulness": Section(evaluation.faithfulness_section, evaluation.faithfulness_plain, (Faithfulness,)),
+    "faithfulness": Section(evaluation.faithfulness_section, evaluation.faithfulness_plain, (evaluation.Faithfulness,)),
     "truth": Section(benchmarks.truth_section, benchmarks.truth_plain, (benchmarks.BenchmarkTable,)),
     "generation": Section(
         generation.generation_section, plain_tables("generation"), (generation.GenerationExplanation,)

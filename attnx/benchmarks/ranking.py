@@ -16,11 +16,11 @@ from attnx.adapters import adapter_for
 from attnx.benchmarks.benchmark import Array, Explainers, Known, Scores, Suite, SuiteResult, Trial, scores_of
 from attnx.benchmarks.result import CHANCE
 from attnx.errors import ChoiceError, InputError
+from attnx.evaluation import FACTS, Gathered, facts, with_left_out
 from attnx.hooks import map_outputs, unwrap_model
 from attnx.methods import SCORE_DECIMALS
 from attnx.pipeline import GivenModel, Request
-from attnx.results import FACTS, Cells, Gathered, facts, with_left_out
-from attnx.runs import DatasetTask, RowCallback, as_setting
+from attnx.runs import Cells, DatasetTask, RowCallback, as_setting
 from attnx.targets import encoder_offset, head_logits, split
 
 

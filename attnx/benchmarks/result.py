@@ -9,20 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from attnx.errors import ChoiceError
+from attnx.evaluation import FEWEST_TEXTS, Verdict, verdict_of
 from attnx.registry import unknown
-from attnx.results import (
-    FEWEST_TEXTS,
-    RESAMPLES,
-    Array,
-    Between,
-    Filled,
-    Named,
-    Rules,
-    Summary,
-    TableResult,
-    Verdict,
-    verdict_of,
-)
+from attnx.results import Array, Between, Filled, Named, Rules, TableResult
+from attnx.statistics import RESAMPLES, Summary
 
 CHANCE = "chance"
 

@@ -36,12 +36,14 @@ from attnx.demo_models import (
 from attnx.demo_models.picture_question import load_demo
 from attnx.demo_models.planted_tone import load_demo as load_demo_tone
 from attnx.errors import ChoiceError, InputError
+from attnx.evaluation import METRICS, MORE_IS_BETTER, RANDOM
 from attnx.evaluation.faithfulness import faithfulness
 from attnx.methods import METHODS, PAPER_METHODS
 from attnx.pipeline import Request
 from attnx.pipeline.explain import explain
 from attnx.pronouns import find, masked
-from attnx.results import METRICS, MORE_IS_BETTER, RANDOM, Explanation, bootstrap_interval
+from attnx.results import Explanation
+from attnx.statistics import bootstrap_interval
 
 _AT_ONCE = 64
 

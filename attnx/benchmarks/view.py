@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from attnx.benchmarks.result import CHANCE, BenchmarkTable
-from attnx.results import MARKS, Summary
+from attnx.evaluation import MARKS
+from attnx.statistics import Summary
 from attnx.views import LOOKS, PlainTable, Shown, TextBlock, decimals, number
 
 _ROW, _PANEL = 0.24, 3.0

@@ -221,7 +221,7 @@ def check_asked(
 
     check_choices((methods,) if isinstance(methods, str) else methods, references, **choices)
     if measure is not None:
-        from attnx.results import MEASURES
+        from attnx.statistics import MEASURES
 
         MEASURES.check(measure)
     if suites:

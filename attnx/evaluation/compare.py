@@ -11,12 +11,14 @@ from typing import Any, ClassVar
 from attnx.arguments import checked
 from attnx.attribution import AskedReferences, asked_references
 from attnx.errors import InputError
+from attnx.evaluation.evaluation_table import Comparison, cells_of
+from attnx.evaluation.evaluation_table import gathered_comparison as gathered
 from attnx.methods import PAPER_METHODS
 from attnx.pipeline import Call, Choices, Request, given_model, takes_pipelines
 from attnx.progress import progress_bar
-from attnx.results import MEASURES, Cells, Comparison, Explanation, cells_of
-from attnx.results import gathered_comparison as gathered
-from attnx.runs import DatasetTask, OutputOptions, RowCallback, as_setting
+from attnx.results import Explanation
+from attnx.runs import Cells, DatasetTask, OutputOptions, RowCallback, as_setting
+from attnx.statistics import MEASURES
 
 
 @dataclass(frozen=True)

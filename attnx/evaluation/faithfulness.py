@@ -37,12 +37,13 @@ from attnx.attribution import (
 )
 from attnx.errors import InputError
 from attnx.evaluation.compare import OnTexts
+from attnx.evaluation.evaluation_table import FACTS, RANDOM, Faithfulness, facts
+from attnx.evaluation.evaluation_table import gathered_faithfulness as gathered
 from attnx.hooks import unwrap_model
 from attnx.methods import PAPER_METHODS, scores_for_ranking
 from attnx.pipeline import LAST, Call, Request, given_model, takes_pipelines
-from attnx.results import FACTS, RANDOM, Cells, Explanation, Faithfulness, facts
-from attnx.results import gathered_faithfulness as gathered
-from attnx.runs import OutputOptions, RowCallback
+from attnx.results import Explanation
+from attnx.runs import Cells, OutputOptions, RowCallback
 from attnx.targets import Score, Target, check_score
 
 Array = np.ndarray[Any, np.dtype[np.float64]]

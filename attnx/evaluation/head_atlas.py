@@ -14,29 +14,13 @@ from attnx.arguments import checked
 from attnx.attribution import AskedReferences, asked_references
 from attnx.errors import ChoiceError, InputError, how_many
 from attnx.evaluation.compare import Explained
+from attnx.evaluation.evaluation_table import FACTS, Gathered, facts
 from attnx.methods import RAW, asked_methods, scores_for_ranking
 from attnx.pipeline import given_model, takes_pipelines
 from attnx.registry import unknown
-from attnx.results import (
-    FACTS,
-    LATER,
-    MEASURES,
-    PROVENANCE,
-    Array,
-    Between,
-    Cells,
-    Explanation,
-    Filled,
-    Gathered,
-    Rising,
-    Rules,
-    Shape,
-    Summary,
-    TableResult,
-    agree,
-    facts,
-)
-from attnx.runs import OutputOptions
+from attnx.results import LATER, PROVENANCE, Array, Between, Explanation, Filled, Rising, Rules, Shape, TableResult
+from attnx.runs import Cells, OutputOptions
+from attnx.statistics import MEASURES, Summary, agree
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

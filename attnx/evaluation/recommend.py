@@ -29,6 +29,8 @@ from attnx.attribution import (
 )
 from attnx.errors import InputError, duration
 from attnx.evaluation.compare import OnTexts
+from attnx.evaluation.evaluation_table import FACTS, RANDOM, Gathered, Recommendation, facts
+from attnx.evaluation.evaluation_table import gathered_recommendation as gathered
 from attnx.evaluation.faithfulness import (
     FIRST,
     Order,
@@ -45,19 +47,8 @@ from attnx.hooks import unwrap_model
 from attnx.methods import METHODS, Method, asked_methods
 from attnx.pipeline import LAST, Call, Choices, Refused, Request, attempt, given_model, takes_pipelines
 from attnx.progress import announce
-from attnx.results import (
-    FACTS,
-    RANDOM,
-    Cells,
-    Explanation,
-    Gathered,
-    Recommendation,
-    facts,
-)
-from attnx.results import (
-    gathered_recommendation as gathered,
-)
-from attnx.runs import OutputOptions, RowCallback
+from attnx.results import Explanation
+from attnx.runs import Cells, OutputOptions, RowCallback
 from attnx.targets import Score, check_score
 
 FORWARDS = 50

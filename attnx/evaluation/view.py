@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attnx.errors import ChoiceError, InputError
-from attnx.evaluation.head_atlas import CARRIED, HeadAtlas
-from attnx.registry import unknown
-from attnx.results import (
+from attnx.evaluation.evaluation_table import (
     FEWEST_TEXTS,
+    LEFT_OUT,
     MARKS,
     METRICS,
     MORE_IS_BETTER,
     RANDOM,
     Comparison,
-    Explanation,
     Faithfulness,
     Recommendation,
-    Summary,
     orders_told,
 )
+from attnx.evaluation.head_atlas import CARRIED, HeadAtlas
+from attnx.registry import unknown
+from attnx.results import Explanation
+from attnx.statistics import Summary
 from attnx.views import (
     LOOKS,
     PlainTable,
@@ -33,12 +34,25 @@ from attnx.views import (
     colour_map,
     decimals,
     given_or_new,
-    noted,
     number,
 )
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+_NOTES = 5
+"""So many are told; of a large file every text may have one of its own."""
+
+
+def noted(notes: Mapping[str, int], texts: int) -> list[TextBlock]:
+    """What explanations of many texts note, the commonest first, with how many do; nothing where nothing is noted."""
+    names = [
+        f"{note} ({f'{count:,} beside these' if note.startswith(LEFT_OUT) else f'in {count:,} of'} {texts:,})"
+        for note, count in list(notes.items())[:_NOTES]
+    ]
+    more = [f"… and {len(notes) - _NOTES:,} other notes"] if len(notes) > _NOTES else []
+    return [TextBlock(foot=(*names, *more))] if names else []
+
 
 _LAYERS_SHOWN = 8
 """A terminal is 80 columns wide; of deeper models some layers are shown, the first and the last among them."""

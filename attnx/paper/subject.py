@@ -17,13 +17,15 @@ from attnx.adapters import PreparedInput, adapter_for
 from attnx.attribution import PAPER, blankout, cases, gradient
 from attnx.demo_models import Beginning
 from attnx.errors import InputError
+from attnx.evaluation import FACTS, Gathered, facts, with_left_out
 from attnx.graph import check_layer
 from attnx.methods import PAPER_METHODS
 from attnx.paper.sentences import Sentences
 from attnx.paper.table import Shares, SubjectTable, SubjectTrainings, Table, Trainings, check_alike
 from attnx.paper.tables import answer_aware, relevance_rows, tabulated
-from attnx.results import FACTS, Cells, Gathered, Summary, facts, provenance, with_left_out
-from attnx.runs import DatasetTask, RowCallback
+from attnx.results import provenance
+from attnx.runs import Cells, DatasetTask, RowCallback
+from attnx.statistics import Summary
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 

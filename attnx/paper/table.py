@@ -14,7 +14,8 @@ import numpy as np
 
 from attnx.errors import ChoiceError, InputError
 from attnx.registry import unknown
-from attnx.results import PROVENANCE, SUMMARY, Between, Filled, NamedAs, Rules, Spread, Summary, TableResult, Undefined
+from attnx.results import PROVENANCE, SUMMARY, Between, Filled, NamedAs, Rules, TableResult
+from attnx.statistics import Spread, Summary, Undefined
 
 Which: TypeAlias = Literal["content", "all", "all but the last"]
 Reference: TypeAlias = Literal["blank-out", "input gradients"]

@@ -14,23 +14,15 @@ from torch import nn
 from attnx.adapters import PreparedInput, adapter_for
 from attnx.attribution import PAPER, Case, blankout, cases, gradient
 from attnx.errors import ArgumentError, InputError
+from attnx.evaluation import FACTS, Gathered, facts, with_left_out
 from attnx.methods import METHODS, PAPER_METHODS, rounded, tied_share
 from attnx.paper import table
 from attnx.paper.sentences import Reviews, Sentences
 from attnx.paper.table import ByProtocol, GradientOf, Protocol, Published, Reference, Table, Which
 from attnx.pipeline import Call, Request, Settings, given_model
-from attnx.results import (
-    FACTS,
-    Cells,
-    Gathered,
-    Summary,
-    dense_rank_correlation,
-    facts,
-    provenance,
-    spearman,
-    with_left_out,
-)
-from attnx.runs import DatasetTask, OutputOptions, RowCallback
+from attnx.results import provenance
+from attnx.runs import Cells, DatasetTask, OutputOptions, RowCallback
+from attnx.statistics import Summary, dense_rank_correlation, spearman
 from attnx.targets import Score
 
 Array = np.ndarray[Any, np.dtype[np.float64]]

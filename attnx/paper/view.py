@@ -17,7 +17,7 @@ from attnx.paper.table import (
     Table,
     Trainings,
 )
-from attnx.results import FEWEST, Spread, Summary
+from attnx.statistics import FEWEST, Spread, Summary
 from attnx.views import LOOKS, TextBlock, decimals
 
 if TYPE_CHECKING:

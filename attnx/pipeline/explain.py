@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeGuard, Unpack, overload
 
 from torch import nn
 
@@ -48,7 +48,10 @@ from attnx.pipeline.requests import (
 )
 from attnx.progress import progress_bar
 from attnx.registry import unknown
-from attnx.results import NOT_KEPT, Explanation, Explanations, Recommendation
+from attnx.results import NOT_KEPT, Explanation, Explanations
+
+if TYPE_CHECKING:
+    from attnx.evaluation import Recommendation
 
 
 def settings_of(explanation: Explanation, *, references: bool = True) -> dict[str, Any]:
@@ -166,6 +169,11 @@ class Recommended:
         )
 
 
+def _is_recommendation(methods: Any) -> TypeGuard[Recommendation]:
+    """By its kind: its class is above this package."""
+    return getattr(type(methods), "kind", None) == "recommendation"
+
+
 def _left_open(name: str, chosen: Mapping[str, Any]) -> bool:
     default = getattr(Settings, name, None)
     return bool(chosen.get(name, default) == default)
@@ -238,7 +246,7 @@ class Choices:
             if name not in Options.__annotations__:
                 raise ArgumentError(unknown("argument of explain", name, Options.__annotations__))
         methods, recommended = chosen.pop("methods", None), None
-        if isinstance(methods, Recommendation):
+        if _is_recommendation(methods):
             recommended = Recommended.of(methods, unwrap_model(model).config, chosen)
             chosen |= recommended.options
             methods = chosen.pop("methods")

@@ -15,14 +15,15 @@ from torch import nn
 from attnx.adapters import adapter_for
 from attnx.attribution import AskedReferences, asked_references
 from attnx.errors import FileFormatError, InputError
+from attnx.evaluation import FACTS, Gathered, facts
 from attnx.methods import METHODS, PAPER_METHODS
 from attnx.pipeline import given_model
 from attnx.progress import progress_bar
 from attnx.pronouns.mask import indexed
 from attnx.pronouns.probe import Ready, Sentence, Span, ask, prepare
 from attnx.pronouns.result import Probe, Report
-from attnx.results import FACTS, Cells, Gathered, facts, provenance
-from attnx.runs import DatasetTask, OutputOptions, RowCallback, as_setting
+from attnx.results import provenance
+from attnx.runs import Cells, DatasetTask, OutputOptions, RowCallback, as_setting
 
 SLOTS = {"$NOM_PRONOUN": ("he", "she"), "$POSS_PRONOUN": ("his", "her"), "$ACC_PRONOUN": ("him", "her")}
 """Slot → the masculine and the feminine pronoun. "her" is both a possessive and an accusative."""

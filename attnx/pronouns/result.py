@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 import numpy as np
 
 from attnx.errors import ChoiceError
+from attnx.evaluation import counted
 from attnx.registry import unknown
 from attnx.results import (
     LATER,
@@ -23,10 +24,9 @@ from attnx.results import (
     Rising,
     Rules,
     Shape,
-    Summary,
     TableResult,
-    counted,
 )
+from attnx.statistics import Summary
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

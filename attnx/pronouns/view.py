@@ -10,7 +10,7 @@ import numpy as np
 from attnx.errors import InputError
 from attnx.methods import title_of
 from attnx.pronouns.result import Probe, Rates, Report
-from attnx.results import Summary
+from attnx.statistics import Summary
 from attnx.views import TextBlock
 
 if TYPE_CHECKING:

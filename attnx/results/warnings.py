@@ -12,11 +12,11 @@ import numpy as np
 from attnx.adapters import Positions, Span, Word, punctuation
 from attnx.methods import scores_for_ranking
 from attnx.results.base import Array
-from attnx.results.statistics import agree, spearman
+from attnx.statistics import agree, spearman
 from attnx.targets import Prediction, visible
 
 if TYPE_CHECKING:
-    from attnx.results.statistics import Measure
+    from attnx.statistics import Measure
 
 
 @dataclass(frozen=True)

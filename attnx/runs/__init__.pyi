@@ -1,3 +1,4 @@
+from attnx.runs.explain_dataset import Cells as Cells
 from attnx.runs.explain_dataset import DatasetTask as DatasetTask
 from attnx.runs.explain_dataset import OutputOptions as OutputOptions
 from attnx.runs.folder import Place as Place

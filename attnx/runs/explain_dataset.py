@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from attnx.arguments import checked
 from attnx.errors import AttnxError, ChoiceError, FileFormatError, InputError, whole_number
@@ -25,7 +25,7 @@ from attnx.pipeline import (
     given_model,
     takes_pipelines,
 )
-from attnx.results import Cells, Explanation, Recommendation, plain
+from attnx.results import Explanation, plain
 from attnx.runs import folder as manifests
 from attnx.runs.engine import SHORT, Engine, Runner, engine_of
 from attnx.runs.folder import Place, as_setting
@@ -36,8 +36,11 @@ from attnx.runs.table import FORMAT, Layout, as_part, explained_cells, is_right,
 
 if TYPE_CHECKING:
     from attnx.attribution import AskedReferences
+    from attnx.evaluation import Recommendation
 
 T = TypeVar("T")
+Cells: TypeAlias = dict[str, Any]
+"""A row of a table: column → a text, a number, an array of numbers, or a dictionary of plain values."""
 
 
 @dataclass(frozen=True)

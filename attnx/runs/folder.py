@@ -27,7 +27,7 @@ from torch import nn
 
 from attnx.arguments import path_of
 from attnx.errors import AttnxError, FileFormatError, InputError, first_line
-from attnx.results import Recommendation
+from attnx.results import Result
 from attnx.results import storage as schema
 from attnx.runs.sources import Shard
 
@@ -252,8 +252,8 @@ def weights_digest(model: nn.Module) -> str:
 
 def as_setting(value: Any) -> Any:
     """An option as a manifest keeps it."""
-    if isinstance(value, Recommendation):
-        return f"recommendation {sha256(value.to_json().encode()).hexdigest()}"
+    if isinstance(value, Result):
+        return f"{value.kind} {sha256(value.to_json().encode()).hexdigest()}"
     if isinstance(value, Mapping):
         return {str(name): as_setting(one) for name, one in value.items()}
     if isinstance(value, (list, tuple)):

@@ -67,7 +67,6 @@ from attnx.views.table import as_csv as as_csv
 from attnx.views.table import as_markdown as as_markdown
 from attnx.views.table import as_text as as_text
 from attnx.views.table import decimals as decimals
-from attnx.views.table import noted as noted
 from attnx.views.table import places as places
 from attnx.views.table import written as written
 from attnx.views.terminal import Legend as Legend

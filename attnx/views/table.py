@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from attnx.results import LEFT_OUT
 from attnx.views.escaping import csv_cell, markdown_text, printable
 
 Lines: TypeAlias = Sequence[Sequence[str]]
@@ -24,20 +23,6 @@ class TextBlock:
     lead: tuple[str, ...] = ()
     lines: Lines = ()
     foot: tuple[str, ...] = ()
-
-
-_NOTES = 5
-"""So many are told; of a large file every text may have one of its own."""
-
-
-def noted(notes: Mapping[str, int], texts: int) -> list[TextBlock]:
-    """What explanations of many texts note, the commonest first, with how many do; nothing where nothing is noted."""
-    names = [
-        f"{note} ({f'{count:,} beside these' if note.startswith(LEFT_OUT) else f'in {count:,} of'} {texts:,})"
-        for note, count in list(notes.items())[:_NOTES]
-    ]
-    more = [f"… and {len(notes) - _NOTES:,} other notes"] if len(notes) > _NOTES else []
-    return [TextBlock(foot=(*names, *more))] if names else []
 
 
 def as_text(blocks: Iterable[TextBlock]) -> str:

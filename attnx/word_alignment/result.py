@@ -14,7 +14,8 @@ from attnx.adapters import CHOICES, Choice, Gold, LinkCounts, Links, in_order, p
 from attnx.arguments import path_of
 from attnx.errors import AttnxError, InputError
 from attnx.registry import unknown
-from attnx.results import PROVENANCE, RESAMPLES, Array, Between, Filled, Result, Rules, check
+from attnx.results import PROVENANCE, Array, Between, Filled, Result, Rules, check
+from attnx.statistics import RESAMPLES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

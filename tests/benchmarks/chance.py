@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 
 import attnx
+from attnx.evaluation import METRICS, RANDOM
 from attnx.evaluation import faithfulness as room
 from attnx.pipeline import load
-from attnx.results import METRICS, RANDOM
 from tests.benchmarks.recommend import sentences
 
 

@@ -47,7 +47,7 @@ def blanked(name: str, model: Any, tokenizer: Any, texts: Sequence[str]) -> None
     """Blank-out by its default, the margin."""
     from attnx.adapters import adapter_for
     from attnx.attribution import blankout, cases
-    from attnx.results import spearman
+    from attnx.statistics import spearman
 
     asked = cases(model, tokenizer, [adapter_for(model).prepare(model, tokenizer, one) for one in texts])
     found, taken = {}, {}

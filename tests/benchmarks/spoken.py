@@ -19,7 +19,7 @@ import numpy as np
 import attnx
 from attnx.benchmarks.ranking import is_first, reciprocal_rank
 from attnx.generation import GenerationExplanation
-from attnx.results import bootstrap_interval
+from attnx.statistics import bootstrap_interval
 from tests import whisper_tiny
 from tests.whisper_tiny import Spoken
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from attnx.cli.main import main
-from attnx.results import Recommendation
+from attnx.evaluation import Recommendation
 
 TEXTS = (
     "the key to the cabinets",

@@ -6,7 +6,7 @@ from scipy import stats
 
 import attnx
 from attnx.adapters import Position, group_words
-from attnx.results import agree, spearman
+from attnx.statistics import agree, spearman
 from attnx.targets import Prediction
 from attnx.views import Shown
 from attnx.views.page import explanation as agreement

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import attnx
+from attnx.evaluation import RANDOM
 from attnx.evaluation.faithfulness import FIRST, MOST, generator_of, narrow_enough, random_orders
-from attnx.results import RANDOM
 from tests import verb_number_zoo as zoo
 
 

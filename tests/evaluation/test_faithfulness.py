@@ -8,8 +8,8 @@ import attnx
 from attnx.attribution import REFERENCES, Scored
 from attnx.attribution.base import Reference
 from attnx.errors import ChoiceError, FileFormatError, InputError
+from attnx.evaluation import METRICS, RANDOM, Faithfulness
 from attnx.evaluation.faithfulness import order_of, removed_counts, share_count
-from attnx.results import METRICS, RANDOM, Faithfulness
 from tests import verb_number_zoo as zoo
 
 TEXTS = list(zoo.TEXTS[:3])

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from attnx.errors import ChoiceError, InputError
-from attnx.results import MEASURES, spearman
-from attnx.results.statistics import kendall, top_k
+from attnx.statistics import MEASURES, kendall, spearman, top_k
 
 ties = st.lists(st.integers(0, 4), min_size=3, max_size=12)
 

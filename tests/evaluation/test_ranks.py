@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import rankdata
 
-from attnx.results.statistics import ranks
+from attnx.statistics import ranks
 
 
 @pytest.mark.parametrize("ties", ["average", "dense"])

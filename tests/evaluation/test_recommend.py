@@ -10,8 +10,8 @@ import attnx
 from attnx.attribution import REFERENCES, Scored
 from attnx.attribution.base import Reference
 from attnx.errors import AttnxError, ChoiceError, InputError
+from attnx.evaluation import RANDOM, Recommendation
 from attnx.evaluation import recommend as candidates
-from attnx.results import RANDOM, Recommendation
 from tests import verb_number_zoo as zoo
 
 TEXTS = [*zoo.TEXTS, "keys to the cabinets", "the key to the cabinets is", "the boys that the girl"][:8]

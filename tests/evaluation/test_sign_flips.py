@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attnx.errors import InputError
-from attnx.results.statistics import LEVEL, corrected
+from attnx.statistics import LEVEL, corrected
 
 
 def test_one_comparison_of_six_texts_is_the_exact_test():

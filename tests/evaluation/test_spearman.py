@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from attnx.errors import InputError
-from attnx.results import dense_rank_correlation, spearman
+from attnx.statistics import dense_rank_correlation, spearman
 
 few_values = st.lists(st.integers(0, 5), min_size=3, max_size=12)
 

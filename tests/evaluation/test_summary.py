@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attnx.errors import InputError
-from attnx.results import Summary, bootstrap_interval
+from attnx.statistics import Summary, bootstrap_interval
 
 
 def test_the_same_seed_gives_the_same_interval():

@@ -8,7 +8,7 @@ from attnx.errors import ChoiceError, FileFormatError, InputError
 from attnx.paper import Trainings
 from attnx.paper.table import ALL, CLAIMS, ByProtocol, Table
 from attnx.paper.tables import PUBLISHED
-from attnx.results import Summary
+from attnx.statistics import Summary
 from tests.results import examples
 
 

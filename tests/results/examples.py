@@ -9,15 +9,16 @@ import numpy as np
 from attnx.adapters import Gold, Position, Word
 from attnx.benchmarks import BenchmarkTable
 from attnx.counterfactuals import SideBySide
-from attnx.evaluation import HeadAtlas
+from attnx.evaluation import Comparison, Faithfulness, HeadAtlas, Recommendation
 from attnx.generation import GenerationExplanation
 from attnx.paper import SubjectTrainings, Trainings
 from attnx.paper.table import ByProtocol, Shares, SubjectTable, Table
 from attnx.paper.tables import CORRECTED, PUBLISHED
 from attnx.pronouns.result import Candidate, Probe, Rates, Report
-from attnx.results import Change, Comparison, Explanation, Faithfulness, Recommendation, Summary
+from attnx.results import Change, Explanation
 from attnx.runs.summary import CarryingWord, Group, RunSummary
 from attnx.similarity import Similarity
+from attnx.statistics import Summary
 from attnx.targets import Prediction
 from attnx.word_alignment import Alignment
 

@@ -3,7 +3,8 @@
 import pytest
 
 import attnx
-from attnx.views import as_text, noted
+from attnx.evaluation.view import noted
+from attnx.views import as_text
 from tests import zoo
 
 LONG = " ".join(["the movie is witty"] * 40)

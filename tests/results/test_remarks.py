@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from attnx.adapters import Position, Span, group_words
-from attnx.results import Comparison, Explanation, options
+from attnx.evaluation import Comparison
+from attnx.results import Explanation, options
 from attnx.results.warnings import REMARKS
 from attnx.targets import Prediction
 from attnx.views.page.content import correlation

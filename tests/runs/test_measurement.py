@@ -6,13 +6,13 @@ import pytest
 
 import attnx
 from attnx.errors import ArgumentError, AttnxError, ChoiceError, InputError
+from attnx.evaluation import evaluation_table as comparison
 from attnx.evaluation import head_atlas as atlas
 from attnx.paper import sentences, table1, table2, table3
 from attnx.paper.subject import subject
 from attnx.paper.tables import CORRECTED
 from attnx.pronouns import Sentence
 from attnx.pronouns import run as probe_pronouns
-from attnx.results import evaluation_table as comparison
 from attnx.runs import Place
 from attnx.runs import folder as manifest
 from attnx.runs.engine import LocalEngine, work

@@ -7,7 +7,7 @@ import pytest
 from attnx.paper.table import ByProtocol, Table
 from attnx.paper.tables import CORRECTED
 from attnx.paper.tables import PUBLISHED_TABLE_1 as PUBLISHED_TABLE
-from attnx.results import Summary
+from attnx.statistics import Summary
 from tests.results import examples
 
 CELLS = {

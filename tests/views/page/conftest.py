@@ -9,7 +9,8 @@ import pytest
 
 import attnx
 from attnx.adapters import Position, group_words
-from attnx.results import Explanation, Faithfulness
+from attnx.evaluation import Faithfulness
+from attnx.results import Explanation
 from tests import zoo
 
 TEXT = "The key to the cabinets, unaffordable!"

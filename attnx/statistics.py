@@ -132,9 +132,9 @@ if TYPE_CHECKING:
 MEASURES: Registry[Measure] = Registry(
     "measure",
     built_in={
-        "spearman": "attnx.results.statistics:spearman",
-        "kendall": "attnx.results.statistics:kendall",
-        "top_k": "attnx.results.statistics:top_k",
+        "spearman": "attnx.statistics:spearman",
+        "kendall": "attnx.statistics:kendall",
+        "top_k": "attnx.statistics:top_k",
     },
 )
 
@@ -323,7 +323,7 @@ class Summary:
 def agree(measure: Callable[[Array, Array], Array], own: Array, other: Array, *, both_signed: bool) -> Array:
     """`measure` of each row of `own[…, position]` with `other[position]`, NaN where it is undefined.
 
-    >>> from attnx.results.statistics import spearman
+    >>> from attnx.statistics import spearman
     >>> own, other = np.array([-3.0, 1.0, 2.0]), np.array([3.0, 1.0, 2.0])
     >>> agree(spearman, own, other, both_signed=False), agree(spearman, own, other, both_signed=True)
     (array(1.), array(-0.5))

@@ -13,13 +13,12 @@ import numpy as np
 from attnx._signals import cached_property
 from attnx.errors import ChoiceError, InputError
 from attnx.registry import unknown
-from attnx.results.base import Array, TableResult
-from attnx.results.explanation import Explanation, compared_over
-from attnx.results.statistics import LEVEL, MEASURES, Summary, corrected
-from attnx.results.storage import (
+from attnx.results import (
     LATER,
     PROVENANCE,
+    Array,
     Between,
+    Explanation,
     Filled,
     Named,
     NamedAs,
@@ -27,15 +26,17 @@ from attnx.results.storage import (
     Rules,
     SameNames,
     Shape,
+    TableResult,
+    compared_over,
     plain,
+    rank_correlation,
 )
-from attnx.results.warnings import rank_correlation
+from attnx.runs import Cells
+from attnx.statistics import LEVEL, MEASURES, Summary, corrected
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Cells: TypeAlias = dict[str, Any]
-"""Column → a text, a number, an array of numbers, or a dictionary of plain values."""
 
 FACTS = "facts"
 LEFT_OUT = "left out: "
