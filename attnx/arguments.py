@@ -169,7 +169,7 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
         (
             "drop_sink",
             "truncate",
-            "maps",
+            "all_queries",
             "do_sample",
             "interpolate",
             "progress",

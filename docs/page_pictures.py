@@ -42,10 +42,10 @@ def photograph(page: Page, name: str, part: str | None = None, *, whole: bool = 
 model, tokenizer = attnx.load_demo()
 with TemporaryDirectory() as folder, sync_playwright() as playwright:
     one, long, several = (Path(folder) / f"{name}.html" for name in ("one", "long", "several"))
-    attnx.explain(model, tokenizer, TEXT, maps=True, references=REFERENCES).to_html(one)
-    attnx.explain(model, tokenizer, LONG, maps=True, references=REFERENCES).to_html(long)
+    attnx.explain(model, tokenizer, TEXT, all_queries=True, references=REFERENCES).to_html(one)
+    attnx.explain(model, tokenizer, LONG, all_queries=True, references=REFERENCES).to_html(long)
     attnx.to_html(
-        attnx.explain(model, tokenizer, TEXTS, maps=True, references=REFERENCES), several, title="Six beginnings"
+        attnx.explain(model, tokenizer, TEXTS, all_queries=True, references=REFERENCES), several, title="Six beginnings"
     )
     browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--disable-gpu"])
 
@@ -64,7 +64,7 @@ with TemporaryDirectory() as folder, sync_playwright() as playwright:
     graph.get_by_role("radio", name="raw").click()
     photograph(graph, "page-graph", "#graph")
     every = Path(folder) / "heads.html"
-    attnx.explain(model, tokenizer, TEXT, methods=["raw", "rollout"], head="each", maps=True).to_html(every)
+    attnx.explain(model, tokenizer, TEXT, methods=["raw", "rollout"], head="all", all_queries=True).to_html(every)
     heads = opened(every, 1180, 1100, scale=1)
     heads.locator('#head-view-panels [data-head="4"]').click()
     photograph(heads, "page-heads", "#head_view")

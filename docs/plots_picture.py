@@ -13,7 +13,7 @@ IMAGES = Path(__file__).parent / "images"
 TEXT = "the key to the cabinets"
 
 model, tokenizer = attnx.load_demo()
-e = attnx.explain(model, tokenizer, TEXT, references="blankout", maps=True)
+e = attnx.explain(model, tokenizer, TEXT, references="blankout", all_queries=True)
 
 figure = Figure(figsize=(9.6, 2.9), layout="constrained")
 left, right = figure.subplots(1, 2)

@@ -38,7 +38,7 @@ def main() -> None:
         methods=("raw", "rollout"),
         references=("lrp", "gradient"),
         contrast=True,
-        layer="each",
+        layer="all",
     )
     for name in ("lrp", "rollout"):
         print(f"{name}: ' Oslo' from", [(one.text, round(one.score, 2)) for one in written.step(4).top(4, name)])

@@ -290,7 +290,7 @@ class Adapter:
     """Name of the module that embeds the input; None asks `model.get_input_embeddings()`."""
     decoder_embeddings: Callable[[nn.Module], nn.Module] | None = None
     """(model) → the module that embeds the output of an encoder–decoder; None where the input is one stream."""
-    within: str = ""
+    module: str = ""
     """Where in the model the explained stack of attention is, when it has several; of an encoder–decoder the one kind
     of levels that is followed, "self" or "cross"."""
 

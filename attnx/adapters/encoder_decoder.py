@@ -237,7 +237,7 @@ def decoder_embedding(model: nn.Module) -> nn.Module:
 
 def attention_kind(adapter: Adapter) -> str:
     """Of two streams the one kind of levels that is followed, "self" or "cross"; empty for all, and for one stream."""
-    return "" if adapter.decoder_embeddings is None else adapter.within
+    return "" if adapter.decoder_embeddings is None else adapter.module
 
 
 def last_decoder_position(model: nn.Module, processor: Any, prepared: PreparedInput) -> int:

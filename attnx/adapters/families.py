@@ -70,7 +70,7 @@ def audio_position(model: nn.Module, processor: Any, prepared: PreparedInput) ->
     if not prepared.positions[0].special:
         raise ChoiceError(
             f"{type(model).__name__} answers from all stretches of time, or at each; say whose view to explain: "
-            'position=…, position="every" for each letter that is written, or position="mean" for that of all'
+            'position=…, position="all" for each letter that is written, or position="mean" for that of all'
         )
     return 0
 
@@ -169,10 +169,10 @@ def list_adapters() -> dict[str, Adapter]:
     return {name: ADAPTERS[name] for name in ADAPTERS}
 
 
-def adapter_for(model: nn.Module, within: str = "") -> Adapter:
+def adapter_for(model: nn.Module, module: str = "") -> Adapter:
     """The adapter of the model's `config.model_type`, or the generic one that fits its inputs and its attention.
 
-    `within` is the stack that the caller chose, where a model has several; of an encoder–decoder that writes, the kind
+    `module` is the stack that the caller chose, where a model has several; of an encoder–decoder that writes, the kind
     of levels that is followed.
     """
     config = getattr(model, "config", None)
@@ -182,29 +182,29 @@ def adapter_for(model: nn.Module, within: str = "") -> Adapter:
             "themselves: attnx.rollout(attnx.capture(model, **inputs))"
         )
     model_type = getattr(config, "model_type", "")
-    if not within and model_type not in ADAPTERS:
+    if not module and model_type not in ADAPTERS:
         check_followed(model)
     several = getattr(config, "is_encoder_decoder", False) and _has_decoder(model)
     if several and _writes(model):
         adapter = ADAPTERS[config.model_type if config.model_type in ADAPTERS else "encoder_decoder"]
-        return replace(adapter, within=_kind(model, within)) if within else adapter
-    if several and not within:
+        return replace(adapter, module=_kind(model, module)) if module else adapter
+    if several and not module:
         raise CaptureError(
             f"{type(model).__name__} is an encoder–decoder with several stacks of attention; explain one of them: "
             f"{_encoder_call(model)}{_lost(model)}"
         )
     adapter = ADAPTERS[model_type if model_type in ADAPTERS else _generic(model, config)]
-    return replace(adapter, within=within) if within else adapter
+    return replace(adapter, module=module) if module else adapter
 
 
-def _kind(model: nn.Module, within: str) -> str:
+def _kind(model: nn.Module, module: str) -> str:
     """The kind of levels that is asked for; another part of the model does not write, so nothing of it is explained."""
-    if within in WRITING:
-        return within
-    known = ", ".join(f"within={name!r} ({told})" for name, told in WRITING.items())
+    if module in WRITING:
+        return module
+    known = ", ".join(f"module={name!r} ({told})" for name, told in WRITING.items())
     raise ChoiceError(
-        f"within={within!r}: of {type(model).__name__} a token that it writes is explained, over the levels that write "
-        f"it: {known}; or leave within out, for all levels, and give layer='cross 1' for one. How the encoder reads "
+        f"module={module!r}: of {type(model).__name__} a token that it writes is explained, over the levels that write "
+        f"it: {known}; or leave module out, for all levels, and give layer='cross 1' for one. How the encoder reads "
         f"the source is {_encoder_call(model)}"
     )
 
@@ -229,7 +229,7 @@ def _encoder_call(model: nn.Module) -> str:
         given = "processor, image" if sees else "processor, audio, position='mean'" if hears else "tokenizer, text"
         return f"attnx.explain(model.get_encoder(), {given})"
     name = next((name for name, _ in model.named_modules() if name.rpartition(".")[2] == "encoder"), "encoder")
-    return f"attnx.explain(model, …, within={name!r})"
+    return f"attnx.explain(model, …, module={name!r})"
 
 
 def _lost(model: nn.Module) -> str:

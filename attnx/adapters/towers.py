@@ -52,7 +52,7 @@ class Tower(nn.Module):
         return next(self.whole.parameters()).device
 
     @property
-    def within(self) -> str:
+    def levels(self) -> str:
         """Which levels are its own, where both sides run."""
         return "" if self._beside is None else {"text": "self", "picture": "encoder"}[self.kind]
 
@@ -108,11 +108,11 @@ def is_dual_encoder(model: nn.Module) -> bool:
     return stacks and any(one.fits(model) for one in _WAYS) and not hasattr(model, "qformer")
 
 
-def select_tower(model: nn.Module, within: str) -> nn.Module | None:
+def select_tower(model: nn.Module, module: str) -> nn.Module | None:
     """The stack of a two-sided model that a caller names: it alone reads a picture, or a text. None of other models."""
-    if not within or not is_dual_encoder(model) or getattr(model, "can_generate", lambda: False)():
+    if not module or not is_dual_encoder(model) or getattr(model, "can_generate", lambda: False)():
         return None
-    stack = dict(model.named_children()).get(within)
+    stack = dict(model.named_children()).get(module)
     return stack if hasattr(stack, "config") else None
 
 

@@ -200,8 +200,8 @@ def explain_command(
     interpolate: Annotated[
         bool, typer.Option("--interpolate", help="Let a vision model read an image of another size.")
     ] = False,
-    within: Annotated[
-        str, typer.Option("--within", help="One stack of several: the beginning of its modules' names.")
+    module: Annotated[
+        str, typer.Option("--module", help="One stack of several: the beginning of its modules' names.")
     ] = "",
     content_only: Annotated[
         bool, typer.Option("--content-only", help="Leave punctuation out of what is shown.")
@@ -250,7 +250,7 @@ def explain_command(
         "truncate": truncate,
         "references": reference or None,
         "interpolate": interpolate,
-        "within": within,
+        "module": module,
     }, content_only=content_only)  # fmt: skip
     if explanation.image_size is None and explanation.seconds is None:  # such a model reads the file of that name
         say(file_notes([typed], "explain"))
@@ -287,7 +287,7 @@ def _explain(
         options["methods"] = method
     with nullcontext((None, *load(model))) if model is not None else chosen_model() as (_, loaded, tokenizer):
         if html is not None and counterpart is None:
-            options["maps"] = has_room_for_maps(loaded, tokenizer, text, options)
+            options["all_queries"] = has_room_for_maps(loaded, tokenizer, text, options)
         explanation = explain(loaded, tokenizer, text, **options)
         if isinstance(explanation, list):
             raise InputError(

@@ -73,7 +73,7 @@ def generate_command(
     if len(prompts) > 1 and (output is not None or continuation is not None):
         raise InputError("--output and --continuation take one prompt; give the others in turn")
     fair = cast("Normalization", None if normalize == "none" else normalize)
-    asked_layer = number_or_word("each" if layer is None and html is not None else layer)
+    asked_layer = number_or_word("all" if layer is None and html is not None else layer)
     say(file_notes(prompts, "generate"))
     check_asked(method, reference, model=model, normalize=fair, layer=asked_layer)
     # Loaded here, so that --help and mistakes in the arguments answer at once.

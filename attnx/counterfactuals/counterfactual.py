@@ -52,7 +52,7 @@ def counterfactual(
     spliced = changes_of(explanation, changes)
     model = unwrap_model(model)
     given: dict[str, Any] = settings_of(explanation, references="references" not in options)
-    adapter = adapter_for(model, given["within"])
+    adapter = adapter_for(model, given["module"])
     source, written = _read_as(explanation, explanation.text)
     before = _prepared(model, tokenizer, source, {**given, **written})
     if [position.token for position in before.positions] != list(explanation.tokens):
@@ -135,7 +135,7 @@ def _read_as(explanation: Explanation, text: Any) -> tuple[Any, dict[str, Any]]:
 def _prepared(model: nn.Module, tokenizer: Any, text: Any, given: Mapping[str, Any]) -> PreparedInput:
     """The text as it is read with these settings."""
     how = {name: given[name] for name in ("truncate", "target_text") if name in given}
-    prepared = adapter_for(model, given["within"]).prepare(model, tokenizer, text, **how)
+    prepared = adapter_for(model, given["module"]).prepare(model, tokenizer, text, **how)
     first = given["prepend_token"]
     return prepared if first is None else with_prepended_token(model, tokenizer, prepared, first)
 

@@ -72,7 +72,7 @@ class HeadAtlas(TableResult):
 
     @classmethod
     def of(cls, explanations: Sequence[Explanation], *, measure: str = "spearman", seed: int = 0) -> HeadAtlas:
-        """Of explanations by raw attention and one method with `head="each"`, and whatever references they carry."""
+        """Of explanations by raw attention and one method with `head="all"`, and whatever references they carry."""
         _check(explanations)
         return gathered((cells_of(explanation, measure) for explanation in explanations), measure=measure, seed=seed)
 
@@ -178,7 +178,7 @@ def _check(explanations: Sequence[Explanation]) -> None:
         if explanation.methods not in (("raw",), ("raw", method)) or any(
             scores.ndim != 3 for scores in explanation.relevance.values()
         ):
-            raise InputError("an atlas needs every head: explain(…, methods=('raw', 'rollout'), head='each')")
+            raise InputError("an atlas needs every head: explain(…, methods=('raw', 'rollout'), head='all')")
         if (explanation.layers, tuple(explanation.references)) != (first.layers, tuple(first.references)):
             raise InputError("explanations of one atlas need the same layers and references")
 
@@ -220,7 +220,7 @@ def head_atlas(
         raise ChoiceError("an atlas shows every head by one method: leave head= out, and give methods='rollout'")
     names = list(dict.fromkeys([RAW.name, rows[0].name]))  # what a head carries is raw attention
     keeping, options = OutputOptions.taken(output, options)
-    asked = {"methods": names, "head": "each", "references": asked_references(references), **options}
+    asked = {"methods": names, "head": "all", "references": asked_references(references), **options}
     result: HeadAtlas = keeping.result(
         Charting(asked, measure, seed), given_model(model, tokenizer), texts, progress=progress
     )

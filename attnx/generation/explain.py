@@ -195,7 +195,7 @@ def runners_up(model: nn.Module, tokenizer: Any, whole: PreparedInput, queries: 
 
 NEW_TOKENS = 20
 
-EACH = "each"
+EACH = "all"
 """How a caller asks for every layer."""
 
 
@@ -229,7 +229,7 @@ def explain_generation(
     The finished text is then read once: the row of a token is the view of the position before it, which predicted it.
     `methods` and `references` are those of `explain`, value path first where you choose none; all tokens share one run,
     and what knows the answer goes back through it once for each. With `contrast` it does so once more, for each token
-    against its runner-up. `layer` is the last unless you choose, or "each"; `prepend_token` puts a neutral token in
+    against its runner-up. `layer` is the last unless you choose, or "all"; `prepend_token` puts a neutral token in
     front, and `spans` names parts of the prompt, as in `explain`. `progress` shows how far it is where that takes more
     than a moment. Of an encoder–decoder the prompt is the source, rows are over it and what was written before, and a
     layer has a name ("cross 2"); `truncate` cuts a source that is too long.
@@ -250,7 +250,7 @@ def explain_generation(
     model = unwrap_model(model)
     check_writer(model)
     if head == EACH:
-        raise ChoiceError("head='each' has no place in a matrix generated × source; give one number, or mean, max, min")
+        raise ChoiceError("head='all' has no place in a matrix generated × source; give one number, or mean, max, min")
     check_no_reference(methods)
     settings = Settings.of(
         methods,

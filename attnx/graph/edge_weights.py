@@ -39,7 +39,7 @@ _BUILT_IN = {
 EDGE_WEIGHTS: Registry[EdgeWeights] = Registry("edge weight", "attnx.graph.edge_weights:EdgeWeights", _BUILT_IN)
 
 
-Head: TypeAlias = int | Literal["each", "mean", "max", "min"]
+Head: TypeAlias = int | Literal["all", "mean", "max", "min"]
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Selection:
         """Of layer × head × position × input the axes that the caller expects."""
         if self.one_position:
             relevance = relevance.squeeze(2)
-        if head != "each":
+        if head != "all":
             relevance = relevance.squeeze(1)
         return relevance.squeeze(0) if self.one_layer else relevance
 
@@ -122,8 +122,8 @@ def check_position(position: int, length: int) -> int:
 
 def check_head_name(head: str) -> None:
     """A head that is a word."""
-    if head not in ("each", "mean", "max", "min"):
-        raise ChoiceError(f"head {head!r} is not known; give a number from 0, 'each', 'mean', 'max' or 'min'")
+    if head not in ("all", "mean", "max", "min"):
+        raise ChoiceError(f"head {head!r} is not known; give a number from 0, 'all', 'mean', 'max' or 'min'")
 
 
 def check_head(head: Head | None, heads: int, merged: str | None) -> Head:
@@ -234,7 +234,7 @@ class Weights:
     @property
     def merger(self) -> HeadReduction:
         """How heads are merged in levels below the one of interest (Appendix A.1)."""
-        return "mean" if isinstance(self.head, int) or self.head == "each" else self.head
+        return "mean" if isinstance(self.head, int) or self.head == "all" else self.head
 
     @property
     def is_merged(self) -> bool:

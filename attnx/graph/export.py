@@ -32,7 +32,7 @@ def to_networkx(
     >>> graph.edges[(1, 0), (0, 1)]
     {'capacity': 0.25}
     """
-    if head == "each":
+    if head == "all":
         raise InputError("a graph has one edge between two nodes; give head as a number, or None for the mean of all")
     graph = Graph.of(attention, head=head, residual=residual)
     labels = [str(position) for position in range(graph.length)] if tokens is None else list(tokens)

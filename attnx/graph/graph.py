@@ -41,7 +41,7 @@ class Graph:
     layers: tuple[Edges, ...]
     rules: Rules
     head: Head
-    """The head that stands alone in the level of interest, "each", or how heads are merged."""
+    """The head that stands alone in the level of interest, "all", or how heads are merged."""
     edge_weights: EdgeWeights = ATTENTION
     sequences: Mapping[str, slice] = field(default_factory=dict)
     """The positions of each, where there are several."""
@@ -61,7 +61,7 @@ class Graph:
     ) -> Graph:
         """The graph of an `AttentionTensor`, or of an array of layer × head × n × n.
 
-        `head` is the level of interest's: a number, "each", or how heads are merged there as below ("mean", "max",
+        `head` is the level of interest's: a number, "all", or how heads are merged there as below ("mean", "max",
         "min"). `residual` is the share of what stays where it is. `drop_sink` takes the first token of a decoder out as
         a key, `column` divides each column by the number of queries that see it, `discard_ratio` drops that share of
         the lowest weights, but none to the position `keep_position`.
@@ -69,7 +69,7 @@ class Graph:
         attention = as_attention(attention)
         row = EDGE_WEIGHTS[edge_weights] if isinstance(edge_weights, str) else edge_weights
         head = check_head(head, attention.num_heads, attention.head)
-        if not row.per_head and (isinstance(head, int) or head == "each"):
+        if not row.per_head and (isinstance(head, int) or head == "all"):
             raise ChoiceError(f"the weighting {row.name!r} is of all heads together; head={head!r} has no edges of it")
         if row.signed and head in ("max", "min"):
             raise ChoiceError(f"the weighting {row.name!r} is signed; head={head!r} would mix signs, use head='mean'")
@@ -95,7 +95,7 @@ class Graph:
     @property
     def heads(self) -> int:
         """How many answers the level of interest has."""
-        return max(level.heads for level in self._all) if self.head == "each" else 1
+        return max(level.heads for level in self._all) if self.head == "all" else 1
 
     @property
     def device(self) -> torch.device:
@@ -109,7 +109,7 @@ class Graph:
     @property
     def is_merged(self) -> bool:
         """Whether a level of interest is like one below."""
-        return not isinstance(self.head, int) and self.head != "each"
+        return not isinstance(self.head, int) and self.head != "all"
 
     @cached_property
     def causal(self) -> bool:

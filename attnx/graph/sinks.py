@@ -30,7 +30,7 @@ def sink_share(attention: Any, *, layer: int | str | None = None, head: Head | N
     """The share of attention that goes to the first position, per layer: the mean over heads and over the later queries
     that see it.
 
-    With `head="each"` it is layer × head. Spread evenly over n positions it would be the mean of 1/2, 1/3, … 1/n. Of an
+    With `head="all"` it is layer × head. Spread evenly over n positions it would be the mean of 1/2, 1/3, … 1/n. Of an
     encoder–decoder the first position is that of the output, and levels that read the source alone give it nothing.
 
     >>> sink_share(np.array([[[[1.0, 0, 0], [0.9, 0.1, 0], [0.7, 0.2, 0.1]]]]))
@@ -62,7 +62,7 @@ def _share(attention: AttentionTensor, graph: Graph, number: int) -> Tensor:
     tensor = block.weights[:, seen, sink - block.first_key].double().mean(-1)
     if isinstance(graph.head, int):
         tensor = tensor[graph.head : graph.head + 1]
-    if graph.head != "each":
+    if graph.head != "all":
         return tensor.mean(0, keepdim=True)
     return F.pad(tensor, (0, graph.heads - len(tensor)))  # an encoder may have more heads than its decoder
 

@@ -41,17 +41,17 @@ def assemble(
     *,
     padding: Tensor | None,
     output_padding: Tensor | None = None,
-    within: str = "",
+    module: str = "",
     projection: Callable[[], Projection | None] = lambda: None,
 ) -> list[AttentionTensor]:
     """One for each input of the batch, with its padding positions cut out.
 
     `padding` is batch × n, true where a position is real; of an encoder–decoder it is the source's, and
-    `output_padding` that of what the decoder reads. `within` keeps only modules whose name begins so. `projection`
+    `output_padding` that of what the decoder reads. `module` keeps only modules whose name begins so. `projection`
     measures how a picture enters the text, where that is asked.
     """
-    check_sampling(recorder.sampling, model_name, within)
-    chain = Seen(recorder.records, recorder.batch, model_name, projection).stack(within)
+    check_sampling(recorder.sampling, model_name, module)
+    chain = Seen(recorder.records, recorder.batch, model_name, projection).stack(module)
     records = chain if isinstance(chain, list) else chain.records
     _check_numbers(records)
     if isinstance(chain, Pictured):

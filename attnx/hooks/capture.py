@@ -88,7 +88,7 @@ def capture(
     gradients: bool = False,
     held: bool = True,
     backend: Backend = "auto",
-    within: str = "",
+    module: str = "",
     **inputs: Any,
 ) -> AttentionTensor:
     """The attention of `model` on one input: `attnx.capture(model, **tokenizer(text, return_tensors="pt"))`.
@@ -97,10 +97,10 @@ def capture(
     layers are never in memory together; None keeps every one. `held=False` keeps queries and keys instead of weights,
     and computes rows where a method reads them, for inputs whose maps would not fit. `extras` may ask for "values",
     "projections" and "blocks", which say how attention joins the residual stream, and for the "rest" of each block,
-    for which the model is kept; with `gradients` the weights are part of the model's autograd graph. `within` picks one
+    for which the model is kept; with `gradients` the weights are part of the model's autograd graph. `module` picks one
     stack of a model that has several, by the beginning of its name.
 
-    Of an encoder–decoder (`decoder_input_ids=…`) the attention is of both streams in one chain; `within` picks
+    Of an encoder–decoder (`decoder_input_ids=…`) the attention is of both streams in one chain; `module` picks
     "encoder", "self" or "cross" of it. Of a picture with a text it is of the vision tower, the projector and the
     decoder in one chain.
 
@@ -108,11 +108,11 @@ def capture(
     >>> capture(model, **tokenizer("the keys", return_tensors="pt"))
     AttentionTensor(6 layers, 8 heads, 4 positions)
     """
-    if not isinstance(within, str):
-        raise ChoiceError(f"within must be the beginning of a module's name, found {within!r}")
+    if not isinstance(module, str):
+        raise ChoiceError(f"module must be the beginning of a module's name, found {module!r}")
     _check_names(model, inputs)
     captured = capture_batch(
-        model, inputs, head=head, extras=extras, gradients=gradients, held=held, backend=backend, within=within
+        model, inputs, head=head, extras=extras, gradients=gradients, held=held, backend=backend, module=module
     ).attention
     if len(captured) != 1:
         raise InputError(
@@ -131,7 +131,7 @@ def capture_batch(
     gradients: bool = False,
     held: bool = True,
     backend: Backend = "auto",
-    within: str = "",
+    module: str = "",
     logits_at: Sequence[int] | None = None,
     entry: Entry | None = None,
     anew: bool = False,
@@ -163,7 +163,7 @@ def capture_batch(
         attention_tensors = assemble(
             recorder,
             type(model).__name__,
-            within=within,
+            module=module,
             projection=lambda: _projection(model, inputs, recorder.batch),
             **padding,
         )

@@ -132,9 +132,9 @@ def beside(attention: Sequence[str], mixers: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(re.sub(r"\d+", "#", name) for name in names))
 
 
-def check_sampling(sampling: Iterable[str], model_name: str, within: str = "") -> None:
+def check_sampling(sampling: Iterable[str], model_name: str, module: str = "") -> None:
     """Refuse layers that attend by sampling: the attention that is seen beside it is not the model's."""
-    layer = next((name for name in sampling if name.startswith(within) and re.search(r"\.\d+\.", name)), None)
+    layer = next((name for name in sampling if name.startswith(module) and re.search(r"\.\d+\.", name)), None)
     if layer is not None:
         raise CaptureError(
             f"{model_name} attends by sampling in {layer} (deformable attention), which has no map over positions, so "

@@ -163,23 +163,23 @@ class Seen:
     projection: Callable[[], Projection | None] = lambda: None
     """Measures how a picture enters the text, where there is one."""
 
-    def stack(self, within: str = "") -> list[Record] | Chain | Pictured:
+    def stack(self, module: str = "") -> list[Record] | Chain | Pictured:
         """The levels from the input up, of modules whose name begins so, or an error that names what can be chosen.
 
-        Of an encoder–decoder it is a chain of both streams, or what is asked for `within` it: "encoder", "self" or
+        Of an encoder–decoder it is a chain of both streams, or one kind of it: "encoder", "self" or
         "cross", where no module is called so. Of a picture with a text it is a chain of both, too.
         """
-        records = _layers([record for record in self.records if record.module.startswith(within)])
+        records = _layers([record for record in self.records if record.module.startswith(module)])
         try:
-            self._check(records, within)
+            self._check(records, module)
         except CaptureError as error:
-            result = self._chain(within if not records else "")
-            if result is not None and (not within or not records):
+            result = self._chain(module if not records else "")
+            if result is not None and (not module or not records):
                 return result
-            joined = None if within else pictured(self.records, self.projection())
+            joined = None if module else pictured(self.records, self.projection())
             if joined is not None:
                 return joined
-            raise CaptureError(f"{error}. {self._advice(within)}") from None
+            raise CaptureError(f"{error}. {self._advice(module)}") from None
         return records
 
     def _chain(self, kind: str = "") -> Chain | None:
@@ -196,13 +196,13 @@ class Seen:
         """Each part of the model that is one stack, by the shortest name that picks it."""
         names = dict.fromkeys(name for record in self.records for name in _beginnings(record.module))
         found: dict[tuple[int, ...], tuple[str, list[Record]]] = {}
-        for within in sorted(names, key=len):
-            records = _layers([record for record in self.records if record.module.startswith(within)])
+        for module in sorted(names, key=len):
+            records = _layers([record for record in self.records if record.module.startswith(module)])
             try:
-                self._check(records, within)
+                self._check(records, module)
             except CaptureError:
                 continue
-            found.setdefault(tuple(record.number for record in records), (within, records))
+            found.setdefault(tuple(record.number for record in records), (module, records))
         whole = self._chain()
         for kind in () if whole is None else KINDS:
             records = [] if whole is None else whole.of_kind(kind).records
@@ -210,20 +210,20 @@ class Seen:
                 found.setdefault(tuple(record.number for record in records), (kind, records))
         return dict(found.values())
 
-    def _advice(self, within: str) -> str:
-        choices = {name: records for name, records in self.choices().items() if name != within}
+    def _advice(self, module: str) -> str:
+        choices = {name: records for name, records in self.choices().items() if name != module}
         if not choices:
             return (
-                f"No part of {self.model_name} that within= could name is one stack over all positions in this run. "
+                f"No part of {self.model_name} that module= could name is one stack over all positions in this run. "
                 "Captum, which needs no map, works on it, and attnx on a model of the same task that attends over all "
                 "positions (of pictures ViT, DeiT, BEiT, DINOv2)"
             )
-        named = [f"within={name!r} ({_size(records)})" for name, records in choices.items()]
+        named = [f"module={name!r} ({_size(records)})" for name, records in choices.items()]
         return f"What can be explained of this run: {', '.join(named[:4])}" + (" …" if len(named) > 4 else "")
 
-    def _check(self, records: Sequence[Record], within: str) -> None:
+    def _check(self, records: Sequence[Record], module: str) -> None:
         if not records:
-            where = f" below {within!r}" if within else ""
+            where = f" below {module!r}" if module else ""
             raise CaptureError(
                 f"no attention was seen in {self.model_name}{where}: it has none (a convolution or state-space "
                 "model), or has it in blocks or hashes without an n × n map; attnx explains softmax attention over all "

@@ -161,7 +161,7 @@ def figure1(model: nn.Module, tokenizer: Any, text: str = KEY) -> Figure:
     """All positions at all layers. In (a) a line is attention between neighbouring layers; in (b) and (c) its left end
     is the input position that the relevance is of. CLS is highlighted.
     """
-    explanation = explain(model, tokenizer, text, methods=list(PANELS), normalize=None, maps=True)
+    explanation = explain(model, tokenizer, text, methods=list(PANELS), normalize=None, all_queries=True)
     maps = explanation.maps or {}
     figure = layered_graphs(
         [position.token for position in explanation.positions],

@@ -63,7 +63,7 @@ def settings_of(explanation: Explanation, *, references: bool = True) -> dict[st
         "methods": list(explanation.methods),
         "references": _references(explanation) if references else None,
         "layer": explanation.layers[0] if len(explanation.layers) == 1 else None,
-        "maps": explanation.maps is not None,
+        "all_queries": explanation.maps is not None,
         "truncate": "cut" in explanation.provenance.get("input", {}),
         **settings_on_record(explanation.provenance, explanation.methods),
     }
@@ -79,7 +79,7 @@ def settings_on_record(provenance: Mapping[str, Any], names: Sequence[str]) -> d
         "normalize": _normalize(used.get("normalize", "auto"), methods),
         "drop_sink": used.get("drop_sink", False),
         "discard_ratio": used.get("discard_ratio", 0.0) if any(method.discards for method in methods) else 0.0,
-        "within": used.get("within", ""),
+        "module": used.get("module", ""),
         "position": MEAN if read.get("averaged", False) else None,
         "prepend_token": read.get("prepend_token"),
     }
@@ -192,7 +192,7 @@ class Options(TypedDict, total=False):
     """The keyword arguments of `explain`, for type checkers."""
 
     methods: Sequence[str] | str | Recommendation | None
-    position: int | Literal["mean", "entities", "every"] | list[int | None] | None
+    position: int | Literal["mean", "entities", "all"] | list[int | None] | None
     layer: int | str | None
     head: Head | None
     target: Any
@@ -205,9 +205,9 @@ class Options(TypedDict, total=False):
     spans: SpanSpec | Sequence[SpanSpec] | None
     target_text: Any
     truncate: bool
-    maps: bool
+    all_queries: bool
     interpolate: bool
-    within: str
+    module: str
     batch_size: int | None
     progress: bool
 
@@ -252,9 +252,9 @@ class Choices:
             methods = chosen.pop("methods")
         check_no_reference(methods)
         model = unwrap_model(model)
-        tower = select_tower(model, chosen.get("within", ""))
+        tower = select_tower(model, chosen.get("module", ""))
         if tower is not None:
-            model, chosen["within"] = tower, ""
+            model, chosen["module"] = tower, ""
         reading = {name: chosen.pop(name, False) for name in ("truncate", "interpolate")}
         target_text = chosen.pop("target_text", None)
         position, target = chosen.pop("position", None), chosen.pop("target", None)
@@ -291,7 +291,7 @@ class Choices:
 
     def requests(self, tokenizer: Any, text: Any) -> tuple[list[Request], bool]:
         """What is asked of a text or of several, and whether it is one and no list."""
-        adapter = adapter_for(self.model, self.settings.within)
+        adapter = adapter_for(self.model, self.settings.module)
         prepared, single = prepare_inputs(
             adapter, self.model, tokenizer, text, target_text=self.target_text, **self.reading
         )
@@ -450,7 +450,7 @@ def explain(
     text: Any = None,
     *,
     methods: Sequence[str] | str | Recommendation | None = None,
-    position: int | Literal["mean", "entities", "every"] | list[int | None] | None = None,
+    position: int | Literal["mean", "entities", "all"] | list[int | None] | None = None,
     layer: int | str | None = None,
     head: Head | None = None,
     target: Any = None,
@@ -463,9 +463,9 @@ def explain(
     spans: SpanSpec | Sequence[SpanSpec] | None = None,
     target_text: Any = None,
     truncate: bool = False,
-    maps: bool = False,
+    all_queries: bool = False,
     interpolate: bool = False,
-    within: str = "",
+    module: str = "",
     batch_size: int | None = None,
     progress: bool = True,
 ) -> Explanation | Explanations:
@@ -477,7 +477,7 @@ def explain(
     would take minutes it is left out, unless you name it. What `recommend` gave may stand there, too: what holds is
     computed, the best first. `position` is the position whose view is explained: by default CLS, the mask of a masked
     language model, or the last token of a decoder; "mean" explains the mean of all, "entities" gives a list: each that
-    a token classifier finds. `layer` (from 1) keeps one layer; `head` is a number from 0, "each", or how heads are
+    a token classifier finds. `layer` (from 1) keeps one layer; `head` is a number from 0, "all", or how heads are
     merged ("mean", "max", "min"). `target` is the class or token to explain: by default the prediction.
     `references` measures on the model itself what each position does for the target (see `attnx.references`); with a
     pair as target, what it does for the first against the second. For a list of texts `position` and `target` may be
@@ -488,17 +488,16 @@ def explain(
     `drop_sink` takes out what goes to the first token. `prepend_token` puts a neutral one in front of the text, "begin"
     for the tokenizer's begin token: another input, which notes and provenance say. `spans` names parts of the text as
     further units: name → (first character, one past the last) or the part itself, a list of parts, "sentences" or
-    "lines". `discard_ratio` drops that share of each layer's lowest weights before they are rolled out; `interpolate`
-    lets a vision model read images of another size than it was built for. `maps` keeps the rows of all positions, not
-    only of the explained one. `within` picks one stack of a model that has several, by the beginning of its modules'
-    names.
-    `batch_size` is the most inputs of a list that run together, by default as many as make 2,048 positions;
-    `progress` shows how far it is where that takes more than a moment. The model and the tokenizer are left exactly as
-    they were.
+    "lines". `discard_ratio` drops that share of each layer's lowest weights before they are rolled out;
+    `interpolate` lets a vision model read images of another size than it was built for. `all_queries` keeps the
+    rows of all positions, not only of the explained one. `module` picks one stack of a model that has several, by
+    the beginning of its modules' names. `batch_size` is the most inputs of a list that run together, by default as
+    many as make 2,048 positions; `progress` shows how far it is where that takes more than a moment. The model and
+    the tokenizer are left exactly as they were.
 
     Of an encoder–decoder `text` is the source and `target_text` what is written of the output so far: the next token is
     explained over both, and `e.shares` says how much is from each. Without it that is the first token that the model
-    writes; `position` is another one of the output, and "every" gives a list, one for each. `layer` may be a name
+    writes; `position` is another one of the output, and "all" gives a list, one for each. `layer` may be a name
     there: "cross 2" (see `docs/encoder-decoders.md`).
 
     >>> model, tokenizer = attnx.load_demo()
@@ -527,9 +526,9 @@ def explain(
         spans=spans,
         target_text=target_text,
         truncate=truncate,
-        maps=maps,
+        all_queries=all_queries,
         interpolate=interpolate,
-        within=within,
+        module=module,
         batch_size=batch_size,
         progress=progress,
     )

@@ -23,7 +23,7 @@ from attnx.methods import (
     check_normalization,
 )
 
-MEAN, ENTITIES, EVERY = "mean", "entities", "every"
+MEAN, ENTITIES, EVERY = "mean", "entities", "all"
 """How a caller asks for the mean of all positions, for each entity that a token classifier finds, and for each token of
 an output: `position="mean"`."""
 
@@ -122,7 +122,7 @@ def plan(
     top = _levels(config)
     width = hidden if isinstance(hidden, int) else 768
     heights = range(1, top + 1) if layer is None else (top if layer == LAST or isinstance(layer, str) else layer,)
-    starts = positions * (heads if head == "each" and isinstance(heads, int) else 1)
+    starts = positions * (heads if head == "all" and isinstance(heads, int) else 1)
     kept, notes = [], []
     for method in asked_methods(PAPER_METHODS) if methods is None else methods:
         try:
@@ -165,9 +165,9 @@ class Settings:
     normalize: Normalization = "auto"
     drop_sink: bool = False
     discard_ratio: float = 0.0
-    maps: bool = False
+    all_queries: bool = False
     """Whether the rows of all positions are kept, not only those of the explained one."""
-    within: str = ""
+    module: str = ""
     """The beginning of the names of the modules to explain, where a model has several stacks of attention."""
     over_rows: Callable[[Tensor], Tensor] | None = None
     """Makes one row of the rows of all positions, … × query × input, instead of reading the explained one's."""
@@ -186,8 +186,8 @@ class Settings:
         check_normalization(made.normalize)
         if made.layer is not None and not isinstance(made.layer, str):
             whole_number("layer", made.layer)
-        if not isinstance(made.within, str):
-            raise ChoiceError(f"within must be the beginning of a module's name, found {made.within!r}")
+        if not isinstance(made.module, str):
+            raise ChoiceError(f"module must be the beginning of a module's name, found {made.module!r}")
         if made.residual is not None:
             check_residual(made.residual)
             if made.methods is not None and not any(method.mixes_residual for method in made.methods):
@@ -230,7 +230,7 @@ class Settings:
         }
         record |= {"causal": True} if attention.causal else {}
         record |= {"layer_kinds": list(attention.kinds)} if attention.sequences else {}
-        record |= {"within": self.within} if self.within else {}
+        record |= {"module": self.module} if self.module else {}
         return record | ({"discard_ratio": self.discard_ratio} if self.discard_ratio else {})
 
 

@@ -199,7 +199,7 @@ def _in_order(found: Mapping[str, T], methods: Sequence[Method]) -> dict[str, T]
 
 def scores(relevance: Tensor, settings: Settings) -> Array:
     """layers × (heads ×) … of layer × head × …; the axis of heads is there when each was asked for."""
-    array: Array = (relevance if settings.head == "each" else relevance[:, 0]).detach().cpu().numpy()
+    array: Array = (relevance if settings.head == "all" else relevance[:, 0]).detach().cpu().numpy()
     return array
 
 
@@ -442,8 +442,8 @@ def observe(
         # What is made in inference mode could not be kept for the way back.
         with grad_mode(gradients=True) if way_back else nullcontext():
             inputs, entry = _inputs(model, adapter, chosen, pad_id, way_back=way_back)
-            part = "" if attention_kind(adapter) else adapter.within
-            return capture_batch(model, inputs, within=part, entry=entry, logits_at=places, **how, **options)
+            part = "" if attention_kind(adapter) else adapter.module
+            return capture_batch(model, inputs, module=part, entry=entry, logits_at=places, **how, **options)
 
     short = [index for index, one in enumerate(plans) if one.held]
     for places, captured in run_in_batches(
@@ -609,7 +609,7 @@ class AnswerEdges:
         targets = [Target.of(self.model, *pair) for pair in zip(predictions, places, strict=True)]
         for target, attention in zip(targets, self._known(targets), strict=True):
             relevance = Relevance(attention, self.methods, self.settings, self.keep_position)
-            maps = relevance.maps() if self.settings.maps else None
+            maps = relevance.maps() if self.settings.all_queries else None
             yield Reading.of(relevance.of_positions([target.position]), 0, maps, self.settings)
 
     def _known(self, targets: Sequence[Target]) -> Iterator[AttentionTensor]:
@@ -693,7 +693,7 @@ class _Run:
         if settings.over_rows is None and pools_audio_by_mean(model) and all(one.position is None for one in requests):
             settings = replace(settings, over_rows=mean_row)
         self.model, self.processor, self.settings, self.batch_size = model, processor, settings, batch_size
-        self.adapter: Adapter = adapter_for(model, settings.within)
+        self.adapter: Adapter = adapter_for(model, settings.module)
         self.requests = requests
         groups: dict[int, list[int]] = {}
         for number, request in enumerate(requests):
@@ -718,7 +718,7 @@ class _Run:
 
     def _plan(self, prepared: PreparedInput, requests: int) -> Plan:
         length, settings = len(prepared.positions), self.settings
-        rows = length if settings.maps or settings.over_rows is not None else requests
+        rows = length if settings.all_queries or settings.over_rows is not None else requests
         return plan(
             settings.methods, length, self.model.config, layer=settings.layer, head=settings.head, positions=rows
         )
@@ -773,7 +773,7 @@ class _Run:
         unique = list(dict.fromkeys(places))
         answers = relevance.of_positions(unique)
         sinks = relevance.patch_sinks(tower_patches(prepared))
-        maps, sink = relevance.maps() if settings.maps else None, relevance.sink(sinks)
+        maps, sink = relevance.maps() if settings.all_queries else None, relevance.sink(sinks)
         notes = (*prepared.notes, *plan.notes, *_unseen_layers(self.model, attention), *_unseen_mixers(seen))
         notes += _one_tower(self.model) if plain and all(prediction is None for _, prediction in answered) else ()
         notes += _left_out(self.adapter)
@@ -868,7 +868,7 @@ def _left_out(adapter: Adapter) -> tuple[str, ...]:
     if not (kind := attention_kind(adapter)):
         return ()
     return (
-        f"within={kind!r}: methods follow these levels alone, each over what the level before it wrote; what "
+        f"module={kind!r}: methods follow these levels alone, each over what the level before it wrote; what "
         "others mix is left out. References are measured on the whole model",
     )
 

@@ -97,7 +97,7 @@ class Drawn(Result):
         return drawn
 
     def plot_graph(self, method: str | None = None, *, head: int | None = None, ax: Axes | None = None) -> Axes:
-        """The layered graph of the paper's Figure 1 in matplotlib; needs `explain(..., maps=True)`."""
+        """The layered graph of the paper's Figure 1 in matplotlib; needs `explain(..., all_queries=True)`."""
         drawn: Axes = self._view.more["plot_graph"](self, method, head=head, ax=ax)
         return drawn
 
@@ -109,7 +109,7 @@ class Drawn(Result):
         return laid
 
     def to_bertviz(self, method: str | None = None) -> dict[str, Any]:
-        """For BertViz's `head_view` and `model_view`; needs `maps=True`. `head="each"` gives all heads, else one."""
+        """For BertViz's `head_view` and `model_view`; needs `all_queries=True`, and `head="all"` for all heads."""
         result: dict[str, Any] = self._view.more["to_bertviz"](self, method)
         return result
 
@@ -363,7 +363,7 @@ class Explanation(Drawn):
             return self.references[name]
         row: Array = self[name][self._index(layer)]
         if row.ndim == 1 and head is not None:
-            raise ChoiceError(f"head {head} asked, but heads were merged; explain(..., head='each') keeps them apart")
+            raise ChoiceError(f"head {head} asked, but heads were merged; explain(..., head='all') keeps them apart")
         return row if row.ndim == 1 else _one_head(row, head)
 
     def row(self, method: str | None = None, layer: int | None = None, head: int | None = None) -> Row:
@@ -398,13 +398,13 @@ class Explanation(Drawn):
         new = next((name for name in OFFERED if name not in self.references), None)
         return (*self.references, *([] if new is None else [new]))
 
-    def map(self, method: str | None = None, head: int | None = None) -> Array:
+    def matrix(self, method: str | None = None, head: int | None = None) -> Array:
         """Layers × query × input: the rows of all positions, of one head or of their mean where every head was kept."""
         name = method or self.default_method
         rows = self[name]
         if self.maps is None:
             raise InputError(
-                "only the rows of the explained position were kept; explain(..., maps=True) keeps those of all"
+                "only the rows of the explained position were kept; explain(..., all_queries=True) keeps those of all"
             )
         if name not in self.maps:
             raise InputError(f"{name} tells of the answer alone, and has no rows of other positions; ask for another")

@@ -173,9 +173,9 @@ def explain_dataset(
 
 def _options(methods: Any, references: Any, layer: Any, options: Any) -> dict[str, Any]:
     """Those of `explain` that were chosen; what would make rows of unlike size is refused."""
-    if options.get("maps") or options.get("head") == "each":
+    if options.get("all_queries") or options.get("head") == "all":
         raise ChoiceError(
-            "a row of a data set keeps one score a position: leave maps and head='each' out, or use explain"
+            "a row of a data set keeps one score a position: leave all_queries and head='all' out, or use explain"
         )
     for name in ("position", "target"):
         if isinstance(options.get(name), list):

@@ -109,7 +109,7 @@ class Side:
         assert self.tower is not None
         inputs = collate(other.model, [other.prepared], None)
         joined = tower(self.model.whole, self.tower, inputs)  # type: ignore[arg-type]
-        settings = replace(self.call.settings, within=joined.within)
+        settings = replace(self.call.settings, module=joined.levels)
         return replace(self, call=replace(self.call, model=joined, settings=settings))
 
 

@@ -257,9 +257,9 @@ def to_bertviz(explanation: Explanation, method: str | None = None) -> dict[str,
     explanation[name]
     if explanation.maps is None:
         raise InputError(
-            'BertViz draws the rows of all positions and heads: explain(..., methods="raw", head="each", maps=True)'
+            'BertViz draws the rows of all positions: explain(..., methods="raw", head="all", all_queries=True)'
         )
-    explanation.map(name)  # a method of the answer alone has none, and says so
+    explanation.matrix(name)  # a method of the answer alone has none, and says so
     maps = torch.from_numpy(explanation.maps[name].copy())
     heads = maps if maps.ndim == 4 else maps[:, None]
     if explanation.sequences:

@@ -34,13 +34,13 @@ _WIDEST, _HIGHEST = 24.0, 14.0
 def plot_graph(
     explanation: Explanation, method: str | None = None, *, head: int | None = None, ax: Axes | None = None
 ) -> Axes:
-    """The map of `method` at every layer. It needs `explain(..., maps=True)`.
+    """The map of `method` at every layer. It needs `explain(..., all_queries=True)`.
 
     Where a method is of one layer alone, a line joins neighbouring layers. Of the others its left end names the input
     position that the relevance is of. Lines of the explained position are highlighted.
     """
     name = method or explanation.default_method
-    weights = explanation.map(name, head)
+    weights = explanation.matrix(name, head)
     if (weights < 0).any():
         raise ChoiceError(f"lines have widths, and {name} has scores below 0; use plot_layers, or another method")
     # Those that matter to the explained position, and that position itself.

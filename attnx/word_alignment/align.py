@@ -73,16 +73,14 @@ class TwoSequences:
     ) -> TwoSequences:
         """From the map of all rows."""
         if not explanation.maps:
-            raise InputError(
-                'an alignment needs the rows of all written tokens: explain(…, target_text=…, methods="raw", maps=True)'
-            )
+            raise InputError('an alignment needs all rows: explain(…, target_text=…, methods="raw", all_queries=True)')
         kinds = explanation.provenance.get("settings", {}).get("layer_kinds", ())
         name = method or next(
             (name for name in explanation.maps if name in explanation.local), next(iter(explanation.maps))
         )
         number = _level(explanation.layers, kinds, layer)
         length = next(iter(explanation.sequences.values()))
-        rows = explanation.map(name)[explanation.layers.index(number)]
+        rows = explanation.matrix(name)[explanation.layers.index(number)]
         source, output = explanation.positions[:length], explanation.positions[length:]
         texts = explanation.texts or (None, None)
         words = [_words(sequence, text) for sequence, text in zip((source, output), texts, strict=True)]
@@ -116,7 +114,7 @@ class TwoSequences:
             if any(len(written) - 1 in places for _, places in words[1]):
                 raise InputError(
                     "the last token was not read by the model any more, so it has no row; use row='predicts', or "
-                    "explain(…, target_text=…, maps=True)"
+                    "explain(…, target_text=…, all_queries=True)"
                 )
             written = np.roll(written, -1, axis=0)
         flag = source[0].told and output[0].told
@@ -224,7 +222,7 @@ def alignment(
 ) -> Alignment:
     """Which source word each written word is from, in an explanation of an encoder–decoder or in several.
 
-    It comes from `explain(model, tokenizer, source, target_text=…, methods="raw", maps=True)`, or from
+    It comes from `explain(model, tokenizer, source, target_text=…, methods="raw", all_queries=True)`, or from
     `explain_generation`, for what the model wrote itself. `method` is raw attention unless you choose, and `layer` the
     last level of cross-attention but one of those that are there; of a generation a reference will do as well, and is
     taken where it is shown first, as the value path is by default.
@@ -234,7 +232,8 @@ def alignment(
 
     >>> from attnx.demo_models.dates import load_demo
     >>> model, tokenizer = load_demo()
-    >>> e = explain(model, tokenizer, "the third of march 1998", target_text="1998 03 03", methods="raw", maps=True)
+    >>> texts = {"text": "the third of march 1998", "target_text": "1998 03 03"}
+    >>> e = explain(model, tokenizer, **texts, methods="raw", all_queries=True)
     >>> alignment(e).pairs()[0]
     ('1998', '1998')
     """
@@ -313,7 +312,9 @@ def align(
                 asked |= {"max_new_tokens": max_new_tokens} if target is None else {"continuation": target}
                 one = explain_generation(model, tokenizer, source, layer=None if measured else layer or EACH, **asked)
             else:
-                one = explain(model, tokenizer, source, target_text=target, methods=method, layer=layer, maps=True)
+                one = explain(
+                    model, tokenizer, source, target_text=target, methods=method, layer=layer, all_queries=True
+                )
             if not one.sequences:
                 raise InputError(f"{type(model).__name__} is no encoder–decoder: it has no source to align with")
             layer = _but_one(one) if layer is None and not measured else layer

@@ -45,7 +45,8 @@ ENTRIES = (
         import attnx
 
         model, tokenizer = attnx.load_demo()
-        e = attnx.explain(model, tokenizer, "the keys to the cabinet", maps=True, references=["value_path", "blankout"])
+        text = "the keys to the cabinet"
+        e = attnx.explain(model, tokenizer, text, all_queries=True, references=["lrp", "blankout"])
         html = e.to_html()
         """,
     ),
@@ -70,7 +71,7 @@ ENTRIES = (
         from attnx.demo_models.recall import load_demo
 
         model, tokenizer = load_demo()
-        html = attnx.explain(model, tokenizer, "k3 v7 k1 v2 k8 v5 k1", maps=True).to_html()
+        html = attnx.explain(model, tokenizer, "k3 v7 k1 v2 k8 v5 k1", all_queries=True).to_html()
         """,
     ),
     Entry(
@@ -120,7 +121,7 @@ ENTRIES = (
         """
         import attnx
 
-        few = {"methods": ["raw", "rollout", "flow"], "references": ["value_path", "gradient"]}
+        few = {"methods": ["raw", "rollout", "flow"], "references": ["lrp", "gradient"]}
         html = attnx.measure_truth(suites="recall", rows=30, **few, progress=False).to_html()
         """,
     ),
@@ -134,7 +135,7 @@ ENTRIES = (
 
         model, tokenizer = attnx.load_demo()
         texts = [one.text for one in generate(16, seed=1)]
-        few = {"methods": ["raw", "rollout"], "references": ["value_path", "gradient"]}
+        few = {"methods": ["raw", "rollout"], "references": ["lrp", "gradient"]}
         html = attnx.recommend(model, tokenizer, texts, **few, progress=False).to_html()
         """,
     ),
@@ -173,7 +174,7 @@ ENTRIES = (
 
         model, tokenizer = load(os.environ["ATTNX_ASSETS"] + "/models/distilbert-sst2")
         text = "it is not a great film, but it is never dull and often very funny"
-        html = attnx.explain(model, tokenizer, text, references=["value_path", "integrated_gradients"]).to_html()
+        html = attnx.explain(model, tokenizer, text, references=["lrp", "integrated_gradients"]).to_html()
         """,
         needs="models/distilbert-sst2",
     ),

@@ -55,7 +55,7 @@ def test_positions_are_the_prefix_and_then_the_patches(name):
 
 @pytest.mark.parametrize("name", PREFIXES)
 def test_every_head_can_be_seen(name):
-    e = attnx.explain(zoo.model(name), processor(), photo(), position=-1, head="each", methods="rollout")
+    e = attnx.explain(zoo.model(name), processor(), photo(), position=-1, head="all", methods="rollout")
     assert e["rollout"].shape == (3, 4, 16 + len(PREFIXES[name]))
     np.testing.assert_allclose(e["rollout"].sum(-1), 1, atol=1e-5)
 

@@ -234,7 +234,7 @@ def test_a_text_alone_is_read_as_before():
         llava_processor().tokenizer,
         "what is there ?",
         methods="rollout",
-        within="model.language_model",
+        module="model.language_model",
     )
     assert not e.sequences
     assert len(e.positions) == 4

@@ -133,5 +133,5 @@ def test_the_tower_that_is_offered_instead_is_explained(name):
 
 
 def test_who_names_a_stack_is_believed():
-    e = attnx.explain(two_towers("clip").vision_model, Processor(), PICTURE, within="encoder", methods="rollout")
+    e = attnx.explain(two_towers("clip").vision_model, Processor(), PICTURE, module="encoder", methods="rollout")
     assert len(e.positions) == 17

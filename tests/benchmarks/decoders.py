@@ -54,7 +54,7 @@ def _rollout(attention: np.ndarray) -> None:
 def _heads(random: np.random.Generator) -> None:
     attention = random.dirichlet(np.full(128, 0.3), size=(LAYERS, 12, 128))
     mean = _seconds(lambda: attnx.rollout(attention, position=0))
-    each = _seconds(lambda: attnx.rollout(attention, position=0, head="each"))
+    each = _seconds(lambda: attnx.rollout(attention, position=0, head="all"))
     print(f"rollout of every one of 12 heads, 12 layers, n = 128: {each / mean:.2f} × that of their mean")
 
 

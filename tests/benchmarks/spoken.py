@@ -45,7 +45,7 @@ def main() -> None:
     for sentence in SENTENCES:
         spoken = whisper_tiny.speak(sentence.split(), PAUSE)
         g = attnx.explain_generation(
-            *(model, processor, spoken.audio), max_new_tokens=NEW, layer="each", methods=METHODS, references=REFERENCES
+            *(model, processor, spoken.audio), max_new_tokens=NEW, layer="all", methods=METHODS, references=REFERENCES
         )
         asked = list(_written(g, spoken))
         print(f"{sentence} → {(g.text or '').strip()} ({len(asked)} words)", flush=True)

@@ -68,9 +68,7 @@ def test_a_mistake_is_one_line(saved, monkeypatch, capsys, arguments, told):  # 
 
 def test_a_page_of_each_head_has_the_head_view(saved, monkeypatch, tmp_path):  # noqa: F811
     page = tmp_path / "heads.html"
-    monkeypatch.setattr(
-        sys, "argv", ["attnx", "explain", TEXT, "--head", "each", "--html", str(page), "--model", saved]
-    )
+    monkeypatch.setattr(sys, "argv", ["attnx", "explain", TEXT, "--head", "all", "--html", str(page), "--model", saved])
     with pytest.raises(SystemExit) as stopped:
         main()
     assert not stopped.value.code

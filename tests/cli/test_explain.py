@@ -61,7 +61,7 @@ MISTAKES = [
     (["explain", ""], "empty"),
     (["explain", "the key", "--layer", "7"], "layer 7 asked, model has 3"),
     (
-        ["explain", "the key", "--within", "decoder"],
+        ["explain", "the key", "--module", "decoder"],
         "no attention was seen in BertForSequenceClassification below 'decoder'",
     ),
     (["explain", "the key", "--head", "9"], "head 9 asked"),
@@ -319,7 +319,7 @@ def test_an_encoder_decoder_goes_on_from_what_it_has_written(monkeypatch, capsys
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--target-text", "1998", "--position", "every"), "attnx generate --continuation"),
+        (("--target-text", "1998", "--position", "all"), "attnx generate --continuation"),
         (("--layer", "decoder 1"), "one of encoder, self, cross"),
         (("--layer", "cross 7"), "cross 1 to cross 2"),
         (("--target-text", " "), "target_text is empty"),

@@ -103,8 +103,8 @@ def test_what_shows_first_stays_first():
     "options",
     [
         {"methods": ["rollout"], "layer": 2, "residual": 0.3, "head": "max"},
-        {"methods": ["raw", "rollout"], "discard_ratio": 0.2, "maps": True},
-        {"methods": "rollout", "references": {"integrated_gradients": {"steps": 7}}, "head": "each"},
+        {"methods": ["raw", "rollout"], "discard_ratio": 0.2, "all_queries": True},
+        {"methods": "rollout", "references": {"integrated_gradients": {"steps": 7}}, "head": "all"},
         {"methods": ["rollout", "alti"], "normalize": "column"},
     ],
 )

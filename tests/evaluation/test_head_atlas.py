@@ -30,7 +30,7 @@ def test_a_head_carries_its_attention_to_other_words(atlas):
 
 def test_agreement_is_that_of_the_head_by_itself(atlas):
     for number, text in enumerate(TEXTS):
-        one = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), text, head="each", references="gradient")
+        one = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), text, head="all", references="gradient")
         for layer, head in np.ndindex(3, 4):
             expected = spearmanr(one["rollout"][layer, head, 1:-1], one.references["gradient"][1:-1]).statistic
             assert atlas.values["gradient"][number, layer, head] == pytest.approx(expected, abs=1e-6)
@@ -116,5 +116,5 @@ def test_bad_questions_say_what_to_change(atlas):
         attnx.HeadAtlas.from_json(json.dumps({"format": 9}))
     with pytest.raises(FileFormatError, match="not an atlas"):
         attnx.HeadAtlas.from_json("[]")
-    with pytest.raises(InputError, match="head='each'"):
+    with pytest.raises(InputError, match="head='all'"):
         attnx.HeadAtlas.of([attnx.explain(model, tokenizer, "hello", methods="rollout")])

@@ -38,10 +38,10 @@ def judge(name: str) -> Row:
         return Row(name, "not built", _line(error))
     try:
         try:
-            seen, within = _captured(model, inputs)
+            seen, module = _captured(model, inputs)
         except AttnxError as error:
             return Row(name, "refused", _line(error))
-        return Row(name, *_verdict(name, model, eager, inputs, seen, within))
+        return Row(name, *_verdict(name, model, eager, inputs, seen, module))
     except Exception as error:
         return Row(name, "failed", _line(error))
 
@@ -54,25 +54,25 @@ def _captured(model: Any, inputs: dict[str, torch.Tensor]) -> tuple[Any, str]:
     try:
         return capture(model, **inputs), ""
     except AttnxError as error:
-        advised = re.search(r"within='([^']+)'", str(error))
+        advised = re.search(r"module='([^']+)'", str(error))
         if advised is None:
             raise
     try:
-        return capture(model, within=advised[1], **inputs), advised[1]
+        return capture(model, module=advised[1], **inputs), advised[1]
     except AttnxError as error:
-        raise RuntimeError(f"what was advised does not work: within={advised[1]!r}: {error}") from error
+        raise RuntimeError(f"what was advised does not work: module={advised[1]!r}: {error}") from error
 
 
 def _verdict(
-    name: str, model: Any, eager: Any, inputs: dict[str, torch.Tensor], seen: Any, within: str
+    name: str, model: Any, eager: Any, inputs: dict[str, torch.Tensor], seen: Any, module: str
 ) -> tuple[str, str]:
     from attnx.hooks.capture import capture
 
-    part = f"within={within!r}" if within else ""
+    part = f"module={module!r}" if module else ""
     told, output = eager_attention(eager, inputs)
     if any(difference(seen.weights, maps) <= TOLERANCE for maps in told):
         return "equal", part
-    if within and any(among(seen.weights, maps, TOLERANCE) for maps in told):
+    if module and any(among(seen.weights, maps, TOLERANCE) for maps in told):
         return "equal", part
     with torch.no_grad():
         try:
@@ -91,7 +91,7 @@ def _verdict(
         found = (seen.num_layers, seen.num_heads, seen.length)
         return "different", f"{part} seen {found}, eager {[(len(maps), *maps[0].shape[1:]) for maps in told]}"
     # Eager attention returns nothing of this stack, but its softmax can be seen; the fused kernel's is computed.
-    beside = capture(eager, within=within, **inputs)
+    beside = capture(eager, module=module, **inputs)
     if difference(seen.weights, tuple(beside.weights[:, None])) > TOLERANCE:
         return "different", f"{part} from the softmax of eager attention"
     return "equal by softmax", part

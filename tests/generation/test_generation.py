@@ -207,8 +207,8 @@ def test_bad_questions_say_what_to_change():
         ask(continuation=" is", do_sample=True)
     with pytest.raises(InputError, match="both not empty"):
         ask(continuation="")
-    with pytest.raises(ChoiceError, match="head='each'"):
-        ask(head="each")
+    with pytest.raises(ChoiceError, match="head='all'"):
+        ask(head="all")
     with pytest.raises(ChoiceError, match="layer 9 asked, model has 3"):
         ask(layer=9, methods="rollout")
 

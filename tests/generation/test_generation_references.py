@@ -21,7 +21,7 @@ REFERENCES = ("lrp", "gradient", "blankout")
 @pytest.fixture(scope="module")
 def written():
     return attnx.explain_generation(
-        MODEL, TOKENIZER, PROMPT, methods="rollout", references=REFERENCES, contrast=True, layer="each", **FOUR
+        MODEL, TOKENIZER, PROMPT, methods="rollout", references=REFERENCES, contrast=True, layer="all", **FOUR
     )
 
 

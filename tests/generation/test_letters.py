@@ -82,7 +82,7 @@ def writer():
 
 def test_each_letter_is_explained_where_it_is_written(writer):
     made, samples = writer
-    found = attnx.explain(made, Both(), samples, position="every", methods="rollout", references="lrp")
+    found = attnx.explain(made, Both(), samples, position="all", methods="rollout", references="lrp")
     assert len(found) >= 1
     for e in found:
         assert e.prediction.label == "a"
@@ -96,7 +96,7 @@ def test_each_letter_is_explained_where_it_is_written(writer):
 
 def test_a_written_word_has_its_time_and_what_its_letters_have(writer):
     made, samples = writer
-    e = attnx.explain(made, Both(), samples, position="every", methods="rollout", references="lrp")[0]
+    e = attnx.explain(made, Both(), samples, position="all", methods="rollout", references="lrp")[0]
     before, word, behind = e.words
     assert (before.text, behind.text) == (PAUSE, PAUSE)
     assert set(word.text) == {"a"}
@@ -112,7 +112,7 @@ def test_a_written_word_has_its_time_and_what_its_letters_have(writer):
 
 def test_written_words_stand_under_the_wave_and_on_the_page(writer):
     made, samples = writer
-    e = attnx.explain(made, Both(), samples, position="every", methods="rollout", references=())[0]
+    e = attnx.explain(made, Both(), samples, position="all", methods="rollout", references=())[0]
     assert e.words[1].text in [one.get_text() for one in e.plot().axes[0].texts]
     assert e.words[1].text in attnx.to_html(e)
 
@@ -124,7 +124,7 @@ def test_silence_that_writes_nothing_says_so(writer):
         made.lm_head.bias[0] = 1e4
     try:
         with pytest.raises(InputError, match="writes nothing"):
-            attnx.explain(made, Both(), samples, position="every", methods="rollout", references=())
+            attnx.explain(made, Both(), samples, position="all", methods="rollout", references=())
     finally:
         with torch.no_grad():
             made.lm_head.bias.copy_(kept)

@@ -51,7 +51,7 @@ def test_rollout_is_that_of_the_layers_without_their_noise(fusion):
 
 def test_each_head_is_thinned_by_itself():
     weights = attention()
-    each = attnx.rollout(weights, layer=1, head="each", discard_ratio=0.7)
+    each = attnx.rollout(weights, layer=1, head="all", discard_ratio=0.7)
     for head in range(3):
         mixed = 0.5 * by_hand(weights[0, head], 0.7, 0) + 0.5 * np.eye(10)
         np.testing.assert_allclose(each[head], mixed, atol=1e-12)

@@ -14,19 +14,19 @@ ASKED = [
     {"position": -1},
     {"position": 5, "layer": 2},
     {"position": 4, "head": 2},
-    {"position": 7, "head": "each"},
+    {"position": 7, "head": "all"},
     {"position": 3, "head": "max"},
     {"position": 3, "head": "min", "layer": 3},
     {"position": 6, "residual": 0.2},
     {"position": 6, "residual": 0.0},
     {"position": 6, "residual": 1.0},
     {"position": [12, 0, 6, 0]},
-    {"position": [5, 2], "head": "each", "normalize": "receptive_field"},
+    {"position": [5, 2], "head": "all", "normalize": "receptive_field"},
     {"layer": 3},
-    {"head": "each"},
+    {"head": "all"},
     {"head": 1, "layer": 2},
     {"position": -1, "normalize": "receptive_field"},
-    {"position": 4, "normalize": "receptive_field", "head": "each", "residual": 0.2},
+    {"position": 4, "normalize": "receptive_field", "head": "all", "residual": 0.2},
     {"normalize": "receptive_field"},
     {"position": -1, "normalize": "column"},
     {"position": 4, "normalize": "column", "head": 1},
@@ -75,7 +75,7 @@ def test_the_sink_is_dropped_alike(both):
 
 def test_flow_reads_the_whole_map_where_it_is_short(both):
     held, long = both
-    one_head = {"position": 5, "head": "each", "layer": 3}
+    one_head = {"position": 5, "head": "all", "layer": 3}
     for asked in ({"position": -1}, one_head, {"position": -1, "normalize": "receptive_field"}):
         torch.testing.assert_close(attnx.flow(long, **asked), attnx.flow(held, **asked), atol=1e-5, rtol=0)
 

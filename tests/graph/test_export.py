@@ -48,4 +48,4 @@ def test_a_token_for_each_position_is_needed() -> None:
 
 def test_a_graph_is_of_one_head() -> None:
     with pytest.raises(InputError, match="one edge between two nodes"):
-        attnx.to_networkx(WEIGHTS, head="each")
+        attnx.to_networkx(WEIGHTS, head="all")

@@ -25,7 +25,7 @@ def with_sink(share, seed=0, length=6):
 def test_the_share_is_the_mean_over_later_queries():
     weights, tensor = attention("causal")
     np.testing.assert_allclose(sink_share(tensor), weights[:, :, 1:, 0].mean((1, 2)))
-    np.testing.assert_allclose(sink_share(weights, head="each"), weights[:, :, 1:, 0].mean(2))
+    np.testing.assert_allclose(sink_share(weights, head="all"), weights[:, :, 1:, 0].mean(2))
     np.testing.assert_allclose(sink_share(weights, head=2, layer=3), weights[2, 2, 1:, 0].mean())
     assert isinstance(sink_share(weights), np.ndarray)
     assert isinstance(sink_share(tensor), torch.Tensor)
@@ -43,7 +43,7 @@ def test_evenly_spread_attention_has_the_share_of_the_docs():
 
 
 @pytest.mark.parametrize("method", ["raw", "rollout", "flow"])
-@pytest.mark.parametrize("head", [None, 1, "each"])
+@pytest.mark.parametrize("head", [None, 1, "all"])
 def test_dropped_is_as_if_the_first_position_were_no_key(method, head):
     weights, tensor = with_sink(0.7)
     call = getattr(attnx, method)
@@ -106,7 +106,7 @@ class TestOutputOfAnEncoderDecoder:
         expected = [0.0] + [share for own, _ in layers for share in (float(own[:, 1:, 0].mean()), 0.0)]
         np.testing.assert_allclose(sink_share(attention), expected)
         np.testing.assert_allclose(sink_share(attention, layer="self 2"), expected[3])
-        np.testing.assert_allclose(sink_share(attention, head="each")[1], layers[0][0][:, 1:, 0].mean(1))
+        np.testing.assert_allclose(sink_share(attention, head="all")[1], layers[0][0][:, 1:, 0].mean(1))
 
     def test_an_output_of_its_start_alone_has_no_sink(self):
         attention = streams_zoo.by_hand([np.ones((1, 1, 1))], [(np.ones((1, 1, 1)), np.ones((1, 1, 1)))])

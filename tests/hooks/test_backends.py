@@ -210,8 +210,8 @@ def test_one_of_several_stacks_can_be_chosen():
         CaptureError, match=r"several stacks .*text_model.*vision_model|several stacks .*vision_model.*text_model"
     ):
         capture(model, **inputs)
-    assert capture(model, within="vision_model", **inputs).length == 17
-    assert capture(model, within="text_model", **inputs).causal
+    assert capture(model, module="vision_model", **inputs).length == 17
+    assert capture(model, module="text_model", **inputs).causal
 
 
 def test_not_a_number_is_reported_with_its_layer():
@@ -260,7 +260,7 @@ def test_self_and_cross_attention_in_turn_are_not_one_stack():
     )
     ids = zoo.inputs("bert")["input_ids"]
     with pytest.raises(CaptureError, match=r"self_attn .*encoder_attn"):
-        capture(hf.BartModel(config).eval(), within="decoder", input_ids=ids, decoder_input_ids=ids)
+        capture(hf.BartModel(config).eval(), module="decoder", input_ids=ids, decoder_input_ids=ids)
 
 
 def test_a_pooling_head_is_no_layer():

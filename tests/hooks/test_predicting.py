@@ -61,7 +61,7 @@ def test_rows_sum_to_one_and_no_position_sees_a_later_one_of_its_stream(attentio
 
 
 def test_the_first_stream_answers_for_the_tokens(model):
-    e = explain(model, methods=("raw", "rollout", "flow"), normalize=None, maps=True)
+    e = explain(model, methods=("raw", "rollout", "flow"), normalize=None, all_queries=True)
     tokenizer = zoo.wordpiece_tokenizer()
     written = [model.config.decoder_start_token_id, *tokenizer(GIVEN["target_text"])["input_ids"]]
     written = written[:-1] if written[-1] == tokenizer.sep_token_id else written
@@ -72,7 +72,7 @@ def test_the_first_stream_answers_for_the_tokens(model):
     for method in ("raw", "rollout", "flow"):
         expected = getattr(attnx, method)(attention, position=tokens - 1 + length)[..., :tokens]
         np.testing.assert_allclose(e[method], expected, atol=1e-6)
-        np.testing.assert_allclose(e.map(method)[:, -1], e[method], atol=1e-6)
+        np.testing.assert_allclose(e.matrix(method)[:, -1], e[method], atol=1e-6)
     with torch.no_grad():
         assert e.prediction.index == int(
             model(**tokenizer(GIVEN["source"], return_tensors="pt"), **ids).logits[0, -1].argmax()

@@ -60,8 +60,8 @@ def test_seggpt_is_refused():
         capture(hf.SegGptModel(config).eval(), pixel_values=pixels, prompt_pixel_values=pixels, prompt_masks=pixels)
 
 
-@pytest.mark.parametrize("within", ["", "model.decoder"])
-def test_attention_by_sampling_is_refused(within):
+@pytest.mark.parametrize("module", ["", "model.decoder"])
+def test_attention_by_sampling_is_refused(module):
     """What is left to be seen of Deformable DETR are its object queries among themselves."""
     stages = {"hidden_sizes": [8] * 4, "depths": [1] * 4, "out_features": ["stage2", "stage3", "stage4"]}
     backbone = {"use_timm_backbone": False, "use_pretrained_backbone": False, "backbone": None}
@@ -69,7 +69,7 @@ def test_attention_by_sampling_is_refused(within):
     sizes = {**BART, **TWO_HEADS, "d_model": 32, "decoder_layers": 2, "num_queries": 5}
     model = hf.DeformableDetrForObjectDetection(hf.DeformableDetrConfig(**backbone, **sizes)).eval()
     with pytest.raises(CaptureError, match=r"attends by sampling in model\.(en|de)coder\.layers\.0.*use a model"):
-        capture(model, within=within, pixel_values=torch.randn(1, 3, 96, 96))
+        capture(model, module=module, pixel_values=torch.randn(1, 3, 96, 96))
 
 
 class Described(torch.nn.Module):

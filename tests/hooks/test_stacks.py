@@ -144,10 +144,10 @@ def test_what_an_error_advises_works():
     config = hf.T5Config(vocab_size=120, d_model=16, num_layers=2, num_heads=2, d_kv=8, d_ff=16)
     model, ids = hf.T5Model(config).eval(), zoo.inputs("t5")["input_ids"]
     for within in ("decoder", "decoder.block"):
-        with pytest.raises(CaptureError, match=r"within='encoder' \(2 layers of 9 positions\)") as refusal:
-            capture(model, within=within, input_ids=ids, decoder_input_ids=ids[:, :4])
-        assert "within='decoder" not in str(refusal.value)
-    assert capture(model, within="encoder", input_ids=ids, decoder_input_ids=ids[:, :4]).length == 9
+        with pytest.raises(CaptureError, match=r"module='encoder' \(2 layers of 9 positions\)") as refusal:
+            capture(model, module=within, input_ids=ids, decoder_input_ids=ids[:, :4])
+        assert "module='decoder" not in str(refusal.value)
+    assert capture(model, module="encoder", input_ids=ids, decoder_input_ids=ids[:, :4]).length == 9
 
 
 def test_of_a_model_with_several_images_the_text_alone_can_be_chosen():
@@ -159,4 +159,4 @@ def test_of_a_model_with_several_images_the_text_alone_can_be_chosen():
     ids = torch.tensor([[5, *[119] * 8, 7, 9]])
     inputs = {"pixel_values": torch.randn(1, 2, 3, 16, 16), "input_ids": ids}
     assert capture(model, **inputs).sequences == {"text": slice(0, 11), "picture": slice(11, 43)}
-    assert capture(model, within="text_model", **inputs).length == 11
+    assert capture(model, module="text_model", **inputs).length == 11

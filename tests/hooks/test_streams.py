@@ -58,14 +58,14 @@ def test_levels_have_names_and_one_count():
 def test_a_part_can_be_picked():
     model, inputs = zoo.model("bart"), zoo.inputs("bart")
     whole = capture(model, **inputs)
-    own = capture(model, within="self", **inputs)
+    own = capture(model, module="self", **inputs)
     assert (own.num_layers, own.length, own.causal) == (3, zoo.OUTPUT, True)
     torch.testing.assert_close(own.weights[0], whole.layers[2].level.weights)
-    assert capture(model, within="encoder", **inputs).length == zoo.SOURCE
-    cross = capture(model, within="cross", **inputs)
+    assert capture(model, module="encoder", **inputs).length == zoo.SOURCE
+    cross = capture(model, module="cross", **inputs)
     assert (cross.kinds, cross.length) == (("cross",) * 3, zoo.SOURCE + zoo.OUTPUT)
-    with pytest.raises(CaptureError, match=r"within='self' \(3 layers of 5 positions\)"):
-        capture(model, within="model.decoder", **inputs)
+    with pytest.raises(CaptureError, match=r"module='self' \(3 layers of 5 positions\)"):
+        capture(model, module="model.decoder", **inputs)
 
 
 def test_encoder_outputs_that_are_given_are_a_source_without_levels():

@@ -63,7 +63,7 @@ def by_definition(method, weights, seen, residual=0.5, **options):
     everything = np.broadcast_to(seen.any((0, 1)), seen.shape)
     relevance = call(weights, residual=residual, **options)
     reach, free = (call(even(one), residual=residual) for one in (seen, everything))
-    if options.get("head") == "each":
+    if options.get("head") == "all":
         reach, free = reach[:, None], free[:, None]
     fair = np.where(reach > 0, relevance * free / np.where(reach > 0, reach, 1), 0)
     sums = fair.sum(-1, keepdims=True)
@@ -72,7 +72,7 @@ def by_definition(method, weights, seen, residual=0.5, **options):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("kind", MASKS)
-@pytest.mark.parametrize("head", [None, "each", 1, "max"])
+@pytest.mark.parametrize("head", [None, "all", 1, "max"])
 def test_it_is_what_the_definition_says(method, kind, head):
     weights, tensor = attention(kind)
     expected = by_definition(method, weights, mask(kind, 4, 6), head=head)
@@ -168,7 +168,7 @@ def test_columns_by_hand():
 
 
 @some
-@given(st.sampled_from(MASKS), st.integers(0, 10**6), residuals, st.sampled_from([None, 2, "each", "max"]))
+@given(st.sampled_from(MASKS), st.integers(0, 10**6), residuals, st.sampled_from([None, 2, "all", "max"]))
 def test_columns_are_divided_by_the_queries_that_see_them_before_all_else(kind, seed, residual, head):
     weights, tensor = attention(kind, seed)
     seen = mask(kind, 4, 6)
@@ -186,8 +186,8 @@ def test_columns_are_divided_by_the_queries_that_see_them_before_all_else(kind, 
     below = divided(merged)
     for method in METHODS:
         found = getattr(attnx, method)(tensor, layer=4, residual=residual, head=head, normalize="column")
-        heads = {None: [None], "max": [None], 2: [2], "each": [0, 1, 2]}[head]
-        for one, row in zip(heads, found if head == "each" else [found], strict=True):
+        heads = {None: [None], "max": [None], 2: [2], "all": [0, 1, 2]}[head]
+        for one, row in zip(heads, found if head == "all" else [found], strict=True):
             layers = below.copy()
             if one is not None:
                 layers[3] = divided(weights[:, one])[3]
@@ -257,7 +257,7 @@ def test_the_flow_of_an_uninformed_model_is_searched_once(monkeypatch):
     one = attnx.flow(tensor, position=-1, normalize="receptive_field")
     assert len(with_uniform_attention._uninformed_flows) == 1
     _, other = attention("causal", seed=1, layers=5)
-    attnx.flow(other, position=-1, normalize="receptive_field", head="each")
+    attnx.flow(other, position=-1, normalize="receptive_field", head="all")
     assert len(with_uniform_attention._uninformed_flows) == 1
     attnx.flow(tensor, position=-1, normalize="receptive_field", residual=0.4)
     attnx.flow(attention("causal window", layers=5)[1], position=-1, normalize="receptive_field")

@@ -57,19 +57,19 @@ def test_layer_one_is_attention_with_residual():
 
 def test_a_head_stands_alone_in_its_layer_and_heads_are_merged_below():
     weights = attention()
-    each = attnx.rollout(weights, head="each")
+    each = attnx.rollout(weights, head="all")
     assert each.shape == (4, 3, 6, 6)
     for layer in range(4):
         for head in range(3):
             own = np.concatenate([weights[:layer].mean(1), weights[layer : layer + 1, head]])
             np.testing.assert_allclose(each[layer, head], product(own), atol=1e-12)
             np.testing.assert_allclose(attnx.rollout(weights, head=head)[layer], product(own), atol=1e-12)
-    np.testing.assert_allclose(attnx.rollout(weights, head="each", layer=3, position=2), each[2, :, 2], atol=1e-15)
+    np.testing.assert_allclose(attnx.rollout(weights, head="all", layer=3, position=2), each[2, :, 2], atol=1e-15)
 
 
 def test_the_mean_of_the_heads_is_the_layers_rollout():
     weights = attention()
-    np.testing.assert_allclose(attnx.rollout(weights, head="each").mean(1), attnx.rollout(weights), atol=1e-12)
+    np.testing.assert_allclose(attnx.rollout(weights, head="all").mean(1), attnx.rollout(weights), atol=1e-12)
 
 
 def test_rollout_can_end_above_the_input():
@@ -112,7 +112,7 @@ def test_gradients_flow_through_rollout():
 def test_raw_is_the_mean_of_heads_without_residual():
     weights = attention()
     np.testing.assert_allclose(attnx.raw(weights), weights.mean(1), atol=1e-15)
-    np.testing.assert_allclose(attnx.raw(weights, head="each"), weights, atol=1e-15)
+    np.testing.assert_allclose(attnx.raw(weights, head="all"), weights, atol=1e-15)
     np.testing.assert_allclose(attnx.raw(weights, layer=2, position=3, head=1), weights[1, 1, 3], atol=1e-15)
 
 
@@ -120,7 +120,7 @@ BAD_CHOICES = [
     ({"layer": 5}, r"layer 5 asked, model has 4 \(1 is next to the input\)"),
     ({"layer": 0}, "layer 0 asked"),
     ({"head": 3}, "head 3 asked, model has 3"),
-    ({"head": "all"}, "'each', 'mean', 'max' or 'min'"),
+    ({"head": "sum"}, "'all', 'mean', 'max' or 'min'"),
     ({"position": 6}, "position 6 asked, input has 6"),
     ({"residual": 1.5}, "between 0 and 1"),
     ({"down_to": 5}, "down_to=5"),
@@ -165,7 +165,7 @@ def test_merged_heads_cannot_be_taken_apart_again():
         torch.tensor(attention(heads=1)), torch.ones(4, 6, 6, dtype=torch.bool), head="mean"
     )
     assert attnx.rollout(merged).shape == (4, 6, 6)
-    for head in (0, "each", "max"):
+    for head in (0, "all", "max"):
         with pytest.raises(ChoiceError, match="head=None"):
             attnx.rollout(merged, head=head)
 

@@ -51,7 +51,7 @@ def test_one_decoder_level_is_the_formula_by_hand():
     torch.testing.assert_close(attnx.rollout(attention, layer="cross")[OUTPUT], expected, atol=1e-15, rtol=0)
 
 
-@pytest.mark.parametrize("head", [1, "each"])
+@pytest.mark.parametrize("head", [1, "all"])
 def test_a_head_stands_alone_in_the_level_of_interest(head):
     attention = made_up(2)
     found = attnx.rollout(attention, layer="cross 2", head=head)

@@ -18,7 +18,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 def kinds(array: Array, tensor: torch.Tensor, layers: tuple[torch.Tensor, ...], seen: attnx.AttentionTensor) -> None:
     assert_type(attnx.{method}(array, layer=2), Array)
     assert_type(attnx.{method}(tensor, position=0), torch.Tensor)
-    assert_type(attnx.{method}(layers, head="each"), torch.Tensor)
+    assert_type(attnx.{method}(layers, head="all"), torch.Tensor)
     assert_type(attnx.{method}(seen, residual=0.5, normalize="prefix"), torch.Tensor)
     attnx.{method}(array, layr=2)
     attnx.{method}("a text")

@@ -21,7 +21,7 @@ def explained(made, tokenizer, **options):
 
 @pytest.mark.parametrize("made", [zoo.classifier, zoo.masked_lm])
 def test_every_method_explains_an_encoder(made):
-    found = explained(made, zoo.wordpiece_tokenizer, methods=["rollout", *BEYOND], maps=True)
+    found = explained(made, zoo.wordpiece_tokenizer, methods=["rollout", *BEYOND], all_queries=True)
     assert found.methods == ("rollout", *BEYOND)
     for name in BEYOND:
         assert np.isfinite(found[name]).all()
@@ -78,9 +78,7 @@ def test_without_a_head_they_are_left_out_with_a_note():
 
 
 def test_single_heads_where_the_definition_has_them():
-    found = explained(
-        zoo.classifier, zoo.wordpiece_tokenizer, methods=["rollout:norm", "gradient_rollout"], head="each"
-    )
+    found = explained(zoo.classifier, zoo.wordpiece_tokenizer, methods=["rollout:norm", "gradient_rollout"], head="all")
     assert found["rollout:norm"].shape == found["gradient_rollout"].shape == (3, 4, len(found.positions))
     with pytest.raises(ChoiceError, match="'alti' is of all heads together"):
         explained(zoo.classifier, zoo.wordpiece_tokenizer, methods="alti", head=1)

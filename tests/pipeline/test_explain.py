@@ -96,7 +96,7 @@ def test_layer_head_and_position_choose():
     one = attnx.explain(model, tokenizer, TEXT, layer=2, head=3, position=4)
     assert (one.layers, one.position) == ((2,), 4)
     np.testing.assert_allclose(one["rollout"], attnx.rollout(attention, layer=2, head=3, position=4)[None], atol=1e-6)
-    each = attnx.explain(model, tokenizer, TEXT, head="each")
+    each = attnx.explain(model, tokenizer, TEXT, head="all")
     assert each["raw"].shape == (3, 4, len(each.positions))
     np.testing.assert_allclose(
         each.scores("raw", 2, head=1), attnx.raw(attention, layer=2, position=0, head=1), atol=1e-6

@@ -47,8 +47,8 @@ def test_a_word_means_in_explain_what_it_means_in_rollout():
 def test_words_behind_the_explained_position_do_not_change_its_explanation():
     model, tokenizer = zoo.causal_lm(), zoo.bytelevel_tokenizer()
     ids = tokenizer(PROMPT, return_tensors="pt")["input_ids"]
-    whole = attnx.explain(model, tokenizer, {"input_ids": ids}, position=4, head="each")
-    ended = attnx.explain(model, tokenizer, {"input_ids": ids[:, :5]}, head="each")
+    whole = attnx.explain(model, tokenizer, {"input_ids": ids}, position=4, head="all")
+    ended = attnx.explain(model, tokenizer, {"input_ids": ids[:, :5]}, head="all")
     for name in whole.methods:
         np.testing.assert_allclose(whole[name][..., :5], ended[name], atol=1e-5)
         assert (whole[name][..., 5:] == 0).all()
@@ -58,7 +58,7 @@ def test_saturation_is_that_of_the_flow_before_it_is_normalised():
     model, tokenizer = zoo.causal_lm(), zoo.bytelevel_tokenizer()
     plain, fair = (attnx.explain(model, tokenizer, PROMPT, normalize=one) for one in (None, "receptive_field"))
     np.testing.assert_allclose(fair.saturation, plain.saturation)
-    one = attnx.explain(model, tokenizer, PROMPT, layer=3, head="each")
+    one = attnx.explain(model, tokenizer, PROMPT, layer=3, head="all")
     assert len(one.saturation) == len(one.sink) == 1
 
 

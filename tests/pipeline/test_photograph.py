@@ -55,7 +55,7 @@ def test_a_photograph_is_held_against_a_text(assets, tmp_path):
 def test_every_word_written_about_a_photograph_has_its_overlay(assets, tmp_path):
     model, processor = load_demo()
     given = {"image": assets / "photos" / "coffee.png", "text": "<image> which colour is the square at the top left ?"}
-    g = attnx.explain_generation(model, processor, given, methods="rollout", references="lrp", layer="each")
+    g = attnx.explain_generation(model, processor, given, methods="rollout", references="lrp", layer="all")
     titles = [axes.get_title().splitlines()[0] for axes in g.plot_overlays().axes if axes.get_title()]
     assert titles == list(g.generated[:3])
     assert g.step(2).overlay("lrp", bar=False).size == Image.open(given["image"]).size

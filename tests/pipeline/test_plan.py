@@ -34,7 +34,7 @@ FAMILIES = ["bert", "gpt2", "gpt_neo", "llama", "mistral", "gemma2", "gemma3", "
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-@pytest.mark.parametrize("options", [{}, {"head": "each"}, {"head": 1, "layer": 2}, {"head": "max", "position": 6}])
+@pytest.mark.parametrize("options", [{}, {"head": "all"}, {"head": 1, "layer": 2}, {"head": "max", "position": 6}])
 def test_the_long_road_says_the_same(name, options, monkeypatch, request):
     ordinary = explain(name, **options)
     request.getfixturevalue("long_road")

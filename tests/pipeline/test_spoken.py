@@ -44,6 +44,6 @@ def test_words_of_a_ctc_head_are_explained_with_its_own_tokenizer(spoken, tmp_pa
         writer.lm_head.weight.mul_(20)
         given = processor.feature_extractor(spoken.audio, sampling_rate=16_000, return_tensors="pt")
         ids = writer(**given).logits[0].argmax(-1)
-    e = attnx.explain(writer, processor, spoken.audio, position="every", methods="rollout", references=())[0]
+    e = attnx.explain(writer, processor, spoken.audio, position="all", methods="rollout", references=())[0]
     assert [one.text for one in e.words if one.text != "…"] == tokenizer.decode(ids).split()
     assert sorted(place for one in e.words for place in one.positions) == list(range(len(e.positions)))

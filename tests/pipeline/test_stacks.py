@@ -33,26 +33,26 @@ def test_one_of_several_stacks_is_explained():
     model = bart(len(tokenizer))
     with pytest.raises(CaptureError, match=r"encoder–decoder .*model.get_encoder\(\)"):
         attnx.explain(model, tokenizer, TEXT)
-    explanation = attnx.explain(model, tokenizer, TEXT, within="encoder", methods="rollout")
+    explanation = attnx.explain(model, tokenizer, TEXT, module="encoder", methods="rollout")
     assert explanation.layers == (1, 2)
-    assert explanation.provenance["settings"]["within"] == "encoder"
+    assert explanation.provenance["settings"]["module"] == "encoder"
     alone = attnx.explain(model.get_encoder(), tokenizer, TEXT, methods="rollout")
     assert (explanation.relevance["rollout"] == alone.relevance["rollout"]).all()
 
 
 def test_a_stack_that_is_not_there_names_those_that_are():
     tokenizer = zoo.wordpiece_tokenizer()
-    with pytest.raises(CaptureError, match=r"no attention was seen .* below 'decodr'.*within='encoder' \(2 layers"):
-        attnx.explain(bart(len(tokenizer)), tokenizer, TEXT, within="decodr")
-    with pytest.raises(ChoiceError, match="within must be"):
-        attnx.explain(zoo.classifier(), tokenizer, TEXT, within=3)
+    with pytest.raises(CaptureError, match=r"no attention was seen .* below 'decodr'.*module='encoder' \(2 layers"):
+        attnx.explain(bart(len(tokenizer)), tokenizer, TEXT, module="decodr")
+    with pytest.raises(ChoiceError, match="module must be"):
+        attnx.explain(zoo.classifier(), tokenizer, TEXT, module=3)
 
 
 def test_the_encoder_is_not_advised_where_it_does_not_take_what_the_model_takes():
     tokenizer = zoo.wordpiece_tokenizer()
     model = bart(len(tokenizer))
     model.main_input_name = "pixel_values"
-    with pytest.raises(CaptureError, match=r"within='encoder'"):
+    with pytest.raises(CaptureError, match=r"module='encoder'"):
         attnx.explain(model, tokenizer, TEXT)
 
 

@@ -77,13 +77,13 @@ def test_one_token_of_the_output_is_the_one_that_was_written_there():
 
 
 def test_every_token_is_explained_in_one_run():
-    every = explain(target_text="1998 03 03", position="every")
+    every = explain(target_text="1998 03 03", position="all")
     assert [one.prediction.label for one in every] == ["1998", "03", "03", "<eos>"]
     for place, one in enumerate(every):
         alone = explain(target_text="1998 03 03", position=8 + place)
         np.testing.assert_allclose(one["alti"], alone["alti"], atol=1e-7)
     with pytest.raises(ChoiceError, match="explain_generation"):
-        attnx.explain(zoo.causal_lm(), zoo.bytelevel_tokenizer(), "the key", position="every")
+        attnx.explain(zoo.causal_lm(), zoo.bytelevel_tokenizer(), "the key", position="all")
 
 
 def test_shares_tell_how_much_is_from_each_stream():
@@ -116,41 +116,41 @@ class TestWithin:
     def captured(self, kind):
         model, tokenizer = load_demo()
         ids = torch.tensor([[model.config.decoder_start_token_id, *tokenizer(TARGET)["input_ids"][:-1]]])
-        return attnx.capture(model, within=kind, **tokenizer(SOURCE, return_tensors="pt"), decoder_input_ids=ids)
+        return attnx.capture(model, module=kind, **tokenizer(SOURCE, return_tensors="pt"), decoder_input_ids=ids)
 
     def test_self_attention_is_that_of_the_output_by_itself(self):
-        e = explain(target_text=TARGET, within="self", methods="rollout", normalize=None)
+        e = explain(target_text=TARGET, module="self", methods="rollout", normalize=None)
         np.testing.assert_allclose(e["rollout"][:, 8:], attnx.rollout(self.captured("self"))[:, -1], atol=1e-6)
         assert not e["rollout"][:, :8].any()
         assert e.provenance["settings"]["layer_kinds"] == ["self", "self"]
 
     def test_cross_attention_is_rolled_out_over_the_encoders_top(self):
-        e = explain(target_text=TARGET, within="cross", methods="rollout", normalize=None)
+        e = explain(target_text=TARGET, module="cross", methods="rollout", normalize=None)
         first, second = (attnx.raw(self.captured("cross"), layer=number)[-1, :8] for number in (1, 2))
         by_hand = torch.cat([second / 2 + first / 4, torch.tensor([0.0, 0.0, 0.25])])
         np.testing.assert_allclose(e["rollout"][-1], by_hand, atol=1e-6)
         assert e.prediction.label == "03"
-        assert any(note.startswith("within='cross': methods follow these levels alone") for note in e.notes)
+        assert any(note.startswith("module='cross': methods follow these levels alone") for note in e.notes)
 
     @pytest.mark.parametrize("method", ["raw", "flow", "alti", "norm_rollout", "gradient_rollout", "gradient_flow"])
     @pytest.mark.parametrize("kind", ["self", "cross"])
     def test_every_method_of_two_streams_has_it(self, kind, method):
-        e = explain(target_text=TARGET, within=kind, methods=method)
+        e = explain(target_text=TARGET, module=kind, methods=method)
         assert e.layers == (1, 2)
         assert np.isfinite(e[method]).all()
         assert e[method][-1, :8].any() == (kind == "cross")
 
-    @pytest.mark.parametrize("within", ["encoder", "decoder.block", "crss"])
-    def test_what_writes_nothing_is_refused_with_what_can_be_asked(self, within):
+    @pytest.mark.parametrize("module", ["encoder", "decoder.block", "crss"])
+    def test_what_writes_nothing_is_refused_with_what_can_be_asked(self, module):
         with pytest.raises(
-            ChoiceError, match=r"within='self' \(the output to itself\), within='cross' .*layer='cross 1'"
+            ChoiceError, match=r"module='self' \(the output to itself\), module='cross' .*layer='cross 1'"
         ):
-            explain(target_text=TARGET, within=within)
+            explain(target_text=TARGET, module=module)
 
     @pytest.mark.parametrize("name", ["t5", "bart", "bert-gpt2", "whisper"])
     def test_the_call_that_is_named_for_the_encoder_works(self, name):
         with pytest.raises(ChoiceError, match=r"source is attnx.explain\(model.get_encoder\(\), ") as refusal:
-            of_family(name, within="encoder")
+            of_family(name, module="encoder")
         named = str(refusal.value).rpartition("source is ")[2]
         audio = {"input_features": streams_zoo.inputs("whisper")["input_features"]}
         things = {"model": streams_zoo.model(name), "text": "the key to", "audio": audio, "attnx": attnx}
@@ -450,8 +450,8 @@ class TestBadInput:
         assert attnx.capture(model.get_encoder(), **ids).num_layers == 2
 
     def test_options_of_explain_are_no_settings_of_generation(self):
-        with pytest.raises(InputError, match=r"within is an option of explain: explain\(…, target_text=…, within=…\)"):
-            generation(within="cross")
+        with pytest.raises(InputError, match=r"module is an option of explain: explain\(…, target_text=…, module=…\)"):
+            generation(module="cross")
 
     def test_a_model_of_one_stream_has_no_target_text(self):
         with pytest.raises(InputError, match="encoder–decoder has written; BertForSequenceClassification"):

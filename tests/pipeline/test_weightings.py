@@ -133,7 +133,7 @@ def test_raw_gains_of_both_signs_are_those_that_rollout_clips():
         zoo.bytelevel_tokenizer(),
         TEXT,
         methods=["raw:gradient_signed", "raw:gradient"],
-        head="each",
+        head="all",
         target=(5, 7),
     )
     np.testing.assert_allclose(found["raw:gradient_signed"].clip(0), found["raw:gradient"], atol=1e-9)
@@ -146,10 +146,10 @@ def test_a_target_that_nothing_depends_on_is_a_note():
 
 
 def test_a_share_of_the_score_has_no_map_and_says_so():
-    found = explained(methods=("alti", "alti_logit"), maps=True)
+    found = explained(methods=("alti", "alti_logit"), all_queries=True)
     assert set(found.maps) == {"alti"}
     with pytest.raises(InputError, match="alti_logit tells of the answer alone"):
-        found.map("alti_logit")
+        found.matrix("alti_logit")
 
 
 def test_the_account_is_told_with_the_words():

@@ -65,12 +65,12 @@ def _read_off(kind: str) -> dict[str, Outcome]:
     given = weights(kind)
     flows = attnx.flow(given)
     found: dict[str, Outcome] = {"tied share": numbers(present.tied_share(flows))}
-    for options in ({}, {"layer": 2}, {"head": "each"}, {"head": 1}, {"head": "max", "layer": 4}):
+    for options in ({}, {"layer": 2}, {"head": "all"}, {"head": 1}, {"head": "max", "layer": 4}):
         found[f"sink share {called(options)}"] = outcome(partial(present.sink_share, given, **options))
     for options in (
         {},
         {"position": 3},
-        {"head": "each", "position": [5, 0]},
+        {"head": "all", "position": [5, 0]},
         {"head": "min", "residual": 0.3},
         {"normalize": "column"},
         {"drop_sink": True},

@@ -27,12 +27,12 @@ INPUTS: dict[str, Any] = {
 OPTIONS: list[Options] = [
     {},
     {"layer": 2},
-    {"head": "each"},
+    {"head": "all"},
     {"head": 1},
     {"head": "max"},
     {"head": "min", "layer": 3},
     {"position": 2},
-    {"position": -2, "head": "each"},
+    {"position": -2, "head": "all"},
     {"residual": 0.3},
     {"residual": 0.0},
     {"normalize": None},
@@ -43,15 +43,15 @@ OPTIONS: list[Options] = [
     {"drop_sink": True},
     {"drop_sink": True, "normalize": None, "layer": 3},
     {"discard_ratio": 0.5},
-    {"discard_ratio": 0.9, "methods": "rollout", "head": "each"},
+    {"discard_ratio": 0.9, "methods": "rollout", "head": "all"},
     {"methods": ("flow", "raw")},
-    {"maps": True},
-    {"maps": True, "head": "each", "layer": 2},
+    {"all_queries": True},
+    {"all_queries": True, "head": "all", "layer": 2},
     {"target": 1},
 ]
 AT_THE_LAST: Options = {"normalize": "receptive_field"}
 """For a decoder only at its last position, where this and "prefix" are one."""
-ANYWHERE: list[Options] = [AT_THE_LAST, AT_THE_LAST | {"position": 3}, AT_THE_LAST | {"head": "each", "residual": 0.3}]
+ANYWHERE: list[Options] = [AT_THE_LAST, AT_THE_LAST | {"position": 3}, AT_THE_LAST | {"head": "all", "residual": 0.3}]
 
 REFERENCES: list[Any] = [
     {"blankout": {"unit": "word", "score": "logit", "signed": True}},
@@ -147,7 +147,7 @@ def _with_references(name: str) -> dict[str, Outcome]:
 
 def _lists(name: str) -> dict[str, Outcome]:
     found: dict[str, Outcome] = {}
-    for options in ({}, {"batch_size": 1}, {"batch_size": 2, "head": "each"}, {"references": ("blankout",)}):
+    for options in ({}, {"batch_size": 1}, {"batch_size": 2, "head": "all"}, {"references": ("blankout",)}):
         found |= told(name, TEXTS, options)
     tokens = {key: value[:, :4] for key, value in subject(name).inputs.items()}
     found |= {f"tokens, {fact}": value for fact, value in told(name, tokens, {}).items()}
@@ -165,13 +165,13 @@ def _long(name: str, given: Any) -> dict[str, Outcome]:
         for options in (
             {},
             {"position": 3},
-            {"head": "each"},
+            {"head": "all"},
             {"head": 1, "layer": 2},
             {"head": "max", "residual": 0.3},
             {"normalize": None},
             {"normalize": "column"},
             {"drop_sink": True},
-            {"maps": True},
+            {"all_queries": True},
         ):
             found |= told(name, given, rows | options)
     return found

@@ -52,7 +52,7 @@ def _captured(name: str) -> dict[str, Outcome]:
         "values": numbers(torch.stack(values)),
         "projections": numbers(torch.stack(projections)),
         "sink share": outcome(lambda: present.sink_share(attention)),
-        "sink share of each head": outcome(lambda: present.sink_share(attention, head="each", layer=2)),
+        "sink share of each head": outcome(lambda: present.sink_share(attention, head="all", layer=2)),
     }
     for how in ("mean", "max", "min"):
         merged = present.merged(one.model, how, **one.inputs)
@@ -78,7 +78,7 @@ def _other_inputs(name: str) -> dict[str, dict[str, torch.Tensor]]:
 def _of_other_inputs(kind: str, model: Any, inputs: dict[str, torch.Tensor]) -> dict[str, Outcome]:
     held, computed = attnx.capture(model, **inputs), present.computed(model, **inputs)
     found: dict[str, Outcome] = {f"{kind} visible": numbers(present.visible(held))}
-    for options in ({}, {"normalize": "receptive_field"}, {"normalize": "column", "head": "each"}):
+    for options in ({}, {"normalize": "receptive_field"}, {"normalize": "column", "head": "all"}):
         for method, call in METHODS.items():
             for road, attention in (("held", held), ("computed", computed)):
                 case = f"{kind} {road} {method} {called(options)}"

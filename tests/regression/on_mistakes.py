@@ -79,9 +79,9 @@ def _of_methods() -> Iterator[tuple[str, Callable[[], Any]]]:
     causal = weights("causal")
     yield "sink of one position", partial(present.sink_share, causal[..., :1, :1])
     yield "sink of an encoder", partial(present.sink_share, given)
-    yield "graph of each head", partial(attnx.to_networkx, given, head="each")
+    yield "graph of each head", partial(attnx.to_networkx, given, head="all")
     yield "graph with too few tokens", partial(attnx.to_networkx, given, ["a"])
-    yield "cut of each head", partial(present.minimum_cut, given, layer=1, position=0, input_position=0, head="each")
+    yield "cut of each head", partial(present.minimum_cut, given, layer=1, position=0, input_position=0, head="all")
     contradiction = present.held(torch.from_numpy(given), torch.from_numpy(given[:, 0] > 2))
     yield "a mask that contradicts", partial(attnx.rollout, contradiction, normalize="receptive_field")
     one = subject("gpt2")
@@ -152,7 +152,7 @@ def _of_explain() -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "a method that was not asked for", lambda: found["flow"]
     yield "a layer that was not asked for", partial(found.scores, "raw", 1)
     yield "a head of merged scores", partial(found.scores, "raw", 2, 1)
-    yield "a map that was not kept", found.map
+    yield "a map that was not kept", found.matrix
     yield "a file that is none", partial(attnx.Explanation.load, __file__)
     yield "a file that is not there", partial(attnx.Explanation.load, "nowhere.safetensors")
 
@@ -178,7 +178,7 @@ def _of_studies() -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "generation by a classifier", partial(attnx.explain_generation, one.model, one.processor, texts[0])
     writer = subject("causal_lm")
     write = partial(attnx.explain_generation, writer.model, writer.processor)
-    yield "generation of each head", partial(write, texts[0], head="each")
+    yield "generation of each head", partial(write, texts[0], head="all")
     yield "generation of no tokens", partial(write, texts[0], max_new_tokens=0)
     yield "generation of a list", partial(write, [3])
     probe = partial(probe_pronoun, subject("masked_lm").model, zoo.wordpiece_tokenizer())

@@ -25,7 +25,7 @@ def _explanations() -> None:
     one = subject("classifier")
     text = "the unaffordable key to the cabinets"
     attnx.explain(one.model, one.processor, text, references=both).save(FOLDER / "text.safetensors")
-    kept = attnx.explain(one.model, one.processor, ("the key", "is bad"), head="each", maps=True, layer=2)
+    kept = attnx.explain(one.model, one.processor, ("the key", "is bad"), head="all", all_queries=True, layer=2)
     kept.save(FOLDER / "heads_and_maps.safetensors")
     one = subject("causal_lm")
     written = attnx.explain(one.model, one.processor, "the key to the cabinets", references="gradient")

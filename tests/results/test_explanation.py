@@ -80,7 +80,7 @@ def test_as_a_frame_it_has_a_row_for_each_number(explanation):
     assert len(frame) == sum(scores.size for scores in explanation.relevance.values())
     row = frame[(frame.method == "raw") & (frame.layer == 3) & (frame.position == 8)].iloc[0]
     assert (row.token, row.word, row.score) == ("##aff", "unaffordable", explanation["raw"][2, 8])
-    each = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), TEXT, head="each").to_frame()
+    each = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), TEXT, head="all").to_frame()
     assert set(each["head"]) == {0, 1, 2, 3}
 
 
@@ -121,7 +121,7 @@ def test_numbers_that_are_none_are_refused(explanation):
 
 
 def test_maps_hold_every_position_and_survive_a_file(explanation, tmp_path):
-    whole = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), TEXT, maps=True)
+    whole = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), TEXT, all_queries=True)
     assert explanation.maps is None
     for name in whole.methods:
         np.testing.assert_allclose(whole[name], explanation[name], rtol=0, atol=1e-12)
@@ -134,29 +134,31 @@ def test_maps_hold_every_position_and_survive_a_file(explanation, tmp_path):
 
 
 def test_maps_of_one_layer_have_an_axis_of_one():
-    one = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key", maps=True, layer=2, methods="rollout")
+    one = attnx.explain(
+        zoo.classifier(), zoo.wordpiece_tokenizer(), "the key", all_queries=True, layer=2, methods="rollout"
+    )
     assert one.maps["rollout"].shape == (1, 4, 4)
 
 
 def test_maps_of_every_head_have_an_axis_for_them():
-    each = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key", maps=True, head="each")
-    second = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key", maps=True, head=2)
+    each = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key", all_queries=True, head="all")
+    second = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key", all_queries=True, head=2)
     assert each.maps["flow"].shape == (3, 4, 4, 4)
     for name in each.methods:
-        np.testing.assert_allclose(each.map(name, head=2), second.map(name), rtol=0, atol=1e-6)
-        np.testing.assert_allclose(each.map(name), each.maps[name].mean(1), rtol=0, atol=1e-6)
-        np.testing.assert_allclose(each.map(name)[:, each.position], each[name].mean(1), rtol=0, atol=1e-6)
+        np.testing.assert_allclose(each.matrix(name, head=2), second.matrix(name), rtol=0, atol=1e-6)
+        np.testing.assert_allclose(each.matrix(name), each.maps[name].mean(1), rtol=0, atol=1e-6)
+        np.testing.assert_allclose(each.matrix(name)[:, each.position], each[name].mean(1), rtol=0, atol=1e-6)
     with pytest.raises(ChoiceError, match="head 4 asked, the explanation has 4"):
-        each.map("raw", head=4)
+        each.matrix("raw", head=4)
 
 
 def test_a_map_that_was_not_kept_says_how_to_keep_it(explanation):
-    with pytest.raises(AttnxError, match=r"explain\(\.\.\., maps=True\)"):
-        explanation.map("raw")
+    with pytest.raises(AttnxError, match=r"explain\(\.\.\., all_queries=True\)"):
+        explanation.matrix("raw")
 
 
 def test_maps_of_a_decoder_are_normalised_as_its_rows_are():
-    whole = attnx.explain(zoo.causal_lm(), zoo.bytelevel_tokenizer(), "the key to it", maps=True)
+    whole = attnx.explain(zoo.causal_lm(), zoo.bytelevel_tokenizer(), "the key to it", all_queries=True)
     third = attnx.explain(zoo.causal_lm(), zoo.bytelevel_tokenizer(), "the key to it", position=3)
     for name in whole.methods:
         np.testing.assert_allclose(whole.maps[name][:, 3], third[name], rtol=0, atol=1e-6)

@@ -390,8 +390,8 @@ def test_where_no_row_works_the_reason_is_told_before_the_run(tmp_path):
     [
         ({"output": ""}, InputError, "say where the run is kept"),
         ({"methods": "rolout"}, ChoiceError, "did you mean 'rollout'"),
-        ({"maps": True}, ChoiceError, "one score a position"),
-        ({"head": "each"}, ChoiceError, "one score a position"),
+        ({"all_queries": True}, ChoiceError, "one score a position"),
+        ({"head": "all"}, ChoiceError, "one score a position"),
         ({"position": [1, 2]}, ChoiceError, "one for all rows"),
         ({"engine": "spark"}, ChoiceError, "engine 'spark' is not known"),
         ({"engine": 3}, ChoiceError, r"an object with run\(…\); found 3"),

@@ -125,7 +125,7 @@ def test_parts_that_were_run_apart_merge_to_the_whole(name, tmp_path, monkeypatc
 @pytest.mark.parametrize("name", ["comparison", "atlas"])
 def test_explanations_merge_whatever_the_parts(name):
     """`of` all explanations is what the cells of any parts give."""
-    options = {**FEW, "head": "each"} if name == "atlas" else FEW
+    options = {**FEW, "head": "all"} if name == "atlas" else FEW
     explained = attnx.explain(*ours(), TEXTS, **options)
     kind = {"comparison": attnx.Comparison, "atlas": attnx.HeadAtlas}[name]
     whole = kind.of(explained)

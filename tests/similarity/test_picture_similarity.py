@@ -309,8 +309,8 @@ def test_what_is_no_model_of_two_towers_is_refused_with_what_works(name):
 def test_a_tower_that_is_named_is_explained_by_itself():
     model = two_towers("clip")
     for processor in (Processor(), Processor.image_processor):
-        e = attnx.explain(model, processor, PICTURE, within="vision_model", methods="rollout")
+        e = attnx.explain(model, processor, PICTURE, module="vision_model", methods="rollout")
         alone = attnx.explain(model.vision_model, processor, PICTURE, methods="rollout")
         np.testing.assert_array_equal(e["rollout"], alone["rollout"])
-    text = attnx.explain(model, TOKENIZER, SENTENCE, within="text_model", methods="rollout")
+    text = attnx.explain(model, TOKENIZER, SENTENCE, module="text_model", methods="rollout")
     assert [one.text for one in text.words] == SENTENCE.split()

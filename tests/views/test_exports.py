@@ -19,7 +19,7 @@ TEXT = "the key to the cabinets"
 @pytest.fixture(scope="module")
 def each():
     return attnx.explain(
-        zoo.classifier(), zoo.wordpiece_tokenizer(), TEXT, methods=["raw", "rollout"], head="each", maps=True
+        zoo.classifier(), zoo.wordpiece_tokenizer(), TEXT, methods=["raw", "rollout"], head="all", all_queries=True
     )
 
 
@@ -38,19 +38,23 @@ def test_other_methods_take_the_same_place(each):
 
 
 def test_merged_heads_are_one_head():
-    merged = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), TEXT, methods="rollout", maps=True)
+    merged = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), TEXT, methods="rollout", all_queries=True)
     assert merged.to_bertviz()["attention"][0].shape == (1, 1, 7, 7)
 
 
 def test_the_second_text_of_a_pair_is_told_apart():
-    pair = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), ("the key", "a table"), maps=True, methods="raw")
+    pair = attnx.explain(
+        zoo.classifier(), zoo.wordpiece_tokenizer(), ("the key", "a table"), all_queries=True, methods="raw"
+    )
     given = pair.to_bertviz()
     assert given["tokens"][given["sentence_b_start"] :] == ["a", "table", "[SEP]"]
 
 
 def test_an_encoder_decoder_has_its_three_kinds_of_attention():
     model, tokenizer = load_demo()
-    one = attnx.explain(model, tokenizer, "march 3 1998", target_text="1998 03", methods="raw", head="each", maps=True)
+    one = attnx.explain(
+        model, tokenizer, "march 3 1998", target_text="1998 03", methods="raw", head="all", all_queries=True
+    )
     given = one.to_bertviz()
     assert given["encoder_tokens"] == ["march", "3", "1998", "<eos>"]
     assert given["decoder_tokens"] == ["<bos>", "1998", "03"]
@@ -65,7 +69,7 @@ def test_an_encoder_decoder_has_its_three_kinds_of_attention():
 
 def test_without_maps_it_says_how_to_get_them():
     one = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), TEXT, methods="raw")
-    with pytest.raises(InputError, match='methods="raw", head="each", maps=True'):
+    with pytest.raises(InputError, match='methods="raw", head="all", all_queries=True'):
         one.to_bertviz()
 
 

@@ -35,7 +35,7 @@ def test_special_tokens_and_punctuation_are_drawn_only_where_asked_for(explained
 
 
 def test_one_head_or_the_mean_of_all():
-    each = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key", head="each", methods="rollout")
+    each = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key", head="all", methods="rollout")
     np.testing.assert_allclose(each.plot_layers(head=2, special=True).images[0].get_array(), each["rollout"][:, 2])
     np.testing.assert_allclose(each.plot_layers(special=True).images[0].get_array(), each["rollout"].mean(1))
     with pytest.raises(ChoiceError, match="head 9 asked"):

@@ -18,7 +18,7 @@ from tests.views.rows import explanation
 
 @pytest.fixture(scope="module")
 def whole():
-    return attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key to the cabinets", maps=True)
+    return attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key to the cabinets", all_queries=True)
 
 
 def lines(axes):
@@ -50,13 +50,13 @@ def test_nodes_have_their_tokens_and_columns_their_layers(whole):
 
 
 def test_one_layer_of_raw_attention_stands_on_the_one_below():
-    one = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key", maps=True, layer=2)
+    one = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key", all_queries=True, layer=2)
     below = {name: one.plot_graph(name).get_xticklabels()[0].get_text() for name in one.methods}
     assert below == {"raw": "1", "rollout": "input", "flow": "input"}
 
 
 def test_without_maps_it_says_how_to_get_them(explained):
-    with pytest.raises(InputError, match=r"explain\(\.\.\., maps=True\)"):
+    with pytest.raises(InputError, match=r"explain\(\.\.\., all_queries=True\)"):
         explained.plot_graph()
 
 
@@ -81,6 +81,8 @@ def test_many_lines_are_reduced_to_the_strongest_and_it_says_so(monkeypatch):
 
 
 def test_it_says_what_its_lines_are():
-    one = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key", methods=["raw", "rollout"], maps=True)
+    one = attnx.explain(
+        zoo.classifier(), zoo.wordpiece_tokenizer(), "the key", methods=["raw", "rollout"], all_queries=True
+    )
     assert "what a node attends to in the layer below" in one.plot_graph("raw").get_xlabel()
     assert "the input at its left end" in one.plot_graph("rollout").get_xlabel()

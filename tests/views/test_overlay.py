@@ -93,7 +93,7 @@ def test_the_best_patch_has_the_brightest_colour():
 
 
 def test_every_method_layer_and_head_can_be_drawn():
-    each = attnx.explain(zoo.model("vit"), CROP, photo(), head="each")
+    each = attnx.explain(zoo.model("vit"), CROP, photo(), head="all")
     drawn = [each.overlay("raw", layer=layer, head=head) for layer in (1, 3) for head in (0, 3)]
     assert len({picture.tobytes() for picture in drawn}) == 4
 

@@ -30,7 +30,7 @@ def test_only_words_from_right_to_left_are_isolated():
 
 def test_a_line_break_has_one_symbol_in_every_view():
     model, tokenizer = zoo.causal_lm(), zoo.bytelevel_tokenizer()
-    e = attnx.explain(model, tokenizer, "the key\n", maps=True)
+    e = attnx.explain(model, tokenizer, "the key\n", all_queries=True)
     assert tokenizer.tokenize("\n") == ["Ċ"]
     assert e.explained == "⏎"
     assert " from '⏎' by " in e.verdict

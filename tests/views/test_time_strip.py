@@ -15,7 +15,7 @@ from tests.sound_zoo import audio, extractor, model
 @pytest.fixture(scope="module", params=["wav2vec2", "ast"])
 def explanation(request):
     own = model(request.param), extractor(request.param)
-    return attnx.explain(*own, audio(), methods=("raw", "rollout"), references="lrp", maps=True)
+    return attnx.explain(*own, audio(), methods=("raw", "rollout"), references="lrp", all_queries=True)
 
 
 def page_data(page):

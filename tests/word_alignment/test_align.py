@@ -18,7 +18,7 @@ GOLD = [Gold(links, links) for links in (frozenset((s, t) for t, s in enumerate(
 
 @pytest.fixture(scope="module")
 def explained():
-    return attnx.explain(MODEL, TOKENIZER, TEXT, target_text=WRITTEN, methods=("raw", "rollout"), maps=True)
+    return attnx.explain(MODEL, TOKENIZER, TEXT, target_text=WRITTEN, methods=("raw", "rollout"), all_queries=True)
 
 
 def aligned(**options):
@@ -62,7 +62,7 @@ def test_several_explanations_make_one_alignment(explained):
 
 @pytest.fixture(scope="module")
 def generated():
-    return attnx.explain_generation(MODEL, TOKENIZER, TEXT, methods=("raw", "rollout"), layer="each")
+    return attnx.explain_generation(MODEL, TOKENIZER, TEXT, methods=("raw", "rollout"), layer="all")
 
 
 def test_what_the_model_writes_is_aligned_as_if_it_had_been_given(generated, explained):
@@ -109,7 +109,7 @@ def test_a_source_of_several_lines_and_a_word_that_is_cut_off():
         (lambda e: attnx.alignment(e, choice="best"), "argmax"),
         (lambda e: attnx.alignment(e, layer="cross 3"), "cross 1 to cross 2"),
         (lambda e: attnx.alignment(e, method="flow"), "flow"),
-        (lambda e: attnx.alignment(attnx.explain(MODEL, TOKENIZER, TEXT)), "maps=True"),
+        (lambda e: attnx.alignment(attnx.explain(MODEL, TOKENIZER, TEXT)), "all_queries=True"),
         (lambda e: attnx.alignment(attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "a key")), "one text"),
         (lambda e: attnx.align(MODEL, TOKENIZER, ["a"], []), "1 sources and 0 targets"),
         (lambda e: attnx.align(MODEL, TOKENIZER, [], []), "nothing to align"),

@@ -51,7 +51,7 @@ def minimum_cut(
     >>> minimum_cut(np.full((2, 1, 2, 2), 0.5), layer=2, position=0, input_position=1).layers
     (1, 2)
     """
-    if head == "each":
+    if head == "all":
         raise ChoiceError("a minimum cut is of one graph; give head as a number, or None for the mean of all heads")
     graph = Graph.of(attention, head=head, residual=residual)
     selection = Selection.of(graph.depth, graph.length, layer=layer, position=position)

@@ -70,7 +70,7 @@ def column_bound(
 ) -> Any:
     """min(1, column sum of A(1)), the most that can flow to each input from any depth: query × input.
 
-    In a causal model only the queries up to the position count, for no later one lies on its way. With `head="each"`
+    In a causal model only the queries up to the position count, for no later one lies on its way. With `head="all"`
     the lower layers have their heads merged, as in `flow`, so there is no head axis. `"receptive_field"` scales flows
     and not what can pass, so it has no part in the bound.
     """
@@ -207,7 +207,7 @@ def flow(
     layers = (
         range(1, tensor.num_layers + 1) if layer is None else (check_layer(tensor.number(layer), tensor.num_layers),)
     )
-    starts = len(check_positions(position, tensor.length)) * (tensor.num_heads if head == "each" else 1)
+    starts = len(check_positions(position, tensor.length)) * (tensor.num_heads if head == "all" else 1)
     check_cost(FLOW, layers, tensor.length, starts, limit, hint="; limit=None waits for it")
     found = call(
         _row(solver, threads),

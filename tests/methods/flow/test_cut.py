@@ -57,4 +57,4 @@ def test_a_saturated_input_is_cut_in_layer_one() -> None:
 
 def test_a_cut_is_of_one_graph() -> None:
     with pytest.raises(ChoiceError, match="a minimum cut is of one graph"):
-        minimum_cut(np.full((2, 1, 2, 2), 0.5), layer=1, position=0, input_position=0, head="each")
+        minimum_cut(np.full((2, 1, 2, 2), 0.5), layer=1, position=0, input_position=0, head="all")

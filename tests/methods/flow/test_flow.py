@@ -52,7 +52,7 @@ def test_flow_equals_networkx(weights: Array, residual: float, data: st.DataObje
     choice = {
         "layer": data.draw(st.integers(1, len(weights))),
         "position": data.draw(st.integers(0, weights.shape[-1] - 1)),
-        "head": data.draw(st.sampled_from([None, 0, "each", "max", "min"])),
+        "head": data.draw(st.sampled_from([None, 0, "all", "max", "min"])),
         "residual": residual,
     }
     exact, reference = attnx.flow(weights, **choice), attnx.flow(weights, **choice, solver="networkx")
@@ -121,7 +121,7 @@ def test_every_way_to_ask_gives_the_same_numbers(kind: str) -> None:
     np.testing.assert_array_equal(attnx.flow(weights, position=3), everything[:, 3])
     np.testing.assert_array_equal(attnx.flow(weights, layer=4), everything[3])
     np.testing.assert_array_equal(attnx.flow(weights, layer=5, position=-1), everything[4, -1])
-    each = attnx.flow(weights, head="each", position=3)
+    each = attnx.flow(weights, head="all", position=3)
     assert each.shape == (5, 3, 12)
     np.testing.assert_array_equal(attnx.flow(weights, head=2, position=3), each[:, 2])
 

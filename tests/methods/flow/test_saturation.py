@@ -35,7 +35,7 @@ def test_the_column_bound_is_the_column_sum_of_layer_one() -> None:
     weights = attention("sharp", layers=3, heads=2, length=6, seed=0)
     sums = np.minimum(1, capacities(weights)[0].sum(0))
     np.testing.assert_allclose(column_bound(weights, position=2), sums, atol=1e-15)
-    np.testing.assert_allclose(column_bound(weights, position=2, head="each"), sums, atol=1e-15)
+    np.testing.assert_allclose(column_bound(weights, position=2, head="all"), sums, atol=1e-15)
     assert column_bound(weights).shape == (6, 6)
 
 

@@ -67,7 +67,7 @@ def opened(watched, tmp_path):
 
 @pytest.fixture(scope="session")
 def explanation():
-    return attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), TEXT, maps=True)
+    return attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), TEXT, all_queries=True)
 
 
 def faithful(texts=8):

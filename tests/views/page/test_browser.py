@@ -293,9 +293,9 @@ def test_results_of_every_kind_share_a_page(opened):
     words, byte_level = zoo.wordpiece_tokenizer(), zoo.bytelevel_tokenizer()
     several = [
         attnx.explain(zoo.classifier(), words, ("the key", "to the cabinets")),
-        attnx.explain(zoo.masked_lm(), words, "the [MASK] to it", layer=2, maps=True),
+        attnx.explain(zoo.masked_lm(), words, "the [MASK] to it", layer=2, all_queries=True),
         attnx.explain(zoo.causal_lm(), byte_level, "the key\n to it 我"),
-        attnx.explain(zoo.classifier(), words, "the key", head="each", maps=True),
+        attnx.explain(zoo.classifier(), words, "the key", head="all", all_queries=True),
         attnx.explain(zoo.model("vit"), None, zoo.inputs("vit")),
     ]
     tab = opened(several)

@@ -25,7 +25,7 @@ def written():
         methods=("rollout", "raw"),
         references="lrp",
         contrast=True,
-        layer="each",
+        layer="all",
     )
 
 

@@ -18,7 +18,7 @@ TEXT = "the key to the cabinets is on a table"
 
 @pytest.fixture(scope="module")
 def heads():
-    options = {"head": "each", "maps": True, "methods": ["raw", "rollout"]}
+    options = {"head": "all", "all_queries": True, "methods": ["raw", "rollout"]}
     return attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), TEXT, **options)
 
 

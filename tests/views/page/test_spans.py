@@ -18,7 +18,7 @@ PARTS = {"first": (0, 11), "second": (11, 37)}
 
 @pytest.fixture(scope="module")
 def explanation():
-    return attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), TEXT, spans=PARTS, maps=True)
+    return attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), TEXT, spans=PARTS, all_queries=True)
 
 
 def rows(tab):
