@@ -241,16 +241,16 @@ def roberta_tokenizer(lstrip: bool = True) -> Any:
 
 
 @cache
-def roberta_masked_lm() -> Any:
+def roberta_masked_lm(*, fresh: bool = False) -> Any:
     """A tiny RoBERTa that fills masks, for the tokenizer above."""
     torch.manual_seed(0)
     size = len(roberta_tokenizer())
     config = hf.RobertaConfig(vocab_size=size, pad_token_id=1, max_position_embeddings=66, type_vocab_size=1, **WIDTH)
-    return _sharpened(hf.RobertaForMaskedLM(config), fresh=True)
+    return _sharpened(hf.RobertaForMaskedLM(config), fresh)
 
 
 @cache
-def causal_lm(*, fresh: bool = True) -> Any:
+def causal_lm(*, fresh: bool = False) -> Any:
     """A tiny GPT-2 that writes, for the byte-level tokenizer."""
     torch.manual_seed(0)
     size = len(bytelevel_tokenizer())

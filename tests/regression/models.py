@@ -106,7 +106,7 @@ _WITH_HEAD = {
     "verb_number": lambda: _text(*attnx.load_demo(), "the key to the cabinets"),
     "classifier": lambda: _text(zoo.classifier(fresh=True), zoo.wordpiece_tokenizer(), "the key to the cabinets"),
     "masked_lm": lambda: _text(zoo.masked_lm(fresh=True), zoo.wordpiece_tokenizer(), "the author said [MASK] film"),
-    "roberta_masked_lm": lambda: _text(zoo.roberta_masked_lm(), zoo.roberta_tokenizer(), "his <mask> book"),
+    "roberta_masked_lm": lambda: _text(zoo.roberta_masked_lm(fresh=True), zoo.roberta_tokenizer(), "his <mask> book"),
     "causal_lm": lambda: _text(zoo.causal_lm(fresh=True), zoo.bytelevel_tokenizer(), "the key to the cabinets"),
     "distilbert_classifier": _distilbert,
     "vit_classifier": _vit_classifier,
