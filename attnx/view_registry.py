@@ -118,30 +118,6 @@ def subject_table() -> View:
 
 
 @cache
-def trainings() -> View:
-    from attnx.paper import plot_trainings as plot
-    from attnx.paper import trainings_blocks as blocks
-    from attnx.paper import trainings_rows as rows
-
-    return _view(blocks, rows, plot)
-
-
-@cache
-def subject_trainings() -> View:
-    from attnx.paper import (
-        plot_subject_trainings as plot_subject,
-    )
-    from attnx.paper import (
-        subject_trainings_blocks as subject_blocks,
-    )
-    from attnx.paper import (
-        subject_trainings_rows as subject_rows,
-    )
-
-    return _view(subject_blocks, subject_rows, plot_subject)
-
-
-@cache
 def side_by_side() -> View:
     from attnx.counterfactuals import blocks, plot, rich, rows, text
 
@@ -210,8 +186,6 @@ for _kind, _load in {
     "pronoun report": pronoun_report,
     "table": table,
     "subject table": subject_table,
-    "trainings": trainings,
-    "subject over trainings": subject_trainings,
     "side by side": side_by_side,
     "similarity": similarity,
     "word alignment": word_alignment,

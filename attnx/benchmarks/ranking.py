@@ -123,7 +123,7 @@ def token_of_each(tokenizer: Any, words: Sequence[str], suite: str) -> dict[str,
     if strange:
         raise ChoiceError(
             f"suite {suite!r} asks a model that knows words such as {strange[0]}, and this tokenizer does not; give "
-            f"one that was trained on its task (attnx train {suite})"
+            f"one that was trained on its task (see examples/training)"
         )
     return result
 

@@ -8,7 +8,7 @@ import typer
 
 import attnx
 from attnx.cli import pronouns as probe
-from attnx.cli import reproduce, train
+from attnx.cli import reproduce
 from attnx.cli.data import run_command, show_command
 from attnx.cli.evaluate import atlas_command, compare_command, recommend_command, truth_command
 from attnx.cli.explain import explain_command, methods_command
@@ -27,7 +27,6 @@ app.command("truth")(truth_command)
 app.add_typer(probe.app, name="probe")
 app.command("atlas")(atlas_command)
 app.add_typer(reproduce.app, name="reproduce")
-app.add_typer(train.app, name="train")
 app.command("methods")(methods_command)
 app.command("demo")(demo_command)
 app.command("doctor")(doctor_command)

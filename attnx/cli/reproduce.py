@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,7 +30,8 @@ from attnx.cli.options import (
 from attnx.errors import InputError
 
 if TYPE_CHECKING:
-    from attnx.paper import OverModels, Sentences, Trained
+    from attnx.paper import Sentences
+    from attnx.paper.table import Protocol
     from attnx.results import Result
 
 
@@ -71,31 +71,25 @@ def table3_command(
     from attnx.paper import MODEL, NEEDED, PROTOCOLS_TABLE_3, reviews, table3
     from attnx.pipeline import load
 
-    chosen = [one for name, one in PROTOCOLS_TABLE_3.items() if protocol.value in (name, "both")]
     loaded, tokenizer = load(model or MODEL, NEEDED)
     sentences = reviews(loaded, tokenizer, data, samples)
     keeping = RunDirOptions(run)
     with kept(keeping):
-        table = table3(loaded, tokenizer, sentences, protocols=chosen, seed=seed, progress=True, **keeping.options)
+        table = table3(
+            loaded,
+            tokenizer,
+            sentences,
+            protocols=_chosen(PROTOCOLS_TABLE_3, protocol),
+            seed=seed,
+            progress=True,
+            **keeping.options,
+        )
     show(table, as_json, as_markdown, output)
 
-
-SHIPPED = "verb-number"
-_TABLE = ".json"
 
 Model = Annotated[
     Path | None, typer.Option("--model", help="A directory with a verb-number model; by default the embedded one.")
 ]
-Models = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--models",
-        metavar="DIR…",
-        help=f"Several models in one table, by the recipes that trained them: directories, one after the other; "
-        f"{SHIPPED} is the embedded one, and a .json file of such a table brings its models along.",
-    ),
-]
-More = Annotated[list[Path] | None, typer.Argument(metavar="DIR", hidden=True, help="Further directories of --models.")]
 Data = Annotated[
     list[Path] | None,
     typer.Option("--data", help="A file in Linzen's format; may be repeated. By default sentences are generated."),
@@ -115,12 +109,10 @@ Plot = Annotated[
 
 
 @dataclass(frozen=True)
-class AskedTrainings:
-    """Which models, and which sentences of them."""
+class SentenceOptions:
+    """Which model, and which sentences."""
 
     model: Path | None
-    models: list[Path] | None
-    more: list[Path] | None
     data: list[Path] | None
     held_out: bool
     samples: int
@@ -131,51 +123,34 @@ class AskedTrainings:
     def __post_init__(self) -> None:
         from attnx.demo_models import saved_model
 
-        if self.more and not self.models:
-            raise InputError(f"{self.more[0]} is no option; directories of models stand after --models")
-        if self.models and self.model is not None:
-            raise InputError("give --model for one model or --models for many, not both")
         if self.held_out and not self.data:
             raise InputError("--held-out needs the files of the model's training: --data FILE --data FILE …")
         for path in self.data or ():
             check_file(path, "--data")
-        for place in (self.model, *self.places):
-            if place is not None:
-                saved_model(place)
+        if self.model is not None:
+            saved_model(self.model)
 
-    @property
-    def places(self) -> list[Path | None]:
-        """The directories of several models; None is the embedded one."""
-        return [None if str(path) == SHIPPED else path for path in self._several if path.suffix != _TABLE]
+    def measure(self, table: Callable[..., Any], run: RunDirOptions, **options: Any) -> Result:
+        """The table of the model on the sentences."""
+        with kept(run), chosen_model(self.model) as (directory, loaded, tokenizer):
+            sentences = self._sentences(directory, loaded, tokenizer)
+            result: Result = table(
+                loaded, tokenizer, sentences, seed=self.seed, progress=True, **run.options, **options
+            )
+        return result
 
-    @property
-    def tables(self) -> list[Path]:
-        """The tables among them that were saved."""
-        return [path for path in self._several if path.suffix == _TABLE]
+    def _sentences(self, directory: Path, model: Any, tokenizer: Any) -> Sentences:
+        from attnx.paper import sentences
 
-    @property
-    def _several(self) -> tuple[Path, ...]:
-        return (*(self.models or ()), *(self.more or ()))
-
-
-def measured(
-    measure: Callable[..., Any],
-    over: Callable[..., OverModels[Any]],
-    kind: type[OverModels[Any]],
-    asked: AskedTrainings,
-    options: dict[str, Any],
-) -> Result:
-    """The table of the model, or `over` all that were asked for, joined with tables of that kind that were saved."""
-    table: Result
-    if not asked.models:
-        with chosen_model(asked.model) as (directory, loaded, tokenizer):
-            table = measure(loaded, tokenizer, _sentences(asked, directory, loaded, tokenizer), **options)
-        return table
-    from attnx.adapters import read_lines
-
-    saved = [kind.from_json("\n".join(read_lines(table))) for table in asked.tables]
-    parts = [*saved, *([over(_trained(asked), **options)] if asked.places else [])]
-    return parts[0] if len(parts) == 1 else kind.merge(parts)
+        if not self.data:
+            chosen = sentences.generated(self.samples, self.seed, self.attractors)
+        elif self.held_out:
+            chosen = sentences.never_trained_on(directory, self.data, self.samples, with_subject=self.with_subject)
+        else:
+            chosen = sentences.from_files(self.data, self.samples, self.seed)
+        ready = sentences.prepare(model, tokenizer, *chosen)
+        say(ready.notes)
+        return ready
 
 
 def check_plot(plot: Path | None) -> None:
@@ -193,34 +168,6 @@ def draw(table: Result, plot: Path | None) -> None:
         say(f"drawn in {path}" for path in save_picture(table.plot(), plot))
 
 
-def _trained(asked: AskedTrainings) -> Iterator[Trained]:
-    """One model after the other."""
-    from attnx.demo_models import read_note
-    from attnx.paper import UNNAMED, Trained
-
-    for place in asked.places:
-        with chosen_model(place) as (directory, model, tokenizer):
-            name = SHIPPED if place is None else place.resolve().name
-            recipe = read_note(directory).get("name") or UNNAMED
-            say([f"{name} ({recipe})"])
-            trained = Trained(name, recipe, model, tokenizer, _sentences(asked, directory, model, tokenizer))
-        yield trained
-
-
-def _sentences(asked: AskedTrainings, directory: Path, model: Any, tokenizer: Any) -> Sentences:
-    from attnx.paper import sentences
-
-    if not asked.data:
-        chosen = sentences.generated(asked.samples, asked.seed, asked.attractors)
-    elif asked.held_out:
-        chosen = sentences.never_trained_on(directory, asked.data, asked.samples, with_subject=asked.with_subject)
-    else:
-        chosen = sentences.from_files(asked.data, asked.samples, asked.seed)
-    ready = sentences.prepare(model, tokenizer, *chosen)
-    say(ready.notes)
-    return ready
-
-
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Reproduce the tables and figures of the paper.")
 
 
@@ -232,9 +179,7 @@ Texts = Annotated[list[str] | None, typer.Option("--text", help="Another sentenc
 
 @app.command("table1")
 def table1_command(
-    more: More = None,
     model: Model = None,
-    models: Models = None,
     data: Data = None,
     held_out: HeldOut = False,
     samples: Samples = 2000,
@@ -247,18 +192,18 @@ def table1_command(
     plot: Plot = None,
 ) -> None:
     """Correlation of raw attention, rollout and flow with blank-out."""
-    asked = AskedTrainings(model, models, more, data, held_out, samples, seed)
+    options = SentenceOptions(model, data, held_out, samples, seed)
     _check_files(output, plot)
-    from attnx.paper import table1
+    from attnx.paper import PROTOCOLS, table1
 
-    _table(table1, asked, protocol, RunDirOptions(run), as_json, as_markdown, output, plot)
+    table = options.measure(table1, RunDirOptions(run), protocols=_chosen(PROTOCOLS, protocol))
+    show(table, as_json, as_markdown, output)
+    draw(table, plot)
 
 
 @app.command("table2")
 def table2_command(
-    more: More = None,
     model: Model = None,
-    models: Models = None,
     data: Data = None,
     held_out: HeldOut = False,
     samples: Samples = 2000,
@@ -271,11 +216,13 @@ def table2_command(
     plot: Plot = None,
 ) -> None:
     """Correlation of raw attention, rollout and flow with input gradients."""
-    asked = AskedTrainings(model, models, more, data, held_out, samples, seed)
+    options = SentenceOptions(model, data, held_out, samples, seed)
     _check_files(output, plot)
-    from attnx.paper import table2
+    from attnx.paper import PROTOCOLS, table2
 
-    _table(table2, asked, protocol, RunDirOptions(run), as_json, as_markdown, output, plot)
+    table = options.measure(table2, RunDirOptions(run), protocols=_chosen(PROTOCOLS, protocol))
+    show(table, as_json, as_markdown, output)
+    draw(table, plot)
 
 
 app.command("table3")(table3_command)
@@ -283,9 +230,7 @@ app.command("table3")(table3_command)
 
 @app.command("subject")
 def subject_command(
-    more: More = None,
     model: Model = None,
-    models: Models = None,
     data: Data = None,
     held_out: HeldOut = False,
     samples: Samples = 2000,
@@ -304,14 +249,10 @@ def subject_command(
     _check_files(output, plot)
     if data and attractors is not None:
         raise InputError("--attractors is for generated sentences; leave it away with --data")
-    asked = AskedTrainings(model, models, more, data, held_out, samples, seed, attractors, with_subject=True)
-    from attnx.paper import SubjectTrainings, subject_over_trainings
+    options = SentenceOptions(model, data, held_out, samples, seed, attractors, with_subject=True)
     from attnx.paper.subject import subject
 
-    keeping = RunDirOptions(run)
-    options = {"layer": layer, "seed": seed, "progress": True, **keeping.options}
-    with kept(keeping):
-        table = measured(subject, subject_over_trainings, SubjectTrainings, asked, options)
+    table = options.measure(subject, RunDirOptions(run), layer=layer)
     show(table, as_json, as_markdown, output)
     draw(table, plot)
 
@@ -386,24 +327,8 @@ def _check_figure(model: Path | None, output: Path) -> None:
         saved_model(model)
 
 
-def _table(
-    measure: Callable[..., Any],
-    asked: AskedTrainings,
-    protocol: ProtocolName,
-    keeping: RunDirOptions,
-    as_json: bool,
-    as_markdown: bool,
-    output: Path | None,
-    plot: Path | None,
-) -> None:
-    from attnx.paper import PROTOCOLS, Trainings, over_trainings
-
-    protocols = [one for name, one in PROTOCOLS.items() if protocol.value in (name, "both")]
-    options = {"protocols": protocols, "seed": asked.seed, "progress": True, **keeping.options}
-    with kept(keeping):
-        table = measured(measure, partial(over_trainings, measure), Trainings, asked, options)
-    show(table, as_json, as_markdown, output)
-    draw(table, plot)
+def _chosen(protocols: Mapping[str, Protocol], name: ProtocolName) -> list[Protocol]:
+    return [protocol for key, protocol in protocols.items() if name.value in (key, "both")]
 
 
 def _figure(draw: Callable[..., Any], model: Path | None, texts: Any, output: Path) -> None:

@@ -28,7 +28,7 @@ SHIPPED: Mapping[str, str] = MappingProxyType(
         "planted-tone": "planted_tone",
     }
 )
-"""What `--model` and `attnx train` call them → the package in whose folder `demo` each lies."""
+"""What `--model` calls them → the package in whose folder `demo` each lies."""
 
 
 def shipped_directory(name: str) -> AbstractContextManager[Path]:

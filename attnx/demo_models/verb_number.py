@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections import Counter
+import json
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -20,6 +20,7 @@ from transformers import (
     AutoConfig,
     AutoModel,
     AutoModelForSequenceClassification,
+    AutoTokenizer,
     PretrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerFast,
@@ -75,88 +76,6 @@ class VerbNumberConfig(PretrainedConfig):
         kwargs.setdefault("label2id", {label: index for index, label in enumerate(LABELS)})
         kwargs.setdefault("tie_word_embeddings", False)
         super().__init__(**kwargs)
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """One run of training. An epoch is all natural lines, plus so many of each other source, newly drawn each time."""
-
-    seed: int = 0
-    epochs: int = 12
-    batch: int = 64
-    learning_rate: float = 1e-3
-    warmup_steps: int = 300
-    weight_decay: float = 0.01
-    clip: float = 1.0
-    averaging: float = 0.999
-    """Decay of the running mean of the weights, which is what is kept in the end."""
-    word_dropout: float = 0.05
-    """Share of words that are replaced by `<unk>`, newly drawn in each step."""
-    dropout: float = 0.1
-    """On what each block adds to the residual stream; on the embeddings and the attention weights too, unless they
-    have their own."""
-    embedding_dropout: float | None = None
-    attention_dropout: float | None = None
-    masks_padding: bool = True
-    """False: padding is attended to like words while the model learns."""
-    sorted_batches: int = 50
-    """So many batches are sorted by length together, so that little is padded; 1: sentences stay where chance put
-    them."""
-    attractor_lines: int = 12_000
-    """Lines per epoch from files of which every line has attractors: few, because nature has few."""
-    generated: int = 4_000
-    """Generated sentences per epoch."""
-    joined: int = 0
-    """Sentences of two clauses per epoch, each put together from two natural lines."""
-    prefixes: int = 0
-    """Shorter beginnings per epoch, cut from those in the data and labelled by the teacher."""
-    noun_phrases: int = 0
-    """Single words per epoch, each after "the" and labelled by the teacher."""
-    teachers_vectors: bool = True
-    """Word vectors start as the teacher's, where there is a teacher."""
-    soft_labels: bool = False
-    """The teacher's probabilities stand in the place of all labels."""
-
-    @property
-    def dropouts(self) -> dict[str, float]:
-        """By their names in the model's config."""
-        embedding, attention = (
-            self.dropout if value is None else value for value in (self.embedding_dropout, self.attention_dropout)
-        )
-        return {
-            "embedding_dropout": embedding,
-            "attention_dropout": attention,
-            "residual_dropout": self.dropout,
-        }
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-TEACHER = Recipe(
-    epochs=1, batch=32, learning_rate=1e-4, warmup_steps=100, word_dropout=0.0, attractor_lines=6_000, generated=0
-)
-"""For a pretrained body: short, gentle, and natural sentences above all."""
-
-STUDENT = Recipe(epochs=6, attractor_lines=16_000, prefixes=40_000)
-"""For the small model that learns from a teacher."""
-
-CONTINUED = Recipe(
-    epochs=3,
-    batch=32,
-    learning_rate=6e-4,
-    dropout=0.05,
-    word_dropout=0.02,
-    attractor_lines=12_000,
-    generated=2_000,
-    joined=14_000,
-    prefixes=26_000,
-    noun_phrases=6_000,
-)
-"""For a student that goes on: longer sentences, single words, and less noise."""
-
-ALONE = Recipe(joined=8_000)
-"""For the small model without a teacher."""
 
 
 class VerbNumberPreTrainedModel(PreTrainedModel):
@@ -396,72 +315,6 @@ class Beginning:
         return self.text.split()
 
 
-class LstmConfig(PretrainedConfig):
-    """Two layers of 128 on word vectors of 128, unless told otherwise; `residual_dropout` is between the layers."""
-
-    model_type = "attnx-verb-number-lstm"
-
-    def __init__(
-        self,
-        vocab_size: int = 10_000,
-        hidden_size: int = 128,
-        num_hidden_layers: int = 2,
-        max_position_embeddings: int = 64,
-        embedding_dropout: float = 0.1,
-        residual_dropout: float = 0.1,
-        **kwargs: Any,
-    ) -> None:
-        self.vocab_size = vocab_size
-        self.hidden_size = hidden_size
-        self.num_hidden_layers = num_hidden_layers
-        self.max_position_embeddings = max_position_embeddings
-        self.embedding_dropout = embedding_dropout
-        self.residual_dropout = residual_dropout
-        kwargs.setdefault("id2label", dict(enumerate(LABELS)))
-        kwargs.setdefault("label2id", {label: index for index, label in enumerate(LABELS)})
-        kwargs.setdefault("tie_word_embeddings", False)
-        super().__init__(**kwargs)
-
-
-class LstmForSequenceClassification(PreTrainedModel):
-    config_class = LstmConfig
-    main_input_name = "input_ids"
-
-    def __init__(self, config: LstmConfig) -> None:
-        super().__init__(config)
-        self.num_labels = len(LABELS)
-        self.words = nn.Embedding(config.vocab_size, config.hidden_size)
-        self.embedding_dropout = nn.Dropout(config.embedding_dropout)
-        self.lstm = nn.LSTM(
-            config.hidden_size,
-            config.hidden_size,
-            config.num_hidden_layers,
-            batch_first=True,
-            dropout=config.residual_dropout,
-        )
-        self.residual_dropout = nn.Dropout(config.residual_dropout)
-        self.classifier = nn.Linear(config.hidden_size, self.num_labels)
-        self.post_init()
-
-    def _init_weights(self, module: nn.Module) -> None:
-        """As PyTorch initialises them, but for smaller word vectors."""
-        if isinstance(module, nn.Embedding):
-            nn.init.normal_(module.weight, std=0.1)
-
-    def forward(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, **kwargs: Any
-    ) -> SequenceClassifierOutput:
-        """`attention_mask` is 1 on words and 0 on padding, which stands at the end."""
-        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-        states, _ = self.lstm(self.embedding_dropout(self.words(input_ids)))
-        # What comes after a sentence's last word cannot reach back to it.
-        last = states[torch.arange(len(states)), mask.sum(-1) - 1]
-        logits: Any = self.classifier(self.residual_dropout(last))
-        return SequenceClassifierOutput(logits=logits)
-
-
-Classifier = TypeVar("Classifier", VerbNumberForSequenceClassification, LstmForSequenceClassification)
-
 EMBEDDED = "the model embedded in attnx"
 
 TAG_EXAMPLES = {
@@ -476,13 +329,6 @@ TAG_EXAMPLES = {
 
 _ATTACHED = r"""(?<=\w)(?:[.,;:!?)"”…]+|'s)(?=\s|$)|(?<=\s)[("“](?=\w)|^[("“](?=\w)"""
 """What a writer attaches to a word and the data sets apart: "keys," is "keys ,", "John's" is "john 's"."""
-
-
-def vocabulary(sentences: Iterable[str], size: int | None = None) -> list[str]:
-    """The words of the sentences, most frequent first and then by the alphabet; at most `size` of them."""
-    counts = Counter(word for sentence in sentences for word in sentence.split())
-    ranked = sorted(counts, key=lambda word: (-counts[word], word))
-    return [word for word in ranked if word not in TAG_EXAMPLES][:size]
 
 
 def build_tokenizer(words: Iterable[str], positions: int) -> PreTrainedTokenizerFast:
@@ -519,22 +365,22 @@ def demo_directory() -> AbstractContextManager[Path]:
     return shipped_directory("verb-number")
 
 
-def load(directory: Path) -> tuple[VerbNumberForSequenceClassification, PreTrainedTokenizerFast]:
-    """A verb-number model that `save` wrote, in float32 and in evaluation mode, and its tokenizer."""
+def load(
+    directory: Path, kind: Any = VerbNumberForSequenceClassification
+) -> tuple[VerbNumberForSequenceClassification, PreTrainedTokenizerFast]:
+    """A model of this class that `save` wrote, in float32 and in evaluation mode, and its tokenizer."""
     # In one piece: safetensors makes a ValueError of a Ctrl-C, and torch's default device must not stay changed.
-    return uninterrupted(lambda: _load(saved_model(directory), VerbNumberForSequenceClassification))
+    return uninterrupted(lambda: _load(saved_model(directory), kind))
 
 
-def load_lstm(directory: Path) -> tuple[LstmForSequenceClassification, PreTrainedTokenizerFast]:
-    """The same for an LSTM."""
-    return uninterrupted(lambda: _load(saved_model(directory), LstmForSequenceClassification))
-
-
-def _load(directory: Path, kind: type[Classifier]) -> tuple[Classifier, PreTrainedTokenizerFast]:
+def _load(directory: Path, kind: Any) -> tuple[Any, PreTrainedTokenizerFast]:
     config = kind.config_class.from_pretrained(directory)
     config.name_or_path = _name(directory)
     try:
-        model = _with_weights(kind, config, directory / "model.safetensors")
+        weights = {name: tensor.float() for name, tensor in load_file(directory / "model.safetensors").items()}
+        with torch.device("meta"):  # no weights, so none are drawn from the caller's random numbers
+            model = kind(config)
+        model.load_state_dict(weights, assign=True)
     except (SafetensorError, RuntimeError) as error:
         raise FileFormatError(
             f"the weights in {directory} are not of a verb-number model: {first_line(error)}"
@@ -549,13 +395,6 @@ def _name(directory: Path) -> str:
         return EMBEDDED if directory == demo else str(directory)
 
 
-def _with_weights(kind: type[Classifier], config: Any, path: Path) -> Classifier:
-    with torch.device("meta"):  # no weights, so none are drawn from the caller's random numbers
-        model = kind(config)
-    model.load_state_dict({name: tensor.float() for name, tensor in load_file(path).items()}, assign=True)
-    return model
-
-
 def save(model: Any, tokenizer: Any, directory: Path) -> None:
     """Write a model and its tokenizer, the weights in half precision. The model in memory is left as it is."""
     directory.mkdir(parents=True, exist_ok=True)
@@ -565,3 +404,45 @@ def save(model: Any, tokenizer: Any, directory: Path) -> None:
     save_tokenizer(tokenizer, directory)
     halves = {name: tensor.to(torch.float16).contiguous() for name, tensor in model.state_dict().items()}
     save_file(halves, directory / "model.safetensors", metadata={"format": "pt"})
+
+
+def load_any(directory: Path) -> tuple[Any, Any]:
+    """A verb-number model, or any other classifier that was trained on the task."""
+    settings, _ = VerbNumberConfig.get_config_dict(saved_model(directory))
+    if settings.get("model_type") == VerbNumberConfig.model_type:
+        return load(directory)
+    model = AutoModelForSequenceClassification.from_pretrained(directory).float().eval()
+    if model.config.num_labels != len(LABELS):
+        raise InputError(
+            f"the model in {directory} has {model.config.num_labels} classes, expected {', '.join(LABELS)}"
+        )
+    return model, AutoTokenizer.from_pretrained(directory)
+
+
+def split_seed(directory: Path) -> int:
+    """The seed that made the split of the model's training; where it has no record of its own, that of the training."""
+    note = read_note(directory)
+    return int(note.get("split_seed", note.get("recipe", {}).get("seed", 0)))
+
+
+def read_note(directory: Path) -> dict[str, Any]:
+    """What the model was trained with, as its training wrote it down; nothing where that is not on record."""
+    note = directory / "training.json"
+    if not note.is_file():
+        return {}
+    try:
+        read = json.loads(note.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise FileFormatError(f"{note} is damaged ({type(error).__name__}); delete it, or train again") from error
+    if not isinstance(read, dict) or not isinstance(read.get("recipe", {}), dict):
+        raise FileFormatError(f"{note} is not what a training wrote: expected an object with a recipe")
+    return read
+
+
+def require_same_split(directory: Path, digest: str) -> None:
+    """An error unless the model was trained with this very split: it must not have seen what is tested."""
+    if read_note(directory).get("data_sha256") != digest:
+        raise InputError(
+            f"the model in {directory} was not trained with these files, this order and this seed, so what it has seen "
+            "of them is not known; repeat those of its training"
+        )

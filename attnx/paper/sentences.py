@@ -63,7 +63,7 @@ def _check_labels(model: Any) -> None:
     if named not in (list(LABELS), [f"label_{index}" for index in range(len(LABELS))]):
         raise InputError(
             f"the task asks whether the verb to come is {' or '.join(LABELS)}, and the model's classes are "
-            f"{', '.join(map(str, named[:5]))}; give a verb-number model (attnx train verb-number makes one), or for a "
+            f"{', '.join(map(str, named[:5]))}; give a verb-number model (examples/training makes one), or for a "
             "sentiment model use attnx compare, or reproduce table3"
         )
 
@@ -90,7 +90,7 @@ def never_trained_on(
     """
     _check_samples(samples)
     split = split_files(data, seed=split_seed(model_directory))
-    require_same_split(model_directory, split)
+    require_same_split(model_directory, split.digest)
     lines: list[Beginning] = []
     used: list[str] = []
     for path, part in zip(data, split.test, strict=True):

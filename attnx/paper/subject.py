@@ -5,7 +5,7 @@ Rows beyond the paper's are the methods that are about the answer, which it did 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any, ClassVar
@@ -21,8 +21,8 @@ from attnx.evaluation import FACTS, Gathered, facts, with_left_out
 from attnx.graph import check_layer
 from attnx.methods import PAPER_METHODS
 from attnx.paper.sentences import Sentences
-from attnx.paper.table import Shares, SubjectTable, SubjectTrainings, Table, Trainings, check_alike
-from attnx.paper.tables import answer_aware, relevance_rows, tabulated
+from attnx.paper.table import Shares, SubjectTable
+from attnx.paper.tables import relevance_rows, tabulated
 from attnx.results import provenance
 from attnx.runs import Cells, DatasetTask, RowCallback
 from attnx.statistics import Summary
@@ -186,43 +186,3 @@ def _summaries(shares: Mapping[str, Array], predictions: str, chosen: Array, see
         Shares(name, predictions, *(Summary.of(column, seed=seed) for column in values[chosen].T))
         for name, values in shares.items()
     ]
-
-
-@dataclass(frozen=True, eq=False)
-class Trained:
-    """A model of the table, and the sentences that it is measured on."""
-
-    name: str
-    recipe: str
-    model: nn.Module
-    tokenizer: Any
-    sentences: Sentences
-
-
-def over_trainings(measure: Callable[..., Table], models: Iterable[Trained], **options: Any) -> Trainings:
-    """The table that `measure` (`table1`, `table2`) makes of each model, with its options. One model is held at a time
-    where they come one by one."""
-    return Trainings(*_measured(measure, models, options))
-
-
-def subject_over_trainings(models: Iterable[Trained], **options: Any) -> SubjectTrainings:
-    """The subject check of each model."""
-    return SubjectTrainings(*_measured(subject, models, options))
-
-
-def _measured(
-    measure: Callable[..., Any], models: Iterable[Trained], options: dict[str, Any]
-) -> tuple[dict[str, Any], dict[str, str], bool]:
-    methods = (*PAPER_METHODS, *answer_aware())
-    tables: dict[str, Any] = {}
-    recipes: dict[str, str] = {}
-    met: set[tuple[str, ...]] = set()
-    for model in models:
-        if model.name in tables:
-            raise InputError(f"two models are called {model.name}; rename the folder of one")
-        own = options if options.get("output") is None else {**options, "output": f"{options['output']}/{model.name}"}
-        tables[model.name] = measure(model.model, model.tokenizer, model.sentences, methods=methods, **own)
-        check_alike(tables)
-        recipes[model.name] = model.recipe
-        met.add(tuple(beginning.text for beginning in model.sentences.beginnings))
-    return tables, recipes, len(met) == 1

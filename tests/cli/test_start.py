@@ -74,8 +74,6 @@ MISTAKES = {
     ("reproduce", "subject", "--held-out"): "--held-out needs",
     ("reproduce", "figure1", "--output", "x.doc"): ".png",
     ("reproduce", "figure4", "--model", NONE): "no such directory or file",
-    ("train", "verb-number", "--data", NONE, "--out", "new"): "there is no file",
-    ("train", "recall", "--out", "/"): "exists",
 }
 """Arguments that are wrong, and a part of what is said."""
 

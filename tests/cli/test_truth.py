@@ -19,8 +19,8 @@ pytestmark = pytest.mark.slow
 def truth(monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
 
-    def run(*arguments, command="truth"):
-        monkeypatch.setattr(sys, "argv", ["attnx", *command.split(), *map(str, arguments)])
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["attnx", "truth", *map(str, arguments)])
         with pytest.raises(SystemExit) as stopped:
             main()
         captured = capsys.readouterr()
@@ -85,16 +85,3 @@ def test_what_is_wrong_is_one_line(truth, tmp_path):
             assert err.startswith("attnx: ")
             assert message in err
             assert err.count("\n") == 1
-
-
-def test_training_needs_a_new_directory(truth, tmp_path):
-    code, _, err = truth("--out", tmp_path, command="train recall")
-    assert code == 2
-    assert "exists; choose another directory" in err
-
-
-def test_a_few_steps_of_training_write_a_model_that_the_suite_takes(truth, tmp_path):
-    code, out, _ = truth("--out", "mine", "--steps", 1, command="train recall")
-    assert code == 0
-    assert "of new texts; written to mine" in out
-    assert {one.name for one in (tmp_path / "mine").iterdir()} >= {"config.json", "model.safetensors", "tokenizer.json"}

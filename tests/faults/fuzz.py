@@ -101,7 +101,7 @@ OPTIONS = (
         "score",
     ),
 )
-COMMANDS = ("explain", "compare", "atlas", "generate", "probe", "reproduce", "train", "nothing")
+COMMANDS = ("explain", "compare", "atlas", "generate", "probe", "reproduce", "nothing")
 FLAGS = (
     *("--head", "--layer", "--layers", "--position", "--target", "--method", "--reference", "--normalize", "--pair"),
     *("--discard", "--json", "--data", "--column", "--samples", "--measure", "--seed", "--output", "--html", "--image"),

@@ -11,7 +11,6 @@ from attnx.benchmarks import BenchmarkTable
 from attnx.counterfactuals import SideBySide
 from attnx.evaluation import Comparison, Faithfulness, HeadAtlas, Recommendation
 from attnx.generation import GenerationExplanation
-from attnx.paper import SubjectTrainings, Trainings
 from attnx.paper.table import ByProtocol, Shares, SubjectTable, Table
 from attnx.paper.tables import CORRECTED, PUBLISHED
 from attnx.pronouns.result import Candidate, Probe, Rates, Report
@@ -143,25 +142,6 @@ def subject_table() -> SubjectTable:
     return SubjectTable(2, "a file", shares, attractors_known=False, provenance=PROVENANCE)
 
 
-def trainings() -> Trainings:
-    """Two models of one recipe, and one of none."""
-    higher = replace(table(), measured=tuple(_moved(one, 0.1) for one in table().measured), accuracy=0.875)
-    return Trainings({"a|1": table(), "a-2": higher, "b": table()}, {"a|1": "a", "a-2": "a", "b": "no named recipe"})
-
-
-def _moved(measured: ByProtocol, by: float) -> ByProtocol:
-    cells = {
-        method: tuple(one if one.mean is None else replace(one, mean=one.mean + by) for one in several)
-        for method, several in measured.cells.items()
-    }
-    return replace(measured, cells=cells)
-
-
-def subject_trainings() -> SubjectTrainings:
-    tables = {"a-1": subject_table(), "a-2": subject_table()}
-    return SubjectTrainings(tables, dict.fromkeys(tables, "a"), same_sentences=False)
-
-
 def truth() -> BenchmarkTable:
     values = np.array([[0.5, 0.0], [1.0, 1.0], [1.0, 1.0], [0.5, 0.0], [1 / 3, 0.0], [1.0, 1.0]])
     return BenchmarkTable(
@@ -215,8 +195,6 @@ EXAMPLES = (
     report,
     table,
     subject_table,
-    trainings,
-    subject_trainings,
     truth,
     side_by_side,
     word_alignment,

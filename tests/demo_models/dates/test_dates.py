@@ -22,8 +22,8 @@ from attnx.demo_models.dates import (
     save,
 )
 from attnx.demo_models.hub import END, UNKNOWN
-from attnx.demo_models.training.dates import Recipe, accuracy, train
 from attnx.errors import InputError
+from examples.training.dates import Recipe, accuracy, train
 
 
 def field_of(word):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from attnx.demo_models.picture_question import build_processor, demo_directory, generate, load_demo, save
-from attnx.demo_models.training.picture_question import Recipe, accuracy, lesson, train
+from examples.training.picture_question import Recipe, accuracy, lesson, train
 
 
 @pytest.mark.slow

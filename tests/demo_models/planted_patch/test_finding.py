@@ -11,9 +11,9 @@ import attnx
 from attnx.benchmarks.suites import find_patch as find
 from attnx.demo_models import generate
 from attnx.demo_models.planted_patch import LABELS, demo_directory, load_demo, save
-from attnx.demo_models.training.planted_patch import Recipe, _config, accuracy, train
 from attnx.errors import ChoiceError, InputError
 from attnx.pipeline import load
+from examples.training.planted_patch import Recipe, _config, accuracy, train
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ import torch
 import attnx
 from attnx.attribution.baselines import silence_audio
 from attnx.demo_models.planted_tone import LABELS, demo_directory, generate, load_demo, save
-from attnx.demo_models.training.planted_tone import Recipe, accuracy, train
 from attnx.errors import InputError
 from attnx.pipeline import load
+from examples.training.planted_tone import Recipe, accuracy, train
 
 
 @pytest.fixture(scope="module")

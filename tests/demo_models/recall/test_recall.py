@@ -6,8 +6,8 @@ import torch
 
 from attnx.demo_models.hub import BEGIN, END
 from attnx.demo_models.recall import ENTRIES, FEWEST, MOST, build_tokenizer, demo_directory, generate, load_demo, save
-from attnx.demo_models.training.recall import Recipe, accuracy, lesson, train
 from attnx.errors import InputError
+from examples.training.recall import Recipe, accuracy, lesson, train
 
 
 def test_the_same_seed_writes_the_same_texts():

@@ -9,8 +9,9 @@ import torch
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
 from attnx.demo_models import verb_number_data as generator
-from attnx.demo_models.verb_number import TAGS, Recipe, VerbNumberConfig
+from attnx.demo_models.verb_number import TAGS, VerbNumberConfig
 from attnx.demo_models.verb_number_data import generate
+from examples.training.verb_number import Recipe
 
 
 def write_lines(path: Path, beginnings) -> Path:

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from attnx.demo_models import verb_number_data as generator
-from attnx.demo_models.training.verb_number import Example, LessonSource, epoch_batches, padded, tokenize
-from attnx.demo_models.verb_number import Recipe, build_tokenizer
+from attnx.demo_models.verb_number import build_tokenizer
 from attnx.demo_models.verb_number_data import generate
 from attnx.errors import InputError
+from examples.training.verb_number import Example, LessonSource, Recipe, epoch_batches, padded, tokenize
 
 EXAMPLES = [Example(one.text, float(one.label)) for one in generate(300, seed=4)]
 TOKENIZER = build_tokenizer(generator.words(), positions=40)

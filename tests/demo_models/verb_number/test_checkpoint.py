@@ -10,10 +10,10 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from attnx.demo_models import load_demo
 from attnx.demo_models import verb_number_data as generator
-from attnx.demo_models.training.verb_number import accuracies, evaluate
 from attnx.demo_models.verb_number import load, save
 from attnx.demo_models.verb_number_data import generate
 from attnx.errors import FileFormatError
+from examples.training.verb_number import accuracies, evaluate
 
 DEMO = files("attnx.demo_models") / "weights/verb_number"
 NATURAL_FLOOR = 0.95

@@ -7,9 +7,9 @@ import torch
 
 from attnx.demo_models import Beginning
 from attnx.demo_models import verb_number_data as generator
-from attnx.demo_models.training.verb_number import Accuracy, accuracies, plural_probabilities
 from attnx.demo_models.verb_number import VerbNumberConfig, VerbNumberForSequenceClassification, build_tokenizer
 from attnx.demo_models.verb_number_data import generate
+from examples.training.verb_number import Accuracy, accuracies, plural_probabilities
 
 TOKENIZER = build_tokenizer(generator.words(), positions=40)
 PLURALS = {plural for kind in generator.NOUNS.values() for _, plural in kind}

@@ -3,17 +3,17 @@ from __future__ import annotations
 import random
 
 from attnx.demo_models import Beginning, split_files
-from attnx.demo_models.training.verb_number import (
+from attnx.demo_models.verb_number_data import split
+from examples.training.verb_number import (
     Example,
     LessonSource,
+    Recipe,
     inner_beginnings,
     joined,
     labelled_sources,
     noun_phrases,
     prefixes,
 )
-from attnx.demo_models.verb_number import Recipe
-from attnx.demo_models.verb_number_data import split
 
 
 def test_an_inner_verb_labels_what_stands_before_it():

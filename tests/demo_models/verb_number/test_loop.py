@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from attnx.demo_models.training.verb_number import learning_rate
-from attnx.demo_models.verb_number import Recipe
+from examples.training.verb_number import Recipe, learning_rate
 
 
 def test_learning_rate_rises_then_falls():

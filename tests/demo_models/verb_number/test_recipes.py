@@ -7,13 +7,20 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from attnx.cli.train import RecipeName
-from attnx.demo_models import load_any, split_seed, train_recipe
-from attnx.demo_models.training import verb_number as loop
-from attnx.demo_models.training import verb_number as recipes
-from attnx.demo_models.training.verb_number import RECIPES, LessonBatch, evaluate, plural_probabilities
-from attnx.demo_models.verb_number import LstmForSequenceClassification, load
+from attnx.demo_models import split_seed
+from attnx.demo_models.verb_number import load
 from attnx.errors import InputError
+from examples.training import verb_number as loop
+from examples.training import verb_number as recipes
+from examples.training.verb_number import (
+    RECIPES,
+    LessonBatch,
+    LstmForSequenceClassification,
+    evaluate,
+    load_trained,
+    plural_probabilities,
+    train_recipe,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -29,10 +36,6 @@ def short_recipes(monkeypatch):
 
     short = {name: tuple(replace(run, recipe=shortened(run.recipe)) for run in runs) for name, runs in RECIPES.items()}
     monkeypatch.setattr(recipes, "RECIPES", short)
-
-
-def test_the_command_line_knows_the_recipes():
-    assert [one.value for one in RecipeName] == list(RECIPES)
 
 
 def test_paper_is_plain_with_the_papers_dropouts(short_recipes, data, tmp_path):
@@ -67,7 +70,7 @@ def test_the_authors_student_learns_what_an_lstm_thinks_and_nothing_else(short_r
 
     monkeypatch.setattr(loop, "_step", watched)
     train_recipe("authors", data, tmp_path / "out", progress=False)
-    teacher, tokenizer = load_any(tmp_path / "out" / "teacher")
+    teacher, tokenizer = load_trained(tmp_path / "out" / "teacher")
     assert isinstance(teacher, LstmForSequenceClassification)
     batch, students = seen[0]
     texts = students.batch_decode(batch.ids, skip_special_tokens=True)
@@ -121,9 +124,7 @@ def test_an_interrupted_recipe_resumes_in_the_run_it_was_in(short_recipes, data,
 
 @pytest.mark.slow
 def test_ours_is_a_teacher_a_student_and_the_student_going_on(short_recipes, data, body, tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        "attnx.demo_models.training.verb_number.word_vectors", lambda _, words, width: torch.ones(width)
-    )
+    monkeypatch.setattr("examples.training.verb_number.word_vectors", lambda _, words, width: torch.ones(width))
     train_recipe("ours", data, tmp_path / "out", body=body, progress=False)
     notes = [json.loads((tmp_path / "out" / part / "training.json").read_text()) for part in ("teacher", "student", "")]
     assert [(one["body"], one["teacher"], one["start"]) for one in notes] == [

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from attnx.demo_models.training.verb_number import TrainingState
 from attnx.errors import FileFormatError
+from examples.training.verb_number import TrainingState
 
 
 def stepped(steps: int) -> tuple[nn.Module, TrainingState]:

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from attnx.demo_models.training.verb_number import from_body, word_vectors
 from attnx.errors import FileFormatError, InputError
+from examples.training.verb_number import from_body, word_vectors
 
 
 def test_a_tag_is_one_token_and_begins_as_its_example(body):

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from attnx.demo_models.verb_number import TAG_EXAMPLES, build_tokenizer, vocabulary
+from attnx.demo_models.verb_number import TAG_EXAMPLES, build_tokenizer
+from examples.training.verb_number import vocabulary
 
 
 @pytest.fixture(scope="module")

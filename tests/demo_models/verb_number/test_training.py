@@ -9,11 +9,10 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from attnx.demo_models import train
-from attnx.demo_models.training import verb_number as loop
-from attnx.demo_models.training.verb_number import evaluate
-from attnx.demo_models.verb_number import Recipe, load
+from attnx.demo_models.verb_number import load
 from attnx.errors import FileFormatError, InputError
+from examples.training import verb_number as loop
+from examples.training.verb_number import Recipe, evaluate, train
 from tests.children import python
 
 pytestmark = pytest.mark.slow
@@ -106,9 +105,9 @@ def test_a_killed_process_resumes_to_the_same_weights(children, run, finished, d
 import json, sys, torch
 from pathlib import Path
 torch.set_num_threads({torch.get_num_threads()})  # sums depend on it in their last bits
-from attnx.demo_models.training import verb_number as loop
-from attnx.demo_models.verb_number import Recipe, VerbNumberConfig
-from attnx.demo_models.training.verb_number import train
+from examples.training import verb_number as loop
+from attnx.demo_models.verb_number import VerbNumberConfig
+from examples.training.verb_number import Recipe, train
 loop.STEPS_BETWEEN_SAVES = 1
 recipe = Recipe(**json.loads({json.dumps(short.as_dict())!r}))
 tiny = VerbNumberConfig(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, max_position_embeddings=40)

@@ -50,8 +50,6 @@ SHOWN = {
     "report": {"tables"},
     "table": {"tables"},
     "subject_table": {"tables"},
-    "trainings": {"tables"},
-    "subject_trainings": {"tables"},
     "truth": {"truth"},
     "similarity": {"alignment", "text", "trust", "layers", "graph", "agreement", "details"},
     "run_summary": {"tables"},

@@ -14,7 +14,7 @@ from transformers import T5Config, T5ForConditionalGeneration
 
 from attnx.demo_models.dates import ENTRIES, Dated, build_tokenizer, draw, generate
 from attnx.demo_models.hub import BEGIN, END, PAD
-from attnx.demo_models.training.loop import Report, SmallRecipe, one_cycle
+from examples.training.loop import Report, SmallRecipe, one_cycle
 
 _AT_ONCE = 250
 """Texts that are rewritten together."""

@@ -15,7 +15,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -27,31 +27,180 @@ from safetensors.torch import load_file, save_file
 from tokenizers import AddedToken
 from torch import Tensor, nn
 from tqdm import tqdm
-from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer, PretrainedConfig, PreTrainedModel
+from transformers.modeling_outputs import SequenceClassifierOutput
 
 from attnx.demo_models import verb_number as checkpoint
 from attnx.demo_models import verb_number_data as lexicon
 from attnx.demo_models import verb_number_data as linzen
 from attnx.demo_models.hub import saved_model
 from attnx.demo_models.verb_number import (
-    ALONE,
-    CONTINUED,
     LABELS,
-    STUDENT,
     TAG_EXAMPLES,
-    TEACHER,
     Beginning,
-    LstmConfig,
-    LstmForSequenceClassification,
-    Recipe,
     VerbNumberConfig,
     VerbNumberForSequenceClassification,
     build_tokenizer,
-    vocabulary,
+    load_any,
+    read_note,
+    require_same_split,
 )
 from attnx.demo_models.verb_number_data import Split, generate, split_files, without
 from attnx.errors import FileFormatError, InputError
 from attnx.registry import quoted
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One run of training. An epoch is all natural lines, plus so many of each other source, newly drawn each time."""
+
+    seed: int = 0
+    epochs: int = 12
+    batch: int = 64
+    learning_rate: float = 1e-3
+    warmup_steps: int = 300
+    weight_decay: float = 0.01
+    clip: float = 1.0
+    averaging: float = 0.999
+    """Decay of the running mean of the weights, which is what is kept in the end."""
+    word_dropout: float = 0.05
+    """Share of words that are replaced by `<unk>`, newly drawn in each step."""
+    dropout: float = 0.1
+    """On what each block adds to the residual stream; on the embeddings and the attention weights too, unless they
+    have their own."""
+    embedding_dropout: float | None = None
+    attention_dropout: float | None = None
+    masks_padding: bool = True
+    """False: padding is attended to like words while the model learns."""
+    sorted_batches: int = 50
+    """So many batches are sorted by length together, so that little is padded; 1: sentences stay where chance put
+    them."""
+    attractor_lines: int = 12_000
+    """Lines per epoch from files of which every line has attractors: few, because nature has few."""
+    generated: int = 4_000
+    """Generated sentences per epoch."""
+    joined: int = 0
+    """Sentences of two clauses per epoch, each put together from two natural lines."""
+    prefixes: int = 0
+    """Shorter beginnings per epoch, cut from those in the data and labelled by the teacher."""
+    noun_phrases: int = 0
+    """Single words per epoch, each after "the" and labelled by the teacher."""
+    teachers_vectors: bool = True
+    """Word vectors start as the teacher's, where there is a teacher."""
+    soft_labels: bool = False
+    """The teacher's probabilities stand in the place of all labels."""
+
+    @property
+    def dropouts(self) -> dict[str, float]:
+        """By their names in the model's config."""
+        embedding, attention = (
+            self.dropout if value is None else value for value in (self.embedding_dropout, self.attention_dropout)
+        )
+        return {
+            "embedding_dropout": embedding,
+            "attention_dropout": attention,
+            "residual_dropout": self.dropout,
+        }
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+TEACHER = Recipe(
+    epochs=1, batch=32, learning_rate=1e-4, warmup_steps=100, word_dropout=0.0, attractor_lines=6_000, generated=0
+)
+"""For a pretrained body: short, gentle, and natural sentences above all."""
+
+STUDENT = Recipe(epochs=6, attractor_lines=16_000, prefixes=40_000)
+"""For the small model that learns from a teacher."""
+
+CONTINUED = Recipe(
+    epochs=3,
+    batch=32,
+    learning_rate=6e-4,
+    dropout=0.05,
+    word_dropout=0.02,
+    attractor_lines=12_000,
+    generated=2_000,
+    joined=14_000,
+    prefixes=26_000,
+    noun_phrases=6_000,
+)
+"""For a student that goes on: longer sentences, single words, and less noise."""
+
+ALONE = Recipe(joined=8_000)
+"""For the small model without a teacher."""
+
+
+class LstmConfig(PretrainedConfig):
+    """Two layers of 128 on word vectors of 128, unless told otherwise; `residual_dropout` is between the layers."""
+
+    model_type = "attnx-verb-number-lstm"
+
+    def __init__(
+        self,
+        vocab_size: int = 10_000,
+        hidden_size: int = 128,
+        num_hidden_layers: int = 2,
+        max_position_embeddings: int = 64,
+        embedding_dropout: float = 0.1,
+        residual_dropout: float = 0.1,
+        **kwargs: Any,
+    ) -> None:
+        self.vocab_size = vocab_size
+        self.hidden_size = hidden_size
+        self.num_hidden_layers = num_hidden_layers
+        self.max_position_embeddings = max_position_embeddings
+        self.embedding_dropout = embedding_dropout
+        self.residual_dropout = residual_dropout
+        kwargs.setdefault("id2label", dict(enumerate(LABELS)))
+        kwargs.setdefault("label2id", {label: index for index, label in enumerate(LABELS)})
+        kwargs.setdefault("tie_word_embeddings", False)
+        super().__init__(**kwargs)
+
+
+class LstmForSequenceClassification(PreTrainedModel):
+    config_class = LstmConfig
+    main_input_name = "input_ids"
+
+    def __init__(self, config: LstmConfig) -> None:
+        super().__init__(config)
+        self.num_labels = len(LABELS)
+        self.words = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.embedding_dropout = nn.Dropout(config.embedding_dropout)
+        self.lstm = nn.LSTM(
+            config.hidden_size,
+            config.hidden_size,
+            config.num_hidden_layers,
+            batch_first=True,
+            dropout=config.residual_dropout,
+        )
+        self.residual_dropout = nn.Dropout(config.residual_dropout)
+        self.classifier = nn.Linear(config.hidden_size, self.num_labels)
+        self.post_init()
+
+    def _init_weights(self, module: nn.Module) -> None:
+        """As PyTorch initialises them, but for smaller word vectors."""
+        if isinstance(module, nn.Embedding):
+            nn.init.normal_(module.weight, std=0.1)
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, **kwargs: Any
+    ) -> SequenceClassifierOutput:
+        """`attention_mask` is 1 on words and 0 on padding, which stands at the end."""
+        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        states, _ = self.lstm(self.embedding_dropout(self.words(input_ids)))
+        # What comes after a sentence's last word cannot reach back to it.
+        last = states[torch.arange(len(states)), mask.sum(-1) - 1]
+        logits: Any = self.classifier(self.residual_dropout(last))
+        return SequenceClassifierOutput(logits=logits)
+
+
+def vocabulary(sentences: Iterable[str], size: int | None = None) -> list[str]:
+    """The words of the sentences, most frequent first and then by the alphabet; at most `size` of them."""
+    counts = Counter(word for sentence in sentences for word in sentence.split())
+    ranked = sorted(counts, key=lambda word: (-counts[word], word))
+    return [word for word in ranked if word not in TAG_EXAMPLES][:size]
 
 
 def _words(text: str) -> frozenset[str]:
@@ -262,34 +411,22 @@ def evaluate(
     """
     with checkpoint.demo_directory() as demo:
         directory = model_directory or demo
-        model, tokenizer = load_any(directory)
+        model, tokenizer = load_trained(directory)
         if whole:
             files: Sequence[Sequence[Beginning]] = [list(linzen.read_file(path)) for path in data]
         else:
             split = split_files(data, seed=seed)
-            require_same_split(directory, split)
+            require_same_split(directory, split.digest)
             files = split.test
     return accuracies(model, tokenizer, files, [path.name for path in data])
 
 
-def split_seed(directory: Path) -> int:
-    """The seed that made the split of the model's training; where it has no record of its own, that of the training."""
-    note = read_note(directory)
-    return int(note.get("split_seed", note.get("recipe", {}).get("seed", 0)))
-
-
-def read_note(directory: Path) -> dict[str, Any]:
-    """What the model was trained with, as its training wrote it down; nothing where that is not on record."""
-    note = directory / "training.json"
-    if not note.is_file():
-        return {}
-    try:
-        read = json.loads(note.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise FileFormatError(f"{note} is damaged ({type(error).__name__}); delete it, or train again") from error
-    if not isinstance(read, dict) or not isinstance(read.get("recipe", {}), dict):
-        raise FileFormatError(f"{note} is not what a training wrote: expected an object with a recipe")
-    return read
+def load_trained(directory: Path) -> tuple[Any, Any]:
+    """What `load_any` loads, or an LSTM teacher."""
+    settings, _ = LstmConfig.get_config_dict(saved_model(directory))
+    if settings.get("model_type") == LstmConfig.model_type:
+        return checkpoint.load(directory, LstmForSequenceClassification)
+    return load_any(directory)
 
 
 def write_note(directory: Path, description: Mapping[str, Any]) -> None:
@@ -297,31 +434,6 @@ def write_note(directory: Path, description: Mapping[str, Any]) -> None:
     beside = directory / "training.json.part"
     beside.write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
     beside.replace(directory / "training.json")
-
-
-def require_same_split(directory: Path, split: Split) -> None:
-    """An error unless the model was trained with this very split: it must not have seen what is tested."""
-    if read_note(directory).get("data_sha256") != split.digest:
-        raise InputError(
-            f"the model in {directory} was not trained with these files, this order and this seed, so what it has seen "
-            "of them is not known; repeat those of its training"
-        )
-
-
-def load_any(directory: Path) -> tuple[Any, Any]:
-    """A verb-number model, or any other classifier that was trained on the task."""
-    settings, _ = VerbNumberConfig.get_config_dict(saved_model(directory))
-    ours = {VerbNumberConfig.model_type: checkpoint.load, LstmConfig.model_type: checkpoint.load_lstm}
-    if settings.get("model_type") in ours:
-        return ours[settings["model_type"]](directory)
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer  # the embedded model needs neither
-
-    model = AutoModelForSequenceClassification.from_pretrained(directory).float().eval()
-    if model.config.num_labels != len(LABELS):
-        raise InputError(
-            f"the model in {directory} has {model.config.num_labels} classes, expected {', '.join(LABELS)}"
-        )
-    return model, AutoTokenizer.from_pretrained(directory)
 
 
 def accuracies(
@@ -567,7 +679,8 @@ def _lines(description: Mapping[str, Any], found: Sequence[Accuracy]) -> list[st
     return [
         "# attnx verb-number",
         "",
-        "From the words before a verb: is the verb singular (VBZ) or plural (VBP)? Made by `attnx train verb-number`, "
+        "From the words before a verb: is the verb singular (VBZ) or plural (VBP)? "
+        "Made by `python -m examples.training.train verb-number`, "
         + (f"recipe `{name}`, " if name else "")
         + f"seed {seed}, split of seed {description['split_seed']}"
         + "".join(f", {name}" for name in earlier)
@@ -661,7 +774,7 @@ def taught(
     single = noun_phrases(words, split) if recipe.noun_phrases else []
     texts = [*again, *cut, *single]
     if not cache.is_file():
-        plural = plural_probabilities(*load_any(teacher), texts, progress=progress)
+        plural = plural_probabilities(*load_trained(teacher), texts, progress=progress)
         write_atomically({"plural": plural}, cache, {})
     opinions = load_file(cache)["plural"].tolist()
     examples = iter([Example(text, plural) for text, plural in zip(texts, opinions, strict=True)])
@@ -767,7 +880,7 @@ def carry_out(job: TrainingRun, *, progress: bool) -> list[Accuracy]:
     """From wherever the run stands to its end: a finished one is only evaluated."""
     _check_same_run(job)
     for earlier in filter(None, (job.teacher, job.start)):
-        require_same_split(earlier, job.split)
+        require_same_split(earlier, job.split.digest)
     out, report = job.out, job.out / "evaluation.json"
     if not report.is_file():
         with torch.random.fork_rng(devices=[]):
@@ -781,7 +894,7 @@ def carry_out(job: TrainingRun, *, progress: bool) -> list[Accuracy]:
             _learn(model, tokenizer, job, progress)
         checkpoint.save(model, tokenizer, out)
     # What is reported is the saved model, read back from its half precision.
-    model, tokenizer = load_any(out)
+    model, tokenizer = load_trained(out)
     result = accuracies(model, tokenizer, job.split.test, job.files)
     lines = [
         {"of": accuracy.of, "right": accuracy.right, "total": accuracy.total, "accuracy": accuracy.share}

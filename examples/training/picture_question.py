@@ -25,7 +25,7 @@ from attnx.demo_models.picture_question import (
     draw,
     generate,
 )
-from attnx.demo_models.training.loop import Report, SmallRecipe, one_cycle
+from examples.training.loop import Report, SmallRecipe, one_cycle
 
 _NO_LABEL = -100
 """What cross-entropy leaves out."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import ViTConfig, ViTForImageClassification
 
 from attnx.demo_models.planted_patch import LABELS, PATCH, SIDE, Array, draw
-from attnx.demo_models.training.loop import Report, SmallRecipe, one_cycle
+from examples.training.loop import Report, SmallRecipe, one_cycle
 
 
 @dataclass(frozen=True)

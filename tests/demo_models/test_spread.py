@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from attnx.statistics import Spread
+from examples.training.study import Spread
 
 
 def test_mean_and_deviation_of_the_sample():

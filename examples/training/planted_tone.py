@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import ASTConfig, ASTForAudioClassification
 
 from attnx.demo_models.planted_tone import BINS, FRAMES, LABELS, PATCH, RATE, Array, build_extractor, draw
-from attnx.demo_models.training.loop import Report, SmallRecipe, one_cycle
+from examples.training.loop import Report, SmallRecipe, one_cycle
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from attnx.errors import ChoiceError, FileFormatError, InputError
-from attnx.paper import Trainings
-from attnx.paper.table import ALL, CLAIMS, ByProtocol, Table
+from attnx.errors import ChoiceError, InputError
+from attnx.paper.table import ByProtocol, Table
 from attnx.paper.tables import PUBLISHED
 from attnx.statistics import Summary
+from examples.training.study import ALL, CLAIMS, SubjectTrainings, Trainings
 from tests.results import examples
 
 
@@ -62,7 +62,7 @@ def test_parts_merge_into_the_whole(trainings):
     def part(*names):
         return Trainings({one: trainings.tables[one] for one in names}, {one: trainings.recipes[one] for one in names})
 
-    assert Trainings.merge([part("p-0"), part("p-1", "q-0")]) == trainings
+    assert Trainings.merge([part("p-0"), part("p-1", "q-0")]).to_json() == trainings.to_json()
     with pytest.raises(InputError, match="p-0 is in two of the parts"):
         Trainings.merge([trainings, part("p-0")])
     other = Trainings({"r": examples.table()}, {"r": "r"})
@@ -75,13 +75,24 @@ def test_a_recipe_that_is_not_there_is_named(trainings):
         trainings.cell("mine", "published", "raw", 1)
 
 
-def test_a_file_in_which_the_models_tables_differ_is_refused(trainings):
-    told = trainings.to_dict()
-    told["tables"]["q-0"] = examples.table().to_dict()
-    with pytest.raises(FileFormatError, match="a table over models is of one kind and shape"):
-        Trainings.from_dict(told)
-    with pytest.raises(FileFormatError, match="there is no model"):
-        Trainings.from_dict({**told, "tables": {}, "recipes": {}})
+def test_a_study_is_read_back_as_it_was_saved(trainings):
+    assert Trainings.from_json(trainings.to_json()).to_json() == trainings.to_json()
+    with pytest.raises(InputError, match="there is no model"):
+        Trainings({}, {})
+
+
+def test_rows_are_of_each_model_method_and_layer(trainings):
+    rows = trainings.rows()
+    assert len(rows) == 3 * 3 * 2
+    assert trainings.to_csv().count("\n") >= len(rows)
+    assert "| raw | published |" in trainings.to_markdown()
+
+
+def test_shares_of_the_subject_over_models():
+    study = SubjectTrainings({name: examples.subject_table() for name in ("a-1", "a-2")}, {"a-1": "a", "a-2": "a"})
+    assert "recipe a: 2 models" in study.to_text()
+    assert len(study.rows()) == 2 * 2 * 3
+    assert [axes.get_title() for axes in study.plot().axes] == ["right predictions", "wrong predictions"]
 
 
 def test_what_is_read_says_what_is_missing(trainings):

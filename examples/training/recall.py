@@ -13,7 +13,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from attnx.demo_models.hub import BEGIN, END, PAD
 from attnx.demo_models.recall import ENTRIES, FEWEST, KEYS, MOST, POSITIONS, VALUES, build_tokenizer, draw, generate
-from attnx.demo_models.training.loop import Report, SmallRecipe, one_cycle
+from examples.training.loop import Report, SmallRecipe, one_cycle
 
 _NO_LABEL = -100
 """What cross-entropy leaves out."""
