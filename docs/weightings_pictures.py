@@ -21,7 +21,7 @@ from attnx.graph.gradient import effective_attention, gains
 from attnx.hooks import capture_batch
 from attnx.pipeline.pipeline import Observation, with_answer_gradient
 from attnx.targets import Target
-from attnx.views.heatmap import draw_heat_map
+from attnx.views.plots import draw_heat_map
 
 IMAGES = Path(__file__).parent / "images"
 TEXT, OTHER = "the key to the cabinets", "the keys to the cabinet"

@@ -18,7 +18,7 @@ from attnx.views import (
     Shown,
     TextBlock,
     as_text,
-    given_or_new,
+    axes_or_new,
     printable,
     shade,
     table_data,
@@ -151,7 +151,7 @@ def plot(shown: SideBySide, name: str | None = None, *, ax: Axes | None = None) 
     chosen = name or shown.names[0]
     scores = shown.scores(chosen)
     count = len(shown.titles)
-    axes = given_or_new(ax, 6.4, 1.0 + 0.16 * (count + 1) * len(scores))
+    axes = axes_or_new(ax, 6.4, 1.0 + 0.16 * (count + 1) * len(scores))
     high = 0.8 / count
     for number, title in enumerate(shown.titles):
         places = [row - 0.4 + (number + 0.5) * high for row in range(len(scores))]

@@ -29,11 +29,11 @@ from attnx.views import (
     PlainTable,
     Shown,
     TextBlock,
+    axes_or_new,
     blanked_name,
     cell,
     colour_map,
     decimals,
-    given_or_new,
     number,
 )
 
@@ -86,7 +86,7 @@ def plot_comparison(comparison: Comparison, ax: Axes | None = None, reference: s
     if reference is not None and reference not in comparison.references:
         raise ChoiceError(unknown("reference", reference, comparison.references))
     if ax is not None or reference is not None:
-        return _panel(comparison, reference or comparison.references[0], given_or_new(ax, 4.8, 3.4))
+        return _panel(comparison, reference or comparison.references[0], axes_or_new(ax, 4.8, 3.4))
     from matplotlib import pyplot
 
     count = len(comparison.references)
@@ -216,7 +216,7 @@ def recommendation_rows(recommendation: Recommendation) -> list[dict[str, Any]]:
 
 def plot_recommendation(recommendation: Recommendation, ax: Axes | None = None) -> Axes:
     names = recommendation.explainers
-    ax = given_or_new(ax, 6.4, 0.8 + 0.28 * len(names))
+    ax = axes_or_new(ax, 6.4, 0.8 + 0.28 * len(names))
     holds, good = LOOKS[0][0], recommendation.holds
     for place, name in enumerate(reversed(names)):
         cell = recommendation.cell(name)

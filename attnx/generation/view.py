@@ -18,9 +18,9 @@ from attnx.views import (
     VERBATIM,
     Shown,
     TextBlock,
+    axes_or_new,
     colour_map,
     extent,
-    given_or_new,
     highest_score,
     lit,
     packed,
@@ -116,7 +116,7 @@ def heat_map(generation: GenerationExplanation, method: str | None = None, *, ax
     for step in range(len(generation)):
         scores[step, generation.prompt_length + step :] = np.ma.masked
     rows, columns = scores.shape
-    axes = given_or_new(ax, 2.2 + _CELL * columns, 1.6 + _CELL * rows)
+    axes = axes_or_new(ax, 2.2 + _CELL * columns, 1.6 + _CELL * rows)
     most, signed = max(float(abs(scores).max()), 1e-9), name in generation.signed
     image = axes.imshow(scores, aspect="auto", cmap=colour_map(signed=signed), vmin=-most if signed else 0, vmax=most)
     sources = [_source(generation, place) for place in range(scores.shape[1])]

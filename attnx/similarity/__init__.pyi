@@ -1,9 +1,6 @@
 from attnx.similarity.explain import explain_similarity as explain_similarity
 from attnx.similarity.result import Similarity as Similarity
-from attnx.similarity.view import blocks as blocks
-from attnx.similarity.view import grid_heading as grid_heading
-from attnx.similarity.view import pair_noun as pair_noun
-from attnx.similarity.view import plot as plot
-from attnx.similarity.view import rows as rows
-from attnx.similarity.view import shortened as shortened
-from attnx.similarity.view import sums as sums
+from attnx.similarity.result import alignment_data as alignment_data
+from attnx.similarity.result import blocks as blocks
+from attnx.similarity.result import plot as plot
+from attnx.similarity.result import rows as rows

@@ -13,7 +13,7 @@ from rich.cells import cell_len, set_cell_size
 from attnx.adapters import Audio, Position, Word
 from attnx.results import Explanation
 from attnx.views.escaping import printable
-from attnx.views.heatmap import VERBATIM, given_or_new, without_frame
+from attnx.views.plots import VERBATIM, axes_or_new, without_frame
 from attnx.views.table import places, written
 from attnx.views.terminal import AGAINST, FOR, colour_map
 from attnx.views.text import AGAINST_BAR, BAR, FOR_BAR, answered, judgement, notes, row_name, streams_line
@@ -66,7 +66,7 @@ def plot_sound(
     if method is None and ax is None:
         return time_strips(explanation, layer=layer, head=head)
     name = explanation.row_name(method, layer, head)
-    axes = given_or_new(ax, _WIDTH, 2.4)
+    axes = axes_or_new(ax, _WIDTH, 2.4)
     _draw_sound(axes, explanation)
     _shade(axes, explanation, explanation.scores(name, layer, head))
     title = answered(explanation) + row_name(explanation, name, layer, head)

@@ -14,12 +14,12 @@ from attnx.registry import unknown
 from attnx.results import Array, Bars, Explanation, Unit
 from attnx.views.audio import patch_table, stretch_table
 from attnx.views.escaping import printable, token_label
-from attnx.views.heatmap import (
+from attnx.views.plots import (
     CELL,
     VERBATIM,
+    axes_or_new,
     caption,
     draw_heat_map,
-    given_or_new,
     label_room,
     verbatim,
     without_frame,
@@ -148,7 +148,7 @@ def plot_layers(
         from attnx.views.image import layer_strip
 
         return layer_strip(explanation, method, head=head, image=image)
-    from attnx.views.heatmap import plot_heat_map
+    from attnx.views.plots import plot_heat_map
 
     return plot_heat_map(explanation, method, special=special, content_only=content_only, head=head, ax=ax)
 
@@ -189,10 +189,10 @@ def plot_row(
     name = explanation.row_name(method, layer, head)
     signed = name in explanation.signed
     if kind == "bars":
-        axes = given_or_new(ax, 5.2, (0.95 if signed else 0.75) + _BAR_HEIGHT * len(kept))
+        axes = axes_or_new(ax, 5.2, (0.95 if signed else 0.75) + _BAR_HEIGHT * len(kept))
         _bars(axes, labels, shown, explanation.digits.get(name), signed=signed)
     else:
-        axes = given_or_new(ax, CELL * len(kept) + 1.2, CELL + label_room(labels) + 0.5)
+        axes = axes_or_new(ax, CELL * len(kept) + 1.2, CELL + label_room(labels) + 0.5)
         draw_heat_map(axes, shown[None], labels, [""], signed=signed)
     what = row_name(explanation, method, layer, head)
     notes = [

@@ -12,7 +12,7 @@ from attnx.adapters import load_image
 from attnx.errors import ChoiceError, InputError
 from attnx.registry import unknown
 from attnx.results import Explanation
-from attnx.views.heatmap import VERBATIM, given_or_new
+from attnx.views.plots import VERBATIM, axes_or_new
 from attnx.views.terminal import colour_map as two_colours
 from attnx.views.text import judgement, row_name
 
@@ -316,7 +316,7 @@ def plot_image(
     name = method or explanation.default_method
     scores = explanation.scores(name, layer, head)
     picture = small(picture_of(explanation, image))
-    axes = given_or_new(ax, 4, 4 * picture.height / picture.width + 0.4)
+    axes = axes_or_new(ax, 4, 4 * picture.height / picture.width + 0.4)
     most, signed = highest_score(explanation, scores), name in explanation.signed
     axes.imshow(np.asarray(lit(explanation, scores, picture, "viridis", most, signed=signed)))
     title = [row_name(explanation, name, layer, head), *([_answer(explanation)] if explanation.prediction else [])]

@@ -1,7 +1,7 @@
-"""`alignment(explanation)` and `align(model, tokenizer, sources, targets)`: which source word a written word is from.
+"""`alignment(explanation)` and `align(model, tokenizer, sources, targets)`: align target words to source words.
 
-Words are what stands between spaces, as in files of links. A single level of cross-attention is the better aligner than
-the whole chain: the chain says how much came from source and output at all, and mixes neighbours on the way.
+Words are separated by spaces, as in files of links. One block of cross-attention aligns better than the whole chain:
+the chain says how much came from source and output at all, and mixes neighbours on the way.
 """
 
 from __future__ import annotations
@@ -29,21 +29,19 @@ from attnx.word_alignment.result import Alignment
 
 WhichRow: TypeAlias = Literal["predicts", "reads"]
 ROWS = ("predicts", "reads")
-"""Whose row stands for a written token: that of the position before it, which predicts it, or its own."""
-NO_OFFSETS = "the tokenizer does not say where its tokens stand: links are between tokens, and not between words"
+NO_OFFSETS = "the tokenizer reports no offsets: links are between tokens, and not between words"
 
 Words: TypeAlias = list[tuple[str, list[int]]]
-"""Each word with the places of its tokens in its stream."""
+"""Each word with the indices of its tokens in its sequence."""
 
 
 @dataclass(frozen=True, eq=False)
-class TwoSequences:
-    """Written tokens × source tokens by one method at one level, and the words of both."""
+class WordScores:
+    """Target tokens × source tokens by one method at one attention block, and the words of both."""
 
     scores: Array
     source: Words
     output: Words
-    """Their places are rows of the scores."""
     method: str
     layer: str
     """Empty where scores are of the whole model."""
@@ -56,94 +54,87 @@ class TwoSequences:
         method: str | None,
         layer: int | str | None,
         row: WhichRow,
-    ) -> TwoSequences:
-        """`method` and `layer` as they were named, or raw attention at the last cross-attention but one."""
+    ) -> WordScores:
+        """By default of raw attention at the last cross-attention but one."""
         if row not in ROWS:
             raise ChoiceError(unknown("row", row, ROWS))
         if not explained.sequences:
             raise InputError(
-                "an alignment is of an encoder–decoder, which has a source and an output; this explanation has one text"
+                "an alignment needs an encoder–decoder, which has a source and an output; this explanation has one text"
             )
-        read = cls._of_generation if isinstance(explained, GenerationExplanation) else cls._of_explanation
-        return read(explained, method, layer, row)  # type: ignore[arg-type]
-
-    @classmethod
-    def _of_explanation(
-        cls, explanation: Explanation, method: str | None, layer: int | str | None, row: WhichRow
-    ) -> TwoSequences:
-        """From the map of all rows."""
-        if not explanation.maps:
-            raise InputError('an alignment needs all rows: explain(…, target_text=…, methods="raw", all_queries=True)')
-        kinds = explanation.provenance.get("settings", {}).get("layer_kinds", ())
-        name = method or next(
-            (name for name in explanation.maps if name in explanation.local), next(iter(explanation.maps))
-        )
-        number = _level(explanation.layers, kinds, layer)
-        length = next(iter(explanation.sequences.values()))
-        rows = explanation.matrix(name)[explanation.layers.index(number)]
-        source, output = explanation.positions[:length], explanation.positions[length:]
-        texts = explanation.texts or (None, None)
-        words = [_words(sequence, text) for sequence, text in zip((source, output), texts, strict=True)]
-        return cls(
-            # Of the start of the output, which nothing predicts, no word is made.
-            scores=np.roll(rows[length:, :length], 1 if row == "predicts" else 0, axis=0).astype(np.float64),
-            source=words[0],
-            output=words[1],
-            method=name,
-            layer=layer_name(kinds, number) if kinds else str(number),
-            notes=explanation.notes + ((NO_OFFSETS,) if not source.told or not output.told else ()),
-        )
-
-    @classmethod
-    def _of_generation(
-        cls, generation: GenerationExplanation, method: str | None, layer: int | str | None, row: WhichRow
-    ) -> TwoSequences:
-        """From its rows, each of the position that predicts a token; what was measured leads where it is shown so."""
-        shown = generation.shown_first
-        local = next((name for name in generation.relevance if name in generation.local), shown)
-        name = method or (shown if shown in generation.references else local)
-        rows, level = _rows(generation, name, layer)
-        if name in generation.signed or (rows < 0).any():
-            rows = np.maximum(rows, 0)  # a word that speaks against another is not where it is from
-        length = next(iter(generation.sequences.values()))
-        written = np.zeros((len(generation.positions) - length, length))
-        written[-len(rows) :] = rows[:, :length]
-        source, output = _apart(generation, length)
-        words = [_words(sequence, text) for sequence, text in (source, output)]
-        if row == "reads":
-            if any(len(written) - 1 in places for _, places in words[1]):
+        length = next(iter(explained.sequences.values()))
+        source, output = explained.positions[:length], explained.positions[length:]
+        if isinstance(explained, GenerationExplanation):
+            scores, name, block = _generated_rows(explained, method, layer)
+            (source, source_text), (output, output_text) = _split_texts(explained, source, output)
+        else:
+            scores, name, block = _matrix_rows(explained, method, layer, row)
+            source_text, output_text = explained.texts or (None, None)
+        notes = explained.notes if source.told and output.told else (*explained.notes, NO_OFFSETS)
+        targets = _words(output, output_text)
+        if row == "reads" and isinstance(explained, GenerationExplanation):
+            if any(len(scores) - 1 in tokens for _, tokens in targets):
                 raise InputError(
-                    "the last token was not read by the model any more, so it has no row; use row='predicts', or "
+                    "the model did not read the last token, so it has no row; use row='predicts', or "
                     "explain(…, target_text=…, all_queries=True)"
                 )
-            written = np.roll(written, -1, axis=0)
-        flag = source[0].told and output[0].told
-        return cls(written, words[0], words[1], name, level, generation.notes + (() if flag else (NO_OFFSETS,)))
+            scores = np.roll(scores, -1, axis=0)
+        return cls(scores, _words(source, source_text), targets, name, block, notes)
 
     @property
     def by_word(self) -> Array:
         """target × source of words; a last column has the most that goes to a source token of no word, as the end."""
-        return by_word(self.scores, [places for _, places in self.source], [places for _, places in self.output])
+        return by_word(self.scores, [tokens for _, tokens in self.source], [tokens for _, tokens in self.output])
 
 
-def _rows(generation: GenerationExplanation, name: str, layer: int | str | None) -> tuple[Array, str]:
-    """generated × source of a method at a level, or of a reference, and the level's name."""
+def _matrix_rows(
+    explanation: Explanation, method: str | None, layer: int | str | None, row: WhichRow
+) -> tuple[Array, str, str]:
+    """target × source from the rows of all positions, with the names of method and block."""
+    if not explanation.maps:
+        raise InputError(
+            'an alignment needs the rows of all queries: explain(…, target_text=…, methods="raw", all_queries=True)'
+        )
+    name = method or next(
+        (name for name in explanation.maps if name in explanation.local), next(iter(explanation.maps))
+    )
+    number, block = _block(explanation, explanation.layers, layer)
+    length = next(iter(explanation.sequences.values()))
+    rows = explanation.matrix(name)[explanation.layers.index(number)]
+    # Nothing predicts the start of the output, which is no word.
+    return np.roll(rows[length:, :length], row == "predicts", axis=0).astype(np.float64), name, block
+
+
+def _generated_rows(
+    generation: GenerationExplanation, method: str | None, layer: int | str | None
+) -> tuple[Array, str, str]:
+    """The same from a generation, whose rows are of the positions that predict a token."""
+    default = generation.shown_first
+    if default not in generation.references:
+        default = next((name for name in generation.relevance if name in generation.local), default)
+    name = method or default
     if name in generation.references:
         if layer is not None:
-            raise ChoiceError(f"{name} is measured on the whole model; leave layer out")
-        return generation[name], ""
-    kinds = generation.provenance.get("settings", {}).get("layer_kinds", ())
-    layers = generation.layers or (generation.layer,)
-    number = _level(layers, kinds, layer)
-    rows = generation[name] if generation.layers is None else generation.by_layer[name][layers.index(number)]
-    return rows, layer_name(kinds, number) if kinds else str(number)
+            raise ChoiceError(f"{name} is of the whole model; leave layer out")
+        rows, block = generation[name], ""
+    else:
+        layers = generation.layers or (generation.layer,)
+        number, block = _block(generation, layers, layer)
+        rows = generation[name] if generation.layers is None else generation.by_layer[name][layers.index(number)]
+    if name in generation.signed or (rows < 0).any():
+        rows = np.maximum(rows, 0)  # a word is not aligned to one that opposes it
+    length = next(iter(generation.sequences.values()))
+    scores = np.zeros((len(generation.positions) - length, length))
+    scores[-len(rows) :] = rows[:, :length]
+    return scores, name, block
 
 
-def _apart(generation: GenerationExplanation, length: int) -> list[tuple[Positions, str | None]]:
+def _split_texts(
+    generation: GenerationExplanation, source: Positions, output: Positions
+) -> tuple[tuple[Positions, str | None], tuple[Positions, str | None]]:
     """Source and output with the text of each, which a generation has as two lines of one."""
-    source, output = generation.positions[:length], generation.positions[length:]
     if generation.text is None or not source.told or not output.told:
-        return [(source, None), (output, None)]
+        return (source, None), (output, None)
     last = max((position.end for position in source if position.end is not None), default=0)
     first = min((position.start for position in output if position.start is not None), default=len(generation.text))
     cut = generation.text.rindex("\n", last, first + 1)
@@ -153,18 +144,19 @@ def _apart(generation: GenerationExplanation, length: int) -> list[tuple[Positio
         else replace(position, start=position.start - cut - 1, end=position.end - cut - 1)
         for position in output
     )
-    return [(source, generation.text[:cut]), (moved, generation.text[cut + 1 :])]
+    return (source, generation.text[:cut]), (moved, generation.text[cut + 1 :])
 
 
-def _level(layers: Sequence[int], kinds: Sequence[str], asked: int | str | None) -> int:
-    """The level that was asked for, or the last cross-attention but one of those that are there."""
-    if asked is not None:
-        number = layer_number(kinds, asked)
-        if number not in layers:
-            raise ChoiceError(f"layer {asked!r} asked, the explanation has {', '.join(map(str, layers))}")
-        return number
+def _block(
+    explained: Explanation | GenerationExplanation, layers: Sequence[int], layer: int | str | None
+) -> tuple[int, str]:
+    """Number and name of a layer, by default of the last cross-attention but one."""
+    kinds = explained.provenance.get("settings", {}).get("layer_kinds", ())
     cross = [number for number in layers if kinds and kinds[number - 1] == CROSS]
-    return (cross[-2:] or list(layers))[0] if cross else layers[-1]
+    number = (cross[-2:] or list(layers)[-1:])[0] if layer is None else layer_number(kinds, layer)
+    if number not in layers:
+        raise ChoiceError(f"layer {layer!r} was requested, but the explanation has {', '.join(map(str, layers))}")
+    return number, layer_name(kinds, number) if kinds else str(number)
 
 
 def _words(positions: Positions, text: str | None) -> Words:
@@ -174,23 +166,23 @@ def _words(positions: Positions, text: str | None) -> Words:
 
 
 def spaced(positions: Positions, text: str) -> Words:
-    """The words between spaces; one of which no token is left has no places."""
+    """The words between spaces; a word without tokens has no indices."""
     spans: list[tuple[int, int]] = []
     end = 0
     for word in text.split():
         start = text.index(word, end)
         end = start + len(word)
         spans.append((start, end))
-    places: list[list[int]] = [[] for _ in spans]
+    tokens: list[list[int]] = [[] for _ in spans]
     for position in positions.named:
         if position.start is None or position.end is None:
             continue
         piece = text[position.start : position.end]
-        inked = position.start + len(piece) - len(piece.lstrip())
-        for number, (start, stop) in enumerate(spans):
-            if start <= inked < stop:
-                places[number].append(position.index - positions[0].index)
-    return [(text[start:stop], index) for (start, stop), index in zip(spans, places, strict=True)]
+        begin = position.start + len(piece) - len(piece.lstrip())
+        for indices, (start, stop) in zip(tokens, spans, strict=True):
+            if start <= begin < stop:
+                indices.append(position.index - positions[0].index)
+    return [(text[start:stop], indices) for (start, stop), indices in zip(spans, tokens, strict=True)]
 
 
 def by_word(scores: Array, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Array:
@@ -198,17 +190,17 @@ def by_word(scores: Array, sources: Sequence[Sequence[int]], targets: Sequence[S
 
     A last column has the most that goes to a source token that is of no word, such as the end.
     """
-    of_words = {place for places in sources for place in places}
-    others = [place for place in range(scores.shape[1]) if place not in of_words]
-    columns = [scores[:, list(places)].sum(1) for places in sources]
+    in_words = {index for indices in sources for index in indices}
+    others = [index for index in range(scores.shape[1]) if index not in in_words]
+    columns = [scores[:, list(indices)].sum(1) for indices in sources]
     columns.append(scores[:, others].max(1) if others else np.zeros(len(scores)))
     merged = np.stack(columns, axis=1)
-    rows = [merged[list(places)].mean(0) if places else np.zeros(merged.shape[1]) for places in targets]
+    rows = [merged[list(indices)].mean(0) if indices else np.zeros(merged.shape[1]) for indices in targets]
     return np.stack(rows) if rows else np.zeros((0, merged.shape[1]))
 
 
 NEW_TOKENS = 128
-"""The most that is written of a sentence."""
+"""The most new tokens of a sentence."""
 
 
 @checked
@@ -220,42 +212,42 @@ def alignment(
     choice: Choice = "argmax",
     row: WhichRow = "predicts",
 ) -> Alignment:
-    """Which source word each written word is from, in an explanation of an encoder–decoder or in several.
+    """Align each target word of an encoder–decoder to a source word.
 
-    It comes from `explain(model, tokenizer, source, target_text=…, methods="raw", all_queries=True)`, or from
-    `explain_generation`, for what the model wrote itself. `method` is raw attention unless you choose, and `layer` the
-    last level of cross-attention but one of those that are there; of a generation a reference will do as well, and is
-    taken where it is shown first, as the value path is by default.
-    `choice` is "argmax", the source word with the highest score, or "intersection": only what is the highest for the
-    source word, too. The `row` of a written word is that of the position that "predicts" it, or of the one that
-    "reads" it.
+    Args:
+        explanation: one or several, from `explain(…, source, target_text=…, methods="raw", all_queries=True)`, or from
+            `explain_generation` for what the model generated itself.
+        method: by default raw attention; of a generation the method that is shown first if it is of the whole model,
+            such as lrp.
+        layer: by default the last cross-attention but one.
+        choice: "argmax", the source word with the highest score, or "intersection", only links that are also the
+            highest for the source word.
+        row: whether the position that "predicts" a target word stands for it, or the one that "reads" it.
 
-    >>> from attnx.demo_models.dates import load_demo
-    >>> model, tokenizer = load_demo()
-    >>> texts = {"text": "the third of march 1998", "target_text": "1998 03 03"}
-    >>> e = explain(model, tokenizer, **texts, methods="raw", all_queries=True)
-    >>> alignment(e).pairs()[0]
-    ('1998', '1998')
+    Example:
+        >>> from attnx.demo_models.dates import load_demo
+        >>> model, tokenizer = load_demo()
+        >>> texts = {"text": "the third of march 1998", "target_text": "1998 03 03"}
+        >>> e = explain(model, tokenizer, **texts, methods="raw", all_queries=True)
+        >>> alignment(e).pairs()[0]
+        ('1998', '1998')
     """
-    several = [explanation] if isinstance(explanation, Explanation | GenerationExplanation) else list(explanation)
-    if not several or not all(isinstance(one, Explanation | GenerationExplanation) for one in several):
-        raise InputError("an alignment is of an explanation of an encoder–decoder, or of a list of them")
-    found = [TwoSequences.of(one, method, layer, row) for one in several]
-    told = dict.fromkeys(f"{two_sequences.method} at {two_sequences.layer or 'the model'}" for two_sequences in found)
-    if len(told) > 1:
-        raise InputError(f"the explanations are not of one method and level: {', '.join(told)}; say which")
+    explanations = [explanation] if isinstance(explanation, Explanation | GenerationExplanation) else list(explanation)
+    if not explanations or not all(isinstance(item, Explanation | GenerationExplanation) for item in explanations):
+        raise InputError("alignment takes an explanation of an encoder–decoder, or a list of them")
+    pairs = [WordScores.of(item, method, layer, row) for item in explanations]
+    blocks = dict.fromkeys(f"{pair.method} at {pair.layer or 'the model'}" for pair in pairs)
+    if len(blocks) > 1:
+        raise InputError(f"the explanations are of different methods or layers: {', '.join(blocks)}; name one of each")
     return Alignment.choose(
-        [
-            ([word for word, _ in two_sequences.source], [word for word, _ in two_sequences.output])
-            for two_sequences in found
-        ],
-        [two_sequences.by_word for two_sequences in found],
+        [([word for word, _ in pair.source], [word for word, _ in pair.output]) for pair in pairs],
+        [pair.by_word for pair in pairs],
         choice,
-        method=found[0].method,
-        layer=found[0].layer,
+        method=pairs[0].method,
+        layer=pairs[0].layer,
         row=row,
-        notes=tuple(dict.fromkeys(note for two_sequences in found for note in two_sequences.notes)),
-        provenance=several[0].provenance,
+        notes=tuple(dict.fromkeys(note for pair in pairs for note in pair.notes)),
+        provenance=explanations[0].provenance,
     )
 
 
@@ -275,59 +267,64 @@ def align(
     max_new_tokens: int = NEW_TOKENS,
     progress: bool = True,
 ) -> Alignment:
-    """Align each source with its target, as the model sees them when it is given both.
+    """Align each source with its target, as the model attends when it reads both.
 
-    Without `targets` the model writes them, greedily, at most `max_new_tokens` each. What is asked is as in
-    `alignment`; `method` may be a reference. With a `gold`, a file of links or what `read_links` read of one, the
-    result has the alignment error rate.
+    Args:
+        model: an encoder–decoder, a pipeline, or the name of a saved model.
+        tokenizer: its tokenizer.
+        sources: the source sentences.
+        targets: the target sentences; by default the model generates them greedily.
+        method: any method of `explain`.
+        layer: as in `alignment`.
+        choice: as in `alignment`.
+        row: as in `alignment`.
+        gold: a file of links, or what `read_links` read from one; the result then has the alignment error rate.
+        max_new_tokens: the most that is generated for a source.
+        progress: show a progress bar.
 
-    >>> from attnx.demo_models.dates import load_demo
-    >>> model, tokenizer = load_demo()
-    >>> align(model, tokenizer, ["the third of march 1998"], ["1998 03 03"], progress=False).pairs()[0]
-    ('1998', '1998')
+    Example:
+        >>> from attnx.demo_models.dates import load_demo
+        >>> model, tokenizer = load_demo()
+        >>> align(model, tokenizer, ["the third of march 1998"], ["1998 03 03"], progress=False).pairs()[0]
+        ('1998', '1998')
     """
     assert sources is not None
     model, tokenizer = model_and_processor(model, tokenizer)
     if targets is not None and len(sources) != len(targets):
-        raise InputError(f"{len(sources)} sources and {len(targets)} targets: give a target for each source")
+        raise InputError(f"{len(sources)} sources and {len(targets)} targets: give one target for each source")
     if not sources:
         raise InputError("nothing to align: give at least one source with its target")
     if gold is not None and targets is None:
-        raise InputError("a gold links words of targets that people wrote; give the targets, too")
-    names: Sequence[str | None] = [None] * len(sources) if targets is None else targets
-    pairs = list(zip(sources, names, strict=True))
+        raise InputError("gold links need the targets that they link: give the targets, too")
+    pairs = list(zip(sources, [None] * len(sources) if targets is None else targets, strict=True))
     for number, pair in enumerate(pairs, start=1):
-        if not all(name.strip() for name in pair if name is not None):
-            raise InputError(f"pair {number} is empty on one side; leave both lines out, and that of the gold")
+        if not all(text.strip() for text in pair if text is not None):
+            raise InputError(f"pair {number} is empty on one side; leave out both lines, and that of the gold")
     measured = method in REFERENCES
     if measured and layer is not None:
-        raise ChoiceError(f"{method} is measured on the whole model; leave layer out")
-    found: list[Explanation | GenerationExplanation] = []
-    with progress_bar("align", len(pairs), progress, " pairs") as shown:
+        raise ChoiceError(f"{method} is of the whole model; leave layer out")
+    explanations: list[Explanation | GenerationExplanation] = []
+    with progress_bar("align", len(pairs), progress, " pairs") as bar:
         for source, target in pairs:
-            one: Explanation | GenerationExplanation
-            if target is None or measured:
-                asked: dict[str, Any] = {"progress": False}
-                asked |= {"methods": RAW.name, "references": method} if measured else {"methods": method}
-                asked |= {"max_new_tokens": max_new_tokens} if target is None else {"continuation": target}
-                one = explain_generation(model, tokenizer, source, layer=None if measured else layer or EACH, **asked)
-            else:
-                one = explain(
+            explanation: Explanation | GenerationExplanation
+            if target is not None and not measured:
+                explanation = explain(
                     model, tokenizer, source, target_text=target, methods=method, layer=layer, all_queries=True
                 )
-            if not one.sequences:
+            else:
+                options: dict[str, Any] = {"progress": False, "layer": None if measured else layer or EACH}
+                options |= {"methods": RAW.name, "references": method} if measured else {"methods": method}
+                options |= {"max_new_tokens": max_new_tokens} if target is None else {"continuation": target}
+                explanation = explain_generation(model, tokenizer, source, **options)
+            if not explanation.sequences:
                 raise InputError(f"{type(model).__name__} is no encoder–decoder: it has no source to align with")
-            layer = _but_one(one) if layer is None and not measured else layer
-            found.append(one)
-            shown.update(1)
-    aligned = alignment(found, method=method, layer=layer, choice=choice, row=row)
+            if layer is None and not measured:  # further pairs need this layer only
+                layer = layers_of_kind(explanation.provenance["settings"]["layer_kinds"], CROSS)[-2:][0]
+            explanations.append(explanation)
+            bar.update(1)
+    aligned = alignment(explanations, method=method, layer=layer, choice=choice, row=row)
     if gold is None:
         return aligned
     if NO_OFFSETS in aligned.notes:
-        raise InputError(f"a gold links words, and {NO_OFFSETS}; load a fast tokenizer")
+        raise InputError(f"gold links are between words, but {NO_OFFSETS}; load a fast tokenizer")
     return aligned.against(gold)
-
-
-def _but_one(explanation: Explanation | GenerationExplanation) -> int:
-    """The last level of cross-attention but one, where all levels were explained; further pairs need no other."""
-    return layers_of_kind(explanation.provenance["settings"]["layer_kinds"], CROSS)[-2:][0]

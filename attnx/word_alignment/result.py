@@ -1,4 +1,4 @@
-"""The result of `alignment`: which source word each written word is from, of one pair of sentences or of many."""
+"""The result of `alignment`: which source word each target word is aligned to, in one pair of sentences or in many."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ import numpy as np
 
 from attnx.adapters import CHOICES, Choice, Gold, LinkCounts, Links, in_order, pharaoh, read_links
 from attnx.arguments import path_of
-from attnx.errors import AttnxError, InputError
+from attnx.errors import AttnxError, ChoiceError, InputError, whole_number
 from attnx.registry import unknown
 from attnx.results import PROVENANCE, Array, Between, Filled, Result, Rules, check
+from attnx.similarity import Similarity, alignment_data
 from attnx.statistics import RESAMPLES
+from attnx.views import VERBATIM, Shown, TextBlock, axes_or_new, draw_heat_map, printable, table_data
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,20 +25,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Aligned:
-    """A source and what was written, as words between spaces, and links (source, target) between them, from 0."""
+    """A source and its target as words between spaces, and links (source, target) between them, from 0."""
 
     source: tuple[str, ...]
     target: tuple[str, ...]
     links: Links
 
     def pairs(self) -> tuple[tuple[str, str], ...]:
-        """The words that are linked, in the order of what was written."""
+        """The linked words, in the order of the target."""
         return tuple((self.source[source], self.target[target]) for source, target in self.links)
 
 
-def _in_its_words(one: Aligned, _: Any) -> str | None:
-    fits = all(0 <= a < len(one.source) and 0 <= b < len(one.target) for a, b in one.links)
-    return None if fits else f"links between {len(one.source)} source and {len(one.target)} target words"
+def _in_its_words(sentence: Aligned, _: Any) -> str | None:
+    size = len(sentence.source), len(sentence.target)
+    fits = all(0 <= source < size[0] and 0 <= target < size[1] for source, target in sentence.links)
+    return None if fits else f"links between {size[0]} source and {size[1]} target words"
 
 
 def _a_matrix_each(scores: Sequence[Array], result: Any) -> str | None:
@@ -72,15 +75,15 @@ class Alignment(Result):
 
     sentences: tuple[Aligned, ...]
     scores: tuple[Array, ...]
-    """For each pair of sentences target × source: what links were chosen from."""
+    """For each pair of sentences target × source: the scores that links were chosen from."""
     method: str
     layer: str
-    """The level that the scores are of: "cross 2", or where a chain ends; empty where they are of the whole model."""
+    """The attention block of the scores, such as "cross 2"; empty where they are of the whole model."""
     choice: Choice = "argmax"
     row: str = "predicts"
-    """Whose row stands for a written word: the position that predicts it, or the one that reads it."""
+    """Which position stands for a target word: the one that "predicts" it, or the one that "reads" it."""
     counts: tuple[LinkCounts, ...] = ()
-    """For each pair of sentences how its links agree with those of a gold file, where there was one."""
+    """For each pair of sentences how its links agree with gold links, where there are some."""
     notes: tuple[str, ...] = ()
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
@@ -89,9 +92,13 @@ class Alignment(Result):
 
     @classmethod
     def choose(
-        cls, words: Sequence[tuple[Sequence[str], Sequence[str]]], scores: Sequence[Array], choice: Choice, **told: Any
+        cls,
+        words: Sequence[tuple[Sequence[str], Sequence[str]]],
+        scores: Sequence[Array],
+        choice: Choice,
+        **options: Any,
     ) -> Alignment:
-        """Links from scores, of (source words, target words) each; a column more than words is what is no word."""
+        """Choose links from scores, for pairs of (source words, target words); a last column may stand for no word."""
         if choice not in CHOICES:
             raise AttnxError(unknown("choice", choice, CHOICES))
         sentences = []
@@ -99,37 +106,43 @@ class Alignment(Result):
             links = (link for link in CHOICES[choice](matrix) if link[0] < len(source))
             sentences.append(Aligned(tuple(source), tuple(target), tuple(in_order(links))))
         kept = tuple(matrix[:, : len(source)].copy() for (source, _), matrix in zip(words, scores, strict=True))
-        return cls(tuple(sentences), kept, choice=choice, **told)
+        return cls(tuple(sentences), kept, choice=choice, **options)
 
     def __len__(self) -> int:
         return len(self.sentences)
 
     def pairs(self, sentence: int = 0) -> tuple[tuple[str, str], ...]:
-        """(source word, written word) of each link."""
+        """(source word, target word) of each link."""
         return self.sentences[sentence].pairs()
 
     def swapped(self) -> Alignment:
-        """Source and target in each other's place: what a model of the other direction says of this one."""
-        turned = [
+        """Exchange source and target, to combine a model of the other direction with this one."""
+        sentences = [
             Aligned(sentence.target, sentence.source, tuple(in_order((b, a) for a, b in sentence.links)))
             for sentence in self.sentences
         ]
-        return replace(self, sentences=tuple(turned), scores=tuple(score.T.copy() for score in self.scores), counts=())
+        return replace(
+            self, sentences=tuple(sentences), scores=tuple(score.T.copy() for score in self.scores), counts=()
+        )
 
     def __and__(self, other: Alignment) -> Alignment:
-        """The links that both have: of a model of each direction, `forward & backward.swapped()`."""
+        """The links that both have, as of two models: `forward & backward.swapped()`."""
         if [(len(sentence.source), len(sentence.target)) for sentence in self.sentences] != [
             (len(sentence.source), len(sentence.target)) for sentence in other.sentences
         ]:
-            raise InputError("the two alignments are not of the same sentences; of the other direction take .swapped()")
-        both = [
-            replace(sentence, links=tuple(link for link in sentence.links if link in set(two.links)))
-            for sentence, two in zip(self.sentences, other.sentences, strict=True)
+            raise InputError("the two alignments are not of the same sentences; for the other direction use .swapped()")
+        sentences = [
+            replace(sentence, links=tuple(link for link in sentence.links if link in set(second.links)))
+            for sentence, second in zip(self.sentences, other.sentences, strict=True)
         ]
-        return replace(self, sentences=tuple(both), counts=())
+        return replace(self, sentences=tuple(sentences), counts=())
 
     def to_pharaoh(self, path: str | PathLike[str] | None = None) -> str:
-        """A line for each pair of sentences, source-target from 0, as `0-0 2-1`; `path` is a file to write, too."""
+        """Pharaoh format: a line of source-target links from 0 for each pair of sentences, such as `0-0 2-1`.
+
+        Args:
+            path: a file to write the text to as well.
+        """
         text = pharaoh(sentence.links for sentence in self.sentences)
         if path is not None:
             try:
@@ -139,24 +152,28 @@ class Alignment(Result):
         return text
 
     def against(self, gold: str | PathLike[str] | Sequence[Gold], *, first: int | None = None) -> Alignment:
-        """The same with its agreement with a gold: a file (`first`: the number of its first word), or its links."""
-        wanted = list(gold) if isinstance(gold, (list, tuple)) else read_links(gold, first=first)  # type: ignore[arg-type]
-        if len(wanted) != len(self):
-            raise InputError(f"the gold has {len(wanted)} lines, and {len(self)} pairs of sentences were aligned")
-        for number, (one, right) in enumerate(zip(self.sentences, wanted, strict=True), start=1):
+        """Count how links agree with gold links.
+
+        Args:
+            gold: a file of links, or the links that `read_links` read from one.
+            first: the number of the first word in that file.
+
+        Returns:
+            The same alignment with `counts` and an `error_rate`.
+        """
+        golds = list(gold) if isinstance(gold, (list, tuple)) else read_links(gold, first=first)  # type: ignore[arg-type]
+        if len(golds) != len(self):
+            raise InputError(f"the gold has {len(golds)} lines, but {len(self)} pairs of sentences were aligned")
+        for number, (sentence, right) in enumerate(zip(self.sentences, golds, strict=True), start=1):
             for source, target in right.possible:
-                if source >= len(one.source) or target >= len(one.target):
+                if source >= len(sentence.source) or target >= len(sentence.target):
                     raise InputError(
                         f"line {number} of the gold links word {source} to {target}, from 0; there are "
-                        f"{len(one.source)} source and {len(one.target)} target words between spaces"
+                        f"{len(sentence.source)} source and {len(sentence.target)} target words between spaces"
                         " (does the gold count from 1? first=1)"
                     )
-        return replace(
-            self,
-            counts=tuple(
-                LinkCounts.of(sentence.links, right) for sentence, right in zip(self.sentences, wanted, strict=True)
-            ),
-        )
+        pairs = zip(self.sentences, golds, strict=True)
+        return replace(self, counts=tuple(LinkCounts.of(sentence.links, right) for sentence, right in pairs))
 
     @property
     def total(self) -> LinkCounts:
@@ -169,30 +186,139 @@ class Alignment(Result):
         return self.total.error_rate
 
     def error_interval(self, seed: int = 0) -> tuple[float, float] | None:
-        """The 95 % interval of the error rate, sentences drawn anew; None without a gold."""
+        """The 95 % interval of the error rate, from resampled sentences; None without a gold."""
         if self.error_rate is None:
             return None
-        table = np.array([(count.found + count.sure, count.found_sure + count.found_possible) for count in self.counts])
-        drawn = table[np.random.default_rng(seed).integers(len(table), size=(RESAMPLES, len(table)))].sum(1)
-        low, high = np.quantile(1 - drawn[:, 1] / np.maximum(drawn[:, 0], 1), (0.025, 0.975))
+        totals = np.array(
+            [(count.found + count.sure, count.found_sure + count.found_possible) for count in self.counts]
+        )
+        samples = totals[np.random.default_rng(seed).integers(len(totals), size=(RESAMPLES, len(totals)))].sum(1)
+        low, high = np.quantile(1 - samples[:, 1] / np.maximum(samples[:, 0], 1), (0.025, 0.975))
         return float(low), float(high)
 
     @property
     def headline(self) -> str:
-        """What links were chosen from, in a line."""
-        how = "the source word with the highest score" if self.choice == "argmax" else "highest in both directions"
-        return f"{self.scored_by}, {how}; the position that {self.row} a word stands for it"
+        """How links were chosen, in a line."""
+        choice = "the source word with the highest score" if self.choice == "argmax" else "highest in both directions"
+        return f"{self.scored_by}, {choice}; the position that {self.row} a word stands for it"
 
     @property
     def scored_by(self) -> str:
-        """The method with its level, or what was measured on the whole model."""
+        """The method with its attention block, if it has one."""
         return f"{self.method} at {self.layer}" if self.layer else self.method
 
     def plot(self, sentence: int = 0, *, ax: Axes | None = None) -> Axes:
-        """The grid of one pair of sentences: a row for each written word, its links framed."""
-        drawn: Axes = self._view.plot(self, sentence, ax=ax)
-        return drawn
+        """Draw the grid of one pair of sentences: a row for each target word, its links framed."""
+        axes: Axes = self._view.plot(self, sentence, ax=ax)
+        return axes
 
     def __repr__(self) -> str:
         links = sum(len(sentence.links) for sentence in self.sentences)
         return f"Alignment({len(self)} pair{'s' * (len(self) != 1)} of sentences, {links} links)"
+
+
+_CELL = 0.42
+"""Inches for one word."""
+_SENTENCES = 10
+"""The most pairs of sentences in a text."""
+_PAGE_SCORES = 100_000
+"""The most scores in a page, at about ten bytes each; it says how many sentences were left out."""
+
+
+def blocks(alignment: Alignment) -> list[TextBlock]:
+    """The error rate where it is known, and the source words that each target word is linked to."""
+    lead = (*error_lines(alignment), *alignment.notes)
+    text_blocks = [TextBlock(f"Word alignment: {alignment.headline}", lead)]
+    pairs = list(zip(alignment.sentences, alignment.scores, strict=True))
+    for number, (sentence, scores) in enumerate(pairs[:_SENTENCES], start=1):
+        lines = [["target", "source", "score"]]
+        for target, word in enumerate(sentence.target):
+            sources = [source for source, other in sentence.links if other == target]
+            linked = " ".join(sentence.source[source] for source in sources) or "–"
+            lines.append([word, linked, " ".join(f"{scores[target, source]:.3f}" for source in sources)])
+        text_blocks.append(TextBlock(f"pair {number} of {len(pairs)}" if len(pairs) > 1 else "", lines=lines))
+    if len(pairs) > _SENTENCES:
+        text_blocks.append(TextBlock(foot=(f"… and {len(pairs) - _SENTENCES:,} more; to_pharaoh() has all",)))
+    return text_blocks
+
+
+def error_lines(alignment: Alignment) -> list[str]:
+    """Error rate, precision and recall; nothing without a gold."""
+    total, interval = alignment.total, alignment.error_interval()
+    if interval is None or total.error_rate is None:
+        return []
+    parts = [f"alignment error rate {total.error_rate:.3f} [{interval[0]:.3f}, {interval[1]:.3f}]"]
+    parts += [f"precision {total.precision:.3f}"] if total.precision is not None else []
+    parts += [f"recall {total.recall:.3f}"] if total.recall is not None else []
+    return [f"{', '.join(parts)}: {total.found:,} links found, {total.sure:,} sure"]
+
+
+def rows(alignment: Alignment) -> list[dict[str, Any]]:
+    """A row for each pair of words."""
+    return [
+        {
+            "sentence": number,
+            "target": target,
+            "target_word": sentence.target[target],
+            "source": source,
+            "source_word": sentence.source[source],
+            "score": float(alignment.scores[number][target, source]),
+            "linked": (source, target) in set(sentence.links),
+        }
+        for number, sentence in enumerate(alignment.sentences)
+        for target in range(len(sentence.target))
+        for source in range(len(sentence.source))
+    ]
+
+
+def grid(alignment: Alignment, sentence: int = 0, *, ax: Axes | None = None) -> Axes:
+    """Target words from the top down, source words across; links are framed."""
+    from matplotlib.patches import Rectangle
+
+    if not 0 <= whole_number("sentence", sentence) < len(alignment):
+        raise ChoiceError(
+            f"sentence {sentence} was requested, but the alignment has {len(alignment)} (0 to {len(alignment) - 1})"
+        )
+    pair, scores = alignment.sentences[sentence], alignment.scores[sentence]
+    axes = axes_or_new(ax, 2.2 + _CELL * len(pair.source), 1.6 + _CELL * len(pair.target))
+    draw_heat_map(axes, scores, pair.source, pair.target, origin="upper", rotation=60, colour_bar=False)
+    for source, target in pair.links:
+        axes.add_patch(Rectangle((source - 0.5, target - 0.5), 1, 1, fill=False, linewidth=1.6, edgecolor="0.15"))
+    axes.set_xlabel("source", fontsize=9)
+    axes.set_ylabel("target", fontsize=9)
+    axes.set_title(printable(alignment.scored_by), fontsize=9, **VERBATIM)
+    return axes
+
+
+def alignment_section(shown: Shown) -> dict[str, Any] | None:
+    """The words, links and scores of each pair of sentences, or of the two sides of a similarity."""
+    alignment, similarity = shown.only(Alignment), shown.only(Similarity)
+    if alignment is None:
+        return None if similarity is None or similarity.grid is None else alignment_data(similarity)
+    kept, room = 0, _PAGE_SCORES
+    while kept < len(alignment) and (kept == 0 or alignment.scores[kept].size <= room):
+        room -= alignment.scores[kept].size
+        kept += 1
+    notes = [*error_lines(alignment), *alignment.notes]
+    if kept < len(alignment):
+        notes.append(f"{kept:,} of {len(alignment):,} pairs of sentences are in this page")
+    return {
+        "title": "Source and target",
+        "names": {"source": "Source", "target": "Target"},
+        "verbs": {"target": "is aligned to", "source": "is aligned to"},
+        "arrow": "←",
+        "all": "All pairs; links are framed",
+        "start": 0,
+        "headline": alignment.headline,
+        "notes": notes,
+        "sentences": [
+            {
+                "source": list(sentence.source),
+                "target": list(sentence.target),
+                "links": [list(link) for link in sentence.links],
+                "scores": np.round(scores.astype(float), 6).tolist(),
+            }
+            for sentence, scores in zip(alignment.sentences[:kept], alignment.scores[:kept], strict=True)
+        ],
+        "tables": table_data(blocks(alignment)),
+    }

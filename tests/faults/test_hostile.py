@@ -66,7 +66,7 @@ REFUSED = {
     "a count of heads below 0": (lambda: examples.atlas().best(-1), "count must be 0 or more"),
     "a list for a method": (lambda: examples.explanation()[["raw"]], "is not known"),
     "a list for a generation's method": (lambda: examples.generation()[["raw"]], "is not known"),
-    "axes that are none": (lambda: examples.explanation().plot(ax=3), "ax must be axes of matplotlib"),
+    "axes that are none": (lambda: examples.explanation().plot(ax=3), "ax must be matplotlib axes"),
     "a name for the demo": (lambda: attnx.load_demo("x"), "load_demo"),
     "nothing for a document": (lambda: attnx.Explanation.from_dict(None), "the whole must be an object"),
     "bytes for JSON": (lambda: attnx.Explanation.from_json(b"\xff"), "not an explanation"),

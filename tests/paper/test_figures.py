@@ -11,7 +11,7 @@ from attnx.errors import InputError
 from attnx.paper import figure1, figure2, figure3, model_title, save_picture
 from attnx.paper.figures import heat_maps, layered_graphs
 from attnx.paper.sentences import PAPER_SENTENCES
-from attnx.views.graph import FAINTEST, THICKEST
+from attnx.views.plots import FAINTEST, THICKEST
 from tests import verb_number_zoo as zoo
 from tests.results import examples
 

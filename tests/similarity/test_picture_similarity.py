@@ -70,7 +70,7 @@ def test_the_cosine_and_its_grid_are_those_of_the_models_own_forward_in_either_o
     turned = attnx.explain_similarity(
         two_towers(family), Processor(), SENTENCE, PICTURE, score="cosine", references=("lrp",)
     )
-    assert (s.titles, turned.titles) == (("picture", "text"), ("text", "picture"))
+    assert (s.titles, turned.titles) == (("image", "text"), ("text", "image"))
     np.testing.assert_allclose(turned.grid, s.grid.T, atol=1e-6)
 
 
@@ -206,7 +206,7 @@ def test_two_texts_and_two_pictures_go_through_one_tower():
     assert s.titles == ("text 1", "text 2")
     assert s.grid.sum() == pytest.approx(s.cosine, abs=1e-6)
     s = attnx.explain_similarity(two_towers("clip"), Processor(), PICTURE, other, references=("lrp",))
-    assert s.titles == ("picture 1", "picture 2")
+    assert s.titles == ("image 1", "image 2")
     assert "pair of patches" in s.to_text()
 
 
@@ -215,9 +215,9 @@ def test_what_cannot_be_done_says_what_can():
     for call, said in [
         (lambda: explained("clip", pooling="mean"), "CLIPModel makes its embeddings itself; leave it out"),
         (lambda: explained("clip", "match"), "score 'match' is not known; there are: cosine"),
-        (lambda: explained("clip", grid="states"), "no sum of them; grid='lrp' takes it apart"),
-        (lambda: explained(MATCHED, "match", grid="lrp"), "the match is none; score='cosine' explains it"),
-        (lambda: explained("clip", target=1), "target is what explain_similarity chooses itself"),
+        (lambda: explained("clip", grid="states"), "not a sum over positions .* grid='lrp' decomposes it"),
+        (lambda: explained(MATCHED, "match", grid="lrp"), "the cosine, not the match; score='cosine' explains it"),
+        (lambda: explained("clip", target=1), "explain_similarity chooses the target itself"),
         (
             lambda: attnx.explain_similarity(clip, Processor.image_processor, PICTURE, SENTENCE),
             "has no tokenizer for the text; pass AutoProcessor",

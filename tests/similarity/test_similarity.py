@@ -163,10 +163,10 @@ def test_what_cannot_be_compared_is_told():
         (lambda: attnx.explain_similarity(model("bert"), TOKENIZER, A, B), "does not say how it is pooled"),
         (lambda: explained("bert", "max"), "pooling 'max' is not known"),
         (lambda: explained("bert", "mean", grid="cells"), "grid 'cells' is not known; there are: lrp, states"),
-        (lambda: explained("bert", "mean", target=1), "target is what explain_similarity chooses itself"),
+        (lambda: explained("bert", "mean", target=1), "explain_similarity chooses the target itself"),
         (
             lambda: attnx.explain_similarity(zoo.classifier(), TOKENIZER, A, B, pooling="cls"),
-            "has a head that answers, and is no embedding model",
+            "has a prediction head and is no embedding model",
         ),
         (lambda: attnx.explain_similarity(model("bert"), TOKENIZER, A, "", pooling="cls"), "the text is empty"),
     ]:

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 
 import attnx
 from attnx.errors import InputError
-from attnx.views import graph as layered_graph
-from attnx.views.graph import HIGHLIGHT, MOST_POSITIONS, THICKEST
+from attnx.views import plots as layered_graph
+from attnx.views.plots import HIGHLIGHT, MOST_POSITIONS, THICKEST
 from tests import zoo
 from tests.views.rows import explanation
 

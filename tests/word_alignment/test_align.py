@@ -97,14 +97,14 @@ def test_a_source_of_several_lines_and_a_word_that_is_cut_off():
     found = attnx.alignment(g)
     assert found.sentences[0].source == ("the", "third", "of", "march", "1998")
     assert found.pairs() == (("1998", "1998"), ("march", "03"))
-    with pytest.raises(AttnxError, match="the last token was not read"):
+    with pytest.raises(AttnxError, match="did not read the last token"):
         attnx.alignment(g, row="reads")
 
 
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda e: attnx.alignment([]), "an explanation of an encoder–decoder"),
+        (lambda e: attnx.alignment([]), "takes an explanation of an encoder–decoder"),
         (lambda e: attnx.alignment(e, row="both"), "predicts"),
         (lambda e: attnx.alignment(e, choice="best"), "argmax"),
         (lambda e: attnx.alignment(e, layer="cross 3"), "cross 1 to cross 2"),

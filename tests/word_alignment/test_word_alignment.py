@@ -54,7 +54,7 @@ def test_the_interval_holds_the_rate_and_is_the_same_for_the_same_seed():
 
 
 @pytest.mark.parametrize(
-    ("text", "says"), [("0-0\n0-0\n", "2 lines, and 1 pairs"), ("3-0\n", "3 source and 3 target words .*from 1")]
+    ("text", "says"), [("0-0\n0-0\n", "2 lines, but 1 pairs"), ("3-0\n", "3 source and 3 target words .*from 1")]
 )
 def test_a_gold_of_other_sentences_is_refused(tmp_path, text, says):
     (tmp_path / "gold.txt").write_text(text)
@@ -77,5 +77,5 @@ def test_a_choice_that_does_not_exist_is_told():
 def test_the_grid_has_a_frame_for_each_link():
     axes = made().plot()
     assert {(round(one.get_x() + 0.5), round(one.get_y() + 0.5)) for one in axes.patches} == LINKS
-    with pytest.raises(AttnxError, match="sentence 1 asked"):
+    with pytest.raises(AttnxError, match="sentence 1 was requested, but the alignment has 1"):
         made().plot(1)

@@ -30,7 +30,7 @@ def test_a_click_on_a_written_word_colours_the_source_and_frames_what_it_is_link
     tab.locator("#alignment-target button").nth(1).click()
     np.testing.assert_allclose(heats(tab, "source"), SCORES[1])
     assert tab.locator("#alignment-source .linked").all_inner_texts() == ["march"]
-    assert tab.locator("#alignment-readout").inner_text() == "03 was written from march most: 0.6000"
+    assert tab.locator("#alignment-readout").inner_text() == "03 is aligned to march most: 0.6000"
 
 
 def test_a_click_on_a_source_word_colours_what_was_written(opened, alignment):

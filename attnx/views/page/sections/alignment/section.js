@@ -44,10 +44,10 @@ attnx.sections.push((() => {
     [...byId("alignment-grid").querySelectorAll("tbody tr")].forEach((row, at) =>
       row.classList.toggle("chosen", chosen.side === "target" && at === chosen.at));
     const best = scores.indexOf(Math.max(...scores));
-    const said = data.said[chosen.side];
+    const verb = data.verbs[chosen.side];
     byId("alignment-readout").replaceChildren(
       make("strong", { text: visible(one[chosen.side][chosen.at]) }),
-      best < 0 || top === 0 ? " has no score" : ` ${said} ${visible(others(one)[best])} most: ${scores[best].toFixed(4)}`,
+      best < 0 || top === 0 ? " has no score" : ` ${verb} ${visible(others(one)[best])} most: ${scores[best].toFixed(4)}`,
     );
   };
 
