@@ -1,4 +1,4 @@
-from attnx.graph.decomposition import Parts as Parts
+from attnx.graph.decomposition import Contributions as Contributions
 from attnx.graph.edge_weights import EDGE_WEIGHTS as EDGE_WEIGHTS
 from attnx.graph.edge_weights import EdgeWeights as EdgeWeights
 from attnx.graph.edge_weights import Head as Head

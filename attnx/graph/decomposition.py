@@ -29,57 +29,57 @@ from attnx.graph.edge_weights import EdgeWeights
 
 
 @dataclass(frozen=True, eq=False)
-class Parts:
+class Contributions:
     """The parts of all queries of a level, not yet mixed by attention."""
 
     values: Tensor
     """head × key × width, in single precision or better."""
-    carried: Tensor
+    projection: Tensor
     """output × head × width."""
-    row: Tensor
+    scale: Tensor
     """A number above 0 for each query."""
-    own: Tensor
+    residual: Tensor
     """query × output."""
     constant: Tensor
     """query × output."""
 
     @classmethod
-    def of(cls, level: AttentionLayer, *norms: str) -> Parts:
+    def of(cls, layer: AttentionLayer, *norms: str) -> Contributions:
         """The parts behind these norms ("norm", "last") of the block, as far as it has them; made once for a level."""
-        made = _made.setdefault(level, {})
+        made = _cache.setdefault(layer, {})
         if norms not in made:
-            made[norms] = cls._of(level, norms)
+            made[norms] = cls._of(layer, norms)
         return made[norms]
 
     @classmethod
-    def _of(cls, level: AttentionLayer, norms: tuple[str, ...]) -> Parts:
-        captured = level.captured
-        values = values_of(level)
-        carried = _brought(level, "projections").to(values)
-        states, bias = _brought(level, "states").to(values), captured["bias"].to(values)
+    def _of(cls, layer: AttentionLayer, norms: tuple[str, ...]) -> Contributions:
+        captured = layer.captured
+        values = expanded_values(layer)
+        projection = _captured(layer, "projections").to(values)
+        states, bias = _captured(layer, "states").to(values), captured["bias"].to(values)
         row, tensor, constant = torch.ones_like(states[:, 0]), states, bias.expand_as(states)
         for name in ("branch", *norms):
             norm = LinearizedNorm.of(captured, name)
             if norm is not None:
                 scale = norm.scale.to(values)
-                row, carried, constant = row * scale, norm.unscaled(carried.T).T, norm(constant)
+                row, projection, constant = row * scale, norm.unscaled(projection.T).T, norm(constant)
                 tensor = tensor if name == "branch" else norm.unscaled(tensor) * scale[:, None]
-        return cls(values, carried.reshape(len(carried), len(values), -1), row, tensor, constant)
+        return cls(values, projection.reshape(len(projection), len(values), -1), row, tensor, constant)
 
     @cached_property
     def gram(self) -> Tensor:
         """key × head × head, in float64: the products of what two heads carry from a key, of which norms are made."""
-        carried, values = self.carried.double(), self.values.double()
+        projection, values = self.projection.double(), self.values.double()
         heads, _, width = values.shape
-        products = carried.flatten(1).T @ carried.flatten(1)
+        products = projection.flatten(1).T @ projection.flatten(1)
         of_head = [values[head] @ products[head * width : (head + 1) * width] for head in range(heads)]
         sized = [torch.einsum("jgw,gjw->jg", tensor.view(-1, heads, width), values) for tensor in of_head]
         return torch.stack(sized, dim=1)
 
     @cached_property
-    def with_own(self) -> Tensor:
+    def residual_products(self) -> Tensor:
         """position × head, in float64: the products of what a head carries from a position with what it keeps."""
-        pulled = torch.einsum("io,ohw->hiw", self.own.double(), self.carried.double())
+        pulled = torch.einsum("io,ohw->hiw", self.residual.double(), self.projection.double())
         return (pulled * self.values.double()).sum(-1).T
 
     def norms(self, weights: Tensor, first_key: int) -> Tensor:
@@ -92,8 +92,8 @@ class Parts:
         """query × output: y of the queries from `start` on, all whose keys are in `keys`."""
         queries = slice(start, start + weights.shape[1])
         mixed = weights.to(self.values) @ self.values[:, keys]
-        summed = torch.einsum("hiw,ohw->io", mixed, self.carried)
-        return summed * self.row[queries, None] + self.own[queries] + self.constant[queries]
+        summed = torch.einsum("hiw,ohw->io", mixed, self.projection)
+        return summed * self.scale[queries, None] + self.residual[queries] + self.constant[queries]
 
     def vectors(self, weights: Tensor, start: int, keys: slice) -> Iterator[tuple[slice, slice, Tensor]]:
         """p / row in blocks: some queries, some keys (both counted from 0 in `weights`), and key × query × output.
@@ -101,32 +101,32 @@ class Parts:
         Never more than a block of them is in memory, and what heads carry is made once for a key.
         """
         heads, queries, count = weights.shape
-        width = self.own.shape[-1]
-        tensor = self.own[start : start + queries] / self.row[start : start + queries, None]
+        width = self.residual.shape[-1]
+        tensor = self.residual[start : start + queries] / self.scale[start : start + queries, None]
         at_once = max(1, MAX_BLOCK_ELEMENTS // (heads * width))
         for first in range(0, count, at_once):
             some = slice(first, min(first + at_once, count))
             here = self.values[:, keys][:, some]
-            carried = torch.einsum("hjw,ohw->jho", here, self.carried)
+            projection = torch.einsum("hjw,ohw->jho", here, self.projection)
             by_key = weights[..., some].to(self.values).permute(2, 1, 0).contiguous()
             size = max(1, MAX_BLOCK_ELEMENTS // (len(by_key) * width))
             for begin in range(0, queries, size):
                 block = slice(begin, min(begin + size, queries))
-                found = by_key[:, block] @ carried
+                found = by_key[:, block] @ projection
                 places = torch.arange(begin, block.stop, device=found.device) + start - keys.start - first
                 inside = (places >= 0) & (places < len(found))
                 found[places[inside], inside.nonzero()[:, 0]] += tensor[block][inside]
                 yield block, some, found
 
 
-def values_of(level: AttentionLayer) -> Tensor:
+def expanded_values(layer: AttentionLayer) -> Tensor:
     """head × key × width of a level, in single precision or better, repeated for heads that share them."""
-    values = _brought(level, "values")
+    values = _captured(layer, "values")
     wide = values.to(torch.promote_types(values.dtype, torch.float32))
-    return repeat_kv(wide[None], level.heads)[0]
+    return repeat_kv(wide[None], layer.heads)[0]
 
 
-def rows_or_own(weights: Tensor, start: int, first_key: int) -> Tensor:
+def normalize_rows_or_identity(weights: Tensor, start: int, first_key: int) -> Tensor:
     """Rows of … × query × key scaled to sum to 1, in float64; one of zeros keeps all where it is."""
     weights = weights.double()
     sums = weights.sum(-1, keepdim=True)
@@ -135,29 +135,31 @@ def rows_or_own(weights: Tensor, start: int, first_key: int) -> Tensor:
     return torch.where(sums > 0, weights / torch.where(sums > 0, sums, 1), tensor)
 
 
-def _brought(level: AttentionLayer, name: str) -> Tensor:
-    if name not in level.captured:
+def _captured(layer: AttentionLayer, name: str) -> Tensor:
+    if name not in layer.captured:
         raise AttentionError(
             f"these edges need {name} of each layer, which attention alone does not have: capture with "
             "extras=('blocks',), or ask attnx.explain for the method"
         )
-    return level.captured[name]
+    return layer.captured[name]
 
 
-_made: WeakKeyDictionary[AttentionLayer, dict[tuple[str, ...], Parts]] = WeakKeyDictionary()
+_cache: WeakKeyDictionary[AttentionLayer, dict[tuple[str, ...], Contributions]] = WeakKeyDictionary()
 
 
-def norms_of_heads(level: AttentionLayer, start: int, stop: int) -> RowBlock:
+def norms_of_heads(layer: AttentionLayer, start: int, stop: int) -> RowBlock:
     """head × query × key."""
-    block = level.rows(start, stop)
-    sizes = Parts.of(level).gram.diagonal(dim1=1, dim2=2).clamp(min=0).sqrt().T[:, None, block.keys]
+    block = layer.rows(start, stop)
+    sizes = Contributions.of(layer).gram.diagonal(dim1=1, dim2=2).clamp(min=0).sqrt().T[:, None, block.keys]
     return RowBlock(block.first_key, normalize_rows(block.weights.double() * sizes))
 
 
-def norms(level: AttentionLayer, start: int, stop: int) -> RowBlock:
+def norms(layer: AttentionLayer, start: int, stop: int) -> RowBlock:
     """1 × query × key: all heads together."""
-    block = level.rows(start, stop)
-    return RowBlock(block.first_key, normalize_rows(Parts.of(level).norms(block.weights, block.first_key))[None])
+    block = layer.rows(start, stop)
+    return RowBlock(
+        block.first_key, normalize_rows(Contributions.of(layer).norms(block.weights, block.first_key))[None]
+    )
 
 
 NORM = EdgeWeights(
@@ -170,33 +172,33 @@ NORM = EdgeWeights(
 )
 
 
-def norms_with_residual(level: AttentionLayer, start: int, stop: int) -> RowBlock:
+def norms_with_residual(layer: AttentionLayer, start: int, stop: int) -> RowBlock:
     """1 × query × key, each row summing to 1."""
-    block = level.rows(start, stop)
-    tensor = _norms(Parts.of(level, "norm"), block, start)
-    return RowBlock(block.first_key, rows_or_own(tensor, start, block.first_key)[None])
+    block = layer.rows(start, stop)
+    tensor = _norms(Contributions.of(layer, "norm"), block, start)
+    return RowBlock(block.first_key, normalize_rows_or_identity(tensor, start, block.first_key)[None])
 
 
-def norms_of_encoder(level: AttentionLayer, start: int, stop: int) -> RowBlock:
+def norms_of_encoder(layer: AttentionLayer, start: int, stop: int) -> RowBlock:
     """1 × query × key, as they are."""
-    if "norm.gain" not in level.captured:
-        return norms_with_residual(level, start, stop)
-    block = level.rows(start, stop)
-    return RowBlock(block.first_key, _norms(Parts.of(level, "norm", "last"), block, start)[None])
+    if "norm.gain" not in layer.captured:
+        return norms_with_residual(layer, start, stop)
+    block = layer.rows(start, stop)
+    return RowBlock(block.first_key, _norms(Contributions.of(layer, "norm", "last"), block, start)[None])
 
 
-def _norms(parts: Parts, block: RowBlock, start: int) -> Tensor:
+def _norms(parts: Contributions, block: RowBlock, start: int) -> Tensor:
     """query × key: ‖p_i(j)‖."""
     rows = slice(start, start + block.weights.shape[1])
-    tensor = parts.row[rows, None].double() * parts.norms(block.weights, block.first_key)
+    tensor = parts.scale[rows, None].double() * parts.norms(block.weights, block.first_key)
     queries = torch.arange(rows.start, rows.stop, device=tensor.device)
     places = queries - block.first_key
     inside = (places >= 0) & (places < tensor.shape[1])
     queries, places, here = queries[inside], places[inside], inside.nonzero()[:, 0]
     # ‖T + x‖² = ‖T‖² + 2 T·x + ‖x‖² where a query hands to itself.
-    own = parts.own[queries].double().square().sum(-1)
+    own = parts.residual[queries].double().square().sum(-1)
     given = block.weights[:, here, places].double().T
-    both = 2 * parts.row[queries].double() * (given * parts.with_own[queries]).sum(-1)
+    both = 2 * parts.scale[queries].double() * (given * parts.residual_products[queries]).sum(-1)
     tensor[here, places] = (tensor[here, places].square() + both + own).clamp(min=0).sqrt()
     return tensor
 
@@ -222,11 +224,11 @@ GLOBENC = EdgeWeights(
 )
 
 
-def contributions(level: AttentionLayer, start: int, stop: int) -> RowBlock:
+def contributions(layer: AttentionLayer, start: int, stop: int) -> RowBlock:
     """1 × query × key."""
-    block = level.rows(start, stop)
-    parts = Parts.of(level, "norm")
-    whole = parts.outputs(block.weights, start, block.keys) / parts.row[start:stop, None]
+    block = layer.rows(start, stop)
+    parts = Contributions.of(layer, "norm")
+    whole = parts.outputs(block.weights, start, block.keys) / parts.scale[start:stop, None]
     sign, twice = whole.sign(), 2 * whole.abs()
     tensor = block.weights.new_zeros(block.weights.shape[1:], dtype=torch.float64)
     for queries, keys, vectors in parts.vectors(block.weights, start, block.keys):
@@ -234,7 +236,7 @@ def contributions(level: AttentionLayer, start: int, stop: int) -> RowBlock:
         along = vectors.mul_(sign[queries])
         nearer = torch.minimum(along, twice[queries] - along).sum(-1)
         tensor[queries, keys] = nearer.T.double().clamp(min=0)
-    return RowBlock(block.first_key, rows_or_own(tensor, start, block.first_key)[None])
+    return RowBlock(block.first_key, normalize_rows_or_identity(tensor, start, block.first_key)[None])
 
 
 ALTI = EdgeWeights(

@@ -156,8 +156,8 @@ def _one_run(positions: int) -> float:
     return 1.0
 
 
-def _no_check(weights: Tensor, level: int) -> None:
-    """Weights that may be anything."""
+def _no_check(weights: Tensor, layer: int) -> None:
+    """LayerWeights that may be anything."""
 
 
 @dataclass(frozen=True)
@@ -166,11 +166,11 @@ class EdgeWeights:
 
     name: str
     function: Callable[[AttentionLayer, int, int], RowBlock]
-    """(level, start, stop) → head × query × key for the queries from `start` up to `stop`."""
+    """(layer, start, stop) → head × query × key for the queries from `start` up to `stop`."""
     together: Callable[[AttentionLayer, int, int], RowBlock] | None = None
     """The same of all heads, 1 × query × key, where that is not the mean of their weights."""
-    pulled: Callable[[AttentionLayer, Tensor], Tensor | None] | None = None
-    """(level, vector × query) → vector × key: their product with the mean of all heads, where a level can tell it
+    left_product: Callable[[AttentionLayer, Tensor], Tensor | None] | None = None
+    """(layer, vector × query) → vector × key: their product with the mean of all heads, where a level can tell it
     without its rows, each of which must sum to 1 then."""
     needs: frozenset[str] = frozenset()
     """What capturing must bring of each level: the keys of `AttentionLayer.captured`, and the `extras` of `capture`."""
@@ -207,8 +207,8 @@ class EdgeWeights:
 
 ATTENTION = EdgeWeights(
     "attention",
-    lambda level, start, stop: level.rows(start, stop),
-    pulled=pulled,
+    lambda layer, start, stop: layer.rows(start, stop),
+    left_product=pulled,
     merges_first=True,
     check=check_attention,
     fits=is_attention,
@@ -217,10 +217,10 @@ ATTENTION = EdgeWeights(
 
 
 @dataclass(frozen=True, eq=False)
-class Weights:
+class LayerWeights:
     """The weights of one level as a weighting gives them: heads merged, or by themselves. Checked and merged once."""
 
-    level: AttentionLayer
+    layer: AttentionLayer
     number: int
     edge_weights: EdgeWeights
     head: Head
@@ -229,7 +229,7 @@ class Weights:
 
     @property
     def length(self) -> int:
-        return self.level.mask.length
+        return self.layer.mask.length
 
     @property
     def merger(self) -> HeadReduction:
@@ -243,62 +243,64 @@ class Weights:
     @property
     def own(self) -> slice:
         """The queries that have weights; all others are carried."""
-        return self.level.own
+        return self.layer.own
 
     @cached_property
     def whole(self) -> Tensor:
         """own query × key, heads merged, in float64."""
-        if self.level.whole:
+        if self.layer.whole:
             if self._together is not None:
                 return self._of_own(self._together)[0].double()
             return merge_heads(self._heads.double(), self.merger)
-        parts = [self.merged(start, stop) for start, stop in blocks(self.level)]
+        parts = [self.merged(start, stop) for start, stop in blocks(self.layer)]
         return torch.cat([pad_keys(part, self.length)[0] for part in parts])
 
     def _of_own(self, function: Callable[[AttentionLayer, int, int], RowBlock]) -> Tensor:
         """head × own query × key."""
-        return pad_keys(function(self.level, self.own.start, self.own.stop), self.length)
+        return pad_keys(function(self.layer, self.own.start, self.own.stop), self.length)
 
     def merged(self, start: int, stop: int) -> RowBlock:
         """Some rows with heads merged: 1 × query × key, in float64."""
         if self._together is not None:
-            block = self._together(self.level, start, stop)
+            block = self._together(self.layer, start, stop)
             return RowBlock(block.first_key, block.weights.double())
-        block = self._function(self.level, start, stop)
+        block = self._function(self.layer, start, stop)
         return RowBlock(block.first_key, merge_heads(block.weights, self.merger).double()[None])
 
-    def pulled(self, vectors: Tensor) -> Tensor | None:
+    def left_product(self, vectors: Tensor) -> Tensor | None:
         """vectors · W, in float64, where it can be had without rows of W; these sum to 1."""
-        if self.edge_weights.pulled is None or self.merger != "mean":
+        if self.edge_weights.left_product is None or self.merger != "mean":
             return None
-        return self.edge_weights.pulled(self.level, vectors)
+        return self.edge_weights.left_product(self.layer, vectors)
 
     @property
     def _together(self) -> Callable[[AttentionLayer, int, int], RowBlock] | None:
-        return self.edge_weights.together if self.merger == "mean" and not self.level.fixed else None
+        return self.edge_weights.together if self.merger == "mean" and not self.layer.fixed else None
 
     @property
     def _function(self) -> Callable[[AttentionLayer, int, int], RowBlock]:
         """The weighting's own, but for a map that is what it is."""
-        return ATTENTION.function if self.level.fixed else self.edge_weights.function
+        return ATTENTION.function if self.layer.fixed else self.edge_weights.function
 
-    def of_interest(self, positions: list[int] | None = None) -> Tensor:
+    def top_rows(self, positions: list[int] | None = None) -> Tensor:
         """head × position × key in the level of interest: the asked head or heads (Appendix A.1), or their merger.
 
         Positions are of its own queries; None is all of those.
         """
-        if not self.level.whole:
-            return self._in_blocks(list(range(self.own.start, self.own.stop)) if positions is None else positions)
-        rows = self.whole[None] if self.is_merged else self._chosen(self._heads)
+        if not self.layer.whole:
+            return self._top_rows_in_blocks(
+                list(range(self.own.start, self.own.stop)) if positions is None else positions
+            )
+        rows = self.whole[None] if self.is_merged else self._selected_heads(self._heads)
         if positions is not None:
             rows = rows[:, [position - self.own.start for position in positions]]
         return rows.double()
 
-    def _in_blocks(self, positions: list[int]) -> Tensor:
+    def _top_rows_in_blocks(self, positions: list[int]) -> Tensor:
         """The same, each block that holds an asked position read once."""
         ordered = sorted(set(positions))
         parts = []
-        for start, stop in blocks(self.level):
+        for start, stop in blocks(self.layer):
             asked = [position for position in ordered if start <= position < stop]
             if asked:
                 block = self._block(asked[0], asked[-1] + 1)
@@ -309,11 +311,11 @@ class Weights:
     def _block(self, start: int, stop: int) -> RowBlock:
         if self.is_merged:
             return self.merged(start, stop)
-        block = self._function(self.level, start, stop)
-        return RowBlock(block.first_key, self._chosen(block.weights))
+        block = self._function(self.layer, start, stop)
+        return RowBlock(block.first_key, self._selected_heads(block.weights))
 
-    def _chosen(self, heads: Tensor) -> Tensor:
-        if not isinstance(self.head, int) or self.level.fixed:
+    def _selected_heads(self, heads: Tensor) -> Tensor:
+        if not isinstance(self.head, int) or self.layer.fixed:
             return heads
         if self.head >= len(heads):
             raise ChoiceError(f"head {self.head} asked, layer {self.number} has {len(heads)}; choose another layer")
@@ -323,6 +325,6 @@ class Weights:
     def _heads(self) -> Tensor:
         """head × own query × key of a level that is held, checked."""
         heads = self._of_own(self._function)
-        if not self.checked and not self.level.fixed:
+        if not self.checked and not self.layer.fixed:
             self.edge_weights.check(heads, self.number)
         return heads

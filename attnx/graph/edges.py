@@ -19,14 +19,14 @@ from attnx._signals import cached_property
 from attnx.attention import RowBlock, UniformLayer, blocks, normalize_rows
 from attnx.attention import masks as waiting
 from attnx.errors import ChoiceError
-from attnx.graph.edge_weights import Weights
+from attnx.graph.edge_weights import LayerWeights
 
 
 def discard_lowest(weights: Tensor, share: float, keep_position: int | None = 0) -> Tensor:
     """… × query × key without the lowest `share` of each matrix's weights, by row summing to 1 again.
 
-    Weights that tie with the lowest one that stays, stay. So does what any query gives to the position `keep_position`,
-    CLS by default, through which the picture as a whole is passed on; None spares none.
+    Weights that tie with the lowest one that is kept are kept. So is the column `keep_position`, by default CLS,
+    through which information of the whole image passes; None keeps no column.
 
     >>> discard_lowest(torch.tensor([[0.5, 0.1, 0.4], [0.3, 0.6, 0.1], [0.1, 0.2, 0.7]]), 0.5)
     tensor([[0.5556, 0.0000, 0.4444],
@@ -62,21 +62,21 @@ class Rules:
 class Edges:
     """A = (1 − r)·W + r·I of one level, each row re-normalised (§3; r = 0.5 gives the paper's 0.5·W + 0.5·I)."""
 
-    weights: Weights
+    weights: LayerWeights
     rules: Rules
     device: torch.device
     """Where products are handed out: a model, and so its levels, may be spread over several."""
 
     def __post_init__(self) -> None:
-        if self.rules.discard_ratio and not self.weights.level.whole:
+        if self.rules.discard_ratio and not self.weights.layer.whole:
             raise ChoiceError("discard needs all weights of a layer at once, which a long input does not keep")
 
     @cached_property
     def written(self) -> Tensor:
         """own query × key with heads merged, as levels below the one of interest are used."""
-        if not self.weights.level.whole:
-            return self._pushed_in_blocks(None)[self.weights.own]
-        return self._with_residual(self._less(self.weights.whole), self._own)
+        if not self.weights.layer.whole:
+            return self._compose_in_blocks(None)[self.weights.own]
+        return self._with_residual(self._discard(self.weights.whole), self._own)
 
     @cached_property
     def matrix(self) -> Tensor:
@@ -87,7 +87,7 @@ class Edges:
         """head × query × key of the level of interest: the asked head or heads (Appendix A.1), or their merger."""
         if self.weights.is_merged:
             return self.matrix[None]
-        rows = self._with_residual(self._less(self.weights.of_interest()), self._own)
+        rows = self._with_residual(self._discard(self.weights.top_rows()), self._own)
         return rows if self._writes_all else torch.stack([self._among_all(row) for row in rows])
 
     def rows(self, positions: tuple[int, ...]) -> Tensor:
@@ -97,7 +97,7 @@ class Edges:
             return self._rows(places)
         own = self.weights.own
         inside = [place for place, index in enumerate(places) if own.start <= index < own.stop]
-        heads = 1 if self.weights.is_merged or isinstance(self.weights.head, int) else self.weights.level.heads
+        heads = 1 if self.weights.is_merged or isinstance(self.weights.head, int) else self.weights.layer.heads
         identity = torch.eye(self.weights.length, dtype=torch.float64, device=self.device)[places]
         tensor = identity.repeat(heads, 1, 1)
         if inside:
@@ -106,28 +106,28 @@ class Edges:
 
     def _rows(self, places: list[int]) -> Tensor:
         """Of positions that are written."""
-        if self.weights.level.whole and self.weights.is_merged:
+        if self.weights.layer.whole and self.weights.is_merged:
             return self.written[[place - self.weights.own.start for place in places]][None]
         if self.rules.discard_ratio:  # what is lowest is a question to all rows
             return self.top()[:, places]
-        return self._with_residual(self.weights.of_interest(places), places).to(self.device)
+        return self._with_residual(self.weights.top_rows(places), places).to(self.device)
 
     def left_multiply(self, vectors: Tensor) -> Tensor:
         """vectors · A: where each vector over the queries of this level comes from below it, vector × key."""
-        level = self.weights.level
-        if isinstance(level, UniformLayer) and level.mask.triangular and not self.rules.column:
-            return self._pulled_evenly(vectors)
-        if level.whole:
-            return vectors @ self.matrix if self._writes_all else self._pulled_from_own(vectors)
-        vectors = vectors.to(level.mask.device)
+        layer = self.weights.layer
+        if isinstance(layer, UniformLayer) and layer.mask.triangular and not self.rules.column:
+            return self._left_multiply_uniform(vectors)
+        if layer.whole:
+            return vectors @ self.matrix if self._writes_all else self._left_multiply_own(vectors)
+        vectors = vectors.to(layer.mask.device)
         if self.weights.edge_weights.residual == "share" and self.rules.sink is None and not self.rules.column:
-            pulled = self.weights.pulled(vectors)
-            if pulled is not None:
+            left_product = self.weights.left_product(vectors)
+            if left_product is not None:
                 share = self.rules.residual
-                return ((1 - share) * pulled + share * vectors).to(self.device)
+                return ((1 - share) * left_product + share * vectors).to(self.device)
         result = vectors.clone()
         result[:, self.weights.own] = 0
-        for start, stop in blocks(level):
+        for start, stop in blocks(layer):
             part = vectors[:, start:stop]
             # Rows of queries to which no vector gives weight are not even computed.
             if not waiting.on_cpu(part) or bool(part.any()):
@@ -138,8 +138,8 @@ class Edges:
 
     def compose(self, below: Tensor | None) -> Tensor:
         """A · below for every query of this level; A itself where nothing is below."""
-        if not self.weights.level.whole:
-            return self._pushed_in_blocks(below)
+        if not self.weights.layer.whole:
+            return self._compose_in_blocks(below)
         if below is None:
             return self.matrix
         if self._writes_all:
@@ -163,7 +163,7 @@ class Edges:
         whole[self.weights.own] = written
         return whole
 
-    def _pulled_from_own(self, vectors: Tensor) -> Tensor:
+    def _left_multiply_own(self, vectors: Tensor) -> Tensor:
         result = vectors.clone()
         result[:, self.weights.own] = 0
         return result + vectors[:, self.weights.own] @ self.written
@@ -173,12 +173,12 @@ class Edges:
         """The residual is added whole, or, where it has no share, as in raw weights, not at all."""
         return float(self.rules.residual > 0)
 
-    def _less(self, weights: Tensor) -> Tensor:
+    def _discard(self, weights: Tensor) -> Tensor:
         return discard_lowest(weights, self.rules.discard_ratio, self.rules.keep_position)
 
     def _with_residual(self, rows: Tensor, queries: list[int] | None) -> Tensor:
         """… × query × key; the rows are those of some queries, or of all."""
-        if self.weights.level.fixed:
+        if self.weights.layer.fixed:
             return rows
         kind, share = self.weights.edge_weights.residual, self.rules.residual
         rows = self._adjusted(rows, range(self.weights.length) if queries is None else queries, slice(None))
@@ -197,12 +197,12 @@ class Edges:
     def _adjusted(self, rows: Tensor, queries: Sequence[int], keys: slice) -> Tensor:
         """Rows of W over some keys, without the sink and with columns normalised, where that is asked for."""
         if self.rules.sink is not None:
-            rows = self._without(self.rules.sink, rows, queries, keys)
+            rows = self._without_column(self.rules.sink, rows, queries, keys)
         if not self.rules.column:
             return rows
-        return by_column(rows, self.weights.level.mask.queries_per_key[keys].to(rows.device))
+        return by_column(rows, self.weights.layer.mask.queries_per_key[keys].to(rows.device))
 
-    def _without(self, sink: int, rows: Tensor, queries: Sequence[int], keys: slice) -> Tensor:
+    def _without_column(self, sink: int, rows: Tensor, queries: Sequence[int], keys: slice) -> Tensor:
         dropped = torch.arange(self.weights.length, device=rows.device)[keys] == sink
         if self.weights.edge_weights.residual != "inside":
             return rows * ~dropped
@@ -222,16 +222,16 @@ class Edges:
         scale = torch.where(sums > 0, 1 / sums, 0)
         return block.keys, rows * ((1 - share) * scale)[:, None], share * scale
 
-    def _pushed_in_blocks(self, below: Tensor | None) -> Tensor:
-        level, length = self.weights.level, self.weights.length
-        below = None if below is None else below.to(level.mask.device)
+    def _compose_in_blocks(self, below: Tensor | None) -> Tensor:
+        layer, length = self.weights.layer, self.weights.length
+        below = None if below is None else below.to(layer.mask.device)
         if self._writes_all:
-            result = torch.zeros(length, length, dtype=torch.float64, device=level.mask.device)
+            result = torch.zeros(length, length, dtype=torch.float64, device=layer.mask.device)
         else:
-            carried = torch.eye(length, dtype=torch.float64, device=level.mask.device)
+            carried = torch.eye(length, dtype=torch.float64, device=layer.mask.device)
             result = carried if below is None else below.clone()
             result[self.weights.own] = 0
-        for start, stop in blocks(level):
+        for start, stop in blocks(layer):
             keys, mixed, stay = self._split(start, stop)
             if below is None:
                 result[start:stop, keys] = mixed
@@ -240,7 +240,7 @@ class Edges:
                 result[start:stop] = mixed @ below[keys] + stay[:, None] * below[start:stop]
         return result.to(self.device)
 
-    def _pulled_evenly(self, vectors: Tensor) -> Tensor:
+    def _left_multiply_uniform(self, vectors: Tensor) -> Tensor:
         """The product with an even triangle: row i gives 1/(i + 1) to each of its first i + 1 keys."""
         each, stay = (one.to(vectors.device) for one in self._even_shares)
         tensor = (vectors * each).flip(-1).cumsum(-1).flip(-1)  # of all queries that see the key

@@ -16,38 +16,38 @@ from torch import Tensor
 
 from attnx.attention import AttentionLayer, RowBlock, normalize_rows, pad_keys
 from attnx.errors import AttentionError
-from attnx.graph.decomposition import values_of
+from attnx.graph.decomposition import expanded_values
 from attnx.graph.edge_weights import EdgeWeights
 
 
-def gains(level: AttentionLayer, start: int, stop: int) -> RowBlock:
+def attention_x_gradient(layer: AttentionLayer, start: int, stop: int) -> RowBlock:
     """head × query × key, in float64: A ∘ ∂s/∂A, below 0 where attention speaks against the answer."""
-    if "gradient" not in level.captured:
+    if "gradient" not in layer.captured:
         raise AttentionError(
             "these edges need the gradient of an answer, which attention alone does not have: ask attnx.explain for "
             "the method, with a model that has a head"
         )
-    block = level.rows(start, stop)
-    gradient = level.captured["gradient"][:, start:stop].double()
-    gain = gradient @ values_of(level)[:, block.keys].double().transpose(1, 2)
+    block = layer.rows(start, stop)
+    gradient = layer.captured["gradient"][:, start:stop].double()
+    gain = gradient @ expanded_values(layer)[:, block.keys].double().transpose(1, 2)
     return RowBlock(block.first_key, block.weights.double() * gain)
 
 
-def positive_gains(level: AttentionLayer, start: int, stop: int) -> RowBlock:
+def positive_attention_x_gradient(layer: AttentionLayer, start: int, stop: int) -> RowBlock:
     """head × query × key."""
-    block = gains(level, start, stop)
+    block = attention_x_gradient(layer, start, stop)
     return RowBlock(block.first_key, block.weights.clamp(min=0))
 
 
-def shares_of_heads(level: AttentionLayer, start: int, stop: int) -> RowBlock:
+def normalized_by_head(layer: AttentionLayer, start: int, stop: int) -> RowBlock:
     """head × query × key, rows of 1."""
-    block = positive_gains(level, start, stop)
+    block = positive_attention_x_gradient(layer, start, stop)
     return RowBlock(block.first_key, normalize_rows(block.weights))
 
 
-def shares(level: AttentionLayer, start: int, stop: int) -> RowBlock:
+def normalized(layer: AttentionLayer, start: int, stop: int) -> RowBlock:
     """1 × query × key, rows of 1: heads that the answer does not hang on weigh less."""
-    block = positive_gains(level, start, stop)
+    block = positive_attention_x_gradient(layer, start, stop)
     return RowBlock(block.first_key, normalize_rows(torch.mean(block.weights, 0, keepdim=True)))
 
 
@@ -57,7 +57,7 @@ def _there_and_back(positions: int) -> float:
 
 GRADIENT = EdgeWeights(
     "gradient",
-    positive_gains,
+    positive_attention_x_gradient,
     needs=frozenset({"values"}),
     residual="added",
     target_specific=True,
@@ -67,7 +67,7 @@ GRADIENT = EdgeWeights(
 )
 GRADIENT_SIGNED = EdgeWeights(
     "gradient_signed",
-    gains,
+    attention_x_gradient,
     needs=frozenset({"values"}),
     residual="added",
     signed=True,
@@ -79,8 +79,8 @@ GRADIENT_SIGNED = EdgeWeights(
 )
 GRADIENT_SHARE = EdgeWeights(
     "gradient_share",
-    shares_of_heads,
-    together=shares,
+    normalized_by_head,
+    together=normalized,
     needs=frozenset({"values"}),
     target_specific=True,
     paper="Chefer et al. 2021",
@@ -89,12 +89,12 @@ GRADIENT_SHARE = EdgeWeights(
 )
 
 
-def effective_attention(level: AttentionLayer, start: int, stop: int) -> RowBlock:
+def effective_attention(layer: AttentionLayer, start: int, stop: int) -> RowBlock:
     """head × query × key, in float64: signed, and E V = A V."""
-    block = level.rows(start, stop)
-    weights, values = pad_keys(block, level.mask.length).double(), values_of(level).double()
-    tolerance = torch.finfo(level.captured["values"].dtype).eps * max(values.shape[1:])
-    visible = level.mask.visible(start, stop)
+    block = layer.rows(start, stop)
+    weights, values = pad_keys(block, layer.mask.length).double(), expanded_values(layer).double()
+    tolerance = torch.finfo(layer.captured["values"].dtype).eps * max(values.shape[1:])
+    visible = layer.mask.visible(start, stop)
     sets, row_of = torch.unique(visible, dim=0, return_inverse=True)
     tensor = weights.clone()
     for number, seen in enumerate(sets):
@@ -104,15 +104,15 @@ def effective_attention(level: AttentionLayer, start: int, stop: int) -> RowBloc
     return RowBlock(0, tensor)
 
 
-def effective_heads(level: AttentionLayer, start: int, stop: int) -> RowBlock:
+def effective_heads(layer: AttentionLayer, start: int, stop: int) -> RowBlock:
     """head × query × key."""
-    block = effective_attention(level, start, stop)
+    block = effective_attention(layer, start, stop)
     return RowBlock(block.first_key, normalize_rows(block.weights.abs()))
 
 
-def effective(level: AttentionLayer, start: int, stop: int) -> RowBlock:
+def effective(layer: AttentionLayer, start: int, stop: int) -> RowBlock:
     """1 × query × key."""
-    block = effective_attention(level, start, stop)
+    block = effective_attention(layer, start, stop)
     return RowBlock(block.first_key, normalize_rows(block.weights.abs().mean(0, keepdim=True)))
 
 

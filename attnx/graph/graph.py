@@ -16,7 +16,15 @@ from torch import Tensor
 from attnx._signals import cached_property
 from attnx.attention import AttentionLayer, Mask, UniformLayer, as_attention, causal_sequence, first_visible_position
 from attnx.errors import ChoiceError
-from attnx.graph.edge_weights import ATTENTION, EDGE_WEIGHTS, EdgeWeights, Head, Weights, check_head, check_position
+from attnx.graph.edge_weights import (
+    ATTENTION,
+    EDGE_WEIGHTS,
+    EdgeWeights,
+    Head,
+    LayerWeights,
+    check_head,
+    check_position,
+)
 from attnx.graph.edges import Edges, Rules
 
 
@@ -76,7 +84,9 @@ class Graph:
         if attention.sequences and not row.supports_sequences:
             raise ChoiceError(f"the weighting {row.name!r} is defined for one stack, not for two streams; use 'alti'")
         fits = row.fits is not None and attention.stacked is not None and row.fits(attention.stacked)
-        weights = [Weights(level, number, row, head, fits) for number, level in enumerate(attention.layers, start=1)]
+        weights = [
+            LayerWeights(layer, number, row, head, fits) for number, layer in enumerate(attention.layers, start=1)
+        ]
         keep_position = None if keep_position is None else check_position(keep_position, attention.length)
         rules = Rules(
             check_residual(residual), None, column, _check_discard(discard_ratio, attention.sequences), keep_position
@@ -95,7 +105,7 @@ class Graph:
     @property
     def heads(self) -> int:
         """How many answers the level of interest has."""
-        return max(level.heads for level in self._all) if self.head == "all" else 1
+        return max(layer.heads for layer in self.attention_layers) if self.head == "all" else 1
 
     @property
     def device(self) -> torch.device:
@@ -104,7 +114,7 @@ class Graph:
     @property
     def whole(self) -> bool:
         """Whether every level keeps its map."""
-        return all(level.whole for level in self._all)
+        return all(layer.whole for layer in self.attention_layers)
 
     @property
     def is_merged(self) -> bool:
@@ -114,78 +124,81 @@ class Graph:
     @cached_property
     def causal(self) -> bool:
         """Whether no query sees a later position, in any level; of several streams one at most is so."""
-        return not self.sequences and all(level.mask.causal for level in self._all)
+        return not self.sequences and all(layer.mask.causal for layer in self.attention_layers)
 
     @cached_property
-    def written(self) -> slice | None:
+    def causal_positions(self) -> slice | None:
         """The positions that see no later ones of their stream: all of a decoder, the output of an encoder–decoder."""
-        return causal_sequence(self._all, self.sequences)
+        return causal_sequence(self.attention_layers, self.sequences)
 
     @property
-    def first(self) -> int:
+    def sink_position(self) -> int:
         """The first position of what is written, which is the sink: a decoder's, or the start of an output."""
-        if self.sequences and self.written is not None:
-            return int(self.written.start)
-        return first_visible_position(self.seen, causal=self.causal)
+        if self.sequences and self.causal_positions is not None:
+            return int(self.causal_positions.start)
+        return first_visible_position(self.visible_positions, causal=self.causal)
 
     @cached_property
-    def seen(self) -> Tensor:
+    def visible_positions(self) -> Tensor:
         """Whether any query of any level sees a position; what none sees is padding."""
-        masks = {id(level.mask): level.mask for level in self._all}.values()
+        masks = {id(layer.mask): layer.mask for layer in self.attention_layers}.values()
         return torch.stack([mask.queries_per_key.to(self.device) > 0 for mask in masks]).any(0)
 
-    def mixed(self, residual: float, discard_ratio: float = 0.0) -> Graph:
+    def with_residual(self, residual: float, discard_ratio: float = 0.0) -> Graph:
         """The same checked and merged weights with another share of the residual, and less of them."""
         rules = replace(
             self.rules, residual=check_residual(residual), discard_ratio=_check_discard(discard_ratio, self.sequences)
         )
-        return self if rules == self.rules else self._by(rules)
+        return self if rules == self.rules else self._with_rules(rules)
 
     def with_uniform_attention(self) -> Graph:
         """The graph of a model behind the same masks that spreads each query's attention evenly over what it sees."""
         even = {
-            id(level.mask): UniformLayer(level.mask, level.whole, level.own, kind=level.kind) for level in self._all
+            id(layer.mask): UniformLayer(layer.mask, layer.whole, layer.own, kind=layer.kind)
+            for layer in self.attention_layers
         }
-        return self._evenly([level if level.fixed else even[id(level.mask)] for level in self._all])
+        return self._uniform([layer if layer.fixed else even[id(layer.mask)] for layer in self.attention_layers])
 
-    def everywhere(self, last: int | None = None) -> Graph:
+    def with_full_visibility(self, last: int | None = None) -> Graph:
         """The graph of an even model in which every query sees all that any sees, or all of it up to `last`."""
-        shown = self.seen.clone()
+        shown = self.visible_positions.clone()
         if last is not None:
-            shown[last + 1 : None if self.written is None else self.written.stop] = False
+            shown[last + 1 : None if self.causal_positions is None else self.causal_positions.stop] = False
         mask = Mask(self.length, self.device, shown.expand(self.length, -1))
         if not self.sequences:
-            return self._evenly([UniformLayer(mask, whole=self.whole)] * self.depth)
-        return self._evenly([self._even_everywhere(level, shown) for level in self._all])
+            return self._uniform([UniformLayer(mask, whole=self.whole)] * self.depth)
+        return self._uniform([self._uniform_layer(layer, shown) for layer in self.attention_layers])
 
     @property
-    def joined(self) -> bool:
+    def has_fixed_layers(self) -> bool:
         """Whether one stream enters another through a fixed map, as a picture enters a text."""
-        return any(level.fixed for level in self._all)
+        return any(layer.fixed for layer in self.attention_layers)
 
-    def _even_everywhere(self, level: AttentionLayer, shown: Tensor) -> AttentionLayer:
+    def _uniform_layer(self, layer: AttentionLayer, shown: Tensor) -> AttentionLayer:
         """Of several streams each level sees all of what it reads."""
-        if level.fixed:
-            return level
-        seen = level.mask.visible(level.own.start, level.own.stop).any(0) & shown
+        if layer.fixed:
+            return layer
+        seen = layer.mask.visible(layer.own.start, layer.own.stop).any(0) & shown
         visible = torch.eye(self.length, dtype=torch.bool, device=self.device)
-        visible[level.own] = seen
-        return UniformLayer(Mask(self.length, self.device, visible), level.whole, level.own, kind=level.kind)
+        visible[layer.own] = seen
+        return UniformLayer(Mask(self.length, self.device, visible), layer.whole, layer.own, kind=layer.kind)
 
     @property
-    def _all(self) -> list[AttentionLayer]:
-        return [edges.weights.level for edges in self.layers]
+    def attention_layers(self) -> list[AttentionLayer]:
+        return [edges.weights.layer for edges in self.layers]
 
-    def _by(self, rules: Rules) -> Graph:
+    def _with_rules(self, rules: Rules) -> Graph:
         return replace(self, layers=_edges([edges.weights for edges in self.layers], rules, self.device), rules=rules)
 
     def _without_sink(self) -> Graph:
-        return self._by(replace(self.rules, sink=self.first))
+        return self._with_rules(replace(self.rules, sink=self.sink_position))
 
-    def _evenly(self, layers: Sequence[AttentionLayer]) -> Graph:
+    def _uniform(self, layers: Sequence[AttentionLayer]) -> Graph:
         rules = replace(self.rules, column=False, discard_ratio=0.0)
-        weights = {id(level): Weights(level, number, ATTENTION, "mean") for number, level in enumerate(layers, start=1)}
-        edges = _edges([weights[id(level)] for level in layers], rules, self.device)
+        weights = {
+            id(layer): LayerWeights(layer, number, ATTENTION, "mean") for number, layer in enumerate(layers, start=1)
+        }
+        edges = _edges([weights[id(layer)] for layer in layers], rules, self.device)
         return Graph(edges, rules, "mean", sequences=self.sequences)
 
 
@@ -195,7 +208,7 @@ def _check_discard(discard_ratio: float, sequences: Mapping[str, slice]) -> floa
     return check_share(discard_ratio)
 
 
-def _edges(weights: list[Weights], rules: Rules, device: torch.device) -> tuple[Edges, ...]:
+def _edges(weights: list[LayerWeights], rules: Rules, device: torch.device) -> tuple[Edges, ...]:
     """Edges for each level; levels that share their weights share them, and with them a matrix."""
     made = {id(weight): Edges(weight, rules, device) for weight in weights}
     return tuple(made[id(weight)] for weight in weights)

@@ -50,15 +50,15 @@ def sink_share(attention: Any, *, layer: int | str | None = None, head: Head | N
 
 def _share(attention: AttentionTensor, graph: Graph, number: int) -> Tensor:
     """One number, or one a head, of a level."""
-    level, sink = attention.layers[number - 1], graph.first
-    if level.kind and level.kind not in (SELF, DECODER):
+    layer, sink = attention.layers[number - 1], graph.sink_position
+    if layer.kind and layer.kind not in (SELF, DECODER):
         return torch.zeros(graph.heads, dtype=torch.float64)
-    own = level.own
-    seen = level.mask.visible(own.start, own.stop)[:, sink].clone()
+    own = layer.own
+    seen = layer.mask.visible(own.start, own.stop)[:, sink].clone()
     seen[sink - own.start] = False
     if not bool(seen.any()):
         raise ChoiceError(f"no later position sees position {sink}, so there is no sink; give a longer input")
-    block = level.rows(own.start, own.stop)
+    block = layer.rows(own.start, own.stop)
     tensor = block.weights[:, seen, sink - block.first_key].double().mean(-1)
     if isinstance(graph.head, int):
         tensor = tensor[graph.head : graph.head + 1]
@@ -89,26 +89,26 @@ def patch_sinks(attention: AttentionTensor, patches: Sequence[int]) -> list[dict
     """Level by level, from the input up, the sinks among the positions of patches."""
     if len(patches) < _FEWEST:
         return [{} for _ in attention.layers]
-    return [_of_level(level, number, patches) for number, level in enumerate(attention.layers, start=1)]
+    return [_of_level(layer, number, patches) for number, layer in enumerate(attention.layers, start=1)]
 
 
-def _of_level(level: AttentionLayer, number: int, patches: Sequence[int]) -> dict[int, PatchSink]:
-    if not level.whole or level.fixed or level.kind not in ("", VISION):
+def _of_level(layer: AttentionLayer, number: int, patches: Sequence[int]) -> dict[int, PatchSink]:
+    if not layer.whole or layer.fixed or layer.kind not in ("", VISION):
         return {}
-    shares, times = _taken(level, torch.tensor(patches, device=level.mask.device))
+    shares, times = _taken(layer, torch.tensor(patches, device=layer.mask.device))
     found = (times >= TIMES).nonzero()[:, 0].tolist()
     return {
         patches[place]: PatchSink(patches[place], number, float(shares[place]), float(times[place])) for place in found
     }
 
 
-def _taken(level: AttentionLayer, patches: Tensor) -> tuple[Tensor, Tensor]:
+def _taken(layer: AttentionLayer, patches: Tensor) -> tuple[Tensor, Tensor]:
     """Of each patch what the others that see it give it, the mean of them; and that by the even share of each."""
-    start, stop = level.own.start, level.own.stop
-    block = level.rows(start, stop)
+    start, stop = layer.own.start, layer.own.stop
+    block = layer.rows(start, stop)
     queries, keys = patches - start, patches - block.first_key
     weights = block.weights.mean(0).double()[queries][:, keys]
-    visible = level.mask.visible(start, stop)[queries]
+    visible = layer.mask.visible(start, stop)[queries]
     others = visible[:, patches] & ~torch.eye(len(patches), dtype=torch.bool, device=patches.device)
     seen = visible.sum(-1, keepdim=True).double()
     count = others.sum(0).clamp(min=1)

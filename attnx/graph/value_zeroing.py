@@ -1,4 +1,4 @@
-"""`value_zeroing`: how far a block's output turns when one key's value is 0 (Mohebbi et al. 2023).
+"""`value_zeroing`: how far a block's output output_change when one key's value is 0 (Mohebbi et al. 2023).
 
     c[i,j] = 1 − cos(y_i, y_i without v(j)),  each row scaled to 1
 
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from attnx.attention import MAX_BLOCK_ELEMENTS, AttentionLayer, BlockTail, RowBlock
 from attnx.errors import AttentionError
-from attnx.graph.decomposition import Parts, rows_or_own, values_of
+from attnx.graph.decomposition import Contributions, expanded_values, normalize_rows_or_identity
 from attnx.graph.edge_weights import EdgeWeights
 
 _INNER = 4
@@ -25,46 +25,46 @@ _OPERATIONS_A_SECOND = 50e9
 """More than one core does in single precision, as a rule: what is refused would have taken longer still."""
 
 
-def turns(level: AttentionLayer, start: int, stop: int) -> RowBlock:
+def output_change(layer: AttentionLayer, start: int, stop: int) -> RowBlock:
     """1 × query × key: all heads' values of the key are 0."""
-    block = level.rows(start, stop)
-    tensor = _turns(level, block.weights, start, block.keys)
-    return RowBlock(block.first_key, rows_or_own(tensor, start, block.first_key)[None])
+    block = layer.rows(start, stop)
+    tensor = _cosine_distances(layer, block.weights, start, block.keys)
+    return RowBlock(block.first_key, normalize_rows_or_identity(tensor, start, block.first_key)[None])
 
 
-def turns_of_heads(level: AttentionLayer, start: int, stop: int) -> RowBlock:
+def output_change_by_head(layer: AttentionLayer, start: int, stop: int) -> RowBlock:
     """head × query × key: of each head its own."""
-    block = level.rows(start, stop)
+    block = layer.rows(start, stop)
     tensor = torch.zeros_like(block.weights, dtype=torch.float64)
     for head in range(len(tensor)):
         alone = torch.zeros_like(block.weights)
         alone[head] = block.weights[head]
-        tensor[head] = _turns(level, alone, start, block.keys)
-    return RowBlock(block.first_key, rows_or_own(tensor, start, block.first_key))
+        tensor[head] = _cosine_distances(layer, alone, start, block.keys)
+    return RowBlock(block.first_key, normalize_rows_or_identity(tensor, start, block.first_key))
 
 
-def _turns(level: AttentionLayer, weights: Tensor, start: int, keys: slice) -> Tensor:
+def _cosine_distances(layer: AttentionLayer, weights: Tensor, start: int, keys: slice) -> Tensor:
     """query × key of 1 − cos, in float64: exactly 0 where nothing is handed over."""
-    rest = _rest(level)
-    handing = _handing(level)
+    tail = _block_tail(layer)
+    contributions = _contributions(layer)
     queries = torch.arange(start, start + weights.shape[1], device=weights.device)
-    untouched = _directions(rest, handing.own.new_zeros(len(queries), handing.own.shape[1]), queries)
+    untouched = _unit_outputs(tail, torch.zeros_like(contributions.residual[queries]), queries)
     tensor = weights.new_zeros(weights.shape[1:], dtype=torch.float64)
-    for some, columns, taken in handing.vectors(weights, start, keys):
+    for some, columns, taken in contributions.vectors(weights, start, keys):
         handed = taken.any(-1)
         column, row = handed.nonzero(as_tuple=True)
         row = row + some.start
-        turned = _directions(rest, taken[handed], queries[row])
+        turned = _unit_outputs(tail, taken[handed], queries[row])
         # Of unit vectors half their squared distance is 1 − cos, without a difference of two numbers near 1.
         tensor[row, column + columns.start] = (turned - untouched[row]).square().sum(-1) / 2
     return tensor
 
 
-def _directions(rest: BlockTail, taken: Tensor, queries: Tensor) -> Tensor:
+def _unit_outputs(tail: BlockTail, taken: Tensor, queries: Tensor) -> Tensor:
     """vector × width, in float64: what leaves the block, as unit vectors."""
     size = max(1, MAX_BLOCK_ELEMENTS // (_INNER * taken.shape[-1]))
     parts = (slice(begin, begin + size) for begin in range(0, len(taken), size))
-    left = [rest(taken[some], queries[some]).double() for some in parts]
+    left = [tail(taken[some], queries[some]).double() for some in parts]
     return torch.nn.functional.normalize(torch.cat(left), dim=-1) if left else taken.double()
 
 
@@ -73,28 +73,28 @@ def _seconds(width: int) -> float:
     return 4.0 * _INNER * width**2 / _OPERATIONS_A_SECOND
 
 
-def _handing(level: AttentionLayer) -> Parts:
+def _contributions(layer: AttentionLayer) -> Contributions:
     """What keys hand to queries, alone: as it leaves the output projection, without norms and residual."""
-    values = values_of(level)
-    projection = level.captured["projections"].to(values)
-    nothing = torch.zeros_like(level.captured["states"]).to(values)
-    carried = projection.reshape(len(projection), len(values), -1)
-    return Parts(values, carried, torch.ones_like(nothing[:, 0]), nothing, nothing)
+    values = expanded_values(layer)
+    projection = layer.captured["projections"].to(values)
+    nothing = torch.zeros_like(layer.captured["states"]).to(values)
+    projections = projection.reshape(len(projection), len(values), -1)
+    return Contributions(values, projections, torch.ones_like(nothing[:, 0]), nothing, nothing)
 
 
-def _rest(level: AttentionLayer) -> BlockTail:
-    if level.rest is None:
+def _block_tail(layer: AttentionLayer) -> BlockTail:
+    if layer.rest is None:
         raise AttentionError(
             "these edges need the rest of each block, which attention alone does not have: capture with "
             "extras=('rest',), or ask attnx.explain for the method"
         )
-    return level.rest
+    return layer.rest
 
 
 VALUE_ZEROING = EdgeWeights(
     "value_zeroing",
-    turns_of_heads,
-    together=turns,
+    output_change_by_head,
+    together=output_change,
     needs=frozenset({"rest"}),
     residual="inside",
     supports_sequences=False,

@@ -20,17 +20,17 @@ from torch import Tensor
 
 from attnx.attention import AttentionLayer, blocks
 from attnx.errors import AttentionError
-from attnx.graph import Edges, Graph, Parts, Selection
+from attnx.graph import Contributions, Edges, Graph, Selection
 from attnx.methods.base import Method
 
 
 def shares_of_score(graph: Graph, selection: Selection) -> Tensor:
     """layer × 1 × position × input: one row, whatever the position."""
     top = selection.layers[-1]
-    sweep = _kept(graph.layers[top - 1], graph)[None]
+    sweep = _written_without_sink(graph.layers[top - 1], graph)[None]
     for layer in range(top - 1, selection.down_to - 1, -1):
         edges = graph.layers[layer - 1]
-        kept = _kept(edges, graph)
+        kept = _written_without_sink(edges, graph)
         sweep = edges.left_multiply(sweep) + kept
         if layer in selection.layers:
             sweep = torch.cat([kept[None], sweep])
@@ -41,19 +41,19 @@ def shares_of_score(graph: Graph, selection: Selection) -> Tensor:
 def account(graph: Graph, selection: Selection, relevance: Tensor) -> Mapping[str, float | str]:
     """What the last row adds up to, and what it leaves out of the score: MLPs, biases, a dropped sink."""
     top = selection.layers[-1]
-    layers = [edges.weights.level for edges in graph.layers[selection.down_to - 1 : top]]
-    ends = [level.captured["states"] for level in layers[1:]]
-    ends.append(graph.layers[top].weights.level.captured["states"] if top < graph.depth else _brought(graph, "read"))
+    layers = [edges.weights.layer for edges in graph.layers[selection.down_to - 1 : top]]
+    ends = [layer.captured["states"] for layer in layers[1:]]
+    ends.append(graph.layers[top].weights.layer.captured["states"] if top < graph.depth else _captured(graph, "read"))
     dropped = mlps = biases = 0.0
-    for edges, level, end in zip(graph.layers[selection.down_to - 1 : top], layers, ends, strict=True):
-        gradient = _brought(graph, "readout").double()
-        written = float(written_by_attention(level).sum())
-        dropped += written - float(_kept(edges, graph).sum())
-        constant = float((gradient * Parts.of(level).constant.double()).sum())
-        whole = float((gradient * (end.double() - level.captured["states"].double())).sum())
+    for edges, layer, end in zip(graph.layers[selection.down_to - 1 : top], layers, ends, strict=True):
+        gradient = _captured(graph, "readout").double()
+        written = float(written_by_attention(layer).sum())
+        dropped += written - float(_written_without_sink(edges, graph).sum())
+        constant = float((gradient * Contributions.of(layer).constant.double()).sum())
+        whole = float((gradient * (end.double() - layer.captured["states"].double())).sum())
         biases += constant
         mlps += whole - written - constant
-    value, positions = float(_brought(graph, "score")), float(relevance[-1, 0, 0].sum())
+    value, positions = float(_captured(graph, "score")), float(relevance[-1, 0, 0].sum())
     left = value - positions - dropped - mlps - biases
     facts = {"value": value, "positions": positions, "mlps": mlps, "biases": biases}
     parts = f"positions {positions:+.4g}, MLPs {mlps:+.4g}"
@@ -70,28 +70,30 @@ def account(graph: Graph, selection: Selection, relevance: Tensor) -> Mapping[st
     }
 
 
-def written_by_attention(level: AttentionLayer) -> Tensor:
+def written_by_attention(layer: AttentionLayer) -> Tensor:
     """Δ, a number for each key, in float64."""
-    gradient = _brought_by(level, "readout").double()
-    parts = Parts.of(level)
-    values, carried = parts.values.double(), parts.carried.double()
+    gradient = _captured_of(layer, "readout").double()
+    parts = Contributions.of(layer)
+    values, projection = parts.values.double(), parts.projection.double()
     reading = gradient.any(-1)
     tensor = gradient.new_zeros(len(gradient))
-    for start, stop in blocks(level):
+    for start, stop in blocks(layer):
         places = reading[start:stop].nonzero()[:, 0]
         if len(places):
             # Rows that are not read are not even computed.
             first, last = start + int(places[0]), start + int(places[-1]) + 1
-            block = level.rows(first, last)
-            pulled = torch.einsum("io,ohw->hiw", gradient[first:last] * parts.row[first:last, None].double(), carried)
+            block = layer.rows(first, last)
+            pulled = torch.einsum(
+                "io,ohw->hiw", gradient[first:last] * parts.scale[first:last, None].double(), projection
+            )
             gains = block.weights.double() * (pulled @ values[:, block.keys].transpose(1, 2))
             tensor[block.keys] += gains.sum((0, 1))
     return tensor
 
 
-def _kept(edges: Edges, graph: Graph) -> Tensor:
+def _written_without_sink(edges: Edges, graph: Graph) -> Tensor:
     """Δ where products are handed out, without the sink if it is dropped."""
-    written = written_by_attention(edges.weights.level).to(graph.device)
+    written = written_by_attention(edges.weights.layer).to(graph.device)
     if graph.rules.sink is not None:
         written[graph.rules.sink] = 0
     return written
@@ -99,20 +101,20 @@ def _kept(edges: Edges, graph: Graph) -> Tensor:
 
 def _at_entry(graph: Graph, layer: int) -> Tensor:
     """position × width: what the answer reads of the states that enter a layer."""
-    return _brought(graph, "readout").double() * graph.layers[layer - 1].weights.level.captured["states"].double()
+    return _captured(graph, "readout").double() * graph.layers[layer - 1].weights.layer.captured["states"].double()
 
 
-def _brought(graph: Graph, name: str) -> Tensor:
-    return _brought_by(graph.layers[-1].weights.level, name)
+def _captured(graph: Graph, name: str) -> Tensor:
+    return _captured_of(graph.layers[-1].weights.layer, name)
 
 
-def _brought_by(level: AttentionLayer, name: str) -> Tensor:
-    if name not in level.captured:
+def _captured_of(layer: AttentionLayer, name: str) -> Tensor:
+    if name not in layer.captured:
         raise AttentionError(
             "a share of the score needs an answer, which attention alone does not have: ask attnx.explain for "
             "alti_logit, with a model that has a head"
         )
-    return level.captured[name]
+    return layer.captured[name]
 
 
 ALTI_LOGIT = Method(

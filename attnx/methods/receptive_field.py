@@ -77,24 +77,24 @@ def by_reach(
     `reach` gives U of the uninformed graph. B comes from `everywhere` in closed form, or else from the method itself.
     """
     ends = normalize == "prefix"
-    if ends and graph.written is None:
+    if ends and graph.causal_positions is None:
         raise ChoiceError(
             "normalize='prefix' is for decoders: here queries see later positions, and what they know does not end at "
             "the query; use 'receptive_field'"
         )
-    if everywhere is not None and not graph.joined:
+    if everywhere is not None and not graph.has_fixed_layers:
         tensor, even, residual = _sees_everything(graph, selection, ends=ends)
         depths = [_depth(graph, selection.down_to, layer) for layer in selection.layers]
         everything = torch.stack([everywhere(tensor, even, residual, depth) for depth in depths])[:, None]
     else:
         everything = _computed_everywhere(graph, selection, method, ends=ends)
     reached = reach(graph.with_uniform_attention(), selection)
-    if not graph.sequences or graph.joined:
+    if not graph.sequences or graph.has_fixed_layers:
         return scaled_by_reach(relevance, reached, everything)
-    if graph.written is None:
+    if graph.causal_positions is None:
         return relevance
     fair = relevance.clone()
-    columns = graph.written
+    columns = graph.causal_positions
     fair[..., columns] = scaled_by_reach(relevance[..., columns], reached[..., columns], everything[..., columns])
     return fair
 
@@ -103,8 +103,8 @@ def _depth(graph: Graph, first: int, last: int) -> int:
     """Through how many levels of its own stream an answer goes."""
     if not graph.sequences:
         return last - first + 1
-    passed = [edges.weights.level for edges in graph.layers[first - 1 : last]]
-    return sum(level.own == graph.written and level.kind == "self" for level in passed)
+    passed = [edges.weights.layer for edges in graph.layers[first - 1 : last]]
+    return sum(layer.own == graph.causal_positions and layer.kind == "self" for layer in passed)
 
 
 def scaled_by_reach(relevance: Tensor, reach: Tensor, everything: Tensor) -> Tensor:
@@ -127,12 +127,12 @@ def _sees_everything(graph: Graph, selection: Selection, *, ends: bool) -> tuple
     Without its sink an even row sums to less than 1, and the residual's part of it grows.
     """
     share, sink = graph.rules.residual, graph.rules.sink
-    places = torch.arange(graph.length, device=graph.seen.device)
+    places = torch.arange(graph.length, device=graph.visible_positions.device)
     queries = torch.tensor(selection.positions, device=places.device)[:, None]
     tensor = (places == queries).to(torch.float64)
-    shown = graph.seen & ((places <= queries) if ends else torch.ones_like(places).bool())
-    if graph.sequences and graph.written is not None:
-        shown = shown & (places >= graph.written.start) & (places < graph.written.stop)
+    shown = graph.visible_positions & ((places <= queries) if ends else torch.ones_like(places).bool())
+    if graph.sequences and graph.causal_positions is not None:
+        shown = shown & (places >= graph.causal_positions.start) & (places < graph.causal_positions.stop)
     kept = shown & (places != (-1 if sink is None else sink))
     even = torch.where(kept.any(-1, keepdim=True), normalize_rows(kept.to(torch.float64)), tensor)
     counts = [one.sum(-1, keepdim=True).double() for one in (kept, shown)]
@@ -146,15 +146,15 @@ def _computed_everywhere(
 ) -> Tensor:
     """layer × 1 × query × input: B of a method without a closed form, by the method itself."""
     if not ends:
-        return method(graph.everywhere(), selection)
+        return method(graph.with_full_visibility(), selection)
     rows = [
-        method(graph.everywhere(position), replace(selection, positions=(position,)))
+        method(graph.with_full_visibility(position), replace(selection, positions=(position,)))
         for position in selection.positions
     ]
     return torch.cat(rows, dim=2)
 
 
-def rolled_everywhere(own: Tensor, even: Tensor, residual: Tensor, depth: int) -> Tensor:
+def rollout_of_uniform_attention(own: Tensor, even: Tensor, residual: Tensor, depth: int) -> Tensor:
     """(r·I + (1 − r)·P)^depth = r^depth · I + (1 − r^depth) · P, because even attention P is P · P."""
     kept = residual**depth
     return kept * own + (1 - kept) * even

@@ -18,7 +18,7 @@ from attnx.errors import ChoiceError
 from attnx.graph import Graph, Head, Selection
 from attnx.methods.base import Array, Brought, Method, MethodChoices, call
 from attnx.methods.flow.flow import FLOW
-from attnx.methods.receptive_field import Normalize, rolled_everywhere
+from attnx.methods.receptive_field import Normalize, rollout_of_uniform_attention
 
 
 class RolloutChoices(MethodChoices, total=False):
@@ -78,7 +78,7 @@ def rollout(
     )
 
 
-def rolled(graph: Graph, selection: Selection) -> Tensor:
+def rollout_rows(graph: Graph, selection: Selection) -> Tensor:
     """layer × head × position × input: by rows where few are asked for, else from the bottom up."""
     rows_are_few = len(selection.layers) * len(selection.positions) < graph.length
     return (_roll_rows if rows_are_few else _roll_all)(graph, selection)
@@ -117,11 +117,11 @@ def _roll_all(graph: Graph, selection: Selection) -> Tensor:
 
 ROLLOUT = Method(
     "rollout",
-    rolled,
+    rollout_rows,
     title="attention rollout",
     paper="Abnar & Zuidema 2020, §3.1",
     discards=True,
-    everywhere=rolled_everywhere,
+    everywhere=rollout_of_uniform_attention,
     everywhere_in_streams=True,
     by_rows=True,
     takes_signed=True,
@@ -175,7 +175,7 @@ def _layers(graph: Graph, selection: Selection) -> Tensor:
 
 
 def _one_layer_everywhere(own: Tensor, even: Tensor, residual: Tensor, depth: int) -> Tensor:
-    return rolled_everywhere(own, even, residual, 1)
+    return rollout_of_uniform_attention(own, even, residual, 1)
 
 
 RAW = Method(
@@ -192,20 +192,20 @@ RAW = Method(
 )
 
 
-def rolled_by_rules(graph: Graph, selection: Selection) -> Tensor:
+def chefer_rules(graph: Graph, selection: Selection) -> Tensor:
     """layer × head × position × input."""
     if not graph.sequences:
-        return rolled(graph, selection)
+        return rollout_rows(graph, selection)
     if not graph.is_merged:
         raise ChoiceError(f"the rules of cross-attention are of all heads together; head={graph.head!r} has none")
     source, output = graph.sequences.values()
     relevance = torch.eye(graph.length, dtype=torch.float64, device=graph.device)
-    alone = graph.mixed(0.0)  # Ā without the identity, which the rules add themselves
+    alone = graph.with_residual(0.0)  # Ā without the identity, which the rules add themselves
     found = []
     for layer in range(selection.down_to, selection.layers[-1] + 1):
-        gains, level = alone.layers[layer - 1].written, alone.layers[layer - 1].weights.level
+        gains, level = alone.layers[layer - 1].written, alone.layers[layer - 1].weights.layer
         if level.kind == "cross":
-            of_output, of_source = (_normalised(relevance[place, place]) for place in (output, source))
+            of_output, of_source = (_normalized(relevance[place, place]) for place in (output, source))
             relevance[output, source] += of_output.T @ gains[:, source] @ of_source
         else:
             relevance[level.own] += gains @ relevance
@@ -214,29 +214,29 @@ def rolled_by_rules(graph: Graph, selection: Selection) -> Tensor:
     return torch.stack(found)[:, None]
 
 
-def _normalised(relevance: Tensor) -> Tensor:
+def _normalized(relevance: Tensor) -> Tensor:
     """R̄ of one stream."""
     identity = torch.eye(len(relevance), dtype=relevance.dtype, device=relevance.device)
     return normalize_rows(relevance - identity) + identity
 
 
-def _rolled(name: str, title: str, edge_weights: str, paper: str) -> Method:
+def _rollout_variant(name: str, title: str, edge_weights: str, paper: str) -> Method:
     """Rollout of other edges. What is lowest among them is no noise, so nothing is discarded."""
     return replace(ROLLOUT, name=name, title=title, edge_weights=edge_weights, paper=paper, discards=False)
 
 
-EFFECTIVE_ROLLOUT = _rolled(
+EFFECTIVE_ROLLOUT = _rollout_variant(
     "effective_rollout", "rollout of effective attention", "effective", "Brunner et al. 2020, weights"
 )
-NORM_ROLLOUT = _rolled(
+NORM_ROLLOUT = _rollout_variant(
     "norm_rollout", "rollout of norms with residual", "norm_residual", "Kobayashi et al. 2021, weights"
 )
-GLOBENC_ROLLOUT = _rolled("globenc", "GlobEnc", "globenc", "Modarressi et al. 2022")
-ALTI_ROLLOUT = _rolled("alti", "ALTI", "alti", "Ferrando et al. 2022")
-VALUE_ZEROING_ROLLOUT = _rolled("value_zeroing", "value zeroing", "value_zeroing", "Mohebbi et al. 2023")
+GLOBENC_ROLLOUT = _rollout_variant("globenc", "GlobEnc", "globenc", "Modarressi et al. 2022")
+ALTI_ROLLOUT = _rollout_variant("alti", "ALTI", "alti", "Ferrando et al. 2022")
+VALUE_ZEROING_ROLLOUT = _rollout_variant("value_zeroing", "value zeroing", "value_zeroing", "Mohebbi et al. 2023")
 GRADIENT_ROLLOUT = replace(
-    _rolled("gradient_rollout", "gradient rollout", "gradient", "Chefer et al. 2021, rules 5 to 10"),
-    relevance=rolled_by_rules,
+    _rollout_variant("gradient_rollout", "gradient rollout", "gradient", "Chefer et al. 2021, rules 5 to 10"),
+    relevance=chefer_rules,
 )
 GRADIENT_FLOW = replace(
     FLOW,

@@ -160,7 +160,7 @@ class Relevance:
                 column=column,
                 keep_position=self.keep_position,
             )
-            self._graphs[key] = base.mixed(residual, discard_ratio)
+            self._graphs[key] = base.with_residual(residual, discard_ratio)
         return self._graphs[key]
 
 

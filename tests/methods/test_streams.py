@@ -259,7 +259,7 @@ def test_nothing_is_discarded_of_two_streams():
     with pytest.raises(ChoiceError, match="two streams"):
         attnx.rollout(made_up(), discard_ratio=0.5)
     with pytest.raises(ChoiceError, match="two streams"):
-        Graph.of(made_up()).mixed(0.5, discard_ratio=0.5)
+        Graph.of(made_up()).with_residual(0.5, discard_ratio=0.5)
 
 
 def test_every_other_row_of_the_registry_answers():

@@ -88,7 +88,9 @@ def _bound(graph: Graph, selection: Selection) -> Tensor:
         # What enters an input enters it in the first level that writes its stream; below, it is carried.
         first = next((layer for layer in graph.layers if layer.weights.own == place), graph.layers[0]).matrix.detach()
         columns = first[:, place]
-        sums[:, place] = columns.cumsum(0) if graph.written == place else columns.sum(0).expand(graph.length, -1)
+        sums[:, place] = (
+            columns.cumsum(0) if graph.causal_positions == place else columns.sum(0).expand(graph.length, -1)
+        )
     return sums[list(selection.positions)].clamp(max=1)
 
 
@@ -137,7 +139,7 @@ def remembered(
 
 def _fingerprint(graph: Graph) -> tuple[Any, ...]:
     """Even levels are known by their masks, each named once."""
-    masks = [edges.weights.level.mask for edges in graph.layers]
+    masks = [edges.weights.layer.mask for edges in graph.layers]
     names: dict[int, bytes] = {}
     for mask in masks:
         if id(mask) not in names:

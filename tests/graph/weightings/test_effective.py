@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from attnx.graph.decomposition import values_of
+from attnx.graph.decomposition import expanded_values
 from attnx.graph.gradient import effective, effective_attention, effective_heads
 from tests.graph.weightings import by_hand
 
@@ -24,7 +24,7 @@ def matrix(level, function=effective_attention):
 @pytest.mark.parametrize("length", [3, 5, 12])
 def test_the_head_output_is_unchanged_and_the_weights_are_the_least(length, causal):
     level = random_level(length, 4, causal=causal)
-    found, values = matrix(level).numpy(), values_of(level).numpy()
+    found, values = matrix(level).numpy(), expanded_values(level).numpy()
     np.testing.assert_allclose(found @ values, level.weights.numpy() @ values, atol=1e-10)
     for head in range(2):
         for query in range(length):
@@ -40,7 +40,7 @@ def test_the_head_output_is_unchanged_and_the_weights_are_the_least(length, caus
 def test_every_family_keeps_its_outputs(name):
     for level in by_hand.attention(name).layers:
         torch.testing.assert_close(
-            matrix(level) @ values_of(level), level.weights @ values_of(level), atol=1e-8, rtol=0
+            matrix(level) @ expanded_values(level), level.weights @ expanded_values(level), atol=1e-8, rtol=0
         )
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from attnx.graph import Parts
+from attnx.graph import Contributions
 from attnx.graph.decomposition import norms, norms_of_encoder, norms_of_heads, norms_with_residual
 from tests.graph.weightings import by_hand
 
@@ -35,7 +35,7 @@ def test_parts_sum_to_what_goes_on(name):
     for level in by_hand.attention(name).layers:
         _, _, expected = by_hand.parts(level, "norm")
         weights = level.rows(0, level.mask.length).weights
-        found = Parts.of(level, "norm").outputs(weights, 0, slice(0, level.mask.length))
+        found = Contributions.of(level, "norm").outputs(weights, 0, slice(0, level.mask.length))
         np.testing.assert_allclose(found, expected, atol=1e-10)
 
 
@@ -54,7 +54,7 @@ def test_one_key_that_is_looked_at_has_all_of_the_norm():
     weights = np.zeros((2, 3, 3))
     weights[:, :, 1] = 1
     level = by_hand.made_up(weights, values)
-    assert Parts.of(level).norms(level.weights, 0)[0, 1] == pytest.approx(np.linalg.norm(values[:, 1]))
+    assert Contributions.of(level).norms(level.weights, 0)[0, 1] == pytest.approx(np.linalg.norm(values[:, 1]))
     np.testing.assert_allclose(matrix(norms, level)[0], weights[0])
 
 

@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 from attnx.errors import AttentionError
 from attnx.graph import value_zeroing
-from attnx.graph.value_zeroing import turns, turns_of_heads
+from attnx.graph.value_zeroing import output_change, output_change_by_head
 from attnx.hooks import ModuleObserver
 from attnx.hooks.capture import capture
 from tests import zoo
@@ -69,7 +69,7 @@ def turned(one, other):
     return 1 - (one * other).sum(-1) / np.linalg.norm(one, axis=-1) / np.linalg.norm(other, axis=-1)
 
 
-def rows_or_own(matrix):
+def normalize_rows_or_identity(matrix):
     sums = matrix.sum(-1, keepdims=True)
     return np.where(sums > 0, matrix / np.where(sums > 0, sums, 1), np.eye(len(matrix)))
 
@@ -86,8 +86,8 @@ def test_subtraction_equals_running_the_layer_again_without_the_value(name, held
         changed = [left(model, inputs, level.module, Zeroed(number, key)) for key in keys]
         expected = np.stack([turned(whole, one) for one in changed], axis=1).clip(0)
         expected[~level.mask.visible(0, attention.length).numpy()] = 0
-        found = turns(level, 0, attention.length).weights[0].numpy()
-        np.testing.assert_allclose(found, rows_or_own(expected), atol=1e-9)
+        found = output_change(level, 0, attention.length).weights[0].numpy()
+        np.testing.assert_allclose(found, normalize_rows_or_identity(expected), atol=1e-9)
 
 
 def test_one_head_alone_is_that_head_zeroed():
@@ -95,18 +95,18 @@ def test_one_head_alone_is_that_head_zeroed():
     attention = capture(model, extras=("rest",), **inputs)
     level, length = attention.layers[1], attention.length
     whole = left(model, inputs, level.module)
-    found = turns_of_heads(level, 0, length).weights
+    found = output_change_by_head(level, 0, length).weights
     for head in range(level.heads):
         changed = [left(model, inputs, level.module, Zeroed(1, key, head)) for key in range(length)]
         expected = np.tril(np.stack([turned(whole, one) for one in changed], axis=1).clip(0))
-        np.testing.assert_allclose(found[head], rows_or_own(expected), atol=1e-8)
+        np.testing.assert_allclose(found[head], normalize_rows_or_identity(expected), atol=1e-8)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 def test_later_keys_give_exactly_nothing_also_in_single_precision(name):
     attention = capture(zoo.model(name), extras=("rest",), **zoo.inputs(name))
     for level in attention.layers:
-        found = turns(level, 0, attention.length).weights[0]
+        found = output_change(level, 0, attention.length).weights[0]
         assert not bool(found.triu(1).any())
         torch.testing.assert_close(found.sum(-1), torch.ones(attention.length).double())
 
@@ -115,19 +115,19 @@ def test_no_values_keep_everything_where_it_is():
     model, inputs = in_double("gpt2")
     level = capture(model, extras=("rest",), **inputs).layers[1]
     empty = replace(level, captured={**level.captured, "values": torch.zeros_like(level.captured["values"])})
-    np.testing.assert_array_equal(turns(empty, 0, 9).weights[0], np.eye(9))
+    np.testing.assert_array_equal(output_change(empty, 0, 9).weights[0], np.eye(9))
 
 
 @pytest.mark.parametrize("name", ["gpt2", "gpt_neox", "bert"])
 def test_vectors_in_small_blocks_and_some_rows_give_the_same(name, monkeypatch):
     model, inputs = in_double(name)
     level = capture(model, extras=("rest",), **inputs).layers[1]
-    expected = turns(level, 0, 9).weights
+    expected = output_change(level, 0, 9).weights
     monkeypatch.setattr(value_zeroing, "MAX_BLOCK_ELEMENTS", 300)
-    torch.testing.assert_close(turns(level, 3, 6).weights, expected[:, 3:6], atol=1e-12, rtol=1e-9)
+    torch.testing.assert_close(output_change(level, 3, 6).weights, expected[:, 3:6], atol=1e-12, rtol=1e-9)
 
 
 def test_attention_alone_has_no_rest():
     attention = capture(zoo.model("gpt2"), extras=("blocks",), **zoo.inputs("gpt2"))
     with pytest.raises(AttentionError, match=r"capture with extras=\('rest',\), or ask attnx\.explain"):
-        turns(attention.layers[0], 0, 9)
+        output_change(attention.layers[0], 0, 9)
