@@ -1,19 +1,15 @@
-"""The encoder–decoder that rewrites dates: the checkpoint that ships, and a generator of its inputs."""
+"""Dates in words ("the third of march 1998"), rewritten as "1998 03 03", and the trained T5 that ships with attnx."""
 
 from __future__ import annotations
 
 from calendar import monthrange
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-from transformers import T5ForConditionalGeneration
 
-from attnx.demo_models.hub import BEGIN, END, PAD, UNKNOWN, load_halves, save_halves, shipped_directory, wrap
+from attnx.demo_models.hub import BEGIN, END, PAD, UNKNOWN, DemoModel, word_tokenizer
 from attnx.errors import InputError
 
 YEARS = tuple(str(year) for year in range(1900, 2030))
@@ -73,10 +69,10 @@ class Dated:
 
 
 def generate(count: int, *, seed: int = 0) -> list[Dated]:
-    """So many texts, the same for the same seed.
+    """Generate this many texts, the same for the same seed.
 
-    >>> one = generate(4, seed=4)[-1]
-    >>> one.text, one.written, [one.text.split()[source] for source in one.sources]
+    >>> example = generate(4, seed=4)[-1]
+    >>> example.text, example.written, [example.text.split()[source] for source in example.sources]
     ('on thursday twenty-first june 2020', '2020 06 21', ['2020', 'june', 'twenty-first'])
     """
     if count < 1:
@@ -90,11 +86,11 @@ def draw(random: np.random.Generator) -> Dated:
     date, parts = _date(random)
     if random.random() < 0.4:
         denied = [(word, None) for word, _ in _date(random, unlike=date)[1]]
-        parts = _filled(_one_of(DENIALS, random), {"this": parts, "other": denied})
+        parts = _filled(_choice(DENIALS, random), {"this": parts, "other": denied})
     before, behind = ([] if random.random() < 0.5 else _aside(random, date) for _ in range(2))
     words = [*before, *parts, *behind]
-    places = {field: place for place, (_, field) in enumerate(words) if field is not None}
-    return Dated(" ".join(word for word, _ in words), " ".join(date), tuple(places[field] for field in _WRITTEN))
+    sources = {field: number for number, (_, field) in enumerate(words) if field is not None}
+    return Dated(" ".join(word for word, _ in words), " ".join(date), tuple(sources[field] for field in _WRITTEN))
 
 
 def _date(random: np.random.Generator, unlike: Date | None = None) -> tuple[Date, list[Part]]:
@@ -102,22 +98,22 @@ def _date(random: np.random.Generator, unlike: Date | None = None) -> tuple[Date
     year, month = int(random.integers(len(YEARS))), int(random.integers(12))
     day = int(random.integers(monthrange(int(YEARS[year]), month + 1)[1]))
     date = (YEARS[year], FIELDS[month], FIELDS[day])
-    if unlike is not None and any(name == two for name, two in zip(date, unlike, strict=True)):
+    if unlike is not None and any(field == other for field, other in zip(date, unlike, strict=True)):
         return _date(random, unlike)
     words = {
         "year": YEARS[year],
-        "month": _one_of((MONTHS, SHORT), random)[month],
-        "day": _one_of((ORDINALS, NUMBERS), random)[day],
+        "month": _choice((MONTHS, SHORT), random)[month],
+        "day": _choice((ORDINALS, NUMBERS), random)[day],
     }
-    return date, _filled(_one_of(PHRASES, random), {field: [(word, field)] for field, word in words.items()})
+    return date, _filled(_choice(PHRASES, random), {field: [(word, field)] for field, word in words.items()})
 
 
 def _aside(random: np.random.Generator, date: Date) -> list[Part]:
-    """Its number is not that of the day: no field can be had from two places."""
+    """Its number is not that of the day: each field has one source."""
     numbers = [number for number in NUMBERS if int(number) != int(date[2])]
     drawn = {"weekday": WEEKDAYS, "hour": HOURS, "number": numbers}
     return _filled(
-        _one_of(ASIDES, random), {name: [(_one_of(several, random), None)] for name, several in drawn.items()}
+        _choice(ASIDES, random), {name: [(_choice(several, random), None)] for name, several in drawn.items()}
     )
 
 
@@ -129,7 +125,7 @@ def _filled(frame: str, parts: Mapping[str, Sequence[Part]]) -> list[Part]:
     return result
 
 
-def _one_of(several: Sequence[T], random: np.random.Generator) -> T:
+def _choice(several: Sequence[T], random: np.random.Generator) -> T:
     return several[int(random.integers(len(several)))]
 
 
@@ -143,30 +139,19 @@ POSITIONS = 32
 
 def build_tokenizer() -> Any:
     """A token a word, in small letters; an end token stands behind, as encoder–decoders are trained."""
-    vocab = {entry: number for number, entry in enumerate(ENTRIES)}
-    tokenizer = Tokenizer(models.WordLevel(vocab, unk_token=UNKNOWN))
-    tokenizer.normalizer = normalizers.Lowercase()
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer.post_processor = processors.TemplateProcessing(single=f"$A {END}", special_tokens=[(END, vocab[END])])
-    return wrap(tokenizer, POSITIONS)
+    return word_tokenizer(ENTRIES, POSITIONS, f"$A {END}", lowercase=True)
+
+
+MODEL = DemoModel("dates", "T5ForConditionalGeneration", build_tokenizer)
+save = MODEL.save
 
 
 def load_demo() -> tuple[Any, Any]:
     """The model, in float32 and in evaluation mode, and its tokenizer.
 
     >>> model, tokenizer = load_demo()
-    >>> written = model.generate(**tokenizer("the third of march 1998", return_tensors="pt"))
-    >>> tokenizer.decode(written[0], skip_special_tokens=True)
+    >>> generated = model.generate(**tokenizer("the third of march 1998", return_tensors="pt"))
+    >>> tokenizer.decode(generated[0], skip_special_tokens=True)
     '1998 03 03'
     """
-    return load_halves("dates", T5ForConditionalGeneration)
-
-
-def demo_directory() -> AbstractContextManager[Path]:
-    """Where the shipped model lies."""
-    return shipped_directory("dates")
-
-
-def save(model: Any, directory: Path) -> None:
-    """Write a model and its tokenizer so that `attnx generate --model` takes them. The model is left as it is."""
-    save_halves(model, build_tokenizer(), directory)
+    return MODEL.load()

@@ -1,18 +1,22 @@
-"""The models that ship, by name, and the tokenizers of whole words that some of them use."""
+"""The models that ship: where they lie, how they are loaded and written, and tokenizers of whole words for them."""
 
 from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import transformers
-from tokenizers import Tokenizer
+from safetensors.torch import load_file
+from safetensors.torch import save as serialize
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from attnx._signals import uninterrupted
@@ -28,7 +32,7 @@ SHIPPED: Mapping[str, str] = MappingProxyType(
         "planted-tone": "planted_tone",
     }
 )
-"""What `--model` calls them → the package in whose folder `demo` each lies."""
+"""What `--model` calls them → the folder of their weights."""
 
 
 def shipped_directory(name: str) -> AbstractContextManager[Path]:
@@ -37,32 +41,73 @@ def shipped_directory(name: str) -> AbstractContextManager[Path]:
 
 
 def embedded_name(name: str) -> str:
-    """What results say whose they are: no folder of this machine."""
+    """What results call a shipped model, instead of a folder of this machine."""
     return f"the {name} model embedded in attnx"
 
 
-def load_halves(name: str, kind: Any) -> tuple[Any, Any]:
-    """A shipped model of text of that transformers class, in float32 and in evaluation mode, and its tokenizer."""
-    # In one piece: a Ctrl-C in the middle would leave the libraries' log as it is set here.
-    return uninterrupted(lambda: _load_halves(name, kind))
+@dataclass(frozen=True)
+class DemoModel:
+    """A small model of a stock architecture that ships in half precision."""
+
+    name: str
+    architecture: str
+    """Its class in transformers."""
+    build_processor: Callable[[], Any]
+
+    def load(self) -> tuple[Any, Any]:
+        """The model, in float32 and in evaluation mode, and its processor."""
+        # In one piece: a Ctrl-C in the middle would leave the libraries' log as it is set here.
+        return uninterrupted(self._load)
+
+    def _load(self) -> tuple[Any, Any]:
+        with shipped_directory(self.name) as directory, quiet():
+            model = getattr(transformers, self.architecture).from_pretrained(directory).float().eval()
+            model.config.name_or_path = embedded_name(self.name)
+            return model, self.build_processor()
+
+    def save(self, model: Any, directory: Path) -> None:
+        """Write a model and its processor so that `--model` takes them. The model in memory is left as it is."""
+        directory.mkdir(parents=True, exist_ok=True)
+        with quiet():
+            copy.deepcopy(model).half().save_pretrained(directory)
+            processor = self.build_processor()
+            for part in (processor, getattr(processor, "image_processor", None), getattr(processor, "tokenizer", None)):
+                if part is not None:
+                    part.save_pretrained(directory)
+        for_every_version(directory)
 
 
-def _load_halves(name: str, kind: Any) -> tuple[Any, Any]:
-    from transformers import AutoTokenizer
-
-    with shipped_directory(name) as directory, quiet():
-        model = kind.from_pretrained(directory).float().eval()
-        model.config.name_or_path = embedded_name(name)
-        return model, AutoTokenizer.from_pretrained(directory)
+_WITHOUT_VISION_MODEL = re.compile(r"^((?:model\.)?vision_tower\.)(?!vision_model\.)")
 
 
-def save_halves(model: Any, tokenizer: Any, directory: Path) -> None:
-    """Write a model and its tokenizer so that `--model` takes them. The model in memory is left as it is."""
+def for_every_version(directory: Path) -> None:
+    """Let transformers 4 read what transformers 5 wrote.
 
-    directory.mkdir(parents=True, exist_ok=True)
-    with quiet():
-        copy.deepcopy(model).half().save_pretrained(directory)
-        save_tokenizer(tokenizer, directory)
+    It does not know TokenizersBackend, image processors have a file of their own there, and weights of a vision tower
+    longer names.
+    """
+    settings = _read(directory / "tokenizer_config.json")
+    if settings.get("tokenizer_class") == "TokenizersBackend":
+        settings["tokenizer_class"] = "PreTrainedTokenizerFast"
+        settings.pop("backend", None)
+    _write(directory / "tokenizer_config.json", settings)
+    settings = _read(directory / "processor_config.json")
+    settings.pop("image_processor", None)
+    _write(directory / "processor_config.json", dict(sorted(settings.items())))
+    weights = directory / "model.safetensors"
+    tensors = load_file(weights) if weights.is_file() else {}
+    if any(map(_WITHOUT_VISION_MODEL.match, tensors)):
+        renamed = {_WITHOUT_VISION_MODEL.sub(r"\1vision_model.", name): tensor for name, tensor in tensors.items()}
+        weights.write_bytes(serialize(renamed, {"format": "pt"}))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
+
+
+def _write(path: Path, settings: dict[str, Any]) -> None:
+    if settings:
+        path.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def saved_model(directory: Path) -> Path:
@@ -91,6 +136,21 @@ def quiet() -> Iterator[None]:
 PAD, UNKNOWN, BEGIN, END = "<pad>", "<unk>", "<bos>", "<eos>"
 
 
+def word_tokenizer(
+    entries: Sequence[str], positions: int, template: str, *, lowercase: bool = False, special: Sequence[str] = ()
+) -> PreTrainedTokenizerFast:
+    """A token a word, with the begin and end tokens of the template around the text `$A`."""
+    vocabulary = {entry: number for number, entry in enumerate(entries)}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN))
+    tokenizer.add_special_tokens(list(special))
+    if lowercase:
+        tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    around = [(token, vocabulary[token]) for token in template.split() if token in vocabulary]
+    tokenizer.post_processor = processors.TemplateProcessing(single=template, special_tokens=around)
+    return wrap(tokenizer, positions)
+
+
 def wrap(tokenizer: Tokenizer, positions: int) -> PreTrainedTokenizerFast:
     """The transformers face of a word-level tokenizer; `positions` is the model's longest input."""
     names: dict[str, Any] = {"pad_token": PAD, "unk_token": UNKNOWN, "bos_token": BEGIN, "eos_token": END}
@@ -101,14 +161,3 @@ def wrap(tokenizer: Tokenizer, positions: int) -> PreTrainedTokenizerFast:
         clean_up_tokenization_spaces=False,
         **names,
     )
-
-
-def save_tokenizer(tokenizer: Any, directory: Path) -> None:
-    """Write it so that every version of transformers reads it."""
-    tokenizer.save_pretrained(directory)
-    path = directory / "tokenizer_config.json"
-    settings = json.loads(path.read_text(encoding="utf-8"))
-    if settings.get("tokenizer_class") == "TokenizersBackend":  # transformers 4 does not know it; 5 knows both
-        settings["tokenizer_class"] = "PreTrainedTokenizerFast"
-        settings.pop("backend", None)
-    path.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,44 +1,23 @@
-"""The trained image–text decoder that ships with attnx: a stock LLaVA, its processor, and weights in half precision."""
+"""Images with a question ("which colour is the square at the top left ?") and the LLaVA that ships with attnx."""
 
 from __future__ import annotations
 
-import copy
-import json
-import re
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
-from safetensors.torch import load_file
-from safetensors.torch import save as serialised
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import LlavaForConditionalGeneration
 
-from attnx._signals import uninterrupted
-from attnx.demo_models.hub import (
-    BEGIN,
-    END,
-    PAD,
-    UNKNOWN,
-    embedded_name,
-    quiet,
-    save_tokenizer,
-    shipped_directory,
-    wrap,
-)
+from attnx.demo_models.hub import BEGIN, END, PAD, UNKNOWN, DemoModel, word_tokenizer
+from attnx.demo_models.planted_patch import SQUARE, backgrounds, mask_of
 from attnx.errors import InputError
 
 GRID, PATCH = 6, 8
 """Patches on a side, and pixels on a side of a patch."""
 SIDE = GRID * PATCH
 
-SQUARE = ["........", ".xxxxxx.", ".xxxxxx.", ".xxxxxx.", ".xxxxxx.", ".xxxxxx.", ".xxxxxx.", "........"]
 ROWS, COLUMNS = ("top", "bottom"), ("left", "middle", "right")
-"""The parts of a picture."""
+"""The parts of an image."""
 COLOURS = {
     "red": (230, 30, 30),
     "green": (30, 180, 50),
@@ -50,12 +29,10 @@ COLOURS = {
     "orange": (250, 140, 20),
 }
 
-Array = np.ndarray[Any, np.dtype[Any]]
-
 
 @dataclass(frozen=True, eq=False)
 class PictureQuestion:
-    """A picture, a question about it, and what is right."""
+    """An image, a question about it, and the right answer."""
 
     image: Image.Image
     question: str
@@ -74,10 +51,10 @@ class PictureQuestion:
 
 
 def generate(count: int, *, seed: int = 0, enlarged: int = 1) -> list[PictureQuestion]:
-    """So many pictures with questions, the same for the same seed; pixels may be `enlarged` to squares of pixels.
+    """Generate this many images with questions, the same for the same seed; pixels may be `enlarged` to squares.
 
-    >>> one = generate(1, seed=3)[0]
-    >>> one.question, one.answer, one.token
+    >>> example = generate(1, seed=3)[0]
+    >>> example.question, example.answer, example.token
     ('which colour is the square at the top left ?', 'it is cyan', 'r0c0')
     """
     if count < 1 or enlarged < 1:
@@ -87,37 +64,22 @@ def generate(count: int, *, seed: int = 0, enlarged: int = 1) -> list[PictureQue
 
 
 def draw(random: np.random.Generator, *, enlarged: int = 1) -> PictureQuestion:
-    """One picture and a question."""
+    """Draw one image and a question."""
     parts = [(row, column) for row in range(len(ROWS)) for column in range(len(COLUMNS))]
-    colours = [str(one) for one in random.permutation(list(COLOURS))[: len(parts)]]
+    colours = list(map(str, random.permutation(list(COLOURS))[: len(parts)]))
     high, wide = GRID // len(ROWS), GRID // len(COLUMNS)
     cells = [
         (row * high + int(random.integers(high)), column * wide + int(random.integers(wide))) for row, column in parts
     ]
-    pixels = _background(random)
-    for colour, cell in zip(colours, cells, strict=True):
-        _paint(pixels, SQUARE, COLOURS[colour], cell)
+    pixels, square = backgrounds(1, SIDE, random, colors=(20, 90), noise=12)[0], mask_of(SQUARE)
+    for colour, (top, left) in zip(colours, cells, strict=True):
+        patch = pixels[PATCH * top : PATCH * (top + 1), PATCH * left : PATCH * (left + 1)]
+        patch[square] = 0.1 * patch[square] + 0.9 * np.array(COLOURS[colour])
     index = int(random.integers(len(parts)))
     row, column = parts[index]
-    picture = np.round(np.clip(pixels, 0, 255)).astype(np.uint8).repeat(enlarged, 0).repeat(enlarged, 1)
+    image = np.round(np.clip(pixels, 0, 255)).astype(np.uint8).repeat(enlarged, 0).repeat(enlarged, 1)
     question = f"which colour is the square at the {ROWS[row]} {COLUMNS[column]} ?"
-    return PictureQuestion(Image.fromarray(picture), question, colours[index], cells[index])
-
-
-def _background(random: np.random.Generator) -> Array:
-    """A slope between four dark colours, with noise on every pixel."""
-    corners = random.uniform(20, 90, (2, 2, 3))
-    ramp = np.linspace(0, 1, SIDE)
-    weights = np.stack([1 - ramp, ramp], 1)
-    noisy: Array = np.einsum("ya,xb,abc->yxc", weights, weights, corners) + random.normal(0, 12, (SIDE, SIDE, 3))
-    return noisy
-
-
-def _paint(pixels: Array, mark: Sequence[str], colour: tuple[int, int, int], cell: tuple[int, int]) -> None:
-    inked = np.array([[name == "x" for name in line] for line in mark])
-    top, left = (PATCH * index for index in cell)
-    patch = pixels[top : top + PATCH, left : left + PATCH]
-    patch[inked] = 0.1 * patch[inked] + 0.9 * np.array(colour)
+    return PictureQuestion(Image.fromarray(image), question, colours[index], cells[index])
 
 
 IMAGE = "<image>"
@@ -129,25 +91,28 @@ MEAN, DEVIATION = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 
 """Of each channel, by which pixels are scaled: those of CLIP."""
 
 POSITIONS = GRID * GRID + 16
-"""The longest input: a picture, a question, and the answer."""
+"""The longest input: an image, a question, and the answer."""
 
 
 def build_processor() -> Any:
-    """A token a word, and a token for each patch where the picture stands in the text."""
-    with quiet():
-        from transformers import CLIPImageProcessor, LlavaProcessor  # which remark that torchvision is not there
+    """A token a word, and a token for each patch of the image."""
+    from transformers import CLIPImageProcessor, LlavaProcessor  # which remark that torchvision is not there
 
-        pixels = CLIPImageProcessor(
-            size={"height": SIDE, "width": SIDE}, do_center_crop=False, image_mean=list(MEAN), image_std=list(DEVIATION)
-        )
-        return LlavaProcessor(
-            pixels,
-            _tokenizer(),
-            patch_size=PATCH,
-            vision_feature_select_strategy="default",
-            num_additional_image_tokens=1,
-            image_token=IMAGE,
-        )
+    pixels = CLIPImageProcessor(
+        size={"height": SIDE, "width": SIDE}, do_center_crop=False, image_mean=list(MEAN), image_std=list(DEVIATION)
+    )
+    return LlavaProcessor(
+        pixels,
+        word_tokenizer(ENTRIES, POSITIONS, f"{BEGIN} $A", special=[PAD, UNKNOWN, BEGIN, END, IMAGE]),
+        patch_size=PATCH,
+        vision_feature_select_strategy="default",
+        num_additional_image_tokens=1,
+        image_token=IMAGE,
+    )
+
+
+MODEL = DemoModel("picture-question", "LlavaForConditionalGeneration", build_processor)
+save = MODEL.save
 
 
 def load_demo() -> tuple[Any, Any]:
@@ -155,60 +120,10 @@ def load_demo() -> tuple[Any, Any]:
 
     >>> from attnx.demo_models.picture_question import generate
     >>> model, processor = load_demo()
-    >>> asked = generate(1, seed=6)[0]
-    >>> given = processor(images=asked.image, text=f"<image> {asked.question}", return_tensors="pt")
-    >>> written = model.generate(**given)[0, given["input_ids"].shape[1] :]
-    >>> processor.decode(written, skip_special_tokens=True) == asked.answer
+    >>> example = generate(1, seed=6)[0]
+    >>> inputs = processor(images=example.image, text=f"<image> {example.question}", return_tensors="pt")
+    >>> generated = model.generate(**inputs)[0, inputs["input_ids"].shape[1] :]
+    >>> processor.decode(generated, skip_special_tokens=True) == example.answer
     True
     """
-    # In one piece: a Ctrl-C in the middle would leave the libraries' log as it is set here.
-    return uninterrupted(_load_demo)
-
-
-def _load_demo() -> tuple[Any, Any]:
-    with demo_directory() as directory, quiet():
-        model = LlavaForConditionalGeneration.from_pretrained(directory).float().eval()
-        model.config.name_or_path = embedded_name("picture-question")
-        return model, build_processor()
-
-
-def demo_directory() -> AbstractContextManager[Path]:
-    """Where the shipped model lies."""
-    return shipped_directory("picture-question")
-
-
-def save(model: Any, directory: Path) -> None:
-    """Write a model and its processor so that `attnx explain --model` takes them. The model is left as it is."""
-    directory.mkdir(parents=True, exist_ok=True)
-    with quiet():
-        copy.deepcopy(model).half().save_pretrained(directory)
-        processor = build_processor()
-        processor.save_pretrained(directory)
-        processor.image_processor.save_pretrained(directory)
-        save_tokenizer(processor.tokenizer, directory)
-    _for_every_version(directory)
-
-
-def _for_every_version(directory: Path) -> None:
-    """As older versions of transformers read it: pixels have a file of their own, weights their longer names."""
-    settings = directory / "processor_config.json"
-    own = json.loads(settings.read_text(encoding="utf-8"))
-    own.pop("image_processor", None)
-    settings.write_text(json.dumps(own, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    file = directory / "model.safetensors"
-    weights = {_SHORTER.sub(r"\1vision_model.", name): tensor for name, tensor in load_file(file).items()}
-    file.write_bytes(serialised(weights, {"format": "pt"}))
-
-
-_SHORTER = re.compile(r"^((?:model\.)?vision_tower\.)(?!vision_model\.)")
-
-
-def _tokenizer() -> Any:
-    vocab = {entry: number for number, entry in enumerate(ENTRIES)}
-    tokenizer = Tokenizer(models.WordLevel(vocab, unk_token=UNKNOWN))
-    tokenizer.add_special_tokens([PAD, UNKNOWN, BEGIN, END, IMAGE])
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single=f"{BEGIN} $A", special_tokens=[(BEGIN, vocab[BEGIN])]
-    )
-    return wrap(tokenizer, POSITIONS)
+    return MODEL.load()

@@ -1,19 +1,15 @@
-"""The trained model that ships with attnx: a stock AST, its feature extractor, and weights in half precision."""
+"""Audio with one planted tone whose pitch is the class, and the trained AST that ships with attnx."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from transformers import ASTFeatureExtractor, ASTForAudioClassification
+from transformers import ASTFeatureExtractor
 
-from attnx._signals import uninterrupted
-from attnx.demo_models.hub import embedded_name, quiet, shipped_directory
+from attnx.demo_models.hub import DemoModel
 from attnx.errors import InputError
 
 RATE = 16_000
@@ -22,7 +18,7 @@ SECONDS = 2.0
 TONE = 0.16
 """Seconds that a tone lasts."""
 DECOYS = 3
-"""Other tones in each sound: as striking as the planted one, and the same in all classes."""
+"""Other tones in each clip: as striking as the planted one, and the same in all classes."""
 
 PITCHES = {"300 Hz": 300.0, "600 Hz": 600.0, "1200 Hz": 1200.0, "2400 Hz": 2400.0}
 LABELS = tuple(PITCHES)
@@ -39,7 +35,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True, eq=False)
 class Planted:
-    """A sound, its class, and when the tone is heard that tells it."""
+    """A clip of audio, its class, and when the tone that decides it begins."""
 
     audio: Array
     """Samples of one channel, `RATE` a second."""
@@ -52,7 +48,7 @@ class Planted:
         return self.start + TONE
 
     def filled(self, times: Sequence[tuple[float, float]]) -> tuple[int, ...]:
-        """Which of these stretches of time the tone fills by half or more."""
+        """Which of these segments of time the tone fills by half or more."""
         return tuple(
             number
             for number, (start, end) in enumerate(times)
@@ -61,33 +57,33 @@ class Planted:
 
 
 def generate(count: int, *, seed: int = 0) -> list[Planted]:
-    """So many sounds, the same for the same seed.
+    """Generate this many clips of audio, the same for the same seed.
 
-    >>> one = generate(1, seed=3)[0]
-    >>> one.label, round(one.start, 3), len(one.audio)
+    >>> example = generate(1, seed=3)[0]
+    >>> example.label, round(example.start, 3), len(example.audio)
     ('300 Hz', 1.279, 32000)
     """
     if count < 1:
         raise InputError(f"count must be at least 1, found {count}")
-    sounds, labels, starts = draw(count, np.random.default_rng(seed))
+    clips, labels, starts = draw(count, np.random.default_rng(seed))
     return [
-        Planted(audio, LABELS[label], float(start)) for audio, label, start in zip(sounds, labels, starts, strict=True)
+        Planted(audio, LABELS[label], float(start)) for audio, label, start in zip(clips, labels, starts, strict=True)
     ]
 
 
 def draw(count: int, random: np.random.Generator) -> tuple[Array, Array, Array]:
-    """Sounds as count × samples, their classes, and when the planted tone of each begins, in seconds."""
-    sounds = _hum(count, random)
+    """Clips as count × samples, their classes, and when the planted tone of each begins, in seconds."""
+    clips = _hum(count, random)
     labels = random.integers(len(LABELS), size=count)
     slots = random.random((count, int(SECONDS / _SLOT))).argsort(1)[:, : 1 + DECOYS]
     starts = np.round((slots * _SLOT + random.uniform(0, _SLOT - TONE, slots.shape)) * RATE).astype(int)
     pitches = np.array(DECOY_PITCHES)[random.integers(len(DECOY_PITCHES), size=slots.shape)]
     pitches[:, 0] = np.array(list(PITCHES.values()))[labels]
-    for audio, own_starts, own_pitches in zip(sounds, starts, pitches, strict=True):
-        for start, pitch in zip(own_starts, own_pitches, strict=True):
+    for audio, clip_starts, clip_pitches in zip(clips, starts, pitches, strict=True):
+        for start, pitch in zip(clip_starts, clip_pitches, strict=True):
             tone = _tone(pitch, random)
             audio[start : start + len(tone)] += tone
-    return sounds.astype(np.float32), labels, starts[:, 0] / RATE
+    return clips.astype(np.float32), labels, starts[:, 0] / RATE
 
 
 def _hum(count: int, random: np.random.Generator) -> Array:
@@ -110,12 +106,16 @@ def _tone(pitch: float, random: np.random.Generator) -> Array:
 
 
 FRAMES, BINS, PATCH = 200, 32, 8
-"""Of the spectrum of a sound, and on a side of a patch: 25 stretches of 80 ms in four bands."""
+"""Of the spectrum of a clip, and on a side of a patch: 25 segments of 80 ms in four bands."""
 
 
-def build_extractor() -> Any:
-    """From samples to the frames of a mel spectrum, scaled about as the sounds of the task need it."""
+def build_processor() -> Any:
+    """From samples to the frames of a mel spectrum, scaled about as the audio of the task needs it."""
     return ASTFeatureExtractor(sampling_rate=RATE, max_length=FRAMES, num_mel_bins=BINS, mean=-3.0, std=1.2)
+
+
+MODEL = DemoModel("planted-tone", "ASTForAudioClassification", build_processor)
+save = MODEL.save
 
 
 def load_demo() -> tuple[Any, Any]:
@@ -123,30 +123,9 @@ def load_demo() -> tuple[Any, Any]:
 
     >>> from attnx.demo_models.planted_tone import RATE, generate
     >>> model, extractor = load_demo()
-    >>> one = generate(1, seed=6)[0]
-    >>> given = extractor(one.audio, sampling_rate=RATE, return_tensors="pt")
-    >>> model.config.id2label[int(model(**given).logits.argmax())] == one.label
+    >>> example = generate(1, seed=6)[0]
+    >>> inputs = extractor(example.audio, sampling_rate=RATE, return_tensors="pt")
+    >>> model.config.id2label[int(model(**inputs).logits.argmax())] == example.label
     True
     """
-    # In one piece: a Ctrl-C in the middle would leave the libraries' log as it is set here.
-    return uninterrupted(_load_demo)
-
-
-def _load_demo() -> tuple[Any, Any]:
-    with demo_directory() as directory, quiet():
-        model = ASTForAudioClassification.from_pretrained(directory).float().eval()
-        model.config.name_or_path = embedded_name("planted-tone")
-        return model, build_extractor()
-
-
-def demo_directory() -> AbstractContextManager[Path]:
-    """Where the shipped model lies."""
-    return shipped_directory("planted-tone")
-
-
-def save(model: Any, directory: Path) -> None:
-    """Write a model and its feature extractor so that `attnx explain --model` takes them. It is left as it is."""
-    directory.mkdir(parents=True, exist_ok=True)
-    with quiet():
-        copy.deepcopy(model).half().save_pretrained(directory)
-        build_extractor().save_pretrained(directory)
+    return MODEL.load()

@@ -1,17 +1,13 @@
-"""The trained decoder that ships with attnx: a stock Llama, its tokenizer, and weights in half precision."""
+"""Recall: "k3 v7 k1 v2 k3" goes on with v7. The texts, and the trained Llama that ships with attnx."""
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import LlamaForCausalLM
 
-from attnx.demo_models.hub import BEGIN, END, PAD, UNKNOWN, load_halves, save_halves, shipped_directory, wrap
+from attnx.demo_models.hub import BEGIN, END, PAD, UNKNOWN, DemoModel, word_tokenizer
 from attnx.errors import InputError
 
 KEYS = tuple(f"k{number}" for number in range(1, 21))
@@ -33,19 +29,19 @@ class Recall:
 
 
 def generate(count: int, *, seed: int = 0, pairs: int | None = None) -> list[Recall]:
-    """So many texts, the same for the same seed, of `pairs` pairs or of 3 to 10.
+    """Generate this many texts, the same for the same seed, of `pairs` pairs or of 3 to 10.
 
-    >>> one = generate(1, seed=1, pairs=3)[0]
-    >>> one.text.split()[one.source] == one.answer
+    >>> example = generate(1, seed=1, pairs=3)[0]
+    >>> example.text.split()[example.source] == example.answer
     True
     """
     if count < 1 or (pairs is not None and not 1 <= pairs <= MOST):
         raise InputError(f"count must be at least 1 and pairs 1 to {MOST}, found {count} and {pairs}")
     random = np.random.default_rng(seed)
-    return [_one(random, pairs or int(random.integers(FEWEST, MOST + 1))) for _ in range(count)]
+    return [_example(random, pairs or int(random.integers(FEWEST, MOST + 1))) for _ in range(count)]
 
 
-def _one(random: np.random.Generator, pairs: int) -> Recall:
+def _example(random: np.random.Generator, pairs: int) -> Recall:
     keys, values = (array[0] for array in draw(1, pairs, random))
     index = int(random.integers(pairs))
     words = [word for key, value in zip(keys, values, strict=True) for word in (KEYS[key], VALUES[value])]
@@ -71,13 +67,11 @@ def build_tokenizer() -> Any:
     What looks for nothing in particular rests on the first token (it is the sink). Without a begin token that would be
     the first key, which would seem to matter in every text.
     """
-    vocab = {entry: number for number, entry in enumerate(ENTRIES)}
-    tokenizer = Tokenizer(models.WordLevel(vocab, unk_token=UNKNOWN))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single=f"{BEGIN} $A", special_tokens=[(BEGIN, vocab[BEGIN])]
-    )
-    return wrap(tokenizer, POSITIONS)
+    return word_tokenizer(ENTRIES, POSITIONS, f"{BEGIN} $A")
+
+
+MODEL = DemoModel("recall", "LlamaForCausalLM", build_tokenizer)
+save = MODEL.save
 
 
 def load_demo() -> tuple[Any, Any]:
@@ -88,14 +82,4 @@ def load_demo() -> tuple[Any, Any]:
     >>> tokenizer.decode(logits[0, -1].argmax())
     'v2'
     """
-    return load_halves("recall", LlamaForCausalLM)
-
-
-def demo_directory() -> AbstractContextManager[Path]:
-    """Where the shipped model lies."""
-    return shipped_directory("recall")
-
-
-def save(model: Any, directory: Path) -> None:
-    """Write a model and its tokenizer so that `attnx generate --model` takes them. The model is left as it is."""
-    save_halves(model, build_tokenizer(), directory)
+    return MODEL.load()

@@ -29,7 +29,7 @@ from transformers.modeling_outputs import BaseModelOutput, SequenceClassifierOut
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from attnx._signals import uninterrupted
-from attnx.demo_models.hub import BEGIN, END, PAD, UNKNOWN, save_tokenizer, saved_model, shipped_directory, wrap
+from attnx.demo_models.hub import BEGIN, END, PAD, UNKNOWN, for_every_version, saved_model, shipped_directory, wrap
 from attnx.errors import FileFormatError, InputError, first_line
 
 LABELS = ("singular", "plural")
@@ -401,7 +401,8 @@ def save(model: Any, tokenizer: Any, directory: Path) -> None:
     config = copy.deepcopy(model.config)
     config.architectures = [type(model).__name__]
     config.save_pretrained(directory)
-    save_tokenizer(tokenizer, directory)
+    tokenizer.save_pretrained(directory)
+    for_every_version(directory)
     halves = {name: tensor.to(torch.float16).contiguous() for name, tensor in model.state_dict().items()}
     save_file(halves, directory / "model.safetensors", metadata={"format": "pt"})
 

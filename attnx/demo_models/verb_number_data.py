@@ -112,7 +112,7 @@ def generate(count: int, *, seed: int = 0, attractors: int | None = None) -> lis
     1
     """
     if attractors is not None and not 0 <= attractors <= MOST_ATTRACTORS:
-        raise InputError(f"{attractors} attractors asked; the generator makes 0 to {MOST_ATTRACTORS}")
+        raise InputError(f"{attractors} attractors were requested, but the generator makes 0 to {MOST_ATTRACTORS}")
     made: dict[str, Beginning] = {}
     for beginning in _endless(random.Random(f"verb-number {seed} {attractors}"), attractors):
         if len(made) >= count:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from transformers import ASTConfig, ASTForAudioClassification
 
-from attnx.demo_models.planted_tone import BINS, FRAMES, LABELS, PATCH, RATE, Array, build_extractor, draw
+from attnx.demo_models.planted_tone import BINS, FRAMES, LABELS, PATCH, RATE, Array, build_processor, draw
 from examples.training.loop import Report, SmallRecipe, one_cycle
 
 
@@ -26,7 +26,7 @@ class Recipe(SmallRecipe):
 def train(recipe: Recipe | None = None, *, report: Report | None = None) -> Any:
     """A trained model in evaluation mode. `report` is called with every step and its loss."""
     recipe = recipe or Recipe()
-    extractor = build_extractor()
+    extractor = build_processor()
 
     def loss_of(model: Any, step: int, random: np.random.Generator) -> Tensor:
         sounds, labels, _ = draw(recipe.batch, random)
@@ -40,7 +40,7 @@ def accuracy(model: Any, *, count: int = 500, seed: int = 10_000) -> float:
     """The share of new sounds that are classified right."""
     sounds, labels, _ = draw(count, np.random.default_rng(seed))
     with torch.no_grad():
-        found = model(input_values=_frames(build_extractor(), sounds)).logits.argmax(-1)
+        found = model(input_values=_frames(build_processor(), sounds)).logits.argmax(-1)
     return float((found == torch.from_numpy(labels)).float().mean())
 
 

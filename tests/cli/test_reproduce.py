@@ -109,7 +109,7 @@ MISTAKES = [
     (["reproduce", "table1", "--output", "no/such/folder/x.md"], "there is no directory no/such/folder"),
     (["reproduce", "subject", "--data", "good.tsv"], "come without the subject's position"),
     (["reproduce", "subject", "--layer", "9", "--samples", "2"], "layer 9 asked, model has 3"),
-    (["reproduce", "subject", "--attractors", "9"], "9 attractors asked"),
+    (["reproduce", "subject", "--attractors", "9"], "9 attractors were requested"),
     (["reproduce", "subject", "--attractors", "1", "--data", "good.tsv"], "--attractors is for generated sentences"),
     (["reproduce", "figure1", "--text", " "], "the text is empty"),
     (["reproduce", "figure1", "--output", "no/such/folder/x.png"], "there is no directory no/such/folder"),

@@ -8,8 +8,7 @@ import pytest
 from attnx import BenchmarkTable
 from attnx.attribution import REFERENCES
 from attnx.cli.main import main
-from attnx.demo_models import demo_directory as classifier_directory
-from attnx.demo_models.recall import demo_directory
+from attnx.demo_models import shipped_directory
 from attnx.methods import METHODS
 
 pytestmark = pytest.mark.slow
@@ -63,7 +62,7 @@ def test_json_markdown_and_a_page(truth, tmp_path):
 
 def test_a_cue_file_with_a_model_of_ones_own(truth, tmp_path):
     (tmp_path / "cues.tsv").write_text("prefix\tgood\tbad\tcue\nk1 v1 k2 v2 k1\tv1\tv2\tv1\n")
-    with demo_directory() as directory:
+    with shipped_directory("recall") as directory:
         code, out, _ = truth("--model", directory, "--data", "cues.tsv", "--reference", "lrp")
     assert code == 0
     assert "cues: the word that decides how a text goes on; 1 input," in out
@@ -71,7 +70,7 @@ def test_a_cue_file_with_a_model_of_ones_own(truth, tmp_path):
 
 def test_what_is_wrong_is_one_line(truth, tmp_path):
     (tmp_path / "bad.tsv").write_text("prefix\tgood\tbad\tcue\nk1 v1 k2 v2 k1\tv1\tv2\tv9\n")
-    with demo_directory() as decoder, classifier_directory() as classifier:
+    with shipped_directory("recall") as decoder, shipped_directory("verb-number") as classifier:
         for arguments, message in [
             (("--data", "none.tsv"), "there is no file none.tsv"),
             (("--data", "bad.tsv"), "for a model of your own"),

@@ -91,10 +91,10 @@ def test_an_image(name):
     model = hf.ViTForImageClassification(config).eval()
     from PIL import Image
 
-    from attnx.demo_models.planted_patch import image_processor
+    from attnx.demo_models.planted_patch import build_processor
 
     picture = Image.fromarray(np.random.default_rng(0).integers(0, 255, (32, 32, 3), dtype=np.uint8))
-    processor = copy.copy(image_processor())
+    processor = copy.copy(build_processor())
     processor.size = {"height": 32, "width": 32}
     found = attnx.explain(model, processor, picture, methods=name, target=("LABEL_1", "LABEL_0"))
     assert found[name].shape == (3, 17)

@@ -38,7 +38,7 @@ def test_the_number_of_attractors_can_be_asked_for(count):
 
 
 def test_more_attractors_than_the_grammar_has_is_an_error():
-    with pytest.raises(InputError, match="9 attractors asked; the generator makes 0 to 5"):
+    with pytest.raises(InputError, match="9 attractors were requested, but the generator makes 0 to 5"):
         generate(1, attractors=9)
 
 
