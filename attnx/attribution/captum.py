@@ -19,10 +19,10 @@ from attnx.hooks import (
     MAX_BATCH_POSITIONS,
     EmbeddingOverride,
     GradientCheck,
+    active_mode,
     collate,
     eval_mode,
     grad_mode,
-    looking_on,
     max_batch_positions,
     missing_gradient_reason,
     padding_id,
@@ -116,7 +116,7 @@ def attribute(
 
     with (
         eval_mode(model, gradients=gradients),
-        looking_on(LinearLayerMode(check)),
+        active_mode(LinearLayerMode(check)),
         progress_bar(label, len(cases), progress, " scores", estimate=True) as shown,
     ):
         entry = _entry(model, adapter, processor, cases[0].prepared, embed)
@@ -199,9 +199,9 @@ class _Entry:
         if self.table is None:
             return score(self.model, entered, *how, **answers)
         standing = EmbeddingOverride(self.table, values)
-        with looking_on(standing):
+        with active_mode(standing):
             tensor = score(self.model, entered, *how, **answers)
-        if not standing.entered:
+        if not standing.used:
             raise InputError(
                 f"{type(self.model).__name__} takes no inputs_embeds, and embeds its tokens in a way that is not seen, "
                 "so gradients cannot reach them; use references=('blankout',), which needs none"

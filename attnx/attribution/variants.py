@@ -30,10 +30,10 @@ from attnx.attribution.baselines import Baseline
 from attnx.attribution.gradients import integrated_gradients
 from attnx.errors import AttnxError, ChoiceError
 from attnx.hooks import (
+    active_mode,
     collate,
     eval_mode,
     first_outputs,
-    looking_on,
     max_batch_positions,
     padding_id,
     run_in_batches,
@@ -413,7 +413,7 @@ def measure(
     done: set[int] = set()
     with (
         eval_mode(model),
-        looking_on(runs.maps),
+        active_mode(runs.maps),
         progress_bar(label, len(runs.made), progress, " runs", estimate=True) as shown,
     ):
         find_unread_rows(runs)

@@ -16,7 +16,6 @@ from attnx.attention import (
     VISION,
     AttentionLayer,
     AttentionTensor,
-    BlockTail,
     ConstantLayer,
     Mask,
     MaterializedLayer,
@@ -26,13 +25,15 @@ from attnx.attention import (
     pad_keys,
 )
 from attnx.errors import CaptureError, InputError
-from attnx.hooks.block_tail import Rest
-from attnx.hooks.record import Claim, Joined, Record, Recorder, check_sampling, settle
-from attnx.hooks.stacks import Chain, Pictured, Seen
-from attnx.hooks.verification import rows_checked
+from attnx.hooks.block_tail import BlockTailRun
+from attnx.hooks.record import Record, Recorder, ResidualAdd, check_sampling
+from attnx.hooks.stacks import EncoderDecoderChain, RecordedCalls, VisionLanguageChain
+from attnx.hooks.verification import DeferredCheck, rows_checked, verify
 
-_LOST = 1e-4
+_PADDING_TOLERANCE = 1e-4
 """Of a row: more weight on padding is no rounding."""
+
+_Masks = dict[Any, Mask]
 
 
 def assemble(
@@ -44,39 +45,37 @@ def assemble(
     module: str = "",
     projection: Callable[[], Projection | None] = lambda: None,
 ) -> list[AttentionTensor]:
-    """One for each input of the batch, with its padding positions cut out.
+    """One for each input of the batch, without its padding.
 
     `padding` is batch × n, true where a position is real; of an encoder–decoder it is the source's, and
-    `output_padding` that of what the decoder reads. `module` keeps only modules whose name begins so. `projection`
-    measures how a picture enters the text, where that is asked.
+    `output_padding` that of the decoder's input. `module` keeps only modules whose name begins so. `projection`
+    measures how an image enters the text.
     """
     check_sampling(recorder.sampling, model_name, module)
-    chain = Seen(recorder.records, recorder.batch, model_name, projection).stack(module)
-    records = chain if isinstance(chain, list) else chain.records
-    _check_numbers(records)
-    if isinstance(chain, Pictured):
-        _check_one_stack(recorder)
-        return [_joined_by_projector(chain, recorder)]
-    if isinstance(chain, Chain) and not chain.alone:
-        _check_one_stack(recorder)
-        sources = _real_positions(padding, recorder.batch, chain.source)
-        written = None if output_padding is None else output_padding.repeat(1, chain.copies)
-        outputs = _real_positions(written, recorder.batch, chain.output)
-        return [_chained(chain, index, sources[index], outputs[index], recorder) for index in range(recorder.batch)]
-    tensor = output_padding if isinstance(chain, Chain) and chain.alone == "self" else padding
-    real = _real_positions(tensor, recorder.batch, records[0].shape[-1])
-    _check_padding_of_all(records, real)
-    # One for each block, whatever the number of inputs: what is found of it is found once.
-    rests = [_rest(record, recorder) for record in records] if "rest" in recorder.extras else []
-    return [_one(records, index, real[index], recorder, rests) for index in range(recorder.batch)]
-
-
-def _check_one_stack(recorder: Recorder) -> None:
-    if "rest" in recorder.extras:
+    stack = RecordedCalls(recorder.records, recorder.batch, model_name, projection).stack(module)
+    records = stack if isinstance(stack, list) else stack.records
+    _check_finite(records)
+    chain = isinstance(stack, VisionLanguageChain)
+    chain = chain or (isinstance(stack, EncoderDecoderChain) and not stack.single_sequence)
+    if chain and "rest" in recorder.extras:
         raise CaptureError(
             "what a block does behind one of several attention calls is not known, as in an encoder–decoder: "
             "value_zeroing is defined for one stack; use alti, rollout, or references=('lrp',)"
         )
+    if isinstance(stack, VisionLanguageChain):
+        return [_vision_language_attention(stack, recorder)]
+    batch = range(recorder.batch)
+    if isinstance(stack, EncoderDecoderChain) and not stack.single_sequence:
+        sources = _real_positions(padding, recorder.batch, stack.source)
+        copied = None if output_padding is None else output_padding.repeat(1, stack.copies)
+        outputs = _real_positions(copied, recorder.batch, stack.output)
+        return [_encoder_decoder_attention(stack, i, sources[i], outputs[i], recorder) for i in batch]
+    decoder = isinstance(stack, EncoderDecoderChain) and stack.single_sequence == "self"
+    real = _real_positions(output_padding if decoder else padding, recorder.batch, records[0].shape[-1])
+    _check_padding_of_batch(records, real)
+    # One for each block, whatever the number of inputs: what is found of it is found once.
+    tails = [_tail(record, recorder) for record in records] if "rest" in recorder.extras else []
+    return [_single_stack_attention(records, i, real[i], recorder, tails) for i in batch]
 
 
 def _real_positions(padding: Tensor | None, batch: int, length: int) -> Tensor:
@@ -93,187 +92,183 @@ def _real_positions(padding: Tensor | None, batch: int, length: int) -> Tensor:
     return torch.ones(batch, length, dtype=torch.bool)
 
 
-def _one(
-    records: Sequence[Record], index: int, real: Tensor, recorder: Recorder, rests: Sequence[Rest]
+def _single_stack_attention(
+    records: Sequence[Record], index: int, real: Tensor, recorder: Recorder, tails: Sequence[BlockTailRun]
 ) -> AttentionTensor:
     kept = None if bool(real.all()) else real.nonzero()[:, 0]
-    masks: dict[Any, Mask] = {}
-    layers = [_level(record, index, masks, _brought(record, index, kept, kept, recorder)) for record in records]
-    if rests:
-        layers = [_with_rest(level, rest.of_input(index, kept)) for level, rest in zip(layers, rests, strict=True)]
+    masks: _Masks = {}
+    layers = [_layer(record, index, masks, recorder, kept, kept) for record in records]
+    if tails:  # every kind of layer is a dataclass
+        layers = [
+            replace(cast(Any, layer), rest=tail.of_input(index, kept))
+            for layer, tail in zip(layers, tails, strict=True)
+        ]
     if kept is not None:
         _check_padding([(number, layer) for number, layer in enumerate(layers, start=1) if not layer.whole], real)
-        layers = _without_padding(layers, kept)
-    held = any(isinstance(level, MaterializedLayer) for level in layers)
+        cropped = {id(layer.mask): layer.mask for layer in layers}  # layers share masks, also cropped ones
+        cropped = {name: mask.cropped(kept) for name, mask in cropped.items()}
+        layers = [layer.cropped(kept, cropped[id(layer.mask)]) for layer in layers]
+    materialized = any(isinstance(layer, MaterializedLayer) for layer in layers)
     stacked = _stacked(layers, records, recorder)
-    return AttentionTensor(tuple(layers), recorder.head if held else None, stacked)
+    return AttentionTensor(tuple(layers), recorder.head if materialized else None, stacked)
 
 
-def _chained(found: Chain, index: int, source: Tensor, output: Tensor, recorder: Recorder) -> AttentionTensor:
-    """The attention of one input over the positions of both streams."""
+def _encoder_decoder_attention(
+    chain: EncoderDecoderChain, index: int, source: Tensor, output: Tensor, recorder: Recorder
+) -> AttentionTensor:
+    """The attention of one input over the positions of both sequences."""
     lengths = int(source.sum()), int(output.sum())
     sequences = {"source": slice(0, lengths[0]), "output": slice(lengths[0], sum(lengths))}
     real = {"source": source, "output": output}
-    masks: dict[Any, Mask] = {}
+    masks: _Masks = {}
     layers: list[AttentionLayer] = []
-    for call in found.calls:
-        own, over = "source" if call.kind == "encoder" else "output", "output" if call.kind == "self" else "source"
-        level = _cropped(call.record, index, real[own], real[over], masks, recorder)
-        name = (id(level.mask), call.kind)
-        if name not in masks:
-            masks[name] = offset_mask(level.mask, sequences[own], sequences[over], sum(lengths))
-        layers.append(OffsetLayer(level, sequences[own], sequences[over], masks[name], call.kind))
-    head = recorder.head if any(level.whole for level in layers) else None
-    return AttentionTensor(tuple(layers), head, sequences=sequences, copies=found.copies)
+    for record, kind in chain.calls:
+        queries = "source" if kind == "encoder" else "output"
+        keys = "output" if kind == "self" else "source"
+        layer = _cropped_layer(record, index, real[queries], real[keys], masks, recorder)
+        layers.append(_offset(layer, sequences[queries], sequences[keys], sum(lengths), kind, masks))
+    head = recorder.head if any(layer.whole for layer in layers) else None
+    return AttentionTensor(tuple(layers), head, sequences=sequences, copies=chain.copies)
 
 
-def _joined_by_projector(found: Pictured, recorder: Recorder) -> AttentionTensor:
-    """The attention of one picture, or several, and one text, over the positions of both."""
-    length, whole = len(found.projection.reads), len(found.projection.reads) + found.projection.patches
+def _vision_language_attention(chain: VisionLanguageChain, recorder: Recorder) -> AttentionTensor:
+    """The attention of one image, or several, and one text, over the positions of both."""
+    length = len(chain.projection.reads)
+    whole = length + chain.projection.patches
     sequences = {TEXT: slice(0, length), PICTURE: slice(length, whole)}
-    masks: dict[Any, Mask] = {}
-
-    def placed(level: AttentionLayer, sequence: str, kind: str) -> OffsetLayer:
-        name = (id(level.mask), kind)
-        if name not in masks:
-            masks[name] = offset_mask(level.mask, sequences[sequence], sequences[sequence], whole)
-        return OffsetLayer(level, sequences[sequence], sequences[sequence], masks[name], kind)
-
+    masks: _Masks = {}
     layers: list[AttentionLayer] = []
-    for layer in found.tower:
-        parts = [
-            _level(record, index, masks, _brought(record, index, None, None, recorder))
-            for record in layer
-            for index in range(record.shape[0])
-        ]
-        layers.append(placed(TiledLayer.of(parts), PICTURE, VISION))
-    reads = {place: [length + patch for patch in read] for place, read in enumerate(found.projection.reads) if read}
+    for calls in chain.tower:
+        parts = [_layer(record, index, masks, recorder) for record in calls for index in range(record.shape[0])]
+        tiled = TiledLayer.of(parts)
+        layers.append(_offset(tiled, sequences[PICTURE], sequences[PICTURE], whole, VISION, masks))
+    reads = {
+        position: [length + patch for patch in read] for position, read in enumerate(chain.projection.reads) if read
+    }
     layers.append(ConstantLayer.of(reads, whole, layers[0].mask.device))
-    for record in found.decoder:
-        level = _level(record, 0, masks, _brought(record, 0, None, None, recorder))
-        layers.append(placed(level, TEXT, DECODER))
-    head = recorder.head if any(level.whole for level in layers) else None
+    for record in chain.decoder:
+        layer = _layer(record, 0, masks, recorder)
+        layers.append(_offset(layer, sequences[TEXT], sequences[TEXT], whole, DECODER, masks))
+    head = recorder.head if any(layer.whole for layer in layers) else None
     return AttentionTensor(tuple(layers), head, sequences=sequences)
 
 
-def _cropped(
-    record: Record, index: int, looking: Tensor, read: Tensor, masks: dict[Any, Mask], recorder: Recorder
-) -> AttentionLayer:
-    """A level of one or two streams without the padding of either."""
-    if bool(looking.all()) and bool(read.all()):
-        return _level(record, index, masks, _brought(record, index, None, None, recorder))
-    queries, keys = (real.nonzero()[:, 0] for real in (looking, read))
-    level = _level(record, index, masks, _brought(record, index, queries, keys, recorder))
-    _check_padding([(1, level)], read, looking)
-    name = ("cropped", id(level.mask))
+def _offset(layer: AttentionLayer, queries: slice, keys: slice, length: int, kind: str, masks: _Masks) -> OffsetLayer:
+    """The layer at its place among the positions of all sequences."""
+    name = (id(layer.mask), kind)
     if name not in masks:
-        masks[name] = level.mask.cropped(keys, queries)
-    return level.cropped(keys, masks[name], queries)
+        masks[name] = offset_mask(layer.mask, queries, keys, length)
+    return OffsetLayer(layer, queries, keys, masks[name], kind)
 
 
-def _level(record: Record, index: int, masks: dict[Any, Mask], captured: dict[str, Tensor]) -> AttentionLayer:
+def _cropped_layer(
+    record: Record, index: int, real_queries: Tensor, real_keys: Tensor, masks: _Masks, recorder: Recorder
+) -> AttentionLayer:
+    """Without the padding of either sequence."""
+    if bool(real_queries.all()) and bool(real_keys.all()):
+        return _layer(record, index, masks, recorder)
+    queries, keys = (real.nonzero()[:, 0] for real in (real_queries, real_keys))
+    layer = _layer(record, index, masks, recorder, queries, keys)
+    _check_padding([(1, layer)], real_keys, real_queries)
+    name = ("cropped", id(layer.mask))
+    if name not in masks:
+        masks[name] = layer.mask.cropped(keys, queries)
+    return layer.cropped(keys, masks[name], queries)
+
+
+def _layer(
+    record: Record,
+    index: int,
+    masks: _Masks,
+    recorder: Recorder,
+    queries: Tensor | None = None,
+    keys: Tensor | None = None,
+) -> AttentionLayer:
+    """Of one input; what was captured with it is at the positions `queries` and `keys`, None for all."""
+    captured = _captured(record, index, queries, keys, recorder)
     if record.weights is None:
         return replace(record.computed[index], captured=captured)
-    weights, seen = record.weights[index], record.visible
-    tensor = None if seen is None else seen[min(index, len(seen) - 1)]
-    queries, keys = weights.shape[-2:]
-    name = (id(seen), queries, keys)
+    weights, visible = record.weights[index], record.visible
+    mask = None if visible is None else visible[min(index, len(visible) - 1)]
+    shape = weights.shape[-2:]
+    name = (id(visible), *shape)
     if name not in masks:
-        masks[name] = Mask(keys, weights.device, tensor, queries=None if queries == keys else queries)
+        masks[name] = Mask(shape[1], weights.device, mask, queries=None if shape[0] == shape[1] else shape[0])
     return MaterializedLayer(weights, masks[name], record.module, captured)
 
 
-def _brought(
+def _captured(
     record: Record, index: int, queries: Tensor | None, keys: Tensor | None, recorder: Recorder
 ) -> dict[str, Tensor]:
-    """What else was asked for of a call, at the positions that are no padding; None is all of them."""
-    result = {}
+    tensors = {}
     if recorder.extras:
         _check_written(record, recorder)
     if record.values is not None:
         values = record.values[index]
-        result["values"] = values if keys is None else values[:, keys.to(values.device)]
+        tensors["values"] = values if keys is None else values[:, keys.to(values.device)]
     if "projections" in recorder.extras:
-        result["projections"] = _projection(record)
+        tensors["projections"] = _projection(record)
     if "blocks" in recorder.extras:
-        result |= _joined(record).captured(index, queries)
+        tensors |= _residual(record).captured(index, queries)
     if "gates" in recorder.extras:
-        result["gates"] = _gates(record, index, queries)
+        gate = torch.ones(1, 1, 1) if record.gate is None else record.gate[index]
+        cropped = record.gate is not None and queries is not None
+        tensors["gates"] = gate[:, cast(Tensor, queries).to(gate.device)] if cropped else gate
     if recorder.gradients and record.weights is not None:
-        result["differentiable"] = record.weights
+        tensors["differentiable"] = record.weights
     if record.outputs is not None:
-        result["outputs"] = record.outputs
-    return result
+        tensors["outputs"] = record.outputs
+    return tensors
 
 
-def _rest(record: Record, recorder: Recorder) -> Rest:
-    """What the block around a call does behind it."""
+def _tail(record: Record, recorder: Recorder) -> BlockTailRun:
     _check_written(record, recorder)
     _projection(record)
-    joined = _joined(record)
-    if record.block is None or record.block.left is None:
+    residual = _residual(record)
+    if record.block is None or record.block.output is None:
         raise CaptureError(
             f"{record.module} is one of several attention calls of its block, so what follows it alone is not known; "
             "use methods of attention itself (rollout, flow), or references=('lrp',)"
         )
-    return Rest(recorder.model, record.module, joined, record.block)
-
-
-def _with_rest(level: AttentionLayer, rest: BlockTail) -> AttentionLayer:
-    known: AttentionLayer = replace(cast(Any, level), rest=rest)  # every way to keep a level is a dataclass
-    return known
+    return BlockTailRun(recorder.model, record.module, residual, record.block)
 
 
 def _stacked(layers: list[AttentionLayer], records: Sequence[Record], recorder: Recorder) -> Tensor | None:
-    """layer × head × query × key, of which the levels become views; None where some level is not held.
+    """layer × head × query × key, of which the layers become views; None where some layer is not materialized.
 
-    A record whose numbers are copied lets go of its own, so that they are held once.
+    A record whose numbers are copied releases its own, so that they are in memory once.
     """
-    held = [level.weights.shape for level in layers if isinstance(level, MaterializedLayer)]
-    if len(held) < len(layers):
+    shapes = [layer.weights.shape for layer in layers if isinstance(layer, MaterializedLayer)]
+    if len(shapes) < len(layers):
         return None
     first = records[0].weights
     if recorder.gradients or first is None:
-        return torch.stack([level.weights for level in layers if isinstance(level, MaterializedLayer)])
-    stacked = first.new_empty(len(held), *held[0])
+        return torch.stack([layer.weights for layer in layers if isinstance(layer, MaterializedLayer)])
+    stacked = first.new_empty(len(shapes), *shapes[0])
     for number, record in enumerate(records):
-        level = layers[number]
-        if isinstance(level, MaterializedLayer):
-            stacked[number] = level.weights
-            layers[number] = replace(level, weights=stacked[number])
+        layer = layers[number]
+        if isinstance(layer, MaterializedLayer):
+            stacked[number] = layer.weights
+            layers[number] = replace(layer, weights=stacked[number])
         if recorder.batch == 1:
             record.weights = stacked[number][None]
     return stacked
 
 
-def _without_padding(layers: Sequence[AttentionLayer], kept: Tensor) -> list[AttentionLayer]:
-    """Every level cropped; levels that share a mask share the cropped one."""
-    masks = {id(level.mask): level.mask for level in layers}
-    cropped = {name: mask.cropped(kept) for name, mask in masks.items()}
-    return [level.cropped(kept, cropped[id(level.mask)]) for level in layers]
-
-
 def _check_written(record: Record, recorder: Recorder) -> None:
     """That values and projection, summed over heads and keys, are what the block wrote."""
-    if record.unlike:
+    if record.mismatch:
         raise CaptureError(
-            f"values and projections of {record.module} are not what it writes: {record.unlike}. Use methods of "
+            f"values and projections of {record.module} are not what it writes: {record.mismatch}. Use methods of "
             "attention itself (raw, rollout, flow), or references=('lrp',); capture weights without extras"
         )
-    by_hand = "ask for the gate, too: extras=('values', 'projections', 'gates')"
-    instead = "use methods of attention itself (rollout, flow)" if "blocks" in recorder.extras else by_hand
     if record.gate is not None and "gates" not in recorder.extras:
+        by_hand = "ask for the gate, too: extras=('values', 'projections', 'gates')"
+        instead = "use methods of attention itself (rollout, flow)" if "blocks" in recorder.extras else by_hand
         raise CaptureError(
             f"{record.module} multiplies what it mixed by a gate of each position before it is projected, so values "
             f"and projections alone are not what it writes; {instead}"
         )
-
-
-def _gates(record: Record, index: int, kept: Tensor | None) -> Tensor:
-    if record.gate is None:
-        return torch.ones(1, 1, 1)
-    gate = record.gate[index]
-    return gate if kept is None else gate[:, kept.to(gate.device)]
 
 
 def _projection(record: Record) -> Tensor:
@@ -286,64 +281,63 @@ def _projection(record: Record) -> Tensor:
     return record.projection
 
 
-def _joined(record: Record) -> Joined:
-    if isinstance(record.joined, Joined):
-        return record.joined
-    raise record.joined or CaptureError(
+def _residual(record: Record) -> ResidualAdd:
+    if isinstance(record.residual, ResidualAdd):
+        return record.residual
+    raise record.residual or CaptureError(
         f"no block was seen around the attention of {record.module}, so what it adds to the residual stream is not "
         "known; use methods of attention itself (rollout, flow)"
     )
 
 
-def _check_numbers(records: Sequence[Record]) -> None:
+def _check_finite(records: Sequence[Record]) -> None:
     def infinite(layer: int, record: Record) -> CaptureError:
         return CaptureError(
             f"attention in layer {layer} ({record.module}) is not finite: the model's weights or its input have "
             "NaN or infinity. Check the checkpoint; half precision may need float32: model.float()"
         )
 
-    claims = []
+    checks = []
     for layer, record in enumerate(records, start=1):
-        claims += [Claim(total.isfinite(), partial(infinite, layer, record)) for total in record.totals()]
-    settle(claims)
+        checks += [DeferredCheck(total.isfinite(), partial(infinite, layer, record)) for total in record.totals()]
+    verify(checks)
 
 
-def _check_padding_of_all(records: Sequence[Record], real: Tensor) -> None:
-    """A row that gives weight to padding has other numbers in a batch than alone: asked of all that is held."""
+def _check_padding_of_batch(records: Sequence[Record], real: Tensor) -> None:
+    """A row that gives weight to padding has other numbers in a batch than alone; checked where weights are kept."""
     if bool(real.all()):
         return
-    claims = []
+    checks = []
     for number, record in enumerate(records, start=1):
         if record.weights is not None:
             weights = record.weights.detach()
             rows, padding = real[:, None, :, None].to(weights.device), (~real)[:, None, :, None].to(weights)
-            lost = ((weights @ padding) * rows).amax()
-            claims.append(Claim(lost <= _LOST, partial(_padding_is_read, number, record.module, lost)))
-    settle(claims)
+            checks.append(_no_padding_is_read(number, record.module, ((weights @ padding) * rows).amax()))
+    verify(checks)
 
 
-def _check_padding(layers: Sequence[tuple[int, AttentionLayer]], real: Tensor, looking: Tensor | None = None) -> None:
-    """The same for the levels of one input, each with its number.
-
-    Of a level that is held all rows are asked, of one that is computed some. `looking` are the queries, where they are
-    of another stream.
-    """
-    asked: list[int] = (real if looking is None else looking).nonzero()[:, 0].tolist()
-    some = [asked[place] for place in rows_checked(len(asked))]
-    claims = []
-    for number, level in layers:
-        length = level.mask.length
-        if level.whole:
-            rows = level.rows(level.own.start, level.own.stop).weights[:, asked]
+def _check_padding(
+    layers: Sequence[tuple[int, AttentionLayer]], real: Tensor, real_queries: Tensor | None = None
+) -> None:
+    """The same for the layers of one input, each with its number: of computed ones, on some rows."""
+    queries: list[int] = (real if real_queries is None else real_queries).nonzero()[:, 0].tolist()
+    sample = [queries[index] for index in rows_checked(len(queries))]
+    checks = []
+    for number, layer in layers:
+        if layer.whole:
+            rows = layer.rows(layer.own.start, layer.own.stop).weights[:, queries]
         else:
-            rows = torch.cat([pad_keys(level.rows(row, row + 1), length) for row in some], dim=1)
+            rows = torch.cat([pad_keys(layer.rows(row, row + 1), layer.mask.length) for row in sample], dim=1)
         lost = rows[..., ~real.to(rows.device)].detach().sum(-1).amax()
-        claims.append(Claim(lost <= _LOST, partial(_padding_is_read, number, level.module, lost)))
-    settle(claims)
+        checks.append(_no_padding_is_read(number, layer.module, lost))
+    verify(checks)
 
 
-def _padding_is_read(number: int, module: str, lost: Tensor) -> CaptureError:
-    return CaptureError(
-        f"layer {number} ({module}) attends to padding ({float(lost):.2g} of a row), so a padded batch gives "
-        "other numbers than one input at a time; use batch_size=1"
-    )
+def _no_padding_is_read(number: int, module: str, lost: Tensor) -> DeferredCheck:
+    def error() -> CaptureError:
+        return CaptureError(
+            f"layer {number} ({module}) attends to padding ({float(lost):.2g} of a row), so a padded batch gives "
+            "other numbers than one input at a time; use batch_size=1"
+        )
+
+    return DeferredCheck(lost <= _PADDING_TOLERANCE, error)

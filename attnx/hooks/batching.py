@@ -15,8 +15,8 @@ from torch.nn.utils.rnn import pad_sequence
 from attnx.adapters import Adapter, PreparedInput, base_model, takes_logits_to_keep
 from attnx.errors import InputError
 from attnx.hooks.capture import run_model
-from attnx.hooks.forward import eval_mode
-from attnx.hooks.patching import Entry
+from attnx.hooks.patching import eval_mode
+from attnx.hooks.tracing import Entry
 from attnx.targets import first_output
 
 _DENSE = ("pixel_values", "input_features", "input_values")

@@ -1,12 +1,10 @@
-"""The rest of a block: what it makes of the residual stream behind its attention, as a function that can be called.
+"""The tail of a block: what it makes of the residual stream after its attention, as a function that can be called.
 
-A block is called once more with what it was called with, and one of its calls to torch gives the sum of stream and
-attention. From there on other vectors can be put in its place: the block's own code runs on them, its modules called
-as the model calls them. Nothing before the sum is computed again; what it gives is an empty tensor of its shape. So the
-block must go on from the sum alone, and treat all positions alike. Both are tried before anything is believed: the sum
-itself, its positions moved, must give what the block gave.
-
-Where the MLP stands beside attention, or nothing follows, the block is a sum, and no call is needed.
+A block is called again with the same arguments, and one of its calls to torch gives the sum of stream and attention.
+There other vectors are put in its place, and the block's own code runs on them; what comes before is replaced by empty
+tensors. So the block must go on from the sum alone, and treat all positions alike. Both are checked: the sum itself,
+with its positions permuted, must give what the block gave. Where the MLP stands beside attention, or nothing follows,
+the block is a sum, and no call is needed.
 """
 
 from __future__ import annotations
@@ -17,154 +15,143 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from attnx._signals import cached_property
 from attnx.errors import CaptureError, out_of_memory
-from attnx.hooks.blocks import miss, tensors
-from attnx.hooks.forward import eval_mode
-from attnx.hooks.patching import grad_mode, looking_on
-from attnx.hooks.record import BlockCall, Joined
+from attnx.hooks.blocks import floating_tensors, miss
+from attnx.hooks.patching import active_mode, eval_mode, grad_mode
+from attnx.hooks.record import BlockCall, ResidualAdd
+from attnx.hooks.tracing import Function, TracingMode
 from attnx.hooks.verification import TOLERANCE
 
 
 @dataclass(frozen=True, eq=False)
-class Rest:
-    """The rest of one block of a batch."""
+class BlockTailRun:
+    """The tail of one block of a batch."""
 
     model: nn.Module
     name: str
     """Of the module that attends."""
-    joined: Joined
+    residual: ResidualAdd
     call: BlockCall
 
     def of_input(self, index: int, kept: Tensor | None) -> Callable[[Tensor, Tensor], Tensor]:
-        """(vector × width, vector) → vector × width for one input, without its padding: what leaves the block at these
-        positions when each vector is taken from what attention adds there."""
-        length = self.joined.states.shape[1]
+        """(vector × width, vector) → vector × width for one input, without its padding: the block's output at these
+        positions when each vector is subtracted from what attention adds there."""
+        length = self.residual.states.shape[1]
 
-        def without(taken: Tensor, positions: Tensor) -> Tensor:
-            places = positions if kept is None else kept.to(positions.device)[positions]
-            return self.without(taken, places + index * length)
+        def without(vectors: Tensor, positions: Tensor) -> Tensor:
+            rows = positions if kept is None else kept.to(positions.device)[positions]
+            with grad_mode(gradients=False):
+                return self._without(vectors.to(self._output), rows + index * length)
 
         return without
 
-    def without(self, taken: Tensor, places: Tensor) -> Tensor:
-        """The same, positions counted through the batch."""
-        with grad_mode(gradients=False):
-            return self._without(taken.to(self._left), places)
-
-    def _without(self, taken: Tensor, places: Tensor) -> Tensor:
-        made, behind = self._made
-        if self.joined.on_branch is not None:
-            norm = self.joined.on_branch
+    def _without(self, vectors: Tensor, rows: Tensor) -> Tensor:
+        total, tail = self._total_and_tail
+        norm, branch = self.residual.branch_norm, self.residual.branch
+        if norm is not None:
             with eval_mode(self.model):
-                branch = norm.module(_flat(norm.entered)[places] - taken)
-            states = _flat(self.joined.states)[places] + branch
-        else:
-            gain = 1 if self.joined.branch is None else self.joined.branch.gain.to(taken)
-            if made is None:
-                return self._left[places] - gain * taken
-            states = made[places] - gain * taken
-        return self._left[places] + states - self._sum[places] if behind is None else behind(states)
+                branch_output = norm.module(_flat(norm.input)[rows] - vectors)
+            states = _flat(self.residual.states)[rows] + branch_output
+            return self._output[rows] + states - self._sum[rows] if tail is None else tail(states)
+        subtracted = vectors if branch is None else branch.gain.to(vectors) * vectors
+        return self._output[rows] - subtracted if total is None or tail is None else tail(total[rows] - subtracted)
 
     @property
     def tolerance(self) -> float:
-        """How far the block may be off when it is run again."""
         return TOLERANCE.get(self.call.precision, 1e-4)
 
     @cached_property
-    def _left(self) -> Tensor:
-        assert self.call.left is not None
-        return _flat(self.call.left)
+    def _output(self) -> Tensor:
+        assert self.call.output is not None
+        return _flat(self.call.output)
 
     @cached_property
     def _sum(self) -> Tensor:
-        """position × width: what attention and stream make together where the block is a sum."""
-        norm, branch = self.joined.on_branch, self.joined.branch
+        """position × width: stream and attention where the block is a sum."""
+        norm, branch = self.residual.branch_norm, self.residual.branch
         assert norm is not None
         assert branch is not None
-        return _flat(self.joined.states + branch(norm.entered.reshape(self.joined.states.shape)))
+        return _flat(self.residual.states + branch(norm.input.reshape(self.residual.states.shape)))
 
     @cached_property
-    def _made(self) -> tuple[Tensor | None, Callable[[Tensor], Tensor] | None]:
-        """The sum as the block made it, if it did, and the function from it to what leaves; None where that adds."""
-        rehearsal = _Rehearsal(self.joined.met, self.joined.rows, self.call.states.shape, self.tolerance)
-        self._run(rehearsal)
-        if rehearsal.made is None:
+    def _total_and_tail(self) -> tuple[Tensor | None, Callable[[Tensor], Tensor] | None]:
+        """The sum as the block made it, if it did, and the function from it to the output; None where that adds."""
+        search = _FindSum(self.residual.observed, self.residual.rows, self.call.input.shape, self.tolerance)
+        self.run(search)
+        if search.total is None:
             return None, None
-        made, before = _flat(rehearsal.made), rehearsal.before
-        for size in (None, len(made)):
-            behind = _Behind(self, before, rehearsal.made.shape, size)
-            if behind.gives(made, self._left):
-                return made, behind
-        moved = made + torch.linspace(-1, 1, made.shape[-1], dtype=made.dtype, device=made.device)
-        tensor = self._run(_Replaced(len(before), moved.reshape(rehearsal.made.shape)))
-        if _near(_flat(tensor), self._left + moved - made, self.tolerance):
+        total = _flat(search.total)
+        for size in (None, len(total)):
+            tail = _Tail(self, search.before, search.total.shape, size)
+            if tail.gives(total, self._output):
+                return total, tail
+        shifted = total + torch.linspace(-1, 1, total.shape[-1], dtype=total.dtype, device=total.device)
+        output = self.run(_ReplaceSum(len(search.before), shifted.reshape(search.total.shape)))
+        if _close(_flat(output), self._output + shifted - total, self.tolerance):
             return None, None
         raise CaptureError(
             f"the rest of the block around {self.name} cannot be run by itself: it reads more than the sum behind "
             "attention, or mixes positions. value_zeroing needs that; use alti, or references=('lrp',)"
         )
 
-    def _run(self, mode: TorchFunctionMode) -> Tensor:
-        """What the block gives while the mode answers some of its calls to torch."""
-        call = self.call
-        with eval_mode(self.model), looking_on(mode):
-            output = call.module(*call.args, **call.kwargs)
-        return next(tensors((output,)))
+    def run(self, mode: TracingMode) -> Tensor:
+        """The block's output while the mode answers some of its calls to torch."""
+        with eval_mode(self.model), active_mode(mode):
+            output = self.call.module(*self.call.args, **self.call.kwargs)
+        return next(floating_tensors(output))
 
 
 @dataclass(frozen=True, eq=False)
-class _Behind:
-    """What a block makes of the sum behind attention, one vector like another."""
+class _Tail:
+    """vector × width → vector × width."""
 
-    rest: Rest
+    block: BlockTailRun
     before: Sequence[Any]
+    """The results of the calls before the sum, emptied."""
     shape: torch.Size
     """As the block made the sum."""
     size: int | None
     """How many vectors a call takes; None for any number."""
 
     def __call__(self, states: Tensor) -> Tensor:
-        """vector × width → vector × width."""
         if self.size is None:
-            shape = (*[1] * (len(self.shape) - 2), *states.shape)
-            return _flat(self.rest._run(_Replaced(len(self.before), states.reshape(shape), self.before)))
-        size = self.size
-        return torch.cat([self._whole(states[begin : begin + size]) for begin in range(0, len(states), size)])
+            return self._run(states.reshape(*[1] * (len(self.shape) - 2), *states.shape))
+        outputs = []
+        for part in torch.split(states, self.size):
+            filled = torch.cat([part, part[-1:].expand(self.size - len(part), -1)])
+            outputs.append(self._run(filled.reshape(self.shape))[: len(part)])
+        return torch.cat(outputs)
 
-    def _whole(self, states: Tensor) -> Tensor:
-        """As many vectors as the block was called with; what is missing is filled up."""
-        assert self.size is not None
-        filled = torch.cat([states, states[-1:].expand(self.size - len(states), -1)]).reshape(self.shape)
-        return _flat(self.rest._run(_Replaced(len(self.before), filled, self.before)))[: len(states)]
+    def _run(self, states: Tensor) -> Tensor:
+        return _flat(self.block.run(_ReplaceSum(len(self.before), states, self.before)))
 
-    def gives(self, made: Tensor, left: Tensor) -> bool:
-        """Whether vectors in another order, and one of them twice, give what the block gave of each."""
-        order = torch.arange(-1, len(made), device=made.device).roll(1) % len(made)
+    def gives(self, total: Tensor, output: Tensor) -> bool:
+        """Whether vectors in another order, and one of them twice, give what the block gave for each."""
+        order = torch.arange(-1, len(total), device=total.device).roll(1) % len(total)
         try:
-            return _near(self(made[order]), left[order], self.rest.tolerance)
+            return _close(self(total[order]), output[order], self.block.tolerance)
         except (RuntimeError, ValueError, IndexError, TypeError) as error:  # shapes that were fixed before the sum
             if out_of_memory(error):
                 raise
             return False
 
 
-class _Rehearsal(TorchFunctionMode):
-    """Looks for the call that makes the sum, and remembers the shapes of what was made before it."""
+class _FindSum(TracingMode):
+    """Looks for the call that makes the sum, and keeps the shapes of what was computed before it."""
 
-    def __init__(self, met: Tensor, rows: Any, shape: torch.Size, slack: float) -> None:
+    def __init__(self, observed: Tensor, rows: Any, shape: torch.Size, tolerance: float) -> None:
         super().__init__()
-        self._met, self._rows, self._shape, self._slack = met, rows, shape, slack
+        self._observed, self._rows, self._shape, self._tolerance = observed, rows, shape, tolerance
         self.before: list[Any] = []
-        self.made: Tensor | None = None
+        self.total: Tensor | None = None
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if self.made is None:
+    def call(self, func: Function, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        result = func(*args, **kwargs)
+        if self.total is None:
             if self._is_sum(result):
-                self.made = result.detach().clone()
+                self.total = result.detach().clone()
             else:
                 self.before.append(_emptied(result))
         return result
@@ -174,25 +161,24 @@ class _Rehearsal(TorchFunctionMode):
             return False
         if result.numel() != self._shape.numel() or result.shape[-1] != self._shape[-1]:
             return False
-        seen = result.detach().reshape(self._shape)[:, self._rows].to(self._met)
-        return miss(seen, self._met) <= self._slack
+        rows = result.detach().reshape(self._shape)[:, self._rows].to(self._observed)
+        return miss(rows, self._observed) <= self._tolerance
 
 
-class _Replaced(TorchFunctionMode):
+class _ReplaceSum(TracingMode):
     """Gives another sum. With `before` nothing before it is computed: shapes and numbers are as they were."""
 
-    def __init__(self, place: int, states: Tensor, before: Sequence[Any] | None = None) -> None:
+    def __init__(self, index: int, states: Tensor, before: Sequence[Any] | None = None) -> None:
         super().__init__()
-        self._place, self._states, self._before = place, states, before
-        self._calls = 0
+        self._index, self._states, self._before, self._calls = index, states, before, 0
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        place, self._calls = self._calls, self._calls + 1
-        if place == self._place:
+    def call(self, func: Function, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        index, self._calls = self._calls, self._calls + 1
+        if index == self._index:
             return self._states
-        if place < self._place and self._before is not None:
-            return _filled(self._before[place])
-        return func(*args, **(kwargs or {}))
+        if index < self._index and self._before is not None:
+            return _filled(self._before[index])
+        return func(*args, **kwargs)
 
 
 @dataclass(frozen=True)
@@ -207,22 +193,18 @@ class _Empty:
 def _emptied(result: Any) -> Any:
     if isinstance(result, Tensor):
         return _Empty(result.shape, result.dtype, result.device)
-    if type(result) in (tuple, list):
-        return type(result)(_emptied(one) for one in result)
-    return result
+    return type(result)(map(_emptied, result)) if type(result) in (tuple, list) else result
 
 
 def _filled(kept: Any) -> Any:
     if isinstance(kept, _Empty):
         return torch.zeros((), dtype=kept.dtype, device=kept.device).expand(kept.shape)
-    if type(kept) in (tuple, list):
-        return type(kept)(_filled(one) for one in kept)
-    return kept
+    return type(kept)(map(_filled, kept)) if type(kept) in (tuple, list) else kept
 
 
 def _flat(tensor: Tensor) -> Tensor:
     return tensor.reshape(-1, tensor.shape[-1])
 
 
-def _near(tensor: Tensor, other: Tensor, tolerance: float) -> bool:
+def _close(tensor: Tensor, other: Tensor, tolerance: float) -> bool:
     return tensor.shape == other.shape and miss(tensor, other) <= tolerance

@@ -1,174 +1,176 @@
-"""Of a very long input what enters each block is kept, and not the queries and keys of its attention.
+"""Recomputation: of a very long input the input of each block is kept, and not the queries and keys of its attention.
 
 They are twice as large where each head has keys of its own. Where they are read, the block is called again and left as
-soon as its attention has them: of a block that is its norm and its projections, less than a tenth of a run at 32,768
-positions. That the same come out is tried on each block when it has run; where they do not, they are kept. So they are
-where somebody's hooks hang on the block, for what follows its attention is not called again.
+soon as its attention has them: less than a tenth of a run at 32,768 positions. That the same come out is checked on
+each block when it has run; where they do not, or where somebody's hooks hang on the block, they are kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from attnx.attention import ComputedLayer, LatestLayer, RecomputedLayer
 from attnx.errors import CaptureError
-from attnx.hooks.patching import ModuleObserver, Switches, looking_on
+from attnx.hooks.patching import (
+    ModuleObserver,
+    Switches,
+    active_mode,
+    eval_mode,
+    is_of_attnx,
+    layer_count,
+    listed_modules,
+)
 from attnx.hooks.record import Recorder, copied, total
+from attnx.hooks.tracing import Function, TracingMode
 from attnx.hooks.verification import TOLERANCE, rows_checked
 
 KEPT_AT_MOST = 2**30
-"""Bytes of queries and keys of all levels that are kept: those of 14,563 positions of 12 levels of 768 channels."""
+"""Bytes of queries and keys of all layers that are kept: those of 14,563 positions of 12 layers of 768 channels."""
 
-_PLAIN = (Tensor, str, int, float, torch.dtype, torch.device, torch.Size, type(None))
-"""What a block can be given twice."""
-
-Still: TypeAlias = Callable[[], AbstractContextManager[Any]]
-"""Gives a context in which the model is undisturbed."""
+_REPEATABLE = (Tensor, str, int, float, complex, torch.dtype, torch.device, torch.Size, type(None))
 
 
-class Remaking(ModuleObserver):
-    """While the model runs, queries and keys of a block that is left are let go of, if it can be called again."""
+def flat_arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[list[Any], TreeSpec]:
+    """The arguments of a call in one list, for `tree_unflatten`."""
+    return tree_flatten((args, dict(kwargs)), is_leaf=lambda node: not isinstance(node, (tuple, list, dict)))
 
-    def __init__(self, model: nn.Module, recorder: Recorder, still: Still) -> None:
-        lists = [each for each in model.modules() if isinstance(each, nn.ModuleList)]
-        index = getattr(getattr(model, "config", None), "num_hidden_layers", None)
-        self._levels = max([index if isinstance(index, int) else 1, *map(len, lists)])
-        self._recorder, self._still = recorder, still
+
+def unrepeatable(arguments: Sequence[Any]) -> Any:
+    """An argument that a block cannot be given twice, such as a cache of keys and values; None if there is none."""
+    return next((argument for argument in arguments if not isinstance(argument, _REPEATABLE)), None)
+
+
+def versions(arguments: Sequence[Any]) -> list[int]:
+    """What changes where a tensor is changed in place."""
+    return [argument._version for argument in arguments if isinstance(argument, Tensor)]
+
+
+class RecomputationObserver(ModuleObserver):
+    """While the model runs, release queries and keys of a block that is done, if it can be called again."""
+
+    def __init__(self, model: nn.Module, recorder: Recorder) -> None:
+        self._model, self._recorder, self._layers = model, recorder, layer_count(model)
         self._latest = LatestLayer()
         self._running: _Call | None = None
         self._trying = False
-        super().__init__((block for each in lists for block in each), self._block_begins, self._block_ends)
+        super().__init__(listed_modules(model).values(), self._before, self._after)
 
-    def _block_begins(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        if self._running is not None or self._trying:
+    def _before(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        if self._running is not None or self._trying or any(map(_is_hooked, module.modules())):
             return
-        if any(map(_is_hooked, module.modules())):
-            return
-        given, layout = tree_flatten((args, dict(kwargs)), is_leaf=lambda one: not isinstance(one, (tuple, list, dict)))
-        # A cache of keys and values would be filled twice, and what was made in inference mode tells of no change.
-        if all(
-            isinstance(tensor, _PLAIN) and not (isinstance(tensor, Tensor) and tensor.is_inference())
-            for tensor in given
-        ):
-            self._running = _Call(module, given, layout, _versions(given), len(self._recorder.calls), self._still)
+        arguments, layout = flat_arguments(args, kwargs)
+        # What was made in inference mode has no version, and would not show a change.
+        inference = any(isinstance(argument, Tensor) and argument.is_inference() for argument in arguments)
+        if unrepeatable(arguments) is None and not inference:
+            count = len(self._recorder.calls)
+            self._running = _Call(self._model, module, arguments, layout, versions(arguments), count)
 
-    def _block_ends(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> None:
+    def _after(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> None:
         call = self._running
         if call is None or module is not call.module or self._trying:
             return
         self._running = None
         records = self._recorder.calls[call.first :]
         if len(records) == 1 and len(records[0].computed) == 1:
-            (level,) = records[0].computed
-            if isinstance(level, ComputedLayer) and self._saves(level, call):
-                records[0].computed = (self._anew(level, call) or level,)
+            (layer,) = records[0].computed
+            if isinstance(layer, ComputedLayer) and self._saves_memory(layer, call):
+                records[0].computed = (self._recomputed(layer, call) or layer,)
 
-    def _saves(self, level: ComputedLayer, call: _Call) -> bool:
-        """Whether all levels together are too much to keep, and what enters them is less; masks are shared by them."""
-        index, length = _size(level.query) + _size(level.key), level.mask.length
+    def _saves_memory(self, layer: ComputedLayer, call: _Call) -> bool:
+        """Whether all layers are too much to keep, and what enters them is less; masks are shared by them."""
+        size, length = _bytes(layer.query) + _bytes(layer.key), layer.mask.length
         states = [
-            tensor
-            for tensor in call.given
-            if isinstance(tensor, Tensor) and length in tensor.shape[:2] and tensor.ndim <= 3
+            _bytes(argument)
+            for argument in call.arguments
+            if isinstance(argument, Tensor) and length in argument.shape[:2] and argument.ndim <= 3
         ]
-        return index * self._levels > KEPT_AT_MOST and max(map(_size, states), default=index) < index
+        return size * self._layers > KEPT_AT_MOST and max(states, default=size) < size
 
-    def _anew(self, level: ComputedLayer, call: _Call) -> RecomputedLayer | None:
-        """The level as one that is made again; None where another one would be made."""
-        some = rows_checked(level.mask.length)
-        make = partial(_made, call, replace(level, query=level.query[:, some], key=level.key[:, some]), some)
+    def _recomputed(self, layer: ComputedLayer, call: _Call) -> RecomputedLayer | None:
+        """The layer as one that is recomputed; None where another one would come out."""
+        rows = rows_checked(layer.mask.length)
+        compute = partial(_compute, call, replace(layer, query=layer.query[:, rows], key=layer.key[:, rows]), rows)
         self._trying = True
         try:
-            computed_layer = make()
+            again = compute()
         except Exception:  # whatever a block has against being called twice
             return None
         finally:
             self._trying = False
-        same = torch.equal(computed_layer.query, level.query) and torch.equal(computed_layer.key, level.key)
-        known = total(level.query, level.key)
-        return RecomputedLayer(make, self._latest, level.heads, level.mask, known, level.module) if same else None
+        if not torch.equal(again.query, layer.query) or not torch.equal(again.key, layer.key):
+            return None
+        sums = total(layer.query, layer.key)
+        return RecomputedLayer(compute, self._latest, layer.heads, layer.mask, sums, layer.module)
 
 
 @dataclass(eq=False)
 class _Call:
-    """One call of a block, with all that is needed to make it again."""
+    """One call of a block, with all that is needed to repeat it."""
 
+    model: nn.Module
     module: nn.Module
-    given: Sequence[Any]
-    """Its arguments in a row."""
+    arguments: Sequence[Any]
     layout: TreeSpec
     versions: list[int]
     first: int
     """How many attention calls were before it."""
-    still: Still
 
-    def again(self) -> tuple[Tensor, Tensor]:
+    def repeat(self) -> tuple[Tensor, Tensor]:
         """The queries and keys of its attention, batch × head × n × width."""
-        args, kwargs = tree_unflatten(list(self.given), self.layout)
+        args, kwargs = tree_unflatten(list(self.arguments), self.layout)
         before = Switches.now()
-        modes = tuple(mode for mode in before.modes if not type(mode).__module__.startswith("attnx."))
+        modes = tuple(mode for mode in before.modes if not is_of_attnx(mode))
         try:
-            with self.still():
-                replace(before, gradients=False, modes=modes).restore()  # none of ours looks on
-                with looking_on(_Reaching()):
+            with eval_mode(self.model):
+                replace(before, gradients=False, modes=modes).restore()
+                with active_mode(_StopAtAttention()):
                     self.module(*args, **kwargs)
-        except _ReachedError as reached:
+        except _AttentionReached as reached:
             return reached.query, reached.key
         finally:
             before.restore()
         raise CaptureError(f"{type(self.module).__name__} had attention when it was called first, and then none")
 
 
-def _made(call: _Call, sample: ComputedLayer, some: list[int]) -> ComputedLayer:
-    """The level of which `some` rows are known, which must come out again."""
-    query, key = (tensor[0] for tensor in call.again())
+def _compute(call: _Call, sample: ComputedLayer, rows: list[int]) -> ComputedLayer:
+    """The layer of which some `rows` are known, which must come out again."""
+    query, key = (tensor[0] for tensor in call.repeat())
     key = key[:: len(key) // len(sample.key)]  # one of each group that shares it
-    level = replace(sample, query=copied(query), key=copied(key))
-    pairs = ((level.query[:, some], sample.query), (level.key[:, some], sample.key))
+    layer = replace(sample, query=copied(query), key=copied(key))
+    pairs = ((layer.query[:, rows], sample.query), (layer.key[:, rows], sample.key))
     slack = TOLERANCE.get(query.dtype, 1e-4)
-    if _versions(call.given) != call.versions or not all(torch.allclose(*pair, slack, slack) for pair in pairs):
+    if versions(call.arguments) != call.versions or not all(torch.allclose(*pair, slack, slack) for pair in pairs):
         raise CaptureError(
             f"{sample.module} gives other queries and keys when its block is called again: what entered it was changed "
             "meanwhile, or it is not deterministic; use attnx.capture(model, held=False, …), which keeps them"
         )
-    return level
+    return layer
 
 
-class _ReachedError(Exception):
-    """The block is left: what was asked for is there."""
-
+class _AttentionReached(Exception):  # noqa: N818 - no error
     def __init__(self, query: Tensor, key: Tensor) -> None:
         super().__init__()
         self.query, self.key = query, key
 
 
-class _Reaching(TorchFunctionMode):
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
-    ) -> Any:
-        if getattr(func, "__name__", "") == "scaled_dot_product_attention":
-            given = {**dict(zip(("query", "key"), args, strict=False)), **(kwargs or {})}
-            raise _ReachedError(given["query"].detach(), given["key"].detach())
-        return func(*args, **(kwargs or {}))
+class _StopAtAttention(TracingMode):
+    def call(self, func: Function, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        if name == "scaled_dot_product_attention":
+            operands = {**dict(zip(("query", "key"), args, strict=False)), **kwargs}
+            raise _AttentionReached(operands["query"].detach(), operands["key"].detach())
+        return func(*args, **kwargs)
 
 
 def _is_hooked(module: nn.Module) -> bool:
     return bool(module._forward_hooks or module._forward_pre_hooks) or hasattr(module, "_hf_hook")
 
 
-def _versions(given: Sequence[Any]) -> list[int]:
-    """What changes where a tensor is changed in place."""
-    return [tensor._version for tensor in given if isinstance(tensor, Tensor)]
-
-
-def _size(tensor: Tensor) -> int:
+def _bytes(tensor: Tensor) -> int:
     return tensor.numel() * tensor.element_size()

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from attnx.errors import CaptureError
-from attnx.hooks import ModuleObserver, eval_mode, looking_on
+from attnx.hooks import ModuleObserver, active_mode, eval_mode
 from attnx.linearize.mode import LRP
 from attnx.linearize.rules import linearize_mode
 from attnx.linearize.run import Scores, check_linearizable
@@ -54,7 +54,7 @@ def readouts(model: nn.Module, scores: Scores, *, block: nn.Module) -> list[Read
         return type(output)((left[0], *output[1:])) if isinstance(output, (tuple, list)) else left[0]
 
     with eval_mode(model, gradients=True):
-        with ModuleObserver([block], lambda *_: None, leave), looking_on(mode):
+        with ModuleObserver([block], lambda *_: None, leave), active_mode(mode):
             reached = scores()
         mode.forget()
         if not left or not reached.requires_grad:

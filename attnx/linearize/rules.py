@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attnx.attention import attention_weights, causal_mask
-from attnx.hooks import Entry, is_table_of
+from attnx.hooks import Entry, take_table
 from attnx.linearize.autograd import (
     can_be_mapped,
     can_be_written_out,
@@ -132,10 +132,8 @@ def embedding(mode: LinearizeMode, func: Function, args: list[Any], kwargs: dict
     rows = func(*args, **kwargs)
     given = {**dict(zip(("input", "weight"), args, strict=False)), **kwargs}
     ids = mode.ids(given["input"])
-    for place, module in enumerate(mode.embeddings):
-        if is_table_of(module, given["weight"]):
-            del mode.embeddings[place]
-            return mode.enter(rows, ids)
+    if mode.embeddings and take_table(mode.embeddings, given["weight"]):
+        return mode.enter(rows, ids)
     sequence = mode.stream_of(ids)
     return rows if sequence is None or not rows.is_floating_point() else mode.enter(rows, ids, sequence)
 

@@ -20,9 +20,9 @@ from attnx.errors import CaptureError
 from attnx.hooks import (
     Entry,
     ModuleObserver,
+    active_mode,
     eval_mode,
     grad_mode,
-    looking_on,
     missing_gradient_reason,
     needs_interface,
 )
@@ -39,7 +39,7 @@ def first_unsupported_op(model: nn.Module, scores: Callable[[], Any], path: Path
     """The first operation that does not add up, and its module, in a few words."""
     mode = linearize_mode(model, path, entry, made=_Trying)
     assert isinstance(mode, _Trying)
-    with eval_mode(model, gradients=True), looking_on(mode):
+    with eval_mode(model, gradients=True), active_mode(mode):
         scores()
     mode.forget()
     if mode.found is None:
@@ -202,7 +202,7 @@ class _Asked:
 def _run(asked: _Asked, again: bool | None) -> LinearizedRun:
     check_linearizable(asked.model)
     with grad_mode(gradients=True):
-        with eval_mode(asked.model), looking_on(QuickMaps()):
+        with eval_mode(asked.model), active_mode(QuickMaps()):
             plain = torch.cat(list(asked.ways()))
         try:
             ways = _there_and_back(asked, again)
@@ -232,7 +232,7 @@ def _there_and_back(asked: _Asked, again: bool | None) -> list[tuple[LinearizedR
     replaying = Replaying(model, mode, again, layers=asked.layers, often=asked.often)
     # What enters a block is noted before it is taken out of the graph to be run again.
     with eval_mode(model, gradients=True), ModuleObserver(noted, _note(entered)), replaying:
-        with looking_on(mode):
+        with active_mode(mode):
             ways = asked.ways()
         mode.forget()
         blocks = mode.layers

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from attnx.adapters import vocabulary_size
 from attnx.errors import CaptureError
-from attnx.hooks import eval_mode, looking_on
+from attnx.hooks import active_mode, eval_mode
 from attnx.linearize.mode import LRP, Kernel
 from attnx.linearize.rules import linearize_mode
 
@@ -78,7 +78,7 @@ def _mean_values(model: nn.Module, embedding: nn.Module) -> tuple[Tensor, ...]:
     with eval_mode(model):
         for tokens in torch.split(drawn, _AT_ONCE):
             mode = linearize_mode(model, LRP, embedding, ends=slice(0, 1))
-            with looking_on(mode):
+            with active_mode(mode):
                 model(input_ids=to_device_of(embedding, tokens), **options)
             mode.forget()
             found = [_by_input(kernel.values, len(tokens)).sum(0) for kernel in mode.kernels]

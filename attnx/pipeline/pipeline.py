@@ -458,7 +458,7 @@ def observe(
         for row, place in enumerate(places):
             yield short[place], _observation(captured, row, adapter)
     for index in (index for index, one in enumerate(plans) if not one.held):
-        yield index, _observation(run([prepared[index]], held=False, anew=True), 0, adapter)
+        yield index, _observation(run([prepared[index]], held=False, recompute=True), 0, adapter)
 
 
 def _observation(captured: CapturedBatch, row: int, adapter: Adapter) -> Observation:

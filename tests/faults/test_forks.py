@@ -11,7 +11,7 @@ import attnx
 from attnx.adapters import text
 from attnx.hooks import TemporaryPatch
 from attnx.hooks import patching as untouched
-from attnx.hooks.forward import watch
+from attnx.hooks.capture import recording
 from attnx.methods import METHODS
 from attnx.methods.flow import compile as machine_code
 from tests import zoo
@@ -76,14 +76,14 @@ def test_what_another_thread_borrowed_is_back_in_a_child():
     model = copy.deepcopy(zoo.classifier()).train()
     with Elsewhere(TemporaryPatch([(module, "training", False) for module in model.modules()])):
         assert not model.training
-        assert in_a_child(lambda: model.training and not untouched._loans)
+        assert in_a_child(lambda: model.training and not untouched._patches)
         assert not model.training
     assert model.training
 
 
 def test_modules_that_another_thread_observes_are_themselves_in_a_child():
     model = copy.deepcopy(zoo.classifier())
-    with Elsewhere(watch(model, extras=("values", "projections", "blocks"))):
+    with Elsewhere(recording(model, extras=("values", "projections", "blocks"))):
         assert zoo.observed(model)
         assert in_a_child(lambda: not zoo.observed(model))
     assert not zoo.observed(model)
@@ -93,7 +93,7 @@ def test_what_the_forking_thread_borrowed_stays_borrowed_in_a_child():
     model = copy.deepcopy(zoo.classifier()).train()
 
     def check():
-        return not model.training and len(untouched._loans) == 1
+        return not model.training and len(untouched._patches) == 1
 
     with TemporaryPatch([(model, "training", False)]):
         assert in_a_child(check)

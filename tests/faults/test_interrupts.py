@@ -17,7 +17,7 @@ import attnx
 from attnx import _signals as interrupts
 from attnx._signals import Uninterruptible, uninterrupted
 from attnx.hooks import TemporaryPatch, eval_mode
-from attnx.hooks.forward import watch
+from attnx.hooks.capture import recording
 from attnx.pipeline import Call
 from tests import zoo
 from tests.faults import interrupts as script
@@ -289,7 +289,7 @@ def test_modes_and_gradients_that_the_model_lost_are_back():
             return func(*args, **kwargs or {})
 
     with Mode() as mine:
-        with watch(model):
+        with recording(model):
             torch.overrides._pop_mode()
             torch.overrides._pop_mode()
             torch.set_grad_enabled(True)
@@ -302,11 +302,11 @@ def test_modes_and_gradients_that_the_model_lost_are_back():
 
 def test_an_observed_tensor_dies_without_python_code(own_handler):
     """A Ctrl-C inside the callback of a weak reference would be printed and lost."""
-    with watch(zoo.model("bert")):
+    with recording(zoo.model("bert")):
         (observer,) = torch.overrides._get_current_function_mode_stack()
         tensor = torch.ones(2, 3, 3).softmax(-1)
-        assert observer._trace(tensor) is not None
+        assert observer._traces.get(tensor) is not None
         callback = weakref.getweakrefs(tensor)[0].__callback__
         assert not hasattr(callback, "__code__")
         del tensor
-        assert not observer._followed
+        assert not observer._traces

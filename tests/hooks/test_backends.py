@@ -7,8 +7,7 @@ import transformers as hf
 import attnx
 from attnx.errors import CaptureError, ChoiceError, InputError
 from attnx.hooks import capture_batch
-from attnx.hooks.capture import capture
-from attnx.hooks.forward import watch
+from attnx.hooks.capture import capture, recording
 from tests import half_precision, zoo
 
 
@@ -102,7 +101,7 @@ def test_a_router_is_not_taken_for_attention():
 
 def test_watch_records_a_call_that_the_user_makes():
     model = zoo.model("bert")
-    with watch(model) as recorder:
+    with recording(model) as recorder:
         model(**zoo.inputs("bert"))
     assert [record.weights.shape for record in recorder.records] == [(1, 4, 9, 9)] * 3
 

@@ -13,7 +13,7 @@ from tests import zoo
 
 @pytest.fixture(autouse=True)
 def short_pieces(monkeypatch):
-    monkeypatch.setattr(piece, "LENGTH", 6)
+    monkeypatch.setattr(piece, "PREFIX_LENGTH", 6)
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_a_language_model_answers_at_the_end_of_the_piece(lengths):
 
 
 def test_what_runs_otherwise_when_it_is_long_is_proven_whole(lengths, monkeypatch):
-    monkeypatch.setattr(capturing, "run_alike", lambda piece, whole: False)
+    monkeypatch.setattr(capturing, "same_run", lambda piece, whole: False)
     capture(zoo.model("gpt2"), held=False, **zoo.inputs("gpt2", 13))
     assert lengths == [13, 6, 13]
 
@@ -59,8 +59,8 @@ def test_what_runs_otherwise_when_it_is_long_is_proven_whole(lengths, monkeypatc
 def test_a_window_that_only_long_inputs_reach_is_another_way():
     whole, part = (capture(zoo.model("mistral"), held=False, **zoo.inputs("mistral", n)) for n in (13, 3))
     alike = capture(zoo.model("mistral"), held=False, **zoo.inputs("mistral", 12))
-    assert piece.run_alike(alike, whole)
-    assert piece.run_alike(part, whole) == (part.layers[0].mask.source is not None)
+    assert piece.same_run(alike, whole)
+    assert piece.same_run(part, whole) == (part.layers[0].mask.source is not None)
 
 
 def test_a_model_that_answers_otherwise_each_time_is_found_out_on_a_piece(lengths):
@@ -76,9 +76,9 @@ def test_a_model_that_answers_otherwise_each_time_is_found_out_on_a_piece(length
 
 def test_what_is_not_by_position_is_no_piece():
     ids = torch.zeros(1, 20, dtype=torch.long)
-    assert piece.beginning_of({"input_ids": ids, "pixel_values": torch.zeros(1, 3, 4, 4)}) is None
-    assert piece.beginning_of({"pixel_values": torch.zeros(1, 3, 4, 4)}) is None
-    found = piece.beginning_of({"input_ids": ids, "attention_mask": ids, "use_cache": False})
+    assert piece.prefix_of({"input_ids": ids, "pixel_values": torch.zeros(1, 3, 4, 4)}) is None
+    assert piece.prefix_of({"pixel_values": torch.zeros(1, 3, 4, 4)}) is None
+    found = piece.prefix_of({"input_ids": ids, "attention_mask": ids, "use_cache": False})
     assert {name: getattr(one, "shape", one) for name, one in found.items()} == {
         "input_ids": (1, 6),
         "attention_mask": (1, 6),

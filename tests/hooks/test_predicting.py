@@ -6,7 +6,7 @@ import torch
 
 import attnx
 from attnx.errors import AttnxError
-from attnx.hooks.record import together
+from attnx.hooks.record import join_predicting_streams
 from tests import streams_zoo, zoo
 
 SOURCE, TOKENS = 7, 5
@@ -108,6 +108,6 @@ def test_other_calls_of_five_axes_are_not_taken_for_streams():
     weights, values = torch.rand(1, 2, 3, 3), torch.rand(1, 2, 3, 4)
     further = torch.rand(1, 2, 2, 3, 6)
     beside = torch.cat([values, torch.rand(1, 2, 3, 4)], 2)[:, None].expand(-1, 2, -1, -1, -1)
-    assert together(weights, values, further, beside) is not None
-    assert together(weights, values, further, torch.rand(1, 2, 2, 6, 4)) is None
-    assert together(weights, values, further[..., :5], beside[..., :5, :]) is None
+    assert join_predicting_streams(weights, values, further, beside) is not None
+    assert join_predicting_streams(weights, values, further, torch.rand(1, 2, 2, 6, 4)) is None
+    assert join_predicting_streams(weights, values, further[..., :5], beside[..., :5, :]) is None

@@ -40,7 +40,7 @@ def assert_same(anew, kept):
 @pytest.mark.parametrize("name", zoo.FAMILIES)
 def test_in_every_family_they_are_the_ones_that_are_kept(name):
     before = {key: one.clone() for key, one in zoo.model(name).state_dict().items()}
-    kept, anew = captured(name), captured(name, anew=True)
+    kept, anew = captured(name), captured(name, recompute=True)
     assert (anew.num_heads, anew.length, anew.causal, anew.modules) == (
         kept.num_heads,
         kept.length,
@@ -54,11 +54,11 @@ def test_in_every_family_they_are_the_ones_that_are_kept(name):
 
 @pytest.mark.parametrize("name", MADE_ANEW)
 def test_families_of_every_kind_are_made_anew(name):
-    assert all(isinstance(level, RecomputedLayer) for level in captured(name, anew=True).layers)
+    assert all(isinstance(level, RecomputedLayer) for level in captured(name, recompute=True).layers)
 
 
 def test_only_what_was_read_last_is_in_memory():
-    attention = captured("gpt2", anew=True)
+    attention = captured("gpt2", recompute=True)
     made = [weakref.ref(level.made().query) for level in attention.layers]
     gc.collect()
     assert [one() is not None for one in made] == [False, False, True]
@@ -66,7 +66,7 @@ def test_only_what_was_read_last_is_in_memory():
 
 def test_little_is_kept(monkeypatch):
     monkeypatch.setattr(remaking, "KEPT_AT_MOST", 2**30)
-    assert all(isinstance(level, ComputedLayer) for level in captured("gpt2", anew=True).layers)
+    assert all(isinstance(level, ComputedLayer) for level in captured("gpt2", recompute=True).layers)
 
 
 def test_who_captures_gets_what_was_seen_whatever_becomes_of_the_model():
@@ -100,7 +100,7 @@ def altered(first=None, *, norm=None):
 
 
 def kinds(model, **more):
-    (found,) = capture_batch(model, {**zoo.inputs("gpt2", 13), **more}, held=False, anew=True).attention
+    (found,) = capture_batch(model, {**zoo.inputs("gpt2", 13), **more}, held=False, recompute=True).attention
     return [type(level) for level in found.layers]
 
 
@@ -147,7 +147,7 @@ def test_what_is_changed_behind_its_block_is_not_taken_for_what_it_was():
         return inner(states, *args, **kwargs)
 
     model.h[0].forward = forward
-    (found,) = capture_batch(model, zoo.inputs("gpt2", 13), held=False, anew=True).attention
+    (found,) = capture_batch(model, zoo.inputs("gpt2", 13), held=False, recompute=True).attention
     assert rows(found.layers[1], 13).isfinite().all()
     entered[1][0, 5] += 1e-3  # one position, which may be none of those that are looked at
     with pytest.raises(CaptureError, match=r"h\.0\.attn gives other queries and keys"):
@@ -165,7 +165,7 @@ def test_half_precision_is_made_anew():
 
 def test_a_mask_of_all_pairs_is_shared_and_does_not_count():
     long = zoo.inputs("mistral", 200)
-    (found,) = capture_batch(zoo.model("mistral"), long, held=False, anew=True).attention
+    (found,) = capture_batch(zoo.model("mistral"), long, held=False, recompute=True).attention
     assert all(isinstance(level, RecomputedLayer) for level in found.layers)
     (kept,) = capture_batch(zoo.model("mistral"), long, held=False).attention
     assert all(
@@ -177,7 +177,7 @@ def test_padding_is_cropped():
     ids = zoo.inputs("bert", 13)
     padded = {"input_ids": ids["input_ids"], "attention_mask": torch.ones(1, 13, dtype=torch.long)}
     padded["attention_mask"][:, 10:] = 0
-    (found,) = capture_batch(zoo.model("bert"), padded, held=False, anew=True).attention
+    (found,) = capture_batch(zoo.model("bert"), padded, held=False, recompute=True).attention
     (kept,) = capture_batch(zoo.model("bert"), padded, held=False).attention
     assert found.length == 10
     assert all(

@@ -154,7 +154,7 @@ def test_memory_that_is_used_up_is_not_taken_for_a_block_that_cannot_be_run(monk
     def full(*_):
         raise error
 
-    monkeypatch.setattr(rest._Behind, "__call__", full)
+    monkeypatch.setattr(rest._Tail, "__call__", full)
     with pytest.raises(RuntimeError, match=r"full|allocate"):
         nothing(level)
 
@@ -165,6 +165,6 @@ def test_a_shape_that_was_fixed_is_a_block_that_cannot_be_run(monkeypatch):
     def fixed(*_):
         raise RuntimeError("shape '[1, 7]' is invalid for input of size 8")
 
-    monkeypatch.setattr(rest._Behind, "__call__", fixed)
+    monkeypatch.setattr(rest._Tail, "__call__", fixed)
     with pytest.raises(CaptureError, match="cannot be run by itself"):
         nothing(level)

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import attnx
 from attnx.attention import masks as waiting
 from attnx.hooks import capture_batch
-from attnx.hooks.record import Claim, settle
+from attnx.hooks.verification import DeferredCheck, verify
 from tests import zoo
 
 WAITED_FOR = {"_local_scalar_dense", "is_nonzero", "equal", "nonzero", "masked_select", "unique_consecutive"}
@@ -121,9 +121,9 @@ def test_what_is_not_at_hand_is_computed_to_the_same_numbers(make, monkeypatch):
 
 def test_the_first_claim_that_does_not_hold_is_told():
     def claim(holds, text):
-        return Claim(torch.tensor(holds), lambda: ValueError(text))
+        return DeferredCheck(torch.tensor(holds), lambda: ValueError(text))
 
-    settle([])
-    settle([claim(True, "one")])
+    verify([])
+    verify([claim(True, "one")])
     with pytest.raises(ValueError, match="two"):
-        settle([claim(True, "one"), claim(False, "two"), claim(False, "three")])
+        verify([claim(True, "one"), claim(False, "two"), claim(False, "three")])

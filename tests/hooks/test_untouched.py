@@ -19,9 +19,8 @@ import attnx
 from attnx.attribution import REFERENCES
 from attnx.errors import AttnxError, CaptureError
 from attnx.hooks import TemporaryPatch
-from attnx.hooks.capture import capture
-from attnx.hooks.forward import watch
-from attnx.hooks.patching import _loans, _states
+from attnx.hooks.capture import capture, recording
+from attnx.hooks.patching import _patches, _states
 from tests import zoo
 
 BACKENDS = ["observer", "interface"]
@@ -47,8 +46,8 @@ def state(model):
     }
 
 
-def watch_blocks(model):
-    return watch(model, extras=("values", "projections", "blocks"))
+def recording_blocks(model):
+    return recording(model, extras=("values", "projections", "blocks"))
 
 
 def output(model):
@@ -110,7 +109,7 @@ def test_two_threads_at_once_see_their_own_attention_and_leave_no_trace(model, b
 
     def run(length):
         try:
-            with watch(model, backend=backend) as recorder:
+            with recording(model, backend=backend) as recorder:
                 model(**inputs[length])
             seen[length] = torch.stack([record.weights[0] for record in recorder.records])
         except Exception as error:
@@ -144,14 +143,14 @@ def test_a_forward_in_another_thread_outlasts_the_run_that_it_began_in(model, re
 
     handle = getattr(model.h[1], register)(wait)
     with ThreadPoolExecutor(1) as pool:
-        with watch_blocks(model) as recorder:
+        with recording_blocks(model) as recorder:
             beside = pool.submit(output, model)
             assert inside.wait(30)
             model(**zoo.inputs("gpt2"))
         run_is_over.set()
         assert torch.equal(beside.result(), expected)
     handle.remove()
-    assert all(record.joined for record in recorder.records)
+    assert all(record.residual for record in recorder.records)
     assert state(model) == before
 
 
@@ -169,7 +168,7 @@ def test_a_forward_in_another_thread_goes_on_as_it_began_when_a_run_begins(model
     with ThreadPoolExecutor(1) as pool:
         beside = pool.submit(output, model)
         assert inside.wait(30)
-        with watch(model, backend=backend):
+        with recording(model, backend=backend):
             run_has_begun.set()
             assert torch.equal(beside.result(), expected)
     handle.remove()
@@ -187,9 +186,9 @@ def test_forwards_beside_runs_that_begin_and_end_go_on_undisturbed(model):
     sys.setswitchinterval(1e-6)
     try:
         with ThreadPoolExecutor(2) as pool:
-            beside = [pool.submit(forward, context) for context in (nullcontext, partial(watch_blocks, model))]
+            beside = [pool.submit(forward, context) for context in (nullcontext, partial(recording_blocks, model))]
             for _ in range(150):
-                with watch_blocks(model):
+                with recording_blocks(model):
                     pass
             over.set()
             for each in beside:
@@ -209,7 +208,7 @@ def test_a_compiled_module_is_called_plainly_and_can_be_called_at_any_time(model
         return model.h[1]._call_impl(*args, **kwargs)
 
     model.h[1]._compiled_call_impl = compiled
-    with watch(model) as recorder:
+    with recording(model) as recorder:
         assert callable(model.h[1]._compiled_call_impl)
         model(**zoo.inputs("gpt2"))
     assert len(recorder.records) == len(model.h)
@@ -219,7 +218,7 @@ def test_a_compiled_module_is_called_plainly_and_can_be_called_at_any_time(model
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
 def test_a_copy_that_is_made_during_a_run_is_a_model_of_its_own(model, copied):
-    with watch_blocks(model):
+    with recording_blocks(model):
         other = copied(model)
     expected = output(model)
     for parameter in model.parameters():
@@ -268,7 +267,7 @@ def test_control_c_while_a_loan_is_returned_does_not_keep_it():
     with pytest.raises(KeyboardInterrupt), TemporaryPatch([(owner, "mode", "lent") for owner in owners]):
         pass
     assert [owner.mode for owner in owners] == ["own"] * 3
-    assert not _loans
+    assert not _patches
 
 
 def test_modules_that_a_model_makes_meanwhile_get_its_mode():
