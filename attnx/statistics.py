@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -27,27 +27,45 @@ _AT_ONCE = 1_000
 _ROUNDING = 1e-9
 
 
-def corrected(differences: Array, *, seed: int = 0) -> Array:
-    """p of each column of text × comparison: how often the largest of all is as far from zero by flipping signs alone.
+class SignFlips(NamedTuple):
+    """The test of several paired differences at once."""
 
-    A column of zeros has 1. The same for the same differences and seed.
+    p: Array
+    """Of each column, corrected for the number of columns (step-down max-T)."""
+    half_width: Array
+    """Of the 95 % interval around the mean of each column, corrected alike: it excludes 0 where p is at most 0.05.
+    Infinite where there are too few texts for any interval."""
+
+
+def sign_flips(differences: Array, *, seed: int = 0) -> SignFlips:
+    """Test each column of text × comparison against zero: how often is the largest as far by flipping signs alone?
+
+    A column of zeros has p = 1. The result is the same for the same differences and seed.
     """
     values = np.asarray(differences, dtype=np.float64)
     if values.ndim != 2 or not len(values):
         raise InputError(f"differences are text × comparison, found an array of shape {values.shape}")
+    count = len(values)
     size = np.sqrt((values**2).sum(0))  # flips do not change it
     scaled = np.divide(values, size, out=np.zeros_like(values), where=size > 0)
     observed = np.abs(scaled.sum(0))
     order = np.argsort(observed)  # the clearest last
-    reached, count = np.zeros(values.shape[1]), 0
-    for flips in _flips(len(values), seed):
-        # What is clearer was told apart before, and no longer counts among those it could have been.
-        largest = np.maximum.accumulate(np.abs(flips @ scaled[:, order]), axis=1)
-        reached += (largest >= observed[order] - _ROUNDING).sum(0)
-        count += len(flips)
-    shares = np.empty_like(observed)
-    shares[order] = np.maximum.accumulate((reached / count)[::-1])[::-1]
-    return np.where(size > 0, shares, 1.0)
+    # What is clearer was rejected before, and is no longer among those that the largest is taken of.
+    largest = np.concatenate(
+        [np.maximum.accumulate(np.abs(flips @ scaled[:, order]), axis=1) for flips in _flips(count, seed)]
+    )
+    reached = (largest >= observed[order] - _ROUNDING).mean(0)
+    shares, critical = np.empty_like(observed), np.empty_like(observed)
+    shares[order] = np.maximum.accumulate(reached[::-1])[::-1]
+    shares = np.where(size > 0, shares, 1.0)
+    # The largest statistic that is not significant, and so the interval of all means that would not be rejected.
+    critical[order] = np.quantile(largest, 1 - LEVEL, axis=0, method="inverted_cdf")
+    critical = np.where(shares > LEVEL, np.maximum(critical, observed), np.minimum(critical, observed - _ROUNDING))
+    spread = np.sqrt(((values - values.mean(0)) ** 2).sum(0))
+    room = count**2 - critical**2 * count
+    infinite = np.full_like(room, np.inf)
+    width = np.divide(critical * spread, np.sqrt(np.maximum(room, 0)), out=infinite, where=room > _ROUNDING)
+    return SignFlips(shares, width)
 
 
 def _flips(texts: int, seed: int) -> list[Array]:

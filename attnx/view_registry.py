@@ -29,6 +29,11 @@ def generation() -> View:
 
 
 @cache
+def evaluation_table() -> View:
+    return _view(lambda table: table.blocks(), lambda table: table.rows(), lambda table, *args: table.draw(*args))
+
+
+@cache
 def comparison() -> View:
     from attnx.evaluation import comparison_blocks as blocks
     from attnx.evaluation import comparison_rows as rows
@@ -177,6 +182,7 @@ def _view(
 for _kind, _load in {
     "explanation": explanation,
     "explained generation": generation,
+    "evaluation table": evaluation_table,
     "comparison": comparison,
     "faithfulness table": faithfulness,
     "recommendation": recommendation,

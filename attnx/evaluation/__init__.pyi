@@ -20,6 +20,9 @@ from attnx.evaluation.evaluation_table import orders_told as orders_told
 from attnx.evaluation.evaluation_table import verdict_of as verdict_of
 from attnx.evaluation.evaluation_table import with_left_out as with_left_out
 from attnx.evaluation.head_atlas import HeadAtlas as HeadAtlas
+from attnx.evaluation.table import EvaluationTable as EvaluationTable
+from attnx.evaluation.table import interval_text as interval_text
+from attnx.evaluation.table import plural as plural
 from attnx.evaluation.view import atlas_blocks as atlas_blocks
 from attnx.evaluation.view import atlas_plain as atlas_plain
 from attnx.evaluation.view import atlas_rows as atlas_rows
@@ -30,9 +33,11 @@ from attnx.evaluation.view import faithfulness_blocks as faithfulness_blocks
 from attnx.evaluation.view import faithfulness_plain as faithfulness_plain
 from attnx.evaluation.view import faithfulness_rows as faithfulness_rows
 from attnx.evaluation.view import faithfulness_section as faithfulness_section
+from attnx.evaluation.view import note_blocks as note_blocks
 from attnx.evaluation.view import plot_atlas as plot_atlas
 from attnx.evaluation.view import plot_comparison as plot_comparison
 from attnx.evaluation.view import plot_faithfulness as plot_faithfulness
+from attnx.evaluation.view import plot_means as plot_means
 from attnx.evaluation.view import plot_recommendation as plot_recommendation
 from attnx.evaluation.view import recommendation_blocks as recommendation_blocks
 from attnx.evaluation.view import recommendation_rows as recommendation_rows

@@ -32,7 +32,7 @@ from attnx.results import (
     rank_correlation,
 )
 from attnx.runs import Cells
-from attnx.statistics import LEVEL, MEASURES, Summary, corrected
+from attnx.statistics import LEVEL, MEASURES, Summary, sign_flips
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -579,7 +579,7 @@ class Recommendation(TableResult):
     def _chance(self) -> dict[str, float]:
         """Explainer → p of its difference to chance."""
         differences = np.stack([self.values[name] - self.values[RANDOM] for name in self.explainers], axis=1)
-        return dict(zip(self.explainers, corrected(differences, seed=self.seed).tolist(), strict=True))
+        return dict(zip(self.explainers, sign_flips(differences, seed=self.seed).p.tolist(), strict=True))
 
     @cached_property
     def _pairs(self) -> dict[frozenset[str], float]:
@@ -588,7 +588,7 @@ class Recommendation(TableResult):
         if not pairs:
             return {}
         differences = np.stack([self.values[name] - self.values[other] for name, other in pairs], axis=1)
-        return dict(zip(map(frozenset, pairs), corrected(differences, seed=self.seed).tolist(), strict=True))
+        return dict(zip(map(frozenset, pairs), sign_flips(differences, seed=self.seed).p.tolist(), strict=True))
 
 
 def gathered_recommendation(found: Gathered, **told: Any) -> Recommendation:

@@ -21,6 +21,7 @@ from attnx.evaluation.evaluation_table import (
     orders_told,
 )
 from attnx.evaluation.head_atlas import CARRIED, HeadAtlas
+from attnx.evaluation.table import EvaluationTable
 from attnx.registry import unknown
 from attnx.results import Explanation
 from attnx.statistics import Summary
@@ -44,7 +45,7 @@ _NOTES = 5
 """So many are told; of a large file every text may have one of its own."""
 
 
-def noted(notes: Mapping[str, int], texts: int) -> list[TextBlock]:
+def note_blocks(notes: Mapping[str, int], texts: int) -> list[TextBlock]:
     """What explanations of many texts note, the commonest first, with how many do; nothing where nothing is noted."""
     names = [
         f"{note} ({f'{count:,} beside these' if note.startswith(LEFT_OUT) else f'in {count:,} of'} {texts:,})"
@@ -58,6 +59,28 @@ _LAYERS_SHOWN = 8
 """A terminal is 80 columns wide; of deeper models some layers are shown, the first and the last among them."""
 
 
+def plot_means(table: EvaluationTable, ax: Axes | None = None, column: str | None = None) -> Axes:
+    """A line for each method, the best on top: its mean with the interval, filled where it is above chance."""
+    names = table.ranking(column)[::-1]
+    ax = given_or_new(ax, 6.4, 0.8 + 0.28 * len(names))
+    for place, name in enumerate(names):
+        cell = table.cell(name, column)
+        above = table.baseline is None or table.significance(name, column) == "above chance"
+        colour = LOOKS[0][0] if above else "#888888"
+        ax.hlines(place, cell.low or 0.0, cell.high or 0.0, color=colour, linewidth=1.6)
+        fill = colour if above else "white"
+        ax.plot([cell.mean or 0.0], [place], color=colour, marker="o", markersize=5, markerfacecolor=fill)
+    if table.baseline is not None:
+        chance = table.cell(table.baseline, column).mean or 0.0
+        ax.axvline(chance, color="#666666", linestyle="--", linewidth=1)
+        ax.text(chance, len(names) - 0.4, f" {table.baseline}", color="#666666", fontsize=8, va="bottom")
+    ax.set_yticks(range(len(names)), names)
+    ax.set_ylim(-0.7, len(names) + 0.3)
+    ax.set_xlabel(table.label(column or table.columns[0]))
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
 def comparison_blocks(comparison: Comparison) -> Iterator[TextBlock]:
     """One for each reference."""
     count, noun = len(comparison.texts), "text" if any(comparison.texts) else "input"
@@ -68,7 +91,7 @@ def comparison_blocks(comparison: Comparison) -> Iterator[TextBlock]:
             lines=list(_lines(comparison, reference)),
             foot=tuple(_among(comparison, reference)),
         )
-    yield from noted(comparison.notes, count)
+    yield from note_blocks(comparison.notes, count)
 
 
 def comparison_rows(comparison: Comparison) -> list[dict[str, Any]]:
@@ -153,7 +176,7 @@ def faithfulness_blocks(faithfulness: Faithfulness) -> list[TextBlock]:
     table = TextBlock(
         faithfulness.heading(), lines=list(_faithfulness_lines(faithfulness)), foot=(faithfulness.foot(),)
     )
-    return [table, *noted(faithfulness.notes, len(faithfulness.values[RANDOM]))]
+    return [table, *note_blocks(faithfulness.notes, len(faithfulness.values[RANDOM]))]
 
 
 def faithfulness_rows(faithfulness: Faithfulness) -> list[dict[str, Any]]:
@@ -201,7 +224,7 @@ def recommendation_blocks(recommendation: Recommendation) -> list[TextBlock]:
     )
     return [
         TextBlock(heading, (one.sentence(),), list(_recommendation_lines(one)), tuple(_foot(one))),
-        *noted(one.notes, one.texts),
+        *note_blocks(one.notes, one.texts),
     ]
 
 
@@ -321,7 +344,7 @@ def atlas_blocks(atlas: HeadAtlas) -> Iterator[TextBlock]:
                 *([f"Undefined and left out: {missing} of {values.size}."] if missing else []),
             ),
         )
-    yield from noted(atlas.notes, count)
+    yield from note_blocks(atlas.notes, count)
 
 
 def atlas_rows(atlas: HeadAtlas) -> list[dict[str, Any]]:

@@ -66,6 +66,7 @@ from attnx.views.plots import verbatim as verbatim
 from attnx.views.table import TextBlock as TextBlock
 from attnx.views.table import aligned as aligned
 from attnx.views.table import as_csv as as_csv
+from attnx.views.table import as_latex as as_latex
 from attnx.views.table import as_markdown as as_markdown
 from attnx.views.table import as_text as as_text
 from attnx.views.table import decimals as decimals

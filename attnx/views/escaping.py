@@ -77,6 +77,35 @@ def markdown_text(text: str) -> str:
     return _MARKUP.sub(r"\\\g<0>", printable(text))
 
 
+_LATEX = {
+    **{character: rf"\{character}" for character in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": "$<$",
+    ">": "$>$",
+    "−": "$-$",
+    "–": "--",
+    "…": r"\dots{}",
+    "×": r"$\times$",
+    "±": r"$\pm$",
+    "→": r"$\rightarrow$",
+    "↑": r"$\uparrow$",
+    "↓": r"$\downarrow$",
+    "∂": r"$\partial$",
+    "Σ": r"$\Sigma$",
+}
+
+
+def latex_text(text: str) -> str:
+    """Text that LaTeX prints as it stands.
+
+    >>> latex_text("attn_lrp ↓ −.05 & 95 %")
+    'attn\\\\_lrp $\\\\downarrow$ $-$.05 \\\\& 95 \\\\%'
+    """
+    return "".join(_LATEX.get(character, character) for character in printable(text))
+
+
 def json_line(text: str) -> str:
     """The same JSON, with what would steer a terminal written as escapes; line breaks between its values stay."""
     return "".join(json.dumps(name)[1:-1] if name != "\n" and steers(name) else name for name in text)

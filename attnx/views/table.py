@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from attnx.views.escaping import csv_cell, markdown_text, printable
+from attnx.views.escaping import csv_cell, latex_text, markdown_text, printable
 
 Lines: TypeAlias = Sequence[Sequence[str]]
 
@@ -23,6 +23,8 @@ class TextBlock:
     lead: tuple[str, ...] = ()
     lines: Lines = ()
     foot: tuple[str, ...] = ()
+    bold: frozenset[tuple[int, int]] = frozenset()
+    """(line, column) of the cells that LaTeX prints in bold."""
 
 
 def as_text(blocks: Iterable[TextBlock]) -> str:
@@ -33,6 +35,44 @@ def as_text(blocks: Iterable[TextBlock]) -> str:
 def as_markdown(blocks: Iterable[TextBlock]) -> str:
     """The same with bold headings and Markdown's tables."""
     return _written(blocks, piped, markdown_text, lambda heading: f"**{heading}**")
+
+
+def as_latex(blocks: Iterable[TextBlock]) -> str:
+    """A `table` environment for each block that has a table, with the rules of booktabs; other blocks are comments."""
+    parts = []
+    for block in blocks:
+        notes = (*block.lead, *block.foot)
+        if not block.lines:
+            parts.append("\n".join(f"% {printable(note)}" for note in (block.heading, *notes) if note))
+            continue
+        head, *body = (
+            " & ".join(
+                rf"\textbf{{{latex_text(text)}}}" if text and (row, column) in block.bold else latex_text(text)
+                for column, text in enumerate(line)
+            )
+            + r" \\"
+            for row, line in enumerate(block.lines)
+        )
+        notes_line = rf"\par\smallskip{{\footnotesize {' '.join(map(latex_text, notes))}}}"
+        parts.append(
+            "\n".join(
+                [
+                    r"\begin{table}",
+                    r"\centering",
+                    *([rf"\caption{{{latex_text(block.heading)}}}"] if block.heading else []),
+                    rf"\begin{{tabular}}{{l{'r' * (len(block.lines[0]) - 1)}}}",
+                    r"\toprule",
+                    head,
+                    r"\midrule",
+                    *body,
+                    r"\bottomrule",
+                    r"\end{tabular}",
+                    *([notes_line] if notes else []),
+                    r"\end{table}",
+                ]
+            )
+        )
+    return "\n\n".join(part for part in parts if part)
 
 
 def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -3,7 +3,7 @@
 import pytest
 
 import attnx
-from attnx.evaluation.view import noted
+from attnx.evaluation.view import note_blocks
 from attnx.views import as_text
 from tests import zoo
 
@@ -30,7 +30,7 @@ def test_a_text_that_was_cut_is_told_under_the_table(study, options):
 
 
 def test_of_many_notes_the_first_are_told_and_the_others_counted():
-    told = as_text(noted({f"note {number}": 1 for number in range(1200)}, 1200))
+    told = as_text(note_blocks({f"note {number}": 1 for number in range(1200)}, 1200))
     assert told.splitlines()[0] == "note 0 (in 1 of 1,200)"
     assert told.splitlines()[-1] == "… and 1,195 other notes"
-    assert noted({}, 3) == []
+    assert note_blocks({}, 3) == []

@@ -346,7 +346,7 @@ Plain: TypeAlias = PlainTable | PlainWords
 
 def table_data(blocks: Iterable[TextBlock]) -> list[dict[str, Any]]:
     """The tables of a result for the page."""
-    return [asdict(block) for block in blocks]
+    return [{name: value for name, value in asdict(block).items() if name != "bold"} for block in blocks]
 
 
 def plain_tables(section: str) -> Callable[[dict[str, Any]], list[PlainTable]]:
