@@ -62,7 +62,7 @@ _LAYERS_SHOWN = 8
 def plot_means(table: EvaluationTable, ax: Axes | None = None, column: str | None = None) -> Axes:
     """A line for each method, the best on top: its mean with the interval, filled where it is above chance."""
     names = table.ranking(column)[::-1]
-    ax = given_or_new(ax, 6.4, 0.8 + 0.28 * len(names))
+    ax = axes_or_new(ax, 6.4, 0.8 + 0.28 * len(names))
     for place, name in enumerate(names):
         cell = table.cell(name, column)
         above = table.baseline is None or table.significance(name, column) == "above chance"
