@@ -21,7 +21,6 @@ from attnx.evaluation.evaluation_table import (
     orders_told,
 )
 from attnx.evaluation.head_atlas import CARRIED, HeadAtlas
-from attnx.evaluation.table import EvaluationTable
 from attnx.registry import unknown
 from attnx.results import Explanation
 from attnx.statistics import Summary
@@ -40,6 +39,8 @@ from attnx.views import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from attnx.evaluation.table import EvaluationTable
 
 _NOTES = 5
 """So many are told; of a large file every text may have one of its own."""
