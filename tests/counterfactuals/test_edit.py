@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import attnx
-from attnx.counterfactuals.view import heading, second_text
+from attnx.counterfactuals.side_by_side import heading, second_text
 from attnx.demo_models.dates import load_demo as load_dates
 from attnx.errors import ArgumentError, AttnxError, ChoiceError, InputError
 from attnx.pipeline import settings_of
@@ -54,7 +54,7 @@ def test_a_pair_and_its_first_alone_are_told_apart():
     assert pair.verdict.startswith(f"{first} ({pair.prediction.probability:.3f}) against {second} from ")
     assert str(pair.prediction).endswith(f" against {second}")
     both = attnx.side_by_side([alone, pair], titles=["alone", "pair"])
-    assert f"They are about different answers ({first}, {first} against {second})" in both.to_text()
+    assert f"The targets differ ({first}, {first} against {second})" in both.to_text()
     assert heading(both, "gradient_rollout").endswith(f", for {first} and {first} against {second}")
     again = attnx.Explanation.from_dict(pair.to_dict())
     assert again.prediction == pair.prediction
@@ -155,7 +155,7 @@ def test_a_first_token_stays_in_front(position):
 
 def test_a_position_that_is_said_is_taken_where_the_explained_word_was_changed():
     before = explained(methods="raw", position=4)
-    with pytest.raises(ChoiceError, match="stands in or between the changed words"):
+    with pytest.raises(ChoiceError, match="is in or between the changed words"):
         attnx.counterfactual(MODEL, TOKENIZER, before, {3: "dull"})
     assert attnx.counterfactual(MODEL, TOKENIZER, before, {3: "dull"}, position=5).explanations[1].position == 5
 
@@ -209,7 +209,7 @@ class TestTwoStreams:
         before = self.before()
         changed = attnx.counterfactual(*load_dates(), before, {7: "2001"}).explanations[1]
         assert changed.text == (self.SOURCE, "2001 03")
-        with pytest.raises(ChoiceError, match="'1998' stands 2 times in the text, as word 6, 7"):
+        with pytest.raises(ChoiceError, match="'1998' occurs 2 times in the text, as word 6, 7"):
             attnx.counterfactual(*load_dates(), before, {"1998": "2001"})
         shorter = attnx.counterfactual(*load_dates(), before, {8: "", 7: ""}).explanations[1]
         assert (shorter.text, shorter.explained) == ((self.SOURCE, ""), "<bos>")
@@ -238,11 +238,11 @@ class TestTwoStreams:
 WRONG = [
     ({}, ArgumentError, "a dictionary of words"),
     ({3: 5}, ArgumentError, "replaced by a text, found 5"),
-    ({99: "x"}, ChoiceError, "word 99 asked, the text has 11: 0 'the', 1 'movie'"),
-    ({True: "x"}, ChoiceError, "word True asked"),
-    ({"is": "was"}, ChoiceError, "'is' stands 2 times in the text, as word 2, 8: say which by number"),
+    ({99: "x"}, ChoiceError, "word 99 was requested, but the text has 11: 0 'the', 1 'movie'"),
+    ({True: "x"}, ChoiceError, "word True was requested"),
+    ({"is": "was"}, ChoiceError, "'is' occurs 2 times in the text, as word 2, 8: name it by its number"),
     ({"cabinet": "x"}, ChoiceError, "'cabinet' is no word of the text"),
-    ({3: "a", "is witty": "b"}, ChoiceError, "'is witty' is no word|two changes meet"),
+    ({3: "a", "is witty": "b"}, ChoiceError, "'is witty' is no word|two changes overlap"),
 ]
 
 
@@ -253,7 +253,7 @@ def test_what_cannot_be_changed_is_told(changes, error, told):
 
 
 def test_another_tokenizer_and_token_ids_are_refused():
-    with pytest.raises(InputError, match="read the text otherwise"):
+    with pytest.raises(InputError, match="read the text differently"):
         attnx.counterfactual(zoo.causal_lm(), zoo.bytelevel_tokenizer(), explained(methods="raw"), {3: "x"})
     with pytest.raises(InputError, match="token ids"):
         attnx.counterfactual(

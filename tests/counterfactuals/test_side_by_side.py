@@ -114,16 +114,16 @@ def test_different_answers_are_not_compared_without_a_word():
     one = examples.explanation()
     other = replace(one, prediction=replace(one.prediction, label="bad", index=0, probability=0.25))
     told = attnx.side_by_side([one, other]).to_markdown()
-    assert "about different answers (good, bad)" in told
+    assert "The targets differ (good, bad)" in told
     models = [replace(one, provenance={"model": name}) for name in "ab"]
-    assert "a scale of its own" in attnx.side_by_side(models).to_markdown()
+    assert "has its own scale" in attnx.side_by_side(models).to_markdown()
 
 
 def test_another_value_of_a_regression_is_no_other_answer():
     one = examples.explanation()
     values = [replace(one.prediction, kind="value", label=f"good = {value}", probability=None) for value in (0.6, 0.7)]
     told = attnx.side_by_side([replace(one, prediction=value) for value in values]).to_markdown()
-    assert "different answers" not in told
+    assert "targets differ" not in told
     assert "gradient, for good**" in told
 
 

@@ -33,7 +33,7 @@ def test_every_word_stands_above_what_became_of_it(opened, both):
     ]
     assert tab.locator("#side-words .differs").count() == 2
     np.testing.assert_allclose(shown(tab), both.scores(), atol=1e-8)
-    answers = tab.locator("#side-answers").inner_text()
+    answers = tab.locator("#side-predictions").inner_text()
     assert "p(POSITIVE)" in answers
     assert f"{both.explanations[1].prediction.probability:.3f}" in answers
 

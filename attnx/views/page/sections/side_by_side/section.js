@@ -1,5 +1,5 @@
 "use strict";
-// Explanations side by side: the answers, and a column for each row of words, all scores on one scale.
+// Explanations side by side: the predictions, and a column for each row of words, all scores on one scale.
 attnx.sections.push((() => {
   const { byId, make, choice, named, meter, visible } = attnx.elements;
   const BEST = 5;
@@ -12,12 +12,12 @@ attnx.sections.push((() => {
   const differs = (words) => words.some((word) => word !== words[0]);
   const label = (words) => (differs(words) ? words.map(shown).join(" → ") : shown(words[0]));
 
-  const answers = ({ titles, answers: lines }) => {
+  const predictions = ({ titles, predictions: lines }) => {
     const head = make("tr", {}, make("th", {}), ...titles.map((title) => make("th", { scope: "col", text: title })));
     const rows = lines.map(([first, ...cells], place) => make(
       "tr", {}, make("th", { scope: "row", text: first }),
-      ...cells.map((cell) => make("td", { class: place === 0 ? "said-now" : null, text: cell }))));
-    byId("side-answers").replaceChildren(...(lines.length ? [head, ...rows] : []));
+      ...cells.map((cell) => make("td", { class: place === 0 ? "predicted" : null, text: cell }))));
+    byId("side-predictions").replaceChildren(...(lines.length ? [head, ...rows] : []));
   };
 
   const tell = (data, row) => {
@@ -67,7 +67,7 @@ attnx.sections.push((() => {
   };
 
   const draw = (data) => {
-    answers(data);
+    predictions(data);
     byId("side-lead").textContent = data.headings[name];
     words(data);
     best(data);
