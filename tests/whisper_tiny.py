@@ -27,7 +27,7 @@ import torch
 import transformers as hf
 
 from attnx.adapters import Samples
-from attnx.adapters.adapter import load_audio
+from attnx.adapters.audio import load_audio
 
 RATE = 16_000
 END, START, NO_TIMES, TIMES = 50256, 50257, 50362, 1501

@@ -1,22 +1,27 @@
-"""The table of families, and which row serves a model: the family's own, or a generic one."""
+"""The table of model families: the family's own row serves a model, or a generic one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
 from inspect import signature
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import nn
 
 from attnx.adapters.adapter import Adapter, PreparedInput
 from attnx.adapters.audio import accepts_audio, prepare_audio
-from attnx.adapters.encoder_decoder import WRITING, decoder_embedding, last_decoder_position, prepare_encoder_decoder
+from attnx.adapters.embeddings import is_dual_encoder
+from attnx.adapters.encoder_decoder import (
+    OUTPUT_KINDS,
+    decoder_embedding,
+    last_decoder_position,
+    prepare_encoder_decoder,
+)
 from attnx.adapters.image import prepare_image
 from attnx.adapters.image_text import accepts_image_and_text, last_text_position, prepare_image_text
-from attnx.adapters.model_config import has_head
+from attnx.adapters.model_config import generates, has_head
 from attnx.adapters.text import prepare_prompt, prepare_text
-from attnx.adapters.towers import is_dual_encoder
 from attnx.errors import CaptureError, ChoiceError
 from attnx.registry import Registry
 
@@ -32,7 +37,7 @@ def cls_position(model: nn.Module, processor: Any, prepared: PreparedInput) -> i
 def mask_or_cls_position(model: nn.Module, processor: Any, prepared: PreparedInput) -> int:
     """For a masked language model the masked position, if the text has one; otherwise CLS."""
     mask_id = getattr(processor, "mask_token_id", None)
-    masks = [index for index, input_ in enumerate(prepared.inputs["input_ids"].tolist()) if input_ == mask_id]
+    masks = [index for index, token in enumerate(prepared.inputs["input_ids"].tolist()) if token == mask_id]
     if not masks or not has_head(model, "ForMaskedLM", "ForPreTraining", "WithLMHeadModel"):
         return cls_position(model, processor, prepared)
     if len(masks) > 1:
@@ -49,7 +54,7 @@ def last_position(model: nn.Module, processor: Any, prepared: PreparedInput) -> 
     last = len(prepared.positions) - 1
     pad_id = getattr(model.config, "pad_token_id", None)
     ids = prepared.inputs["input_ids"].tolist()
-    if has_head(model, "ForSequenceClassification") and any(one != pad_id for one in ids):
+    if has_head(model, "ForSequenceClassification") and any(token != pad_id for token in ids):
         # Such heads look for the last token that is not padding, even where that is a token of the text.
         return max(index for index in range(last + 1) if ids[index] != pad_id)
     return last
@@ -59,7 +64,7 @@ def image_position(model: nn.Module, processor: Any, prepared: PreparedInput) ->
     """CLS, the first of the positions that are no patches."""
     if not prepared.positions[0].special:
         raise ChoiceError(
-            f"{type(model).__name__} has no CLS token: it answers from all patches together; say whose view to "
+            f"{type(model).__name__} has no CLS token and predicts from all patches together; say which position to "
             "explain: position=…"
         )
     return 0
@@ -69,8 +74,8 @@ def audio_position(model: nn.Module, processor: Any, prepared: PreparedInput) ->
     """CLS, where the family has one."""
     if not prepared.positions[0].special:
         raise ChoiceError(
-            f"{type(model).__name__} answers from all stretches of time, or at each; say whose view to explain: "
-            'position=…, position="all" for each letter that is written, or position="mean" for that of all'
+            f"{type(model).__name__} predicts from all segments of time, or at each; say which to explain: "
+            'position=…, position="all" for each letter that is generated, or position="mean" for all together'
         )
     return 0
 
@@ -78,71 +83,9 @@ def audio_position(model: nn.Module, processor: Any, prepared: PreparedInput) ->
 def _refuse_token_classifier(model: nn.Module) -> None:
     if has_head(model, "ForTokenClassification"):
         raise ChoiceError(
-            "a token classifier gives one answer for each token; say which to explain: position=…, or "
+            "a token classifier predicts at each token; say which to explain: position=…, or "
             'position="entities" for each entity that it finds'
         )
-
-
-_INSTEAD = (
-    "explain a model of the same task that attends over all patches (ViT, DeiT, BEiT, DINOv2), or use Captum on it"
-)
-
-
-class Unfollowed(NamedTuple):
-    """A row: which models, why they cannot be followed, and what works instead."""
-
-    fits: Callable[[nn.Module, Any], bool]
-    why: str
-    instead: str
-
-
-def check_followed(model: nn.Module) -> None:
-    """Refuse what a row fits."""
-    for row in _ROWS:
-        if row.fits(model, model.config):
-            raise CaptureError(f"{type(model).__name__} {row.why}; {row.instead}")
-
-
-def _has_qformer(model: nn.Module, config: Any) -> bool:
-    return hasattr(config, "qformer_config") and hasattr(config, "vision_config")
-
-
-def _detects(model: nn.Module, config: Any) -> bool:
-    """Encoder and decoder over the cells of a convolution's map, and queries that become objects."""
-    reads_pixels = getattr(model, "main_input_name", "") == "pixel_values"
-    return reads_pixels and hasattr(config, "num_queries") and hasattr(config, "decoder_layers")
-
-
-_ROWS = (
-    Unfollowed(
-        _has_qformer,
-        "reads a picture by a Q-Former: what stands in the text are learned queries, and no patches",
-        "explain its tower, attnx.explain(model.vision_model, processor, picture), or a decoder that reads patches "
-        "(LLaVA, PaliGemma, Qwen2-VL, SmolVLM)",
-    ),
-    Unfollowed(
-        lambda model, config: is_dual_encoder(model) and not getattr(model, "can_generate", lambda: False)(),
-        "holds pictures against texts, and answers to both together",
-        "use attnx.explain_similarity(model, processor, picture, text), or explain one tower: "
-        "attnx.explain(model.vision_model, processor, picture)",
-    ),
-    Unfollowed(
-        lambda model, config: hasattr(config, "sr_ratios"),
-        "attends to a smaller copy of the picture at every stage (SegFormer's layout), so its maps are not of patches "
-        "over patches",
-        _INSTEAD,
-    ),
-    Unfollowed(
-        _detects,
-        "finds objects by learned queries over the cells of a convolution's map (DETR's layout), which are no patches",
-        _INSTEAD,
-    ),
-    Unfollowed(
-        lambda model, config: hasattr(config, "num_latents") and hasattr(config, "d_latents"),
-        "reads its input into learned latents (Perceiver), which attend to one another: they are no positions of it",
-        "explain a model of the same task that attends over all positions (a ViT, a BERT), or use Captum on it",
-    ),
-)
 
 
 ADAPTERS: Registry[Adapter] = Registry("adapter")
@@ -151,20 +94,33 @@ ADAPTERS: Registry[Adapter] = Registry("adapter")
 def register_adapter(adapter: Adapter) -> Adapter:
     """Add a family. A `model_type` that has an adapter already is an error, never an override.
 
-    >>> register_adapter(list_adapters()["bert"])
-    Traceback (most recent call last):
-        ...
-    attnx.errors.RegistryError: ...
+    Args:
+        adapter: The family; its `name` is the `model_type` of the config.
+
+    Returns:
+        The same adapter.
+
+    Raises:
+        RegistryError: If the name is taken.
+
+    Example:
+        >>> register_adapter(list_adapters()["bert"])
+        Traceback (most recent call last):
+            ...
+        attnx.errors.RegistryError: ...
     """
     return ADAPTERS.add(adapter.name, adapter)
 
 
 def list_adapters() -> dict[str, Adapter]:
-    """All adapters by name: `model_type` of a family; encoder, decoder, encoder_decoder, vision, image_text, sound for
-    all others.
+    """All adapters by name: the `model_type` of a family, or a generic name for all other models.
 
-    >>> [name for name in list_adapters() if name in ("bert", "gpt2", "vit")]
-    ['bert', 'gpt2', 'vit']
+    Returns:
+        Name → adapter; the generic ones are encoder, decoder, encoder_decoder, vision, image_text and audio.
+
+    Example:
+        >>> [name for name in list_adapters() if name in ("bert", "gpt2", "vit")]
+        ['bert', 'gpt2', 'vit']
     """
     return {name: ADAPTERS[name] for name in ADAPTERS}
 
@@ -172,8 +128,8 @@ def list_adapters() -> dict[str, Adapter]:
 def adapter_for(model: nn.Module, module: str = "") -> Adapter:
     """The adapter of the model's `config.model_type`, or the generic one that fits its inputs and its attention.
 
-    `module` is the stack that the caller chose, where a model has several; of an encoder–decoder that writes, the kind
-    of levels that is followed.
+    `module` is the stack that the caller chose, where a model has several; of an encoder–decoder that generates, the
+    kind of layers that is followed.
     """
     config = getattr(model, "config", None)
     if config is None:
@@ -183,36 +139,30 @@ def adapter_for(model: nn.Module, module: str = "") -> Adapter:
         )
     model_type = getattr(config, "model_type", "")
     if not module and model_type not in ADAPTERS:
-        check_followed(model)
-    several = getattr(config, "is_encoder_decoder", False) and _has_decoder(model)
-    if several and _writes(model):
-        adapter = ADAPTERS[config.model_type if config.model_type in ADAPTERS else "encoder_decoder"]
-        return replace(adapter, module=_kind(model, module)) if module else adapter
-    if several and not module:
-        raise CaptureError(
-            f"{type(model).__name__} is an encoder–decoder with several stacks of attention; explain one of them: "
-            f"{_encoder_call(model)}{_lost(model)}"
-        )
+        check_supported(model)
+    if getattr(config, "is_encoder_decoder", False) and _has_decoder(model):
+        if generates(model) and getattr(model, "main_input_name", "") in ("input_ids", "input_features"):
+            adapter = ADAPTERS[model_type if model_type in ADAPTERS else "encoder_decoder"]
+            return replace(adapter, module=_output_kind(model, module)) if module else adapter
+        if not module:
+            raise CaptureError(
+                f"{type(model).__name__} is an encoder–decoder with several stacks of attention; explain one of them: "
+                f"{_encoder_call(model)}{_lost(model)}"
+            )
     adapter = ADAPTERS[model_type if model_type in ADAPTERS else _generic(model, config)]
     return replace(adapter, module=module) if module else adapter
 
 
-def _kind(model: nn.Module, module: str) -> str:
-    """The kind of levels that is asked for; another part of the model does not write, so nothing of it is explained."""
-    if module in WRITING:
+def _output_kind(model: nn.Module, module: str) -> str:
+    """The kind of layers that is requested; another part of the model generates nothing that could be explained."""
+    if module in OUTPUT_KINDS:
         return module
-    known = ", ".join(f"module={name!r} ({told})" for name, told in WRITING.items())
+    known = ", ".join(f"module={name!r} ({words})" for name, words in OUTPUT_KINDS.items())
     raise ChoiceError(
-        f"module={module!r}: of {type(model).__name__} a token that it writes is explained, over the levels that write "
-        f"it: {known}; or leave module out, for all levels, and give layer='cross 1' for one. How the encoder reads "
-        f"the source is {_encoder_call(model)}"
+        f"module={module!r}: of {type(model).__name__} a token that it generates is explained, over the layers that "
+        f"generate it: {known}; or leave module out, for all layers, and give layer='cross 1' for one. How the encoder "
+        f"reads the source is {_encoder_call(model)}"
     )
-
-
-def _writes(model: nn.Module) -> bool:
-    """Whether the decoder writes text of its own: a classifier's reads the source once more."""
-    generates = getattr(model, "can_generate", lambda: False)()
-    return generates and getattr(model, "main_input_name", "") in ("input_ids", "input_features")
 
 
 def _has_decoder(model: nn.Module) -> bool:
@@ -225,20 +175,22 @@ def _encoder_call(model: nn.Module) -> str:
     encoder = model.get_encoder() if hasattr(model, "get_encoder") else None  # type: ignore[operator]
     main = getattr(model, "main_input_name", "input_ids")
     if encoder is not None and main in signature(encoder.forward).parameters:
-        sees, hears = accepts_images(encoder), accepts_audio(encoder)
-        given = "processor, image" if sees else "processor, audio, position='mean'" if hears else "tokenizer, text"
-        return f"attnx.explain(model.get_encoder(), {given})"
+        image, audio = accepts_images(encoder), accepts_audio(encoder)
+        arguments = "processor, image" if image else "processor, audio, position='mean'" if audio else "tokenizer, text"
+        return f"attnx.explain(model.get_encoder(), {arguments})"
     name = next((name for name, _ in model.named_modules() if name.rpartition(".")[2] == "encoder"), "encoder")
     return f"attnx.explain(model, …, module={name!r})"
 
 
 def _lost(model: nn.Module) -> str:
-    """What the encoder alone does not tell: the answer is made behind the decoder."""
+    """What the encoder alone cannot explain: the prediction is made behind the decoder."""
     if getattr(model, "base_model", model) is model:
-        return ". With its language-model head (AutoModelForSeq2SeqLM) what it writes is explained, over both streams"
+        return (
+            ". With its language-model head (AutoModelForSeq2SeqLM) what it generates is explained, over both sequences"
+        )
     return (
-        f". That is how the encoder reads the input, and not the answer of {type(model).__name__}: its head is behind "
-        "the decoder, so prediction, target and references are lost"
+        f". That is how the encoder reads the input, and not the prediction of {type(model).__name__}: its head is "
+        "behind the decoder, so prediction, target and references are lost"
     )
 
 
@@ -261,7 +213,7 @@ def accepts_images(model: nn.Module) -> bool:
 
 
 def is_decoder(config: Any) -> bool:
-    """Whether the family writes text from left to right: it has a causal language model and no masked one."""
+    """Whether the family generates text from left to right: it has a causal language model and no masked one."""
     from transformers.models.auto import modeling_auto
 
     if getattr(config, "is_decoder", False):
@@ -272,44 +224,87 @@ def is_decoder(config: Any) -> bool:
     return has_causal and config.model_type not in modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
 
-_MASKED: dict[str, Any] = {"prepare": prepare_text, "explained": mask_or_cls_position}
-_WRITES: dict[str, Any] = {
+def check_supported(model: nn.Module) -> None:
+    """Refuse models whose positions cannot be followed, with what works instead."""
+    for fits, reason, instead in _UNSUPPORTED:
+        if fits(model, model.config):
+            raise CaptureError(f"{type(model).__name__} {reason}; {instead}")
+
+
+def _detects(model: nn.Module, config: Any) -> bool:
+    """Encoder and decoder over the cells of a convolution's map, and queries that become objects."""
+    reads_pixels = getattr(model, "main_input_name", "") == "pixel_values"
+    return reads_pixels and hasattr(config, "num_queries") and hasattr(config, "decoder_layers")
+
+
+_OTHER_VISION_MODEL = (
+    "explain a model of the same task that attends over all patches (ViT, DeiT, BEiT, DINOv2), or use Captum on it"
+)
+_UNSUPPORTED: tuple[tuple[Callable[[nn.Module, Any], bool], str, str], ...] = (
+    (
+        lambda model, config: hasattr(config, "qformer_config") and hasattr(config, "vision_config"),
+        "reads an image by a Q-Former: what stands in the text are learned queries, and no patches",
+        "explain its tower, attnx.explain(model.vision_model, processor, image), or a decoder that reads patches "
+        "(LLaVA, PaliGemma, Qwen2-VL, SmolVLM)",
+    ),
+    (
+        lambda model, config: is_dual_encoder(model) and not generates(model),
+        "compares images with texts, and predicts from both together",
+        "use attnx.explain_similarity(model, processor, image, text), or explain one tower: "
+        "attnx.explain(model.vision_model, processor, image)",
+    ),
+    (
+        lambda model, config: hasattr(config, "sr_ratios"),
+        "attends to a smaller copy of the image at every stage (SegFormer's layout), so its maps are not of patches "
+        "over patches",
+        _OTHER_VISION_MODEL,
+    ),
+    (
+        _detects,
+        "finds objects by learned queries over the cells of a convolution's map (DETR's layout), which are no patches",
+        _OTHER_VISION_MODEL,
+    ),
+    (
+        lambda model, config: hasattr(config, "num_latents") and hasattr(config, "d_latents"),
+        "reads its input into learned latents (Perceiver), which attend to one another: they are no positions of it",
+        "explain a model of the same task that attends over all positions (a ViT, a BERT), or use Captum on it",
+    ),
+)
+
+
+_ENCODER: dict[str, Any] = {"prepare": prepare_text, "explained": mask_or_cls_position}
+_DECODER: dict[str, Any] = {
     "prepare": prepare_prompt,
     "explained": last_position,
     "baseline": ("unk_token",),  # a mask is nothing that a decoder was trained on
 }
-_REWRITES: dict[str, Any] = {
-    "prepare": prepare_encoder_decoder,
-    "takes": frozenset({"target_text"}),
-    "noun": "input",  # a text or sound
-    "explained": last_decoder_position,
-    "decoder_embeddings": decoder_embedding,
-}
-_HEARS: dict[str, Any] = {"prepare": prepare_audio, "explained": audio_position, "noun": "audio"}
-_SEES_AND_WRITES: dict[str, Any] = {
-    **_WRITES,
-    "prepare": prepare_image_text,
-    "noun": "input",
-    "explained": last_text_position,
-}
-_SEES: dict[str, Any] = {
+_VISION: dict[str, Any] = {
     "prepare": prepare_image,
     "takes": frozenset({"interpolate"}),
     "noun": "image",
     "explained": image_position,
 }
-
-for _row in (
-    Adapter(name="bert", **_MASKED),
-    Adapter(name="distilbert", **_MASKED),
-    Adapter(name="gpt2", **_WRITES),
-    Adapter(name="vit", **_SEES),
+for _adapter in (
+    Adapter(name="bert", **_ENCODER),
+    Adapter(name="distilbert", **_ENCODER),
+    Adapter(name="gpt2", **_DECODER),
+    Adapter(name="vit", **_VISION),
     # For all other models:
-    Adapter(name="encoder", **_MASKED),
-    Adapter(name="decoder", **_WRITES),
-    Adapter(name="encoder_decoder", **_REWRITES),
-    Adapter(name="vision", **_SEES),
-    Adapter(name="audio", **_HEARS),
-    Adapter(name="image_text", **_SEES_AND_WRITES),
+    Adapter(name="encoder", **_ENCODER),
+    Adapter(name="decoder", **_DECODER),
+    Adapter(
+        name="encoder_decoder",
+        prepare=prepare_encoder_decoder,
+        takes=frozenset({"target_text"}),
+        noun="input",
+        explained=last_decoder_position,
+        decoder_embeddings=decoder_embedding,
+    ),
+    Adapter(name="vision", **_VISION),
+    Adapter(name="audio", prepare=prepare_audio, explained=audio_position, noun="audio"),
+    Adapter(
+        name="image_text",
+        **{**_DECODER, "prepare": prepare_image_text, "noun": "input", "explained": last_text_position},
+    ),
 ):
-    register_adapter(_row)
+    register_adapter(_adapter)

@@ -1,4 +1,4 @@
-"""A picture and a text that a decoder reads in one sequence: words as words, and patches with their boxes.
+"""An image and a text that a decoder reads in one sequence: words as words, and patches with their boxes.
 
 The positions of the text, image tokens among them, stand first, as the model counts them. Behind them stand the patches
 that the vision tower reads. Where the tower cannot be followed, the image tokens themselves have the boxes.
@@ -18,69 +18,117 @@ import torch
 from torch import Tensor, nn
 
 from attnx.adapters.adapter import Box, PreparedInput
-from attnx.adapters.chat import Chat, is_chat, rendered
-from attnx.adapters.image import Array, Geometry, load_image, measure_geometry, vision_config
+from attnx.adapters.image import Area, Array, Geometry, load_image, measure_geometry, vision_config
 from attnx.adapters.image_tokens import PIXELS, Projection, find_projection
+from attnx.adapters.model_config import generates
 from attnx.adapters.positions import Position, Positions, Word, group_words
-from attnx.adapters.text import TokenizerState, prepare_prompt
+from attnx.adapters.text import Chat, TokenizerState, is_chat, prepare_prompt, render_chat
 from attnx.errors import InputError, in_a_line
 
-
-@dataclass(frozen=True, eq=False)
-class Expanded:
-    """What a processor made of pictures and a text."""
-
-    inputs: dict[str, Any]
-    """As the model takes them, a batch of one."""
-    text: str
-    """With all that the processor wrote into it."""
-    encoding: Any
-    """The tokenizer's record; None where it keeps none."""
+TEXT, PICTURE = "text", "picture"
+_IMAGE_KEYS = ("image", "images")
 
 
-def expanded(processor: Any, pictures: Sequence[Any], text: str) -> Expanded:
-    """Run the processor on pictures and a text; neither it nor its tokenizer is changed."""
-    told = _Telling(processor.tokenizer)
-    asked = copy.copy(processor)
-    asked.tokenizer = told
-    try:
-        with TokenizerState(processor.tokenizer):
-            given = asked(images=list(pictures), text=[text], return_tensors="pt")
-    except Exception as error:
+def accepts_image_and_text(model: nn.Module) -> bool:
+    """Whether an image and a text go into the model, and text comes out of it."""
+    return generates(model) and {"input_ids", PIXELS} <= set(signature(model.forward).parameters)
+
+
+def is_image_text(item: Any) -> bool:
+    """Whether a caller gave an image and a text: {"image": …, "text": …}."""
+    return isinstance(item, Mapping) and "text" in item and any(name in item for name in _IMAGE_KEYS)
+
+
+def prepare_image_text(model: nn.Module, processor: Any, item: Any, *, truncate: bool = False) -> PreparedInput:
+    """Images and a text, as `{"image": image, "text": text}`; a text alone is read as that of a decoder.
+
+    `image` may be a list; the text has the processor's image token where each stands, or is a chat whose template puts
+    it there. Where the text names no image, they stand in front of it.
+    """
+    if not is_image_text(item):
+        return prepare_prompt(model, getattr(processor, "tokenizer", processor), item, truncate=truncate)
+    if not hasattr(processor, "tokenizer") or not hasattr(processor, "image_processor"):
         raise InputError(
-            f"{type(processor).__name__} cannot process the picture with the text ({in_a_line(error)}); does the text "
-            f"name as many pictures ({image_token(processor)}) as there are?"
-        ) from error
-    if told.text is None:
-        raise InputError(f"{type(processor).__name__} did not ask its tokenizer; give what it made, as a mapping")
-    return Expanded(dict(given), told.text, told.encoding)
+            f"an image with a text needs a processor of both, found {type(processor).__name__}; pass "
+            "AutoProcessor.from_pretrained(…)"
+        )
+    value = item[next(name for name in _IMAGE_KEYS if name in item)]
+    loaded = [load_image(image, 3) for image in (value if isinstance(value, (list, tuple)) else [value])]
+    if not loaded:
+        raise InputError("the list of images is empty: give at least one, or the text alone")
+    images = [image for image, _ in loaded]
+    text, placement = _text(processor, item["text"], len(images))
+    processed = _process(processor, images, text)
+    length = torch.as_tensor(processed.inputs["input_ids"]).shape[-1]
+    tensors = {name: tensor for name, tensor in processed.inputs.items() if isinstance(tensor, Tensor)}
+    # Tensors with a number for each position lose their batch axis; the others are joined.
+    joined = frozenset(name for name, tensor in tensors.items() if tuple(tensor.shape) != (1, length))
+    positions, words = _text_positions(processor, processed, text)
+    projection = _projection(model, tensors)
+    canvas, lefts = _side_by_side(images)
+    prepared = PreparedInput(
+        {name: tensor if name in joined else tensor[0] for name, tensor in tensors.items()},
+        positions,
+        words,
+        text,
+        tuple(dict.fromkeys(note for _, notes in loaded for note in notes)) + placement,
+        facts={
+            "pictures": [
+                [left, 0, left + image.size[0], image.size[1]] for left, image in zip(lefts, images, strict=True)
+            ]
+        },
+        image=canvas,
+        joined=joined,
+    )
+    if projection is None:
+        note = f"how patches become image tokens was not found in {type(model).__name__}: image tokens have no boxes"
+        return replace(prepared, notes=(*prepared.notes, note))
+    patches = _patches(model, processor, images, text, projection, lefts, tensors)
+    return _with_patches(prepared, projection, patches, several=len(images) > 1)
 
 
-def image_token(processor: Any) -> str | None:
-    """What stands for a picture in a text; None where the processor does not say."""
+def last_text_position(model: nn.Module, processor: Any, prepared: PreparedInput) -> int:
+    """The last token of the text, from which the next is predicted."""
+    return prepared.text_length - 1
+
+
+def _image_token(processor: Any) -> str | None:
+    """What stands for an image in a text; None where the processor does not say."""
     token = getattr(processor, "image_token", None)
     return str(getattr(token, "content", token)) if token is not None else None
 
 
-def pieces(text: str, token: str | None, written: str) -> list[tuple[int, int, int]] | None:
-    """The pieces of a text between its pictures: where each begins in `written`, how long it is, where it begins in
-    the text itself. None where they cannot be found."""
-    parts = [text] if token is None else text.split(token)
-    gap = 0 if token is None else len(token)
-    result: list[tuple[int, int, int]] = []
-    begin, at = 0, 0
-    for number, part in enumerate(parts):
-        last = number == len(parts) - 1 and number > 0
-        place = written.rfind(part) if last else written.find(part, at)
-        if place < at:
-            return None
-        result.append((place, len(part), begin))
-        at, begin = place + len(part), begin + len(part) + gap
-    return result
+def _text(processor: Any, text: Any, count: int) -> tuple[str, tuple[str, ...]]:
+    """The text with a token where each image stands, and a note where it was added."""
+    if isinstance(text, Chat) or is_chat(text):
+        owner = processor if getattr(processor, "chat_template", None) else processor.tokenizer
+        text = render_chat(owner, text if isinstance(text, Chat) else Chat(tuple(text)))
+    if not isinstance(text, str) or not text.strip():
+        raise InputError(f"the text beside an image must be a text or a chat, found {type(text).__name__} {text!r:.40}")
+    token = _image_token(processor)
+    # PaliGemma's processor puts images in front of a text by itself.
+    if token is None or type(processor).__name__ == "PaliGemmaProcessor" or text.count(token) == count:
+        return text, ()
+    if token in text:
+        raise InputError(f"the text names {text.count(token)} images ({token}), and {count} are given")
+    note = f"the text names no image: {count} stand{'s' if count == 1 else ''} before it; write {token} where"
+    return f"{token * count} {text}", (f"{note} {'it' if count == 1 else 'each'} should be",)
 
 
-class _Telling:
-    """A tokenizer that remembers what it was asked, and is else the one that it stands for."""
+@dataclass(frozen=True, eq=False)
+class _Processed:
+    """What a processor made of images and a text."""
+
+    inputs: dict[str, Any]
+    """As the model takes them, a batch of one."""
+    text: str
+    """With all that the processor inserted into it."""
+    encoding: Any
+    """The tokenizer's record; None where it keeps none."""
+
+
+class _RecordingTokenizer:
+    """A tokenizer that records what it tokenises, and else delegates to the one that it stands for."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._inner = tokenizer
@@ -92,41 +140,121 @@ class _Telling:
 
     def __call__(self, text: Any = None, *args: Any, **kwargs: Any) -> Any:
         result = self._inner(text, *args, **{"verbose": False, **kwargs})
-        several = [text] if isinstance(text, str) else text
-        if several and isinstance(several[0], str):
-            self.text = several[0]
+        texts = [text] if isinstance(text, str) else text
+        if texts and isinstance(texts[0], str):
             encodings = getattr(result, "encodings", None)
-            self.encoding = encodings[0] if encodings else None
+            self.text, self.encoding = texts[0], encodings[0] if encodings else None
         return result
 
 
-Process: TypeAlias = Callable[[Sequence[Any]], Tensor]
-"""From the pictures to all their pixel values."""
+def _process(processor: Any, images: Sequence[Any], text: str) -> _Processed:
+    """Run the processor on images and a text; neither it nor its tokenizer is changed."""
+    recording = copy.copy(processor)
+    recording.tokenizer = tokenizer = _RecordingTokenizer(processor.tokenizer)
+    try:
+        with TokenizerState(processor.tokenizer):
+            inputs = recording(images=list(images), text=[text], return_tensors="pt")
+    except Exception as error:
+        raise InputError(
+            f"{type(processor).__name__} cannot process the image with the text ({in_a_line(error)}); does the text "
+            f"name as many images ({_image_token(processor)}) as there are?"
+        ) from error
+    if tokenizer.text is None:
+        raise InputError(f"{type(processor).__name__} did not use its tokenizer; give what it made, as a mapping")
+    return _Processed(dict(inputs), tokenizer.text, tokenizer.encoding)
 
-_known: dict[tuple[Any, ...], list[tuple[int, Geometry] | None]] = {}
-_MOST_KNOWN = 64
+
+def _text_positions(processor: Any, processed: _Processed, text: str) -> tuple[Positions, tuple[Word, ...]]:
+    """The positions of the sequence; what the processor inserted into the text is special."""
+    ids = processed.inputs["input_ids"][0].tolist()
+    tokens = [
+        token or f"<{index}>" for token, index in zip(processor.tokenizer.convert_ids_to_tokens(ids), ids, strict=True)
+    ]
+    pieces = _pieces(text, _image_token(processor), processed.text)
+    encoding = processed.encoding
+    if encoding is None or pieces is None or len(encoding.offsets) != len(ids):
+        special = set(processor.tokenizer.all_special_ids)
+        return group_words([Position(i, token, ids[i] in special) for i, token in enumerate(tokens)], None)
+
+    def original(start: int, end: int) -> tuple[int, int] | None:
+        """Where characters of the processed text stand in the original; None where they do not."""
+        inside = (
+            (start - at + begin, end - at + begin) for at, length, begin in pieces if at <= start < end <= at + length
+        )
+        return next(inside, None)
+
+    positions = []
+    for index, token in enumerate(tokens):
+        span = None if encoding.special_tokens_mask[index] else original(*encoding.offsets[index])
+        start, end = span or (None, None)
+        positions.append(Position(index, token, special=span is None, start=start, end=end))
+    return group_words(positions, [text])
+
+
+def _pieces(text: str, token: str | None, processed: str) -> list[tuple[int, int, int]] | None:
+    """The pieces of a text between its images: where each begins in `processed`, how long it is, where it begins in
+    the text itself. None where they cannot be found."""
+    parts = [text] if token is None else text.split(token)
+    result: list[tuple[int, int, int]] = []
+    begin, at = 0, 0
+    for number, part in enumerate(parts):
+        last = number == len(parts) - 1 and number > 0
+        start = processed.rfind(part) if last else processed.find(part, at)
+        if start < at:
+            return None
+        result.append((start, len(part), begin))
+        at, begin = start + len(part), begin + len(part) + len(token or "")
+    return result
+
+
+def _projection(model: nn.Module, batch: Mapping[str, Tensor]) -> Projection | None:
+    accepted, first = signature(model.forward).parameters, next(model.parameters())
+    inputs = {
+        name: tensor.to(first.device, first.dtype if tensor.is_floating_point() else tensor.dtype)
+        for name, tensor in batch.items()
+        if name in accepted
+    }
+    return find_projection(model, inputs)
+
+
+def _side_by_side(images: Sequence[Any]) -> tuple[Any, list[int]]:
+    """All images on one canvas, and how far to the right each begins."""
+    from PIL import Image
+
+    if len(images) == 1:
+        return images[0], [0]
+    gap = max(4, max(image.size[0] for image in images) // 40)
+    lefts = [sum(image.size[0] + gap for image in images[:number]) for number in range(len(images))]
+    canvas = Image.new("RGB", (lefts[-1] + images[-1].size[0], max(image.size[1] for image in images)), "white")
+    for left, image in zip(lefts, images, strict=True):
+        canvas.paste(image, (left, 0))
+    return canvas, lefts
+
+
+Process: TypeAlias = Callable[[Sequence[Any]], Tensor]
+"""From the images to all their pixel values."""
 
 
 @dataclass(frozen=True)
-class Patch:
-    """What a position of a tower reads: a box on a sheet of a picture."""
+class _Patch:
+    """What a position of a tower reads: a box on a sheet of an image."""
 
     sheet: int
     box: Box
     row: int
     column: int
-    picture: int | None = None
-    """The number of the picture, from 0; None where it is all padding."""
-    place: tuple[float, float, float, float] | None = None
+    image: int | None = None
+    """The number of the image, from 0; None where it is all padding."""
+    area: Area | None = None
     """The same in the original."""
 
 
 @dataclass(frozen=True, eq=False)
 class SheetLayout:
-    """How pixel values lie: as sheets, or as patches in rows, the pictures one behind the other."""
+    """How pixel values lie: as sheets, or as patches in rows, the images one behind the other."""
 
     cells: tuple[tuple[tuple[int, int], ...], ...] = ()
-    """Of each picture in rows: row and column of each of its patches."""
+    """Of each image in rows: row and column of each of its patches."""
     patch: int = 0
     """Pixels on a side of such a patch."""
 
@@ -147,367 +275,160 @@ class SheetLayout:
         return result
 
 
-def layout_of(
-    pixels: Tensor, grids: Tensor | None, patch: Any, process: Process, pictures: Sequence[Any]
-) -> SheetLayout:
-    """Sheets as they are; of patches in rows, which stand in an order of the processor's own, their place by two ramps.
+def _layout(pixels: Tensor, grids: Tensor | None, patch: Any, process: Process, images: Sequence[Any]) -> SheetLayout:
+    """Sheets as they are; patches in rows stand in an order of the processor's own, which two ramps tell.
 
-    `grids` is time × rows × columns of each picture.
+    `grids` is time × rows × columns of each image.
     """
     if pixels.ndim != 2 or grids is None or not isinstance(patch, int) or pixels.shape[1] % (3 * patch * patch):
         return SheetLayout()
-    ramps = [process([_ramp(image, axis) for image in pictures]).double().mean(1) for axis in (0, 1)]
+    ramps = [process([_ramp(image, axis) for image in images]).double().mean(1) for axis in (0, 1)]
     cells, begin = [], 0
     for count, rows, columns in grids.tolist():
         if count != 1 or any(ramp.shape != (len(pixels),) for ramp in ramps):
             return SheetLayout()
-        down, across = (ramp[begin : begin + rows * columns] for ramp in ramps)
         places = [[0, 0] for _ in range(rows * columns)]
-        for axis, (shades, others) in enumerate(((down, columns), (across, rows))):
-            for rank, place in enumerate(shades.argsort(stable=True).tolist()):
-                places[place][axis] = rank // others
-        cells.append(tuple((index[0], index[1]) for index in places))
+        for axis, (ramp, others) in enumerate(zip(ramps, (columns, rows), strict=True)):
+            shades = ramp[begin : begin + rows * columns]
+            for rank, index in enumerate(shades.argsort(stable=True).tolist()):
+                places[index][axis] = rank // others
+        cells.append(tuple((row, column) for row, column in places))
         begin += rows * columns
     return SheetLayout(tuple(cells), patch)
 
 
-def _ramp(picture: Any, axis: int) -> Any:
+def _ramp(image: Any, axis: int) -> Any:
     """From dark to bright, downwards or to the right."""
     from PIL import Image
 
-    width, height = picture.size
+    width, height = image.size
     line = np.linspace(0, 255, height if axis == 0 else width).astype(np.uint8)
     shades = np.broadcast_to(line[:, None] if axis == 0 else line, (height, width))
-    return Image.fromarray(np.ascontiguousarray(shades)).convert(picture.mode)
+    return Image.fromarray(np.ascontiguousarray(shades)).convert(image.mode)
 
 
-def patches_read(readers: Tensor, count: int, layout: SheetLayout) -> list[Patch | None]:
-    """Of each position of the tower the box that it reads; None for tokens of its own.
-
-    `readers` is in the shape of the pixels: the position that reads each of them.
-    """
-    patches: list[Patch | None] = [None] * count
-    for number, sheet in enumerate(sheet[0] for sheet in layout.sheets(readers)):
-        boxes = {}
-        for position in sorted(set(sheet.flatten().tolist())):
-            if position >= 0:
-                down, across = (sheet == position).nonzero(as_tuple=True)
-                boxes[position] = (int(across.min()), int(down.min()), int(across.max()) + 1, int(down.max()) + 1)
-        tops, lefts = (sorted({box[axis] for box in boxes.values()}) for axis in (1, 0))
-        for position, box in boxes.items():
-            patches[position] = Patch(number, box, tops.index(box[1]), lefts.index(box[0]))
-    return patches
-
-
-def sheet_geometries(
-    process: Process, pictures: Sequence[Any], layout: SheetLayout, key: tuple[Any, ...] | None = None
-) -> list[tuple[int, Geometry] | None]:
-    """For each sheet the number of its picture and its way from there; None where it is all padding, or bent."""
-    name = None if key is None else (*key, *((image.size, image.mode) for image in pictures))
-    if name is not None and name in _known:
-        return _known[name]
-    result = _measured(process, pictures, layout)
-    if name is not None:
-        if len(_known) >= _MOST_KNOWN:
-            _known.clear()
-        _known[name] = result
-    return result
-
-
-def _measured(process: Process, pictures: Sequence[Any], layout: SheetLayout) -> list[tuple[int, Geometry] | None]:
-    result: list[tuple[int, Geometry] | None] = []
-    for number, picture in enumerate(pictures):
-        probed = _Probed(process, pictures, layout, number)
-        count = len(probed.sheets(picture))
-        result += [None] * (count - len(result))
-        for sheet in range(count):
-            if result[sheet] is None:
-                geometry = measure_geometry(partial(probed.sheet, sheet), picture.size, picture.mode)
-                result[sheet] = None if geometry is None else (number, geometry)
-    return result
-
-
-class _Probed:
-    """What a processor makes of pictures when one of them is another, each made once."""
-
-    def __init__(self, process: Process, pictures: Sequence[Any], layout: SheetLayout, number: int) -> None:
-        self._process, self._pictures, self._layout, self._number = process, pictures, layout, number
-        self._made: dict[bytes, list[Array]] = {}
-
-    def sheets(self, probe: Any) -> list[Array]:
-        name = probe.tobytes()
-        if name not in self._made:
-            others = [probe if place == self._number else image for place, image in enumerate(self._pictures)]
-            self._made[name] = [sheet.double().numpy() for sheet in self._layout.sheets(self._process(others))]
-        return self._made[name]
-
-    def sheet(self, number: int, probe: Any) -> Array:
-        return self.sheets(probe)[number]
-
-
-def side_by_side(pictures: Sequence[Any]) -> tuple[Any, list[int]]:
-    """All pictures on one canvas, and how far to the right each begins."""
-    from PIL import Image
-
-    if len(pictures) == 1:
-        return pictures[0], [0]
-    gap = max(4, max(one.size[0] for one in pictures) // 40)
-    lefts = [sum(one.size[0] + gap for one in pictures[:number]) for number in range(len(pictures))]
-    canvas = Image.new("RGB", (lefts[-1] + pictures[-1].size[0], max(one.size[1] for one in pictures)), "white")
-    for left, image in zip(lefts, pictures, strict=True):
-        canvas.paste(image, (left, 0))
-    return canvas, lefts
-
-
-def as_readers(readers: Tensor, length: int) -> Tensor:
-    """Positions of the tower as positions of the whole input, which stand behind so many of the text."""
-    return torch.where(readers >= 0, readers + length, -1)
-
-
-TEXT, PICTURE = "text", "picture"
-_IMAGES = ("image", "images")
-
-
-def accepts_image_and_text(model: nn.Module) -> bool:
-    """Whether a picture and a text go into the model, and text comes out of it."""
-    takes = signature(model.forward).parameters
-    generates = getattr(model, "can_generate", lambda: False)()
-    return bool(generates) and {"input_ids", PIXELS} <= set(takes)
-
-
-def is_image_text(given: Any) -> bool:
-    """Whether a caller gave a picture and a text: {"image": …, "text": …}."""
-    return isinstance(given, Mapping) and "text" in given and any(name in given for name in _IMAGES)
-
-
-def prepare_image_text(model: nn.Module, processor: Any, given: Any, *, truncate: bool = False) -> PreparedInput:
-    """Pictures and a text, as `{"image": picture, "text": text}`; a text alone is read as that of a decoder.
-
-    `image` may be a list; the text has the processor's image token where each stands, or is a chat whose template puts
-    it there. Where the text names no picture, they stand in front of it.
-    """
-    if not is_image_text(given):
-        return prepare_prompt(model, getattr(processor, "tokenizer", processor), given, truncate=truncate)
-    if not hasattr(processor, "tokenizer") or not hasattr(processor, "image_processor"):
-        raise InputError(
-            f"a picture with a text needs a processor of both, found {type(processor).__name__}; pass "
-            "AutoProcessor.from_pretrained(…)"
-        )
-    pictures, notes = _pictures(given)
-    text, more = _text(processor, given["text"], len(pictures))
-    made = expanded(processor, pictures, text)
-    inputs, joined = _inputs(made)
-    positions, words = _read_text(processor, made, text)
-    projection = _projection(model, inputs, joined)
-    canvas, lefts = side_by_side(pictures)
-    patches = _patches(model, processor, pictures, text, projection, lefts, inputs)
-    prepared = PreparedInput(
-        inputs,
-        positions,
-        words,
-        text,
-        (*notes, *more),
-        facts={
-            "pictures": [
-                [left, 0, left + image.size[0], image.size[1]] for left, image in zip(lefts, pictures, strict=True)
-            ]
-        },
-        image=canvas,
-        joined=frozenset(joined),
-    )
-    if projection is None:
-        return replace(
-            prepared,
-            notes=(
-                *prepared.notes,
-                f"how patches become image tokens was not found in {type(model).__name__}: image tokens have no boxes",
-            ),
-        )
-    return _with_patches(prepared, projection, patches, several=len(pictures) > 1)
-
-
-def last_text_position(model: nn.Module, processor: Any, prepared: PreparedInput) -> int:
-    """The last token of the text, from which the next is predicted."""
-    return prepared.text_length - 1
-
-
-def _pictures(given: Mapping[str, Any]) -> tuple[list[Any], tuple[str, ...]]:
-    named = next(name for name in _IMAGES if name in given)
-    several = given[named] if isinstance(given[named], (list, tuple)) else [given[named]]
-    if not several:
-        raise InputError("the list of pictures is empty: give at least one, or the text alone")
-    read = [load_image(one, 3) for one in several]
-    return [picture for picture, _ in read], tuple(dict.fromkeys(note for _, notes in read for note in notes))
-
-
-def _text(processor: Any, text: Any, count: int) -> tuple[str, tuple[str, ...]]:
-    """The text with a token where each picture stands."""
-    if isinstance(text, Chat) or is_chat(text):
-        owner = processor if getattr(processor, "chat_template", None) else processor.tokenizer
-        text = rendered(owner, text if isinstance(text, Chat) else Chat(tuple(text)))
-    if not isinstance(text, str) or not text.strip():
-        raise InputError(
-            f"the text beside a picture must be a text or a chat, found {type(text).__name__} {text!r:.40}"
-        )
-    token = image_token(processor)
-    if token is None or _writes_itself(processor) or text.count(token) == count:
-        return text, ()
-    if token in text:
-        raise InputError(f"the text names {text.count(token)} pictures ({token}), and {count} are given")
-    where = f"the text names no picture: {count} stand{'s' if count == 1 else ''} before it; write {token} where"
-    return f"{token * count} {text}", (f"{where} {'it' if count == 1 else 'each'} should be",)
-
-
-def _writes_itself(processor: Any) -> bool:
-    """PaliGemma's processor puts pictures in front of a text by itself."""
-    return type(processor).__name__ == "PaliGemmaProcessor"
-
-
-def _inputs(made: Expanded) -> tuple[dict[str, Tensor], list[str]]:
-    """The tensors; those with a number for each position lose their batch axis, the others are named."""
-    length = torch.as_tensor(made.inputs["input_ids"]).shape[-1]
-    inputs, joined = {}, []
-    for name, value in made.inputs.items():
-        if not isinstance(value, Tensor):
-            continue
-        if tuple(value.shape) == (1, length):
-            inputs[name] = value[0]
-        else:
-            inputs[name] = value
-            joined.append(name)
-    return inputs, joined
-
-
-def _read_text(processor: Any, made: Expanded, text: str) -> tuple[Positions, tuple[Word, ...]]:
-    """The positions of the sequence; what the processor wrote into the text is special."""
-    ids = made.inputs["input_ids"][0].tolist()
-    tokens = processor.tokenizer.convert_ids_to_tokens(ids)
-    found = pieces(text, image_token(processor), made.text)
-    if made.encoding is None or found is None or len(made.encoding.offsets) != len(ids):
-        special = set(processor.tokenizer.all_special_ids)
-        bare = [
-            Position(place, token or f"<{one}>", one in special)
-            for place, (one, token) in enumerate(zip(ids, tokens, strict=True))
-        ]
-        return group_words(bare, None)
-    positions = []
-    for place, token in enumerate(tokens):
-        span = _in_given(made.encoding.offsets[place], found)
-        if span is None or made.encoding.special_tokens_mask[place]:
-            positions.append(Position(place, token or f"<{ids[place]}>", special=True))
-        else:
-            positions.append(Position(place, token, start=span[0], end=span[1]))
-    return group_words(positions, [text])
-
-
-def _in_given(offsets: tuple[int, int], found: Sequence[tuple[int, int, int]]) -> tuple[int, int] | None:
-    """Where characters that were written out stand in the text as it was given; None where they do not."""
-    start, end = offsets
-    for place, length, begin in found:
-        if place <= start < end <= place + length:
-            return start - place + begin, end - place + begin
-    return None
-
-
-def _projection(model: nn.Module, inputs: Mapping[str, Tensor], joined: Sequence[str]) -> Projection | None:
-    batch = {name: input_ if name in joined else input_[None] for name, input_ in inputs.items()}
-    accepted = signature(model.forward).parameters
-    first = next(model.parameters())
-    return find_projection(
-        model,
-        {
-            name: tensor.to(first.device, first.dtype if tensor.is_floating_point() else tensor.dtype)
-            for name, tensor in batch.items()
-            if name in accepted
-        },
-    )
+_geometries: dict[tuple[Any, ...], list[tuple[int, Geometry] | None]] = {}
 
 
 def _patches(
     model: nn.Module,
     processor: Any,
-    pictures: Sequence[Any],
+    images: Sequence[Any],
     text: str,
-    projection: Projection | None,
+    projection: Projection,
     lefts: Sequence[int],
     inputs: Mapping[str, Tensor],
-) -> list[Patch | None]:
-    """What each position of the tower reads, with its place on the canvas."""
-    if projection is None:
-        return []
-    key = _settings(processor)
+) -> list[_Patch | None]:
+    """What each position of the tower reads, with its area on the canvas; None for tokens of its own."""
 
-    def process(several: Sequence[Any]) -> Tensor:
-        pixels: Tensor = expanded(processor, several, text).inputs[PIXELS]
+    def process(originals: Sequence[Any]) -> Tensor:
+        pixels: Tensor = _process(processor, originals, text).inputs[PIXELS]
         return pixels
 
-    patch = getattr(vision_config(model), "patch_size", None)
-    layout = layout_of(inputs[PIXELS], inputs.get("image_grid_thw"), patch, process, pictures)
-    read = patches_read(projection.readers, projection.patches, layout)
-    ways = sheet_geometries(process, pictures, layout, None if key is None else (key, text))
-    patches: list[Patch | None] = []
-    for one in read:
-        way = None if one is None or one.sheet >= len(ways) else ways[one.sheet]
-        if one is None or way is None:
-            patches.append(one)
-            continue
-        number, geometry = way
-        place = geometry.original(one.box)
-        left = lefts[number]
-        moved = None if place is None else (place[0] + left, place[1], place[2] + left, place[3])
-        patches.append(replace(one, picture=number, place=moved))
+    patch_size = getattr(vision_config(model), "patch_size", None)
+    layout = _layout(inputs[PIXELS], inputs.get("image_grid_thw"), patch_size, process, images)
+    settings = getattr(processor.image_processor, "to_json_string", None)
+    if callable(settings):
+        key = (f"{type(processor)} {settings()}", text, *((image.size, image.mode) for image in images))
+        if key not in _geometries:
+            geometries = _sheet_geometries(process, images, layout)
+            if len(_geometries) >= 64:
+                _geometries.clear()
+            _geometries[key] = geometries
+        geometries = _geometries[key]
+    else:
+        geometries = _sheet_geometries(process, images, layout)
+    patches: list[_Patch | None] = [None] * projection.patches
+    for number, sheet in enumerate(sheet[0] for sheet in layout.sheets(projection.readers)):
+        boxes = {}
+        for position in sorted(set(sheet.flatten().tolist()) - {-1}):
+            down, across = (sheet == position).nonzero(as_tuple=True)
+            boxes[position] = (int(across.min()), int(down.min()), int(across.max()) + 1, int(down.max()) + 1)
+        tops, lefts_of_boxes = (sorted({box[axis] for box in boxes.values()}) for axis in (1, 0))
+        image, geometry = (geometries[number] if number < len(geometries) else None) or (None, None)
+        for position, box in boxes.items():
+            area = None if geometry is None else geometry.original(box)
+            if area is not None and image is not None:
+                area = (area[0] + lefts[image], area[1], area[2] + lefts[image], area[3])
+            row, column = tops.index(box[1]), lefts_of_boxes.index(box[0])
+            patches[position] = _Patch(number, box, row, column, image, area)
     return patches
 
 
-def _settings(processor: Any) -> str | None:
-    settings = getattr(processor.image_processor, "to_json_string", None)
-    return f"{type(processor)} {settings()}" if callable(settings) else None
+def _sheet_geometries(
+    process: Process, images: Sequence[Any], layout: SheetLayout
+) -> list[tuple[int, Geometry] | None]:
+    """For each sheet the number of its image and its map from there; None where it is all padding, or bent."""
+    result: list[tuple[int, Geometry] | None] = []
+    for number, image in enumerate(images):
+        sheets = _probing(process, images, number, layout)
+        result += [None] * (len(sheets(image)) - len(result))
+        for index in range(len(sheets(image))):
+            if result[index] is None:
+                geometry = measure_geometry(partial(_nth, sheets, index), image.size, image.mode)
+                result[index] = None if geometry is None else (number, geometry)
+    return result
+
+
+def _nth(sheets: Callable[[Any], list[Array]], index: int, probe: Any) -> Array:
+    return sheets(probe)[index]
+
+
+def _probing(process: Process, images: Sequence[Any], number: int, layout: SheetLayout) -> Callable[[Any], list[Array]]:
+    """From an image that replaces this one to all sheets, each processed once."""
+    probed: dict[bytes, list[Array]] = {}
+
+    def sheets(probe: Any) -> list[Array]:
+        name = probe.tobytes()
+        if name not in probed:
+            pixels = process([*images[:number], probe, *images[number + 1 :]])
+            probed[name] = [sheet.double().numpy() for sheet in layout.sheets(pixels)]
+        return probed[name]
+
+    return sheets
 
 
 def _with_patches(
-    prepared: PreparedInput, projection: Projection, patches: Sequence[Patch | None], *, several: bool
+    prepared: PreparedInput, projection: Projection, patches: Sequence[_Patch | None], *, several: bool
 ) -> PreparedInput:
     """The positions of the tower behind those of the text, and on each image token the box of all that it reads."""
     length, words = len(prepared.positions), list(prepared.words)
-    sheets = {
-        one.picture: {other.sheet for other in patches if other is not None and other.picture == one.picture}
-        for one in patches
-        if one is not None
-    }
+    sheets: dict[int | None, set[int]] = {}
+    for patch in patches:
+        if patch is not None:
+            sheets.setdefault(patch.image, set()).add(patch.sheet)
     positions = [
-        replace(position, box=_around([patches[place] for place in read])) if read else position
+        replace(position, box=_bounding_box([patches[patch] for patch in read])) if read else position
         for position, read in zip(prepared.positions, projection.reads, strict=True)
     ]
-    placed = any(one is not None and one.place is not None for one in patches)
-    for place, patch in enumerate(patches):
-        index = length + place
+    located = any(patch is not None and patch.area is not None for patch in patches)
+    for index, patch in enumerate(patches, start=length):
         if patch is None:
             positions.append(Position(index, "[CLS]", special=True))
             continue
-        tiles = sorted(sheets[patch.picture])
+        tiles = sorted(sheets[patch.image])
         token = f"r{patch.row}c{patch.column}"
         if len(tiles) > 1:
             token = f"tile {tiles.index(patch.sheet) + 1} {token}"
-        if several and patch.picture is not None:
-            token = f"picture {patch.picture + 1} {token}"
-        if patch.place is None and placed:  # all padding: nothing of the picture is there
+        if several and patch.image is not None:
+            token = f"picture {patch.image + 1} {token}"
+        if patch.area is None and located:  # all padding: nothing of the image is there
             positions.append(Position(index, token, special=True))
             continue
         words.append(Word(len(words), token, (index,)))
-        positions.append(Position(index, token, box=patch.place, word=len(words) - 1))
+        positions.append(Position(index, token, box=patch.area, word=len(words) - 1))
     return replace(
         prepared,
         positions=Positions(positions),
         words=tuple(words),
         sequences={TEXT: length, PICTURE: len(patches)},
-        readers=as_readers(projection.readers, length),
+        readers=torch.where(projection.readers >= 0, projection.readers + length, -1),
     )
 
 
-def _around(patches: Sequence[Patch | None]) -> tuple[float, float, float, float] | None:
-    """The least box around those of several patches."""
-    places = [patch.place for patch in patches if patch is not None and patch.place is not None]
-    if not places:
+def _bounding_box(patches: Sequence[_Patch | None]) -> Area | None:
+    areas = [patch.area for patch in patches if patch is not None and patch.area is not None]
+    if not areas:
         return None
-    lefts, tops, rights, bottoms = zip(*places, strict=True)
+    lefts, tops, rights, bottoms = zip(*areas, strict=True)
     return min(lefts), min(tops), max(rights), max(bottoms)

@@ -1,4 +1,4 @@
-"""What is known of a model beside its weights: its head by the name of its class, its limits, what it takes."""
+"""What a model's class and config say: its head, its limits, what its forward takes."""
 
 from __future__ import annotations
 
@@ -21,6 +21,11 @@ def has_head(model: nn.Module, *endings: str) -> bool:
     return type(base_model(model)).__name__.endswith(endings)
 
 
+def generates(model: nn.Module) -> bool:
+    """Whether the model has transformers' `generate`."""
+    return bool(getattr(model, "can_generate", lambda: False)())
+
+
 def max_positions(model: nn.Module) -> int | None:
     """The number of positions that the model was built for, or None when it names no limit (relative positions)."""
     config = getattr(model, "config", None)
@@ -35,7 +40,7 @@ def max_positions(model: nn.Module) -> int | None:
 
 
 def _children(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Every module below the model with its own name; `named_modules` takes ten times as long, and each text asks."""
+    """Every module below the model with its last name; `named_modules` takes ten times as long, for each text."""
     waiting = [model]
     while waiting:
         for name, module in waiting.pop()._modules.items():
@@ -81,7 +86,7 @@ def takes_logits_to_keep(model: nn.Module) -> bool:
 
     Inputs of different length are therefore kept apart: each length would add its last position to all. A classifier
     may pass the argument on and pool over what is left (BioGPT), and an encoder–decoder counts in its decoder alone
-    (T5Gemma): neither is told.
+    (T5Gemma): neither gets the argument.
     """
     if "logits_to_keep" not in signature(model.forward).parameters:
         return False
@@ -92,22 +97,19 @@ def takes_logits_to_keep(model: nn.Module) -> bool:
 
 
 def called(model: nn.Module, inputs: Mapping[str, Any]) -> Any:
-    """What the model gives for a batch of inputs, each of which is read by itself and at once."""
-    given = without_cache(model, inputs)
-    return model(**(_as_one_choice(given) if has_head(model, "ForMultipleChoice") else given))
-
-
-def _as_one_choice(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The same with an axis of choices, batch × 1 × position: each input is the only one of its batch entry."""
-    flat = {"inputs_embeds": 3}
-    return {
-        name: value[:, None] if getattr(value, "ndim", None) == flat.get(name, 2) else value
-        for name, value in inputs.items()
-    }
+    """The output for a batch of inputs, each of which is read by itself; a choice is the only one of its question."""
+    arguments = without_cache(model, inputs)
+    if has_head(model, "ForMultipleChoice"):
+        axes = {"inputs_embeds": 3}
+        arguments = {
+            name: value[:, None] if getattr(value, "ndim", None) == axes.get(name, 2) else value
+            for name, value in arguments.items()
+        }
+    return model(**arguments)
 
 
 def without_cache(model: nn.Module, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """A whole input is read at once, so keys and values need not be kept for a next step."""
+    """A whole input is read at once, so keys and values need not be cached for a next step."""
     if "use_cache" not in inputs and "use_cache" in signature(model.forward).parameters:
         return {**inputs, "use_cache": False}
     return dict(inputs)

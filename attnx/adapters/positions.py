@@ -1,4 +1,4 @@
-"""What the positions of an input are: tokens with their place in the original text, and the words they make up.
+"""What the positions of an input are: tokens with their offsets in the original text, and the words they make up.
 
 Everything in attnx is keyed by position, so a token that occurs twice is two positions. Words are slices of the text as
 it was given; nothing is glued together from tokens.
@@ -20,13 +20,13 @@ BROKEN = "\ufffd"
 
 @dataclass(frozen=True)
 class Position:
-    """One index of the input: a token, a special token, a patch of an image, or a stretch of time."""
+    """One index of the input: a token, a special token, a patch of an image, or a segment of audio."""
 
     index: int
     token: str
     special: bool = False
     start: int | None = None
-    """First character in its text, and one past its last; None where the tokenizer does not tell."""
+    """First character in its text, and one past its last; None where the tokenizer has no offsets."""
     end: int | None = None
     segment: int = 0
     """0 for the text, 1 for the second text of a pair."""
@@ -35,9 +35,9 @@ class Position:
     box: tuple[float, float, float, float] | None = None
     """Of a patch: left, top, right and bottom in the original image, in pixels; None where it reads none of it."""
     time: tuple[float, float] | None = field(default=None, metadata={"later": True})
-    """Of sound: when it begins and ends, in seconds."""
+    """Of audio: when it begins and ends, in seconds."""
     band: tuple[int, int] | None = field(default=None, metadata={"later": True})
-    """Of a patch of a spectrum: its first channel, and one past its last; None where all are heard."""
+    """Of a patch of a spectrum: its first channel, and one past its last; None where it covers all."""
 
     def piece(self, texts: Sequence[str]) -> str:
         """Its slice of the text, white space and all; empty where there is none."""
@@ -50,7 +50,7 @@ class Positions(tuple[Position, ...]):
     """What each index of an input is: a tuple that knows what of it is content, and what is special.
 
     >>> positions = Positions([Position(0, "[CLS]", special=True), Position(1, "keys", start=0, end=4)])
-    >>> positions.content, positions.special, positions.told
+    >>> positions.content, positions.special, positions.has_offsets
     ([1], [0], True)
     >>> positions[1:].content
     [1]
@@ -70,31 +70,39 @@ class Positions(tuple[Position, ...]):
 
     @property
     def named(self) -> list[Position]:
-        """The content as positions: pieces of text, patches, stretches of sound."""
+        """The content as positions: pieces of text, patches, segments of audio."""
         return [position for position in self if not position.special]
 
     @property
-    def told(self) -> bool:
-        """Whether the tokenizer tells of all content where in the text it stands."""
+    def has_offsets(self) -> bool:
+        """Whether it is known of all content where in the text it stands."""
         return all(position.start is not None and position.end is not None for position in self.named)
+
+    def overlapping(self, start: int, end: int) -> list[int]:
+        """The indices whose characters begin or end inside these, in the text of their segment."""
+        return [
+            position.index
+            for position in self
+            if position.start is not None and position.end is not None and position.start < end and position.end > start
+        ]
 
     @property
     def time_segments(self) -> list[tuple[int, ...]]:
-        """Of sound, the positions of each stretch of time, with all its bands, in their order; none of a text."""
-        found: dict[tuple[float, float], list[int]] = {}
+        """Of audio, the positions of each segment of time, with all its bands, in their order; none of a text."""
+        segments: dict[tuple[float, float], list[int]] = {}
         for position in self:
             if position.time is not None:
-                found.setdefault(position.time, []).append(position.index)
-        return [tuple(found[time]) for time in sorted(found)]
+                segments.setdefault(position.time, []).append(position.index)
+        return [tuple(segments[time]) for time in sorted(segments)]
 
-    def when(self, places: Sequence[int]) -> tuple[float, float] | None:
-        """When the first of these positions begins and the last ends, in seconds; None where one is no sound."""
-        times = [time for place in places if (time := self[place].time) is not None]
-        return (min(times)[0], max(times)[1]) if times and len(times) == len(places) else None
+    def when(self, indices: Sequence[int]) -> tuple[float, float] | None:
+        """When the first of these positions begins and the last ends, in seconds; None where one is no audio."""
+        times = [time for index in indices if (time := self[index].time) is not None]
+        return (min(times)[0], max(times)[1]) if times and len(times) == len(indices) else None
 
     def units(self, spans: Sequence[Span]) -> list[tuple[int, ...]]:
-        """What is removed together: the parts that the caller named, or each content position by itself, of sound those
-        of one stretch of time."""
+        """What is removed together: the parts that the caller named, or each content position by itself, of audio those
+        of one segment of time."""
         if spans:
             return [span.positions for span in spans]
         return [*self.time_segments, *((position.index,) for position in self.named if position.time is None)]
@@ -146,30 +154,39 @@ def punctuation(words: Sequence[Word]) -> list[int]:
 
 
 def group_words(positions: Sequence[Position], texts: Sequence[str] | None) -> tuple[Positions, tuple[Word, ...]]:
-    """Give every position its word. Without texts, or without offsets, each position is a word by itself."""
+    """Give every position its word: segments of audio, then words of the texts, then patches.
+
+    Without texts, or without offsets, each position is a word by itself.
+    """
     positions = Positions(positions)
-    pieces_of_text = Positions(one for one in positions.named if one.box is None and one.time is None)
-    if texts is None or not pieces_of_text or not pieces_of_text.told:
-        return _each_alone(positions)
-    spans = [word_spans(text) for text in texts]
-    groups: dict[tuple[int, int], list[Position]] = {}
-    for position in pieces_of_text:
-        place = _word_place(position, texts[position.segment], spans[position.segment])
-        groups.setdefault((position.segment, place), []).append(position)
-    audio_input = [one for one in positions.named if one.time is not None]  # a stretch of sound in front of a text
-    words = [Word(index, one.token, (one.index,)) for index, one in enumerate(audio_input)]
-    word_of = {one.index: index for index, one in enumerate(audio_input)}
-    for (segment, _), pieces in sorted(groups.items()):
-        start = min(inked(piece, texts[segment])[0] for piece in pieces)
-        end = max(inked(piece, texts[segment])[1] for piece in pieces)
-        index, text = len(words), texts[segment][start:end]
-        words.append(Word(index, text.strip(" ") or text, tuple(piece.index for piece in pieces), segment))
-        word_of |= {piece.index: index for piece in pieces}
-    for position in positions.named:
-        if position.box is not None:  # a patch beside a text is a word by itself
-            word_of[position.index] = len(words)
-            words.append(Word(len(words), position.token, (position.index,)))
-    return Positions(replace(one, word=word_of.get(one.index)) for one in positions), tuple(words)
+    pieces = Positions(position for position in positions.named if position.box is None and position.time is None)
+    groups: list[list[Position]]
+    if texts is None or not pieces or not pieces.has_offsets:
+        groups, texts = [[position] for position in positions.named], None
+    else:
+        spans = [word_spans(text) for text in texts]
+        words_of_text: dict[tuple[int, int], list[Position]] = {}
+        for piece in pieces:
+            start = _word_start(piece, texts[piece.segment], spans[piece.segment])
+            words_of_text.setdefault((piece.segment, start), []).append(piece)
+        groups = [[position] for position in positions.named if position.time is not None]
+        groups += [group for _, group in sorted(words_of_text.items())]
+        groups += [[position] for position in positions.named if position.box is not None]
+    words = tuple(
+        Word(index, _word_text(group, texts), tuple(piece.index for piece in group), group[0].segment)
+        for index, group in enumerate(groups)
+    )
+    word_of = {index: word.index for word in words for index in word.positions}
+    return Positions(replace(position, word=word_of.get(position.index)) for position in positions), words
+
+
+def _word_text(group: Sequence[Position], texts: Sequence[str] | None) -> str:
+    if texts is None or group[0].box is not None or group[0].time is not None:
+        return group[0].token
+    text = texts[group[0].segment]
+    spans = [stripped_span(piece, text) for piece in group]
+    word = text[min(start for start, _ in spans) : max(end for _, end in spans)]
+    return word.strip(" ") or word
 
 
 def word_spans(text: str) -> list[tuple[int, int]]:
@@ -226,7 +243,7 @@ def _joins(text: str, index: int) -> bool:
     return text[index] in _JOINERS and bool(after) and _kind(after) == "letter"
 
 
-def inked(position: Position, text: str) -> tuple[int, int]:
+def stripped_span(position: Position, text: str) -> tuple[int, int]:
     """The span without white space around it: some tokenizers count the space before a word to its first piece."""
     start, end = position.start or 0, position.end or 0
     piece = text[start:end]
@@ -235,20 +252,11 @@ def inked(position: Position, text: str) -> tuple[int, int]:
     return start + len(piece) - len(piece.lstrip()), end - len(piece) + len(piece.rstrip())
 
 
-def _word_place(position: Position, text: str, spans: Sequence[tuple[int, int]]) -> int:
+def _word_start(position: Position, text: str, spans: Sequence[tuple[int, int]]) -> int:
     """Where the position's word begins. A piece of nothing but spaces belongs to the word that follows, if one does;
     other white space, such as a line break, is a word by itself.
     """
-    start, end = inked(position, text)
+    start, end = stripped_span(position, text)
     if text[start:end].strip(" ") == "":
         start = end
-    return next((a for a, b in spans if a <= start < b), position.start or 0)
-
-
-def _each_alone(positions: Positions) -> tuple[Positions, tuple[Word, ...]]:
-    words = tuple(
-        Word(index, position.token, (position.index,), position.segment)
-        for index, position in enumerate(positions.named)
-    )
-    word_of = {index: number for number, index in enumerate(positions.content)}
-    return Positions(replace(position, word=word_of.get(position.index)) for position in positions), words
+    return next((first for first, last in spans if first <= start < last), position.start or 0)

@@ -1,4 +1,4 @@
-"""From text to model inputs: tokens with their offsets, pairs, and multiple choice."""
+"""From text to model inputs: tokens with their offsets, pairs, chats, and multiple choice."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from torch import Tensor, nn
 
 from attnx._signals import Uninterruptible, in_every_child
 from attnx.adapters.adapter import PreparedInput
-from attnx.adapters.chat import Chat, parts_by_position, parts_of, rendered
-from attnx.adapters.model_config import generation_setting, has_head, max_positions, vocabulary_size
-from attnx.adapters.positions import Position, group_words
-from attnx.errors import InputError
+from attnx.adapters.model_config import generates, generation_setting, has_head, max_positions, vocabulary_size
+from attnx.adapters.positions import Position, Positions, group_words
+from attnx.errors import InputError, first_line
 
 _NOT_INPUTS = {"offset_mapping", "special_tokens_mask", "length", "overflow_to_sample_mapping", "num_truncated_tokens"}
-_tokenizer_lock = RLock()
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,16 +34,15 @@ def prepare_text(model: nn.Module, tokenizer: Any, text: Any, *, truncate: bool 
     A text that is longer than the model's positions is an error unless `truncate` is true. The tokenizer is left as it
     was; a truncation that is saved inside it is not applied, because it would cut without a word.
     """
-    return _prepared(model, tokenizer, text, truncate, open_end=False)
+    return _prepare(model, tokenizer, text, truncate, open_end=False)
 
 
 def prepare_prompt(model: nn.Module, tokenizer: Any, text: Any, *, truncate: bool = False) -> PreparedInput:
     """Like `prepare_text`, without the end token that some tokenizers add, where the model continues the text."""
-    generates = bool(getattr(model, "can_generate", lambda: False)())
-    return _prepared(model, tokenizer, text, truncate, open_end=generates)
+    return _prepare(model, tokenizer, text, truncate, open_end=generates(model))
 
 
-def _prepared(model: nn.Module, tokenizer: Any, text: Any, truncate: bool, *, open_end: bool) -> PreparedInput:
+def _prepare(model: nn.Module, tokenizer: Any, text: Any, truncate: bool, *, open_end: bool) -> PreparedInput:
     if not callable(tokenizer):
         raise InputError(
             f"a text needs a tokenizer, found {type(tokenizer).__name__}; pass AutoTokenizer.from_pretrained(…)"
@@ -54,12 +51,12 @@ def _prepared(model: nn.Module, tokenizer: Any, text: Any, truncate: bool, *, op
     facts: dict[str, Any] = {}
     texts: tuple[str, ...] | None = None
     if isinstance(text, TokenizedInput):
-        row, texts = _read_back(tokenizer, text)
+        row, texts = _decode(tokenizer, text)
     else:
         # A chat template writes its special tokens itself.
-        texts = (rendered(tokenizer, text),) if isinstance(text, Chat) else _texts(text)
+        texts = (render_chat(tokenizer, text),) if isinstance(text, Chat) else _texts(text)
         _check_vocabulary(model, tokenizer)
-        row = _tokenise(model, tokenizer, texts, truncate, facts, add_special_tokens=not isinstance(text, Chat))
+        row = _tokenize(model, tokenizer, texts, truncate, facts, add_special_tokens=not isinstance(text, Chat))
         if open_end and (count := _added_ends(model, tokenizer, texts, row)):
             inputs = {name: tensor[:-count] for name, tensor in row.inputs.items()}
             row = TokenizedInput(inputs, row.kept[:-count], row.encoding)
@@ -68,91 +65,88 @@ def _prepared(model: nn.Module, tokenizer: Any, text: Any, truncate: bool, *, op
     template = isinstance(text, Chat) or row is not text
     positions, words = group_words(_positions(row, tokenizer, template=template), texts)
     if not positions.content:
-        raise InputError("the text is empty after tokenisation: there is nothing to look at; give at least one word")
-    unknown = _unknown_words(row, tokenizer, texts, words)
+        raise InputError("the text is empty after tokenisation: there is nothing to explain; give at least one word")
     if "cut" in facts:
         notes.append("the text was cut to {} of {} tokens".format(*facts["cut"]))
-    if unknown:
-        facts["unknown"] = unknown
-        notes.append(f"not in the vocabulary, read as {tokenizer.unk_token}: {', '.join(unknown)}")
+    unknown = getattr(tokenizer, "unk_token_id", None)
+    # In GPT-2 one token is both the unknown word and the end of the text; it can write any text, so nothing is unknown.
+    if texts is not None and unknown is not None and unknown != getattr(tokenizer, "eos_token_id", None):
+        unread = {index for index, token in enumerate(row.inputs["input_ids"].tolist()) if token == unknown}
+        if names := [word.text for word in words if unread & set(word.positions)]:
+            facts["unknown"] = names
+            notes.append(f"not in the vocabulary, read as {tokenizer.unk_token}: {', '.join(names)}")
     if isinstance(text, Chat) and texts is not None:
-        facts["parts"] = [list(part) for part in parts_by_position(parts_of(tokenizer, text, texts[0]), positions)]
-    given = None if texts is None else texts[0] if len(texts) == 1 else (texts[0], texts[1])
-    return PreparedInput(row.inputs, positions, words, given, tuple(notes), facts)
+        facts["parts"] = _message_positions(tokenizer, text, texts[0], positions)
+    original = None if texts is None else texts[0] if len(texts) == 1 else (texts[0], texts[1])
+    return PreparedInput(row.inputs, positions, words, original, tuple(notes), facts)
 
 
 def tokenized_inputs(encoding: Mapping[str, Any]) -> list[TokenizedInput]:
     """The rows of a tokenised batch, each without its padding (or the one row of an encoding without a batch axis)."""
     if "input_ids" not in encoding:
         raise InputError(f"a tokenised input needs 'input_ids', found {', '.join(map(str, encoding)) or 'nothing'}")
-    tensors = {}
+    tensors: dict[str, Tensor] = {}
     for name, value in encoding.items():
         if name not in _NOT_INPUTS:
-            tensor = _tensor(name, value)
+            try:
+                tensor = torch.as_tensor(value).detach().cpu()
+            except (ValueError, TypeError, RuntimeError) as error:
+                raise InputError(
+                    f"{name!r} of the tokenised input has rows of different lengths; tokenise with padding=True, "
+                    "or pass the texts"
+                ) from error
             tensors[name] = tensor[None] if tensor.ndim == 1 else tensor
-    _check_batch(tensors)
-    encodings = getattr(encoding, "encodings", None)
-    batch, length = tensors["input_ids"].shape
-    mask = tensors.get("attention_mask", torch.ones(batch, length))
-    rows = []
-    for index in range(batch):
-        kept = _unpadded(mask[index])
-        inputs = {name: tensor[index][kept] for name, tensor in tensors.items() if tensor.shape[:2] == (batch, length)}
-        rows.append(TokenizedInput(inputs, kept, encodings[index] if encodings else None))
-    return rows
-
-
-def _check_batch(tensors: dict[str, Tensor]) -> None:
     ids = tensors["input_ids"]
     if ids.ndim != 2 or ids.is_floating_point() or ids.shape[0] == 0:
         raise InputError(f"'input_ids' must be whole numbers, batch × length; found {ids.dtype} {tuple(ids.shape)}")
-    mask = tensors.get("attention_mask", ids)
+    mask = tensors.get("attention_mask", torch.ones_like(ids))
     if mask.shape != ids.shape:
         raise InputError(
             f"'attention_mask' must be batch × length like 'input_ids', {tuple(ids.shape)}; found {tuple(mask.shape)}"
         )
-
-
-def _unpadded(mask: Tensor) -> list[int]:
-    """The positions between padding at either end."""
-    real: list[int] = mask.nonzero()[:, 0].tolist()
-    if real and len(real) != real[-1] - real[0] + 1:
-        raise InputError(
-            "the attention mask hides tokens inside the text; attnx explains a text as a whole: leave them out, "
-            "or put the mask token in their place"
-        )
-    return real
+    encodings = getattr(encoding, "encodings", None)
+    rows = []
+    for index in range(len(ids)):
+        kept: list[int] = mask[index].nonzero()[:, 0].tolist()
+        if kept and len(kept) != kept[-1] - kept[0] + 1:
+            raise InputError(
+                "the attention mask hides tokens inside the text; attnx explains a text as a whole: leave them out, "
+                "or put the mask token in their place"
+            )
+        inputs = {name: tensor[index][kept] for name, tensor in tensors.items() if tensor.shape[:2] == ids.shape}
+        rows.append(TokenizedInput(inputs, kept, encodings[index] if encodings else None))
+    return rows
 
 
 def _texts(text: Any) -> tuple[str, ...]:
     texts = (text,) if isinstance(text, str) else tuple(text) if isinstance(text, tuple) else ()
-    if len(texts) not in (1, 2) or not all(isinstance(one, str) for one in texts):
+    if len(texts) not in (1, 2) or not all(isinstance(part, str) for part in texts):
         raise InputError(
             f"cannot explain {type(text).__name__}: give a text, a pair (text, text), a list of them, or a tokenised "
             "input; an image needs a vision model"
         )
-    if any("\ud800" <= character <= "\udfff" for one in texts for character in one):
+    if any("\ud800" <= character <= "\udfff" for part in texts for character in part):
         raise InputError("the text has half a character (a lone surrogate): it was decoded wrongly; read it as UTF-8")
-    if not all(one.strip() for one in texts):
+    if not all(part.strip() for part in texts):
         raise InputError("the text is empty: give at least one word")
     return texts
 
 
-def _tokenise(
+def _tokenize(
     model: nn.Module,
     tokenizer: Any,
     texts: tuple[str, ...],
     truncate: bool,
     facts: dict[str, Any],
     *,
-    add_special_tokens: bool = True,
+    add_special_tokens: bool,
 ) -> TokenizedInput:
     limit = max_positions(model)
-    how = {"padding": False, "return_attention_mask": True, "add_special_tokens": add_special_tokens}
+    options = {"padding": False, "return_attention_mask": True, "add_special_tokens": add_special_tokens}
     if not hasattr(tokenizer, "convert_ids_to_tokens"):
         raise InputError(f"a text needs a tokenizer, found {type(tokenizer).__name__}; an image needs a vision model")
     with TokenizerState(tokenizer):
-        encoding = tokenizer(*texts, truncation=False, verbose=False, **how)
+        encoding = tokenizer(*texts, truncation=False, verbose=False, **options)
         length = len(encoding["input_ids"])
         if limit is not None and length > limit:
             if not truncate:
@@ -160,12 +154,12 @@ def _tokenise(
                     f"the text has {length} tokens, the model takes {limit}; shorten it, or let explain cut it: "
                     "truncate=True (--truncate)"
                 )
-            encoding = tokenizer(*texts, truncation=True, max_length=limit, **how)
+            encoding = tokenizer(*texts, truncation=True, max_length=limit, **options)
             facts["cut"] = [limit, length]
     return tokenized_inputs(encoding)[0]
 
 
-def _read_back(tokenizer: Any, row: TokenizedInput) -> tuple[TokenizedInput, tuple[str, ...] | None]:
+def _decode(tokenizer: Any, row: TokenizedInput) -> tuple[TokenizedInput, tuple[str, ...] | None]:
     """Ids, as of a chat template, with the text that is tokenised into them; the row alone where there is none."""
     ids = row.inputs["input_ids"].tolist()
     try:
@@ -188,7 +182,7 @@ def special_token_ids(tokenizer: Any) -> set[int]:
 
 
 def end_token_ids(model: nn.Module, tokenizer: Any) -> set[int]:
-    """Ids behind which nothing is generated, as tokenizer and generation config say."""
+    """Ids behind which nothing is generated, by the tokenizer and the generation config."""
     configured = generation_setting(model, "eos_token_id")
     ids = {getattr(tokenizer, "eos_token_id", None)}
     ids |= set(configured) if isinstance(configured, (list, tuple)) else {configured}
@@ -198,15 +192,27 @@ def end_token_ids(model: nn.Module, tokenizer: Any) -> set[int]:
 def _added_ends(model: nn.Module, tokenizer: Any, texts: tuple[str, ...], row: TokenizedInput) -> int:
     """How many end tokens the tokenizer added behind the text; those that stand in the text itself do not count."""
     ends, ids = end_token_ids(model, tokenizer), row.inputs["input_ids"].tolist()
-    if not _trailing(ids, ends):
+
+    def trailing(tokens: Sequence[int]) -> int:
+        return next((count for count, token in enumerate(reversed(tokens)) if token not in ends), len(tokens))
+
+    if not trailing(ids):
         return 0
     with TokenizerState(tokenizer):
         bare = tokenizer(*texts, truncation=False, verbose=False, padding=False, add_special_tokens=False)["input_ids"]
-    return max(_trailing(ids, ends) - _trailing(bare, ends), 0)
+    return max(trailing(ids) - trailing(bare), 0)
 
 
-def _trailing(ids: Sequence[int], ends: set[int]) -> int:
-    return next((count for count, number in enumerate(reversed(ids)) if number not in ends), len(ids))
+_tokenizer_lock = RLock()
+
+
+def _after_fork() -> None:
+    """A thread that held the lock does not exist in a child process."""
+    global _tokenizer_lock
+    _tokenizer_lock = RLock()
+
+
+in_every_child(_after_fork)
 
 
 class TokenizerState(Uninterruptible[None]):
@@ -238,23 +244,20 @@ class TokenizerState(Uninterruptible[None]):
 
 def _positions(row: TokenizedInput, tokenizer: Any, *, template: bool = False) -> list[Position]:
     """What each position is. A `template` writes its special tokens into the text, where nothing else marks them."""
-    ids = row.inputs["input_ids"].tolist()
+    ids, encoding = row.inputs["input_ids"].tolist(), row.encoding
     specials: set[int] = set()
-    if row.encoding is None or template:
+    if encoding is None or template:
         specials = special_token_ids(tokenizer) - {getattr(tokenizer, "mask_token_id", None), tokenizer.unk_token_id}
-    if row.encoding is None:
+    if encoding is None:
         tokens = tokenizer.convert_ids_to_tokens(ids)
         # A vocabulary that is padded to a round number has ids that are no token.
         return [Position(i, token or f"<{ids[i]}>", ids[i] in specials) for i, token in enumerate(tokens)]
-    encoding, positions = row.encoding, []
-    for index, place in enumerate(row.kept):
-        start, end = encoding.offsets[place]
-        special = bool(encoding.special_tokens_mask[place]) or ids[index] in specials
-        segment = encoding.sequence_ids[place] or 0
-        if special:
-            positions.append(Position(index, encoding.tokens[place], special=True, segment=segment))
-        else:
-            positions.append(Position(index, encoding.tokens[place], start=start, end=end, segment=segment))
+    positions = []
+    for index, row_index in enumerate(row.kept):
+        special = bool(encoding.special_tokens_mask[row_index]) or ids[index] in specials
+        start, end = (None, None) if special else encoding.offsets[row_index]
+        segment = encoding.sequence_ids[row_index] or 0
+        positions.append(Position(index, encoding.tokens[row_index], special, start, end, segment))
     return positions
 
 
@@ -286,66 +289,99 @@ def _check_ids(model: nn.Module, row: TokenizedInput) -> None:
         raise InputError(f"the input has {ids.numel()} tokens, the model takes {limit}; cut it before tokenising")
 
 
-def _unknown_words(row: TokenizedInput, tokenizer: Any, texts: tuple[str, ...] | None, words: Any) -> list[str]:
-    unknown = getattr(tokenizer, "unk_token_id", None)
-    # In GPT-2 one token is both the unknown word and the end of the text; it can write any text, so nothing is unknown.
-    if texts is None or unknown is None or unknown == getattr(tokenizer, "eos_token_id", None):
-        return []
-    places = {index for index, input_ in enumerate(row.inputs["input_ids"].tolist()) if input_ == unknown}
-    return [word.text for word in words if places & set(word.positions)]
+@dataclass(frozen=True)
+class Chat:
+    """A list of {"role": …, "content": …}, which the tokenizer's template makes a text of."""
+
+    messages: tuple[Mapping[str, Any], ...]
+    continuation: str = ""
+    """The reply as far as it is known, which stands where the assistant's turn begins, or continues its message."""
 
 
-def _tensor(name: str, value: Any) -> Tensor:
-    try:
-        return torch.as_tensor(value).detach().cpu()
-    except (ValueError, TypeError, RuntimeError) as error:
+def is_chat(item: Any) -> bool:
+    """Whether a list holds messages, and not texts or tokenised inputs."""
+    return isinstance(item, list) and bool(item) and all(isinstance(part, Mapping) and "role" in part for part in item)
+
+
+def render_chat(tokenizer: Any, chat: Chat) -> str:
+    """The text that the model reads. After the user's turn it ends where the assistant's begins."""
+    if getattr(tokenizer, "chat_template", None) is None:
         raise InputError(
-            f"{name!r} of the tokenised input has rows of different lengths; tokenise with padding=True, "
-            "or pass the texts"
+            f"a list of messages needs a chat template, and {type(tokenizer).__name__} has none; "
+            "set tokenizer.chat_template, or give the text itself"
+        )
+    replied = chat.messages[-1]["role"] == "assistant"
+    options = {"continue_final_message": True} if replied and chat.continuation else {}
+    try:
+        return _apply_template(tokenizer, chat.messages, prompt=not replied, **options) + chat.continuation
+    except Exception as error:
+        raise InputError(
+            f"the chat template refused the messages ({first_line(error)}); see the model's card"
         ) from error
 
 
-def _after_fork() -> None:
-    """A thread that held the lock does not exist in a child process."""
-    global _tokenizer_lock
-    _tokenizer_lock = RLock()
+def _apply_template(tokenizer: Any, messages: Sequence[Mapping[str, Any]], *, prompt: bool, **options: bool) -> str:
+    copies = [dict(message) for message in messages]
+    text: str = tokenizer.apply_chat_template(copies, tokenize=False, add_generation_prompt=prompt, **options)
+    return text
 
 
-in_every_child(_after_fork)
+def _message_positions(tokenizer: Any, chat: Chat, text: str, positions: Positions) -> list[list[Any]]:
+    """Role, first position and one past the last of each message's content in the `text` that the template made.
+
+    What the template puts around a message belongs to none. A message that the template has changed is left out.
+    """
+    parts, end = [], 0
+    text = text.removesuffix(chat.continuation)
+    for number, message in enumerate(chat.messages, start=1):
+        content = message.get("content")
+        content = content.strip() if isinstance(content, str) else ""
+        try:
+            beginning = _apply_template(tokenizer, chat.messages[:number], prompt=False)
+        except Exception:  # a template may insist on who speaks last
+            beginning = None
+        # The content stands last in its turn; a short one may be a word of the template's, too.
+        known = beginning is not None and text.startswith(beginning)
+        start = text.rfind(content, end, len(beginning or "")) if known else text.find(content, end)
+        if content and start >= 0:
+            end = start + len(content)
+            inside = positions.overlapping(start, end)
+            parts += [[str(message["role"]), inside[0], inside[-1] + 1]] if inside else []
+    return parts
 
 
 def takes_choices(model: nn.Module) -> bool:
     return has_head(model, "ForMultipleChoice")
 
 
-def questions(given: Any) -> tuple[list[Any], bool]:
+def questions(item: Any) -> tuple[list[Any], bool]:
     """Every question with its choices, and whether the caller gave one and not a list.
 
     A question is (text, [choice, …]), or a tokenised one, choice × length; of several it is batch × choice × length.
     """
-    if isinstance(given, Mapping):
-        ids = torch.as_tensor(given.get("input_ids", ()))
+    if isinstance(item, Mapping):
+        ids = torch.as_tensor(item.get("input_ids", ()))
         if ids.ndim != 3:
-            return [tokenized_inputs(given)], True
-        batch = [{name: value[row] for name, value in given.items()} for row in range(len(ids))]
-        return [tokenized_inputs(one) for one in batch], len(batch) == 1
-    if isinstance(given, list):
-        if not given:
+            return [tokenized_inputs(item)], True
+        batch = [{name: value[row] for name, value in item.items()} for row in range(len(ids))]
+        return [tokenized_inputs(question) for question in batch], len(batch) == 1
+    if isinstance(item, list):
+        if not item:
             raise InputError("the list of questions is empty: give at least one, (text, [choice, …])")
-        return [item for one in given for item in questions(one)[0]], False
-    return [given], True
+        return [question for part in item for question in questions(part)[0]], False
+    return [item], True
 
 
 def prepare_choices(prepare: Callable[[Any], PreparedInput], question: Any) -> PreparedInput:
     """The first choice, with all of them as its `choices`."""
-    rows = isinstance(question, list) and all(isinstance(one, TokenizedInput) for one in question)
+    rows = isinstance(question, list) and all(isinstance(row, TokenizedInput) for row in question)
     pair = isinstance(question, tuple) and len(question) == 2
     if not rows and not (pair and isinstance(question[0], str) and isinstance(question[1], (list, tuple))):
         raise InputError(
             "a model of multiple choice reads a text and what may follow it; give (text, [choice, choice, …])"
         )
-    several = question if rows else [(question[0], one) for one in question[1]]
+    several = question if rows else [(question[0], choice) for choice in question[1]]
     if len(several) < 2:
         raise InputError(f"{len(several)} choices are nothing to choose from; give at least two: (text, [choice, …])")
-    choices = tuple(prepare(one) for one in several)
+    choices = tuple(prepare(choice) for choice in several)
     return replace(choices[0], choices=choices)

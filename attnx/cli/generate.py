@@ -205,7 +205,8 @@ def align_command(
     if target is not None and (written is not None or max_new_tokens is not None):
         raise InputError("--written and --max-new-tokens are of what the model writes, and a --target is given")
     check_asked(None if method in REFERENCES else method, model=model)
-    from attnx.adapters import read_lines, read_links
+    from attnx.adapters import read_lines
+    from attnx.word_alignment import read_links
 
     sources, targets = read_lines(source), None if target is None else read_lines(target)
     wanted = None if gold is None else read_links(gold, first=gold_first)

@@ -193,7 +193,7 @@ def read(
     pictured = is_image_text(prompt)
     text = _continued(prompt["text"] if pictured else prompt, continuation)
     prepared = adapter.prepare(model, tokenizer, {**prompt, "text": text} if pictured else text)
-    if not pictured and not prepared.positions.told:
+    if not pictured and not prepared.positions.has_offsets:
         raise InputError(
             f"{type(tokenizer).__name__} tells no offsets, so the prompt's end cannot be found; use a fast tokenizer"
         )

@@ -188,7 +188,7 @@ def _place_of(name: str, sentence: Masked) -> tuple[int, int]:
 def _covering(sentence: Masked, start: int, end: int) -> tuple[int, ...]:
     """The positions of the tokens between two characters, by the tokenizer's offsets."""
     positions = sentence.prepared.positions
-    if not positions.told:
+    if not positions.has_offsets:
         raise InputError(
             "this tokenizer does not tell where its tokens stand in the text, so candidates cannot be found; "
             "use a fast tokenizer"

@@ -1,5 +1,6 @@
 from attnx.word_alignment.align import NEW_TOKENS as NEW_TOKENS
 from attnx.word_alignment.align import alignment as alignment
+from attnx.word_alignment.links import read_links as read_links
 from attnx.word_alignment.result import Alignment as Alignment
 from attnx.word_alignment.result import alignment_section as alignment_section
 from attnx.word_alignment.result import blocks as blocks

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from attnx.adapters import Choice, Gold, Positions
+from attnx.adapters import Positions
 from attnx.arguments import checked
 from attnx.attention import CROSS, layer_name, layer_number, layers_of_kind
 from attnx.attribution import REFERENCES
@@ -25,6 +25,7 @@ from attnx.pipeline.explain import explain
 from attnx.progress import progress_bar
 from attnx.registry import unknown
 from attnx.results import Array, Explanation
+from attnx.word_alignment.links import Choice, Gold
 from attnx.word_alignment.result import Alignment
 
 WhichRow: TypeAlias = Literal["predicts", "reads"]
@@ -70,7 +71,7 @@ class WordScores:
         else:
             scores, name, block = _matrix_rows(explained, method, layer, row)
             source_text, output_text = explained.texts or (None, None)
-        notes = explained.notes if source.told and output.told else (*explained.notes, NO_OFFSETS)
+        notes = explained.notes if source.has_offsets and output.has_offsets else (*explained.notes, NO_OFFSETS)
         targets = _words(output, output_text)
         if row == "reads" and isinstance(explained, GenerationExplanation):
             if any(len(scores) - 1 in tokens for _, tokens in targets):
@@ -133,7 +134,7 @@ def _split_texts(
     generation: GenerationExplanation, source: Positions, output: Positions
 ) -> tuple[tuple[Positions, str | None], tuple[Positions, str | None]]:
     """Source and output with the text of each, which a generation has as two lines of one."""
-    if generation.text is None or not source.told or not output.told:
+    if generation.text is None or not source.has_offsets or not output.has_offsets:
         return (source, None), (output, None)
     last = max((position.end for position in source if position.end is not None), default=0)
     first = min((position.start for position in output if position.start is not None), default=len(generation.text))
@@ -160,7 +161,7 @@ def _block(
 
 
 def _words(positions: Positions, text: str | None) -> Words:
-    if text is None or not positions.told:
+    if text is None or not positions.has_offsets:
         return [(position.token, [position.index - positions[0].index]) for position in positions.named]
     return spaced(positions, text)
 

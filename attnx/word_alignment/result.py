@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from attnx.adapters import CHOICES, Choice, Gold, LinkCounts, Links, in_order, pharaoh, read_links
 from attnx.arguments import path_of
 from attnx.errors import AttnxError, ChoiceError, InputError, whole_number
 from attnx.registry import unknown
@@ -18,6 +17,7 @@ from attnx.results import PROVENANCE, Array, Between, Filled, Result, Rules, che
 from attnx.similarity import Similarity, alignment_data
 from attnx.statistics import RESAMPLES
 from attnx.views import VERBATIM, Shown, TextBlock, axes_or_new, draw_heat_map, printable, table_data
+from attnx.word_alignment.links import CHOICES, Choice, Gold, LinkCounts, Links, in_order, pharaoh, read_links
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attnx.adapters.audio_frames import MOMENT, Timing, measure_timing
+from attnx.adapters.audio import MOMENT, Timing, measure_timing
 
 
 def convolved(kernel, stride, padding=0):
@@ -56,8 +56,8 @@ def test_columns_that_hear_everything_have_no_time():
 def test_columns_of_columns_are_timed_by_both():
     frames, patches = Timing(160.0, 200.0, 400.0), Timing(10.0, 8.0, 16.0)
     # The first patch hears frames 0 to 15: samples 0 to 15 · 160 + 400.
-    assert patches.behind(frames) == Timing(1600.0, (15 * 160 + 400) / 2, 15 * 160 + 400)
-    assert patches.behind(MOMENT) == patches
+    assert patches.of_frames(frames) == Timing(1600.0, (15 * 160 + 400) / 2, 15 * 160 + 400)
+    assert patches.of_frames(MOMENT) == patches
 
 
 def test_every_moment_is_one_columns_own():

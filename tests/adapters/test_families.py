@@ -149,7 +149,7 @@ def test_what_the_encoder_of_a_classifier_loses_is_said():
     config = hf.BartConfig(vocab_size=40, d_model=16, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
                            decoder_attention_heads=2, encoder_ffn_dim=16, decoder_ffn_dim=16)  # fmt: skip
     with pytest.raises(
-        CaptureError, match=r"get_encoder\(\).*not the answer of BartForSequenceClassification"
+        CaptureError, match=r"get_encoder\(\).*not the prediction of BartForSequenceClassification"
     ) as found:
         adapter_for(hf.BartForSequenceClassification(config))
     assert "prediction, target and references are lost" in str(found.value)

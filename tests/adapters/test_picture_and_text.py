@@ -243,9 +243,9 @@ def test_a_text_alone_is_read_as_before():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"image": [], "text": "<image> what"}, "list of pictures is empty"),
+        ({"image": [], "text": "<image> what"}, "list of images is empty"),
         ({"image": Image.new("RGB", (8, 8)), "text": ""}, "must be a text or a chat"),
-        ({"image": Image.new("RGB", (8, 8)), "text": "<image> and <image>"}, "names 2 pictures"),
+        ({"image": Image.new("RGB", (8, 8)), "text": "<image> and <image>"}, "names 2 images"),
     ],
 )
 def test_what_cannot_be_read_says_why(given, message):

@@ -75,7 +75,7 @@ def test_it_needs_no_position_that_answers_by_itself():
 
 
 def test_a_model_that_answers_at_each_position_has_no_mean():
-    with pytest.raises(ChoiceError, match="answers at each: give a number"):
+    with pytest.raises(ChoiceError, match="predicts at each: give a number"):
         attnx.explain(zoo.causal_lm(), zoo.bytelevel_tokenizer(), TEXT, position="mean")
     with pytest.raises(ChoiceError, match="'mean' for the mean of all, 'entities' for each"):
         attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), TEXT, position="first")

@@ -97,8 +97,8 @@ def test_content_is_what_is_no_special_token_also_of_a_part():
     assert positions[1:].content == [1]
     assert positions.units(()) == [(1,)]
     assert positions.units([Span("all", (1, 2))]) == [(1, 2)]
-    assert positions.told
-    assert not Positions([Position(0, "keys")]).told
+    assert positions.has_offsets
+    assert not Positions([Position(0, "keys")]).has_offsets
 
 
 def test_a_plain_tuple_of_positions_becomes_what_knows_its_content():

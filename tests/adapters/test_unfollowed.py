@@ -82,7 +82,7 @@ def perceiver():
 
 PLAIN = "explain a model of the same task that attends over all patches (ViT, DeiT, BEiT, DINOv2), or use Captum"
 IN_WINDOWS = "attnx on a model of the same task that attends over all positions (of pictures ViT, DeiT, BEiT, DINOv2)"
-TOWER = "attnx.explain(model.vision_model, processor, picture)"
+TOWER = "attnx.explain(model.vision_model, processor, image)"
 REFUSED = {
     "blip-2": (lambda: hf.Blip2ForConditionalGeneration(hf.Blip2Config(**LANGUAGE)), BOTH, ("a Q-Former", TOWER)),
     "instructblip": (
@@ -90,7 +90,7 @@ REFUSED = {
         BOTH,
         ("a Q-Former", TOWER, "LLaVA, PaliGemma"),
     ),
-    "segformer": (segformer, PICTURE, ("a smaller copy of the picture at every stage", PLAIN)),
+    "segformer": (segformer, PICTURE, ("a smaller copy of the image at every stage", PLAIN)),
     "detr": (detr, PICTURE, ("learned queries over the cells of a convolution's map", PLAIN)),
     "perceiver": (perceiver, PICTURE, ("learned latents (Perceiver)", "or use Captum on it")),
     "swin": (lambda: hf.SwinForImageClassification(hf.SwinConfig(**SWIN)), PICTURE, ("windows", IN_WINDOWS)),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attnx.adapters.adapter import load_audio
+from attnx.adapters.audio import load_audio
 from attnx.errors import InputError
 from tests.sound_zoo import audio, write_wave
 
@@ -20,7 +20,7 @@ def test_channels_are_averaged_with_a_note(tmp_path):
     both = np.stack([audio(seed=1), audio(seed=2)], 1)
     read, notes = load_audio(write_wave(tmp_path / "a.wav", both.ravel(), channels=2), 16_000)
     np.testing.assert_allclose(read.samples, both.mean(1), atol=1e-4)
-    assert notes == ("the sound has 2 channels: their mean was read",)
+    assert notes == ("the audio has 2 channels: their mean was read",)
 
 
 def test_another_rate_is_resampled_with_a_note():
@@ -36,7 +36,7 @@ def test_another_rate_is_resampled_with_a_note():
     ("given", "says"),
     [
         ("what is this", "not text"),
-        ("nowhere.wav", "no sound file"),
+        ("nowhere.wav", "no audio file"),
         ([], "samples of one channel"),
         ([0.0, float("nan")], "NaN"),
         ({"array": [0.0]}, "sampling_rate"),

@@ -454,7 +454,7 @@ class TestBadInput:
             generation(module="cross")
 
     def test_a_model_of_one_stream_has_no_target_text(self):
-        with pytest.raises(InputError, match="encoder–decoder has written; BertForSequenceClassification"):
+        with pytest.raises(InputError, match="encoder–decoder has generated; BertForSequenceClassification"):
             attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key", target_text="no")
 
     def test_another_language_than_the_model_is_set_to_is_noted(self):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from attnx.adapters import Gold, Position, Word
+from attnx.adapters import Position, Word
 from attnx.benchmarks import BenchmarkTable
 from attnx.counterfactuals import SideBySide
 from attnx.evaluation import Comparison, Faithfulness, HeadAtlas, Recommendation
@@ -20,6 +20,7 @@ from attnx.similarity import Similarity
 from attnx.statistics import Summary
 from attnx.targets import Prediction
 from attnx.word_alignment import Alignment
+from attnx.word_alignment.links import Gold
 
 CELL = Summary(0.5749, 0.25, 0.55, 0.6, 98, 2)
 BASELINES = {

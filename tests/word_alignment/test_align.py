@@ -5,9 +5,9 @@ import pytest
 import torch
 
 import attnx
-from attnx.adapters import Gold
 from attnx.demo_models.dates import generate, load_demo
 from attnx.errors import AttnxError
+from attnx.word_alignment.links import Gold
 from tests import zoo
 
 MODEL, TOKENIZER = load_demo()

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from attnx.adapters import Gold, LinkCounts, read_links
 from attnx.errors import AttnxError, InputError
 from attnx.word_alignment import Alignment
+from attnx.word_alignment.links import Gold, LinkCounts, read_links
 
 SOURCE, TARGET = ("march", "third", "1998"), ("1998", "03", "03")
 SCORES = np.array([[0.0, 0.1, 0.9], [0.8, 0.1, 0.1], [0.3, 0.7, 0.0]])

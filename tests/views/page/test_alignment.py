@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import attnx
-from attnx.adapters import Gold
 from attnx.word_alignment import Alignment
+from attnx.word_alignment.links import Gold
 
 pytestmark = pytest.mark.slow
 

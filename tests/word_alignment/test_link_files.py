@@ -2,8 +2,8 @@
 
 import pytest
 
-from attnx.adapters import Gold, pharaoh, read_links
 from attnx.errors import AttnxError
+from attnx.word_alignment.links import Gold, pharaoh, read_links
 
 
 def written(tmp_path, name, text):

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from attnx.adapters import Gold, LinkCounts
-from attnx.adapters.files import argmax, intersection
+from attnx.word_alignment.links import Gold, LinkCounts, argmax, intersection
 
 SCORES = np.array([[0.6, 0.4, 0.0], [0.5, 0.1, 0.4], [0.0, 0.0, 0.0]])
 
