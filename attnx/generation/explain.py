@@ -23,7 +23,7 @@ from attnx.adapters import (
 )
 from attnx.arguments import checked
 from attnx.errors import CaptureError, ChoiceError, InputError
-from attnx.generation.generate import Written, check_writer, picture_first, read, write
+from attnx.generation.generate import Generated, check_generates, generate, picture_first, read_continuation
 from attnx.generation.result import GenerationExplanation
 from attnx.graph import Head
 from attnx.hooks import collate, eval_mode, padding_id, unwrap_model
@@ -248,7 +248,7 @@ def explain_generation(
     """
     model, tokenizer = model_and_processor(model, tokenizer)
     model = unwrap_model(model)
-    check_writer(model)
+    check_generates(model)
     if head == EACH:
         raise ChoiceError("head='all' has no place in a matrix generated × source; give one number, or mean, max, min")
     check_no_reference(methods)
@@ -299,7 +299,9 @@ class _Call:
     truncate: bool
     progress: bool
 
-    def written(self, prompts: Sequence[PreparedInput], most: int, generation: Mapping[str, Any]) -> Iterator[Written]:
+    def written(
+        self, prompts: Sequence[PreparedInput], most: int, generation: Mapping[str, Any]
+    ) -> Iterator[Generated]:
         """What the model writes behind each prompt."""
         for prompt in prompts:
             if "input_ids" not in prompt.inputs and not prompt.is_encoder_decoder:
@@ -310,24 +312,24 @@ class _Call:
             first = self._begun(prompt)
             first = first if self.spans is None else with_spans(first, self.spans)
             words = getattr(self.tokenizer, "tokenizer", self.tokenizer)
-            yield write(self.model, words, first, most, generation, progress=self.progress)
+            yield generate(self.model, words, first, most, generation, progress=self.progress)
 
-    def read(self, prompt: Any, continuation: str) -> Written:
+    def read(self, prompt: Any, continuation: str) -> Generated:
         """The text that is there already; a token in front counts to the prompt."""
-        written = read(
+        written = read_continuation(
             adapter_for(self.model), self.model, self.tokenizer, prompt, continuation, truncate=self.truncate
         )
         prepared = self._begun(written.prepared)
         length = written.prompt_length + len(prepared.positions) - len(written.prepared.positions)
         if self.spans is not None:
             prepared = with_spans(prepared, self.spans, prompt=(written.prompt_end, length))
-        return Written(prepared, length)
+        return Generated(prepared, length)
 
     def _begun(self, prepared: PreparedInput) -> PreparedInput:
         first = self.prepend_token
         return prepared if first is None else with_prepended_token(self.model, self.tokenizer, prepared, first)
 
-    def explained(self, written: Written, generation: Mapping[str, Any]) -> GenerationExplanation:
+    def explained(self, written: Generated, generation: Mapping[str, Any]) -> GenerationExplanation:
         whole, queries = written.prepared, _queries(written)
         ids = whole.decoder_ids
         requests = [Request(whole, position=query, target=ids[query + 1]) for query in queries]
@@ -361,6 +363,6 @@ def _check_causal(step: Explanation, model: nn.Module) -> None:
         )
 
 
-def _queries(written: Written) -> list[int]:
+def _queries(written: Generated) -> list[int]:
     """The positions that predicted the tokens behind the prompt: each the one before its token."""
     return list(range(written.prompt_length - 1, written.prepared.text_length - 1))

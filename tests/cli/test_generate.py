@@ -39,13 +39,13 @@ def test_json_has_everything(saved, monkeypatch, capsys):
     sequences = capsys.readouterr()
     told = json.loads(sequences.out)
     assert (told["layer"], set(told["relevance"])) == (2, {"raw", "rollout", "flow"})
-    assert "ended the text at once" in sequences.err
+    assert "ended the text immediately" in sequences.err
 
 
 def test_mistakes_are_one_line(saved, monkeypatch, capsys):
     assert run(monkeypatch, PROMPT, "--model", saved, "--max-new-tokens", "0") == 2
     assert capsys.readouterr().err == (
-        "attnx: max_new_tokens must be at least 1, found 0: with no new token nothing is explained\n"
+        "attnx: max_new_tokens must be at least 1, found 0: without a new token nothing is explained\n"
     )
 
 

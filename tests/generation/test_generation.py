@@ -168,7 +168,7 @@ def test_the_end_at_once_is_told():
     ended = attnx.explain_generation(MODEL, TOKENIZER, PROMPT, methods="rollout")
     assert len(ended) == 1
     assert ended.positions[-1].special
-    assert "ended the text at once" in ended.notes[0]
+    assert "ended the text immediately" in ended.notes[0]
 
 
 def test_the_models_positions_are_the_end():
@@ -178,7 +178,7 @@ def test_the_models_positions_are_the_end():
     assert "the model takes 64 positions" in limited.notes[0]
     full = "t" * 64
     assert len(TOKENIZER(full)["input_ids"]) == 64
-    with pytest.raises(InputError, match="no room for a new one"):
+    with pytest.raises(InputError, match="no new token fits"):
         attnx.explain_generation(MODEL, TOKENIZER, full, max_new_tokens=1)
 
 
@@ -186,9 +186,9 @@ def test_bad_questions_say_what_to_change():
     def ask(model=MODEL, tokenizer=TOKENIZER, prompt=PROMPT, **options):
         return attnx.explain_generation(model, tokenizer, prompt, **options)
 
-    with pytest.raises(CaptureError, match="BertForMaskedLM writes no text: load a decoder"):
+    with pytest.raises(CaptureError, match="BertForMaskedLM generates no text: load a decoder"):
         ask(zoo.masked_lm(), zoo.wordpiece_tokenizer())
-    with pytest.raises(CaptureError, match="GPT2Model writes no text"):
+    with pytest.raises(CaptureError, match="GPT2Model generates no text"):
         ask(MODEL.transformer)
     with pytest.raises(InputError, match=r"the text has .* tokens, the model takes 64"):
         ask(prompt="the key " * 50)
@@ -205,7 +205,7 @@ def test_bad_questions_say_what_to_change():
         ask(max_length=30)
     with pytest.raises(InputError, match="do_sample steers generation, but a continuation is given"):
         ask(continuation=" is", do_sample=True)
-    with pytest.raises(InputError, match="both not empty"):
+    with pytest.raises(InputError, match="neither empty"):
         ask(continuation="")
     with pytest.raises(ChoiceError, match="head='all'"):
         ask(head="all")
