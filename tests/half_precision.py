@@ -12,12 +12,10 @@ from __future__ import annotations
 
 import json
 import os
-import sys
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
-from types import ModuleType
 
 import pytest
+
+from attnx.doctor import HALF_PRECISION_PROGRAM, LIMIT, half_precision_failures
 
 FOUND = "ATTNX_TESTS_HALF_PRECISION"
 STAND_IN = "ATTNX_TESTS_STAND_IN"
@@ -27,14 +25,11 @@ def settle() -> None:
     """Try it, unless a parent did, and limit oneDNN if that helps."""
     if FOUND in os.environ:
         return
-    half_precision = _load("half_precision")
-    program = os.environ.get(STAND_IN, half_precision.HALF_PRECISION_PROGRAM)
-    found = half_precision.try_half_precision(half_precision.troubles, program)
-    helps = len(found.limited) < len(found.troubles)
-    limit = half_precision.LIMIT if helps else {}
+    errors, limited = half_precision_failures(os.environ.get(STAND_IN, HALF_PRECISION_PROGRAM))
+    helps = len(limited) < len(errors)
+    limit = LIMIT if helps else {}
     os.environ.update(limit)
-    left = found.limited if helps else found.troubles
-    os.environ[FOUND] = json.dumps({"died": found.troubles, "left": left, "limit": limit})
+    os.environ[FOUND] = json.dumps({"died": errors, "left": limited if helps else errors, "limit": limit})
 
 
 def runs() -> bool:
@@ -62,14 +57,3 @@ def needs(dtype: str) -> None:
 
 def _listed(troubles: dict[str, str]) -> str:
     return ", ".join(f"{dtype} {trouble}" for dtype, trouble in troubles.items())
-
-
-def _load(name: str) -> ModuleType:
-    """A file of `attnx.doctor` by its path: to import it from attnx would import torch, which reads the limit once."""
-    spec = spec_from_file_location(f"{__name__}_{name}", Path(__file__).parents[1] / "attnx" / "doctor" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module  # where a dataclass looks for the names in its annotations
-    spec.loader.exec_module(module)
-    return module

@@ -36,29 +36,38 @@ def test_no_function_has_the_name_of_a_package(children):
     assert children.run(python(code)).stdout.strip() == "[]"
 
 
-STUBS = sorted(Path(attnx.__path__[0]).glob("*/__init__.pyi"))
+PACKAGES = sorted(path.parent for path in Path(attnx.__path__[0]).glob("*/__init__.pyi"))
 
 
-@pytest.mark.parametrize("stub", STUBS, ids=lambda stub: stub.parent.name)
-def test_a_package_exports_what_other_packages_import(stub):
-    package = import_module(f"attnx.{stub.parent.name}")
-    exports = [alias.name for node in _imports(stub) for alias in node.names]
-    assert dir(package) == sorted(exports)
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.name)
+def test_a_package_exports_what_other_packages_import(package):
+    module = import_module(f"attnx.{package.name}")
+    exports = {alias.name for node in _nodes(package / "__init__.pyi", ast.ImportFrom) for alias in node.names}
+    assert dir(module) == sorted(exports)
     for name in exports:
-        assert getattr(package, name) is not None
+        assert getattr(module, name) is not None
+    others = [path for path in package.parent.rglob("*.py") if package not in path.parents]
     used = {
-        alias.name
-        for path in Path(attnx.__path__[0]).rglob("*.py*")
-        if path.suffix in (".py", ".pyi") and path.parent != stub.parent and stub.parent not in path.parents
-        for node in _imports(path)
-        if node.module == package.__name__
-        for alias in node.names
+        name
+        for path in (*others, package.parent / "__init__.pyi")
+        if path.exists()
+        for name in _uses(path, package.name)
     }
-    assert set(exports) - used == set(), "no other package imports these"
+    assert exports - used == set(), "no other package imports these"
 
 
-def _imports(path):
-    return [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.ImportFrom)]
+def _uses(path, package):
+    """Names of the package that a file imports from it or looks up in it."""
+    for node in _nodes(path, ast.ImportFrom):
+        if node.module == f"attnx.{package}":
+            yield from (alias.name for alias in node.names)
+    for node in _nodes(path, ast.Attribute):
+        if isinstance(node.value, ast.Name) and node.value.id == package:
+            yield node.attr
+
+
+def _nodes(path, kind):
+    return [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, kind)]
 
 
 def test_what_is_content_is_said_in_one_place():
@@ -70,7 +79,7 @@ def test_what_is_content_is_said_in_one_place():
 
 def test_gradients_are_switched_where_no_signal_can_cut_the_switch_in_two():
     root = Path(attnx.__path__[0])
-    own = {"demo_models", "doctor"}  # models of attnx itself
+    own = {"demo_models", "doctor.py"}  # models of attnx itself
     within = {root / "linearize/rules.py"}  # inside a run that gives all switches back
     for path in set(root.rglob("*.py")) - within:
         if path.relative_to(root).parts[0] not in own:

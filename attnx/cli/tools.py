@@ -31,10 +31,9 @@ def doctor_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a report.")] = False,
 ) -> None:
     """Say what is wrong on this machine, and what to do. Exit code 1 if a plain `explain` does not work here."""
-    # Loaded here, so that --help answers at once.
-    from attnx.doctor import checks as report
+    from attnx import doctor
 
-    findings = report.examine()
-    print(report.as_json(findings) if as_json else report.text(findings))
-    if not report.explain_works(findings):
+    findings = doctor.examine()
+    print(doctor.to_json(findings) if as_json else doctor.to_text(findings))
+    if not doctor.explain_works(findings):
         raise typer.Exit(1)
