@@ -1,4 +1,4 @@
-"""Where a figure is written, known before it is drawn."""
+"""Checks of arguments that users give: names, types, and the files to write."""
 
 from __future__ import annotations
 
@@ -23,128 +23,102 @@ R = TypeVar("R")
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
-    """The same function; arguments that it does not have, or of the wrong kind, are an `ArgumentError`."""
+    """The same function; arguments that it does not have, or of the wrong type, are an `ArgumentError`."""
     parameters = signature(function)
-    options = next(
-        (parameter.name for parameter in parameters.parameters.values() if parameter.kind is Parameter.VAR_KEYWORD),
-        None,
-    )
+    names = list(parameters.parameters)
+    options = [name for name, parameter in parameters.parameters.items() if parameter.kind is Parameter.VAR_KEYWORD]
 
     @wraps(function)
-    def call(*given: P.args, **named: P.kwargs) -> R:
+    def call(*positional: P.args, **named: P.kwargs) -> R:
         try:
-            bound = parameters.bind(*given, **named).arguments
+            bound = parameters.bind(*positional, **named).arguments
         except TypeError as error:
-            raise ArgumentError(_meant(function, list(parameters.parameters), named, error)) from None
-        check_kinds({**bound, **bound.get(options or "", {})})
-        return function(*given, **named)
+            strange = [name for name in named if name not in names]
+            message = f"{function.__name__}: {error}; it takes {', '.join(names)}"
+            if strange:
+                message = unknown(f"argument of {function.__name__}", strange[0], names)
+            raise ArgumentError(message) from None
+        check_kinds({**bound, **bound.get("".join(options), {})})
+        return function(*positional, **named)
 
     return call
 
 
 def check_kinds(named: Mapping[str, Any]) -> None:
-    """That each value is of the kind that its name takes everywhere."""
+    """Check that each value is of the type that an argument of its name takes everywhere."""
     for name, value in named.items():
-        fits, kind = _KINDS.get(name, (_anything, ""))
-        if not fits(value):
+        fits, kind = _KINDS.get(name, (None, ""))
+        if fits is not None and not fits(value):
             raise ArgumentError(f"{name} must be {kind}, found {quoted(value)}")
         if isinstance(value, int) and value.bit_length() > 63:
-            raise ArgumentError(f"{name} is a number of {value.bit_length()} bits, more than there is of anything")
+            raise ArgumentError(f"{name} is a number of {value.bit_length()} bits, which is too large")
 
 
-def path_of(given: str | PathLike[str], noun: str = "path") -> str:
-    """The name of a file; not None, and not one that no file can have."""
+def path_of(path: str | PathLike[str], noun: str = "path") -> str:
+    """The name of a file as a string; an error if no file can have it."""
     try:
-        name = fspath(given)
+        name = fspath(path)
     except TypeError:
-        raise ArgumentError(f"a {noun} is a text or a Path, found {quoted(given)}") from None
-    if not isinstance(name, str) or "\0" in name or not _can_be_encoded(name):
-        raise ArgumentError(f"{quoted(name)} is no name that a file can have")
-    return name
+        raise ArgumentError(f"a {noun} must be a str or a Path, found {quoted(path)}") from None
+    try:
+        if isinstance(name, str) and "\0" not in name and fsencode(name):
+            return name
+    except UnicodeEncodeError:  # half a character
+        pass
+    raise ArgumentError(f"{quoted(name)} is not a possible name of a file")
 
 
 SAVED, PAGES, FIGURES = (".safetensors",), (".html", ".htm"), (".png", ".svg", ".pdf")
-"""How the names of saved results, of pages and of figures end."""
+"""Suffixes of saved results, pages and figures."""
 
 
-def file_of(given: str | PathLike[str], suffixes: Sequence[str], asked: str) -> str:
-    """The name of a file to write. Its end says the format, in Python as on the command line; `asked` is what takes it.
+def file_of(path: str | PathLike[str], suffixes: Sequence[str], parameter: str) -> str:
+    """The name of a file to write, whose suffix decides the format, in Python as on the command line.
 
     >>> file_of("x.JSON", (".json",), "--output")
     'x.JSON'
     """
-    name = path_of(given)
+    name = path_of(path)
     if PurePath(name).suffix.lower() not in suffixes:
         known = " or ".join([", ".join(suffixes[:-1]), suffixes[-1]][len(suffixes) == 1 :])
-        raise InputError(f"{asked} takes a file that ends in {known}, found {quoted(PurePath(name).name)}")
+        raise InputError(f"{parameter} takes a file that ends in {known}, found {quoted(PurePath(name).name)}")
     return name
 
 
 @contextmanager
 def replacing(name: str) -> Iterator[str]:
-    """A file beside the one to write, which takes its place when the block ends; after an error all is as it was.
+    """A temporary file that replaces the file when the block ends without an error.
 
-    So a full disk leaves no empty or half-written file. What is not a regular file, as a pipe, is written to directly.
+    So a full disk leaves no empty or half-written file. Pipes and other special files are written directly.
     """
-    place = Path(realpath(name))
-    if place.exists() and not place.is_file():
+    path = Path(realpath(name))
+    if path.exists() and not path.is_file():
         yield name
         return
-    beside = place.with_name(f".{place.name[:100]}.{token_hex(4)}{place.suffix}")
+    temporary = path.with_name(f".{path.name[:100]}.{token_hex(4)}{path.suffix}")
     try:
-        yield str(beside)
-        if place.exists():
-            copymode(place, beside)
-        beside.replace(place)
+        yield str(temporary)
+        if path.exists():
+            copymode(path, temporary)
+        temporary.replace(path)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
-def _can_be_encoded(name: str) -> bool:
-    try:
-        fsencode(name)
-    except UnicodeEncodeError:  # half a character
-        return False
-    return True
-
-
-def _meant(function: Callable[..., Any], known: list[str], named: dict[str, Any], error: TypeError) -> str:
-    strange = [name for name in named if name not in known]
-    if strange:
-        return unknown(f"argument of {function.__name__}", strange[0], known)
-    return f"{function.__name__}: {error}; it takes {', '.join(known)}"
-
-
-def _anything(value: Any) -> bool:
-    return True
-
-
-def _text(value: Any) -> bool:
-    return value is None or isinstance(value, str)
-
-
-def _names(value: Any) -> bool:
+def _is_names(value: Any) -> bool:
     several = isinstance(value, Iterable) and not isinstance(value, bytes) and getattr(value, "ndim", 1) == 1
     return value is None or isinstance(value, str) or several
 
 
-def _number(value: Any) -> bool:
-    return value is None or (isinstance(value, Real) and not isinstance(value, bool))
+def _is_text(value: Any) -> bool:
+    return value is None or isinstance(value, str)
 
 
-def _numbers(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) and all(one is not None and _number(one) for one in value)
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def _blank(value: Any) -> bool:
-    return _text(value) or _whole(value)
-
-
-def _one(value: Any) -> bool:
-    return getattr(value, "ndim", 0) == 0
-
-
-def _whole(value: Any) -> bool:
+def _is_integer(value: Any) -> bool:
     try:
         operator.index(value)
     except TypeError:
@@ -152,52 +126,44 @@ def _whole(value: Any) -> bool:
     return not isinstance(value, bool)
 
 
-def _whole_or_none(value: Any) -> bool:
-    return value is None or _whole(value)
+def _is_flag(value: Any) -> bool:
+    return type(value).__name__ in ("bool", "bool_") or (_is_integer(value) and value in (0, 1))  # numpy's are bool_
 
 
-def _flag(value: Any) -> bool:
-    return type(value).__name__ in ("bool", "bool_") or (_whole(value) and value in (0, 1))  # numpy's are called so
-
-
+_FLAGS = "drop_sink truncate all_queries do_sample interpolate progress graph gradients held contrast"
 _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    **dict.fromkeys(("methods", "references", "extras", "suites"), (_names, "a name, or several in a list")),
-    **dict.fromkeys(("method", "measure", "normalize", "score", "backend"), (_text, "a name")),
-    **dict.fromkeys(("seed", "steps", "samples"), (_whole, "a whole number")),
-    **dict.fromkeys(("batch_size", "random"), (_whole_or_none, "a whole number")),
+    **dict.fromkeys(["methods", "references", "extras", "suites"], (_is_names, "a name, or several in a list")),
     **dict.fromkeys(
-        (
-            "drop_sink",
-            "truncate",
-            "all_queries",
-            "do_sample",
-            "interpolate",
-            "progress",
-            "graph",
-            "gradients",
-            "held",
-            "contrast",
-        ),
-        (_flag, "True or False"),
+        ["method", "measure", "normalize", "score", "backend"],
+        (lambda value: value is None or isinstance(value, str), "a name"),
     ),
+    **dict.fromkeys(["seed", "steps", "samples"], (_is_integer, "a whole number")),
+    **dict.fromkeys(["batch_size", "random"], (lambda value: value is None or _is_integer(value), "a whole number")),
+    **dict.fromkeys(_FLAGS.split(), (_is_flag, "True or False")),
     **dict.fromkeys(
-        ("layer", "head", "target", "discard_ratio", "residual"), (_one, "one value, and no array of several")
+        ["layer", "head", "target", "discard_ratio", "residual"],
+        (lambda value: getattr(value, "ndim", 0) == 0, "one value, and no array of several"),
     ),
-    "limit": (_number, "a number"),
-    "baseline": (_blank, "a token or its id"),
-    "shares": (_numbers, "numbers in a list"),
-    "continuation": (_text, "a text"),
+    "limit": (lambda value: value is None or _is_number(value), "a number"),
+    "baseline": (lambda value: _is_text(value) or _is_integer(value), "a token or its id"),
+    "shares": (lambda value: isinstance(value, (list, tuple)) and all(map(_is_number, value)), "numbers in a list"),
+    "continuation": (_is_text, "a text"),
 }
-"""What an argument of this name takes in every function that is `checked`."""
+"""What an argument of this name takes in every `checked` function."""
 
 
 def picture_paths(path: Path) -> tuple[Path, ...]:
-    """The files that a figure of this name is written to: what its end says, or without one a .png and a .svg."""
+    """The files that a figure is written to: the one that its suffix names, or without a suffix a .png and a .svg."""
     paths = (path,) if path.suffix else tuple(path.with_name(path.name + suffix) for suffix in (".png", ".svg"))
-    for one in paths:
-        file_of(one, FIGURES, "a figure")
-        if not one.parent.is_dir():
-            raise InputError(f"there is no directory {one.parent}; make it first")
-        if one.is_dir():
-            raise InputError(f"{one} is a directory; give the name of a file in it")
+    for file in paths:
+        check_file_to_write(file, FIGURES, "a figure")
     return paths
+
+
+def check_file_to_write(path: Path, suffixes: Sequence[str], parameter: str) -> None:
+    """Check it before minutes of work, not after them."""
+    if path.is_dir():
+        raise InputError(f"{path} is a directory; give the name of a file in it")
+    file_of(path, suffixes, parameter)
+    if not path.parent.is_dir():
+        raise InputError(f"there is no directory {path.parent}; create it first")

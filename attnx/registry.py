@@ -1,8 +1,7 @@
-"""Named things that can be added to from outside: adapters, methods.
+"""Registries of named things that others can add to: methods, edge weights, adapters, suites.
 
-A built-in is named with the place where it stands, and loaded when it is first looked up: to know the names, nothing
-else must be imported. A third party adds its own with `registry.add(name, thing)` or, without a line of code at run
-time, through an entry point of the registry's group in its package's metadata:
+A built-in is registered by the module that defines it, and imported when it is first looked up. Other packages add
+their own by `registry.add(name, thing)`, or by an entry point of the registry's group in their metadata:
 
     [project.entry-points."attnx.methods"]
     my_method = "my_package:my_method"
@@ -10,131 +9,116 @@ time, through an entry point of the registry's group in its package's metadata:
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from threading import RLock
+from threading import get_ident
 from typing import Any, Generic, TypeVar
 
-from attnx._signals import in_every_child
 from attnx.errors import ChoiceError, RegistryError
 
 T = TypeVar("T")
 
 
-FILLERS: dict[str, str] = {}
-"""Noun → the module that adds the built-ins of that registry, for those that are filled from above; loaded when a name
-is first looked up. `attnx` itself says so, which is imported before anything of it."""
-
-_registries: weakref.WeakSet[Registry[Any]] = weakref.WeakSet()
-
-
-@dataclass(frozen=True)
-class _Place:
-    """Where a thing stands that is not loaded yet: "package.module:NAME"."""
-
-    place: str
-
-    def load(self) -> Any:
-        module, _, name = self.place.partition(":")
-        return getattr(import_module(module), name)
-
-
 class Registry(Generic[T]):
-    """An ordered name → thing mapping that rejects duplicates and loads plug-ins when a name is first looked up.
+    """An ordered mapping of name → thing that rejects duplicates, and loads plug-ins when a name is first looked up.
 
-    Where things are of one type that knows its own name, `row` is that type or its place, "package.module:Type", and
-    nothing else is taken. `built_in` gives the places of the first things by name.
+    Args:
+        noun: What the things are called in messages; its plural names the group of entry points.
+        row: The type that things must have, or where it is: "package.module:Type".
+        built_in: Name → where the thing is.
+        filler: A module that adds further things when it is imported.
     """
 
-    def __init__(self, noun: str, row: type[T] | str | None = None, built_in: Mapping[str, str] | None = None) -> None:
-        self._noun, self._row = noun, row
-        self._things: dict[str, T | _Place] = {name: _Place(place) for name, place in (built_in or {}).items()}
-        self._plugins_loaded = self._loading = False
-        self._lock = RLock()
-        _registries.add(self)
+    def __init__(
+        self,
+        noun: str,
+        row: type[T] | str | None = None,
+        built_in: Mapping[str, str] | None = None,
+        *,
+        filler: str | None = None,
+    ) -> None:
+        self._noun, self._row, self._filler = noun, row, filler
+        self._built_in = dict(built_in or {})
+        self._things: dict[str, T] = {}
+        self._plugins: dict[str, T] | None = None
+        self._loading: set[int] = set()
+        """Threads that load plug-ins: a plug-in may look up built-ins while it is imported."""
 
     def add(self, name: str, thing: T) -> T:
         """Register `thing` under `name`; a name that is taken is an error, never an override."""
         self._check(name, thing)
-        with self._lock:
-            if name in self._things:
-                raise RegistryError(
-                    f"{self._noun} {name!r} is registered already; choose another name, or remove() the old one first"
-                )
-            self._things[name] = thing
+        taken = name in self._built_in or name in self._things or name in (self._plugins or ())
+        if taken or self._things.setdefault(name, thing) is not thing:
+            raise RegistryError(
+                f"{self._noun} {name!r} is registered already; choose another name, or remove() the old one first"
+            )
         return thing
 
     def remove(self, name: str) -> T:
-        """Take a thing out again, to replace it on purpose."""
+        """Take a thing out, to replace it on purpose."""
         thing = self[name]
-        with self._lock:
-            del self._things[name]
+        for things in (self._built_in, self._things, self._plugins or {}):
+            things.pop(name, None)
         return thing
 
     def names(self) -> tuple[str, ...]:
+        """All names: built-ins, what was added, plug-ins."""
         self._load_plugins()
-        return tuple(self._things)
+        return tuple(dict.fromkeys((*self._built_in, *self._things, *(self._plugins or ()))))
+
+    def check(self, name: object) -> None:
+        """Raise if there is nothing of that name; the thing itself is not loaded."""
+        if name not in self:
+            raise ChoiceError(unknown(self._noun, name, self))
 
     def __getitem__(self, name: str) -> T:
         self.check(name)
-        thing = self._things[name]
-        return self._loaded(name, thing) if isinstance(thing, _Place) else thing
-
-    def check(self, name: object) -> None:
-        """Raise if there is nothing of that name. Nothing of attnx is loaded for it."""
-        if name not in self:
-            raise ChoiceError(unknown(self._noun, name, self._things))
+        if name not in self._things and name in self._built_in:
+            thing: T = _load(self._built_in[name])
+            self._check(name, thing)
+            self._things[name] = thing
+        return self._things[name] if name in self._things else (self._plugins or {})[name]
 
     def __contains__(self, name: object) -> bool:
         self._load_plugins()
-        return isinstance(name, str) and name in self._things
+        return isinstance(name, str) and any(
+            name in things for things in (self._built_in, self._things, self._plugins or ())
+        )
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())
 
-    def _loaded(self, name: str, place: _Place) -> T:
-        """A built-in. Its module is imported without the lock: another thread may be importing it."""
-        thing: T = place.load()
-        self._check(name, thing)
-        with self._lock:
-            if self._things.get(name) == place:
-                self._things[name] = thing
-        return thing
-
     def _check(self, name: str, thing: object) -> None:
-        row = _Place(self._row).load() if isinstance(self._row, str) else self._row
+        row = _load(self._row) if isinstance(self._row, str) else self._row
         if row is None:
             return
         if not isinstance(thing, row):
             kind = row.__name__
             raise RegistryError(
-                f"{self._noun} {name!r} must be a row, {kind}({name!r}, …), found {quoted(thing)}; wrap a function as "
+                f"{self._noun} {name!r} must be of type {kind}, found {quoted(thing)}; wrap a function as "
                 f"{kind}({name!r}, function), from {row.__module__}"
             )
-        own = getattr(thing, "name", name)
-        if own != name:
-            raise RegistryError(f"{self._noun} {name!r} calls itself {own!r}; add it by its own name")
+        name_of_row = getattr(thing, "name", name)
+        if name_of_row != name:
+            raise RegistryError(f"{self._noun} {name!r} has the name {name_of_row!r}; add it under that name")
 
     def _load_plugins(self) -> None:
-        if not self._plugins_loaded and self._noun in FILLERS:
-            import_module(FILLERS[self._noun])  # without the lock: another thread may be importing it
-        with self._lock:
-            if self._plugins_loaded or self._loading:  # a plug-in may be made of a built-in that it looks up
-                return
-            self._loading = True
-            try:
-                found: dict[str, T] = {}
-                for entry in entry_points(group=f"attnx.{self._noun.replace(' ', '_')}s"):
-                    found[entry.name] = self._load(entry, (*self._things, *found))
-            finally:
-                self._loading = False
-            self._things.update(found)  # all or, where one is bad, none: and the next lookup says so again
-            self._plugins_loaded = True
+        """All or, where one is bad, none: then the next lookup raises again."""
+        if self._plugins is not None or get_ident() in self._loading:
+            return
+        self._loading.add(get_ident())
+        try:
+            if self._filler is not None:
+                import_module(self._filler)
+            plugins: dict[str, T] = {}
+            for entry in entry_points(group=f"attnx.{self._noun.replace(' ', '_')}s"):
+                plugins[entry.name] = self._load_plugin(entry, {*self._built_in, *self._things, *plugins})
+            self._plugins = plugins
+        finally:
+            self._loading.discard(get_ident())
 
-    def _load(self, entry: EntryPoint, taken: Iterable[str]) -> T:
+    def _load_plugin(self, entry: EntryPoint, taken: set[str]) -> T:
         try:
             thing: T = entry.load()
             self._check(entry.name, thing)
@@ -143,34 +127,31 @@ class Registry(Generic[T]):
         except Exception as error:
             raise RegistryError(
                 f"plug-in {entry.value!r} for {self._noun} {entry.name!r} failed to load: {error}; "
-                "mend or uninstall the package that brings it"
+                "fix or uninstall the package that provides it"
             ) from error
         return thing
 
 
-def unknown(noun: str, name: object, known: Iterable[object]) -> str:
-    """The sentence for a name that does not exist: what was asked, what there is, and the nearest."""
-    import difflib  # takes longer to load than all that is needed when nothing is wrong
+def _load(location: str) -> Any:
+    """The object at "package.module:name"."""
+    module, _, name = location.partition(":")
+    return getattr(import_module(module), name)
 
-    names = [str(one) for one in known]
+
+def unknown(noun: str, name: object, known: Iterable[object]) -> str:
+    """The message for a name that does not exist: the names that do, and the nearest one."""
+    import difflib  # takes longer to import than everything that is needed when nothing is wrong
+
+    names = [str(item) for item in known]
     near = difflib.get_close_matches(name, names, n=1) if isinstance(name, str) else []
     hint = f"; did you mean {near[0]!r}?" if near else ""
     return f"{noun} {quoted(name)} is not known; there are: {', '.join(names)}{hint}"
 
 
 def quoted(value: object) -> str:
-    """A value as a message quotes it: at most a line of it, and whatever it is."""
+    """A value as a message quotes it: at most a line."""
     try:
         text = repr(value)
-    except Exception:  # a number of more digits than Python writes, or an object that cannot say what it is
+    except Exception:  # a number with more digits than Python prints, or an object whose repr fails
         return f"a {type(value).__name__}"
     return text if len(text) <= 80 else f"{text[:60]}…{text[-15:]}"
-
-
-def _after_fork() -> None:
-    """A thread that held a lock does not exist in a child process."""
-    for registry in _registries:
-        registry._lock, registry._loading = RLock(), False
-
-
-in_every_child(_after_fork)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attnx.arguments import file_of
+from attnx.arguments import check_file_to_write
 from attnx.errors import InputError
 from attnx.views import json_line, printable, printable_lines
 
@@ -119,11 +119,7 @@ def check_output(output: Path | None, suffixes: Sequence[str], name: str = "--ou
     """Before minutes of work, not after them."""
     if output is None:
         return
-    if output.is_dir():
-        raise InputError(f"{output} is a directory; give the name of a file in it")
-    file_of(output, suffixes, name)
-    if not output.parent.is_dir():
-        raise InputError(f"there is no directory {output.parent}; make it first")
+    check_file_to_write(output, suffixes, name)
 
 
 def show(table: Result, as_json: bool, as_markdown: bool, output: Path | None) -> None:

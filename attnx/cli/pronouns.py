@@ -101,7 +101,7 @@ def _run(model: str, data: Path, folder: Path, pictures: Sequence[Path], *, writ
     sentences = written_out(read(data)) if written else read(data)
     source = f"{data.name}, pronouns written out" if written else data.name
     if not folder.parent.is_dir():
-        raise InputError(f"there is no directory {folder.parent}; make it first")
+        raise InputError(f"there is no directory {folder.parent}; create it first")
     loaded, tokenizer = load(model)
     there = _kept(folder)
     begun = time.perf_counter()

@@ -29,6 +29,7 @@ from transformers.modeling_outputs import BaseModelOutput, SequenceClassifierOut
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from attnx._signals import uninterrupted
+from attnx.arguments import checked
 from attnx.demo_models.hub import BEGIN, END, PAD, UNKNOWN, for_every_version, saved_model, shipped_directory, wrap
 from attnx.errors import FileFormatError, InputError, first_line
 
@@ -348,6 +349,7 @@ def build_tokenizer(words: Iterable[str], positions: int) -> PreTrainedTokenizer
     return wrap(tokenizer, positions)
 
 
+@checked
 def load_demo() -> tuple[VerbNumberForSequenceClassification, PreTrainedTokenizerFast]:
     """The model that ships with attnx, in float32 and in evaluation mode, and its tokenizer.
 

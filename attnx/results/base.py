@@ -44,7 +44,7 @@ class View:
     """What this kind alone can do, such as an overlay over its picture."""
 
 
-VIEWS: Registry[Callable[[], View]] = Registry("view")
+VIEWS: Registry[Callable[[], View]] = Registry("view", filler="attnx.view_registry")
 """Kind of result → what loads its view, when it is first looked at."""
 
 

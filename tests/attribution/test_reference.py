@@ -66,7 +66,7 @@ def test_a_bare_function_is_refused_with_the_line_that_wraps_it():
 
 
 def test_a_row_goes_by_its_own_name():
-    with pytest.raises(RegistryError, match="reference 'one' calls itself 'ones'; add it by its own name"):
+    with pytest.raises(RegistryError, match="reference 'one' has the name 'ones'; add it under that name"):
         REFERENCES.add("one", Reference("ones", ones))
 
 

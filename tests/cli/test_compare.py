@@ -88,7 +88,7 @@ def test_faithfulness_stands_beside_chance(compare):
         (("keys", "--data", "few.csv"), "give texts or --data, not both"),
         (("keys", "--column", "text"), "--column and --samples are for a file"),
         (("keys", "--output", "result.pdf"), "--output takes a file that ends in .json, .md"),
-        (("keys", "--output", "nowhere/result.md"), "there is no directory nowhere; make it first"),
+        (("keys", "--output", "nowhere/result.md"), "there is no directory nowhere; create it first"),
         (("keys", "--reference", "saliency"), "reference 'saliency' is not known; there are: gradient, blankout"),
         (("keys", "--measure", "pearson"), "measure 'pearson' is not known"),
         (("keys", "--target", "dual"), "target 'dual' is not known; there are: singular, plural"),

@@ -12,7 +12,6 @@ from attnx.adapters import text
 from attnx.hooks import TemporaryPatch
 from attnx.hooks import patching as untouched
 from attnx.hooks.capture import recording
-from attnx.methods import METHODS
 from attnx.methods.flow import compile as machine_code
 from tests import zoo
 
@@ -62,7 +61,6 @@ def locks():
         "loans": untouched._lock,
         "tokenizers": text._tokenizer_lock,
         "machine code": machine_code._LOCK,
-        "methods": METHODS._lock,
     }
 
 

@@ -222,7 +222,7 @@ def test_control_c_comes_out_when_everything_is_back(own_handler, at):
     assert inside == ([] if at == "beginning" else [True])
     assert signal.getsignal(signal.SIGINT) is own_handler
     assert not interrupts._open
-    assert not interrupts._noted
+    assert not interrupts._deferred
 
 
 def test_an_inner_block_hands_nothing_over_in_the_middle_of_an_outer_ones_end(own_handler):

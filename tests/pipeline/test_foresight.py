@@ -155,10 +155,10 @@ def test_much_memory_is_said_before_it_is_taken(capsys):
 def test_explain_of_a_list_shows_a_bar_unless_it_is_told_not_to(monkeypatch):
     shown = []
 
-    class Noted(progress.Progress):
-        def __init__(self, label, total, shown_, unit=" texts"):
-            shown.append((label, total, shown_))
-            super().__init__()
+    class Noted(progress.progress_bar):
+        def __init__(self, label, total, enabled, unit=" texts"):
+            shown.append((label, total, enabled))
+            super().__init__(label, total, False)
 
     monkeypatch.setattr("attnx.pipeline.explain.progress_bar", Noted)
     model, tokenizer = attnx.load_demo()

@@ -37,7 +37,7 @@ class Section(NamedTuple):
     """The kinds of result that it is made for."""
 
 
-SECTIONS: Registry[Section] = Registry("section")
+SECTIONS: Registry[Section] = Registry("section", filler="attnx.page_sections")
 """Name → section, from the top of the page down; those that have nothing to show are not in the page."""
 SHARED = ("numbers", "state", "elements", "colours", "agreement_table", "head_grid", "share_bar")
 """Scripts that sections use, in the order in which they need each other; `start` comes after all sections."""
