@@ -22,7 +22,7 @@ from attnx.generation import explain_generation as explain_generation
 from attnx.graph import to_networkx as to_networkx
 from attnx.hooks.capture import capture as capture
 from attnx.methods import raw as raw
-from attnx.methods.flow.flow import flow as flow
+from attnx.methods.flow import flow as flow
 from attnx.methods.rollout import rollout as rollout
 from attnx.pipeline.explain import explain as explain
 from attnx.results import Explanation as Explanation

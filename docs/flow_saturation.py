@@ -21,7 +21,7 @@ from matplotlib import pyplot as plt
 
 import attnx
 from attnx.methods import tied_share
-from attnx.methods.flow.flow import column_bound, saturated_share
+from attnx.methods.flow import column_bound, saturated_share
 
 PICTURE = Path(__file__).parent / "images" / "flow-saturation.png"
 TEXT = (

@@ -8,9 +8,9 @@ from attnx.methods.base import asked_methods as asked_methods
 from attnx.methods.base import check_cost as check_cost
 from attnx.methods.base import listed_methods as listed_methods
 from attnx.methods.base import title_of as title_of
-from attnx.methods.flow.compile import directories as directories
-from attnx.methods.flow.compile import kept_code as kept_code
-from attnx.methods.flow.flow import tied_share as tied_share
+from attnx.methods.flow import tied_share as tied_share
+from attnx.methods.flow_compile import directories as directories
+from attnx.methods.flow_compile import kept_code as kept_code
 from attnx.methods.receptive_field import Normalization as Normalization
 from attnx.methods.receptive_field import Normalize as Normalize
 from attnx.methods.receptive_field import check_normalization as check_normalization

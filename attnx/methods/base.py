@@ -218,7 +218,7 @@ def check_cost(
 _BUILT_IN = {
     "raw": "attnx.methods.rollout:RAW",
     "rollout": "attnx.methods.rollout:ROLLOUT",
-    "flow": "attnx.methods.flow.flow:FLOW",
+    "flow": "attnx.methods.flow:FLOW",
     "effective_rollout": "attnx.methods.rollout:EFFECTIVE_ROLLOUT",
     "norm_rollout": "attnx.methods.rollout:NORM_ROLLOUT",
     "globenc": "attnx.methods.rollout:GLOBENC_ROLLOUT",

@@ -17,7 +17,7 @@ from attnx.attention import normalize_rows
 from attnx.errors import ChoiceError
 from attnx.graph import Graph, Head, Selection
 from attnx.methods.base import Array, Brought, Method, MethodChoices, call
-from attnx.methods.flow.flow import FLOW
+from attnx.methods.flow import FLOW
 from attnx.methods.receptive_field import Normalize, rollout_of_uniform_attention
 
 

@@ -13,7 +13,7 @@ from time import perf_counter
 import numpy as np
 
 import attnx
-from attnx.methods.flow import flow as with_uniform_attention
+from attnx.methods import flow as flow_module
 
 LAYERS = 12
 FAIR = {"position": -1, "normalize": "receptive_field"}
@@ -32,7 +32,7 @@ def main() -> None:
 
 def _flow(attention: np.ndarray) -> None:
     def first() -> None:
-        with_uniform_attention._uninformed_flows.clear()
+        flow_module._uninformed_flows.clear()
         attnx.flow(attention, threads=1, **FAIR)
 
     plain = _seconds(lambda: attnx.flow(attention, threads=1, position=-1))

@@ -22,10 +22,10 @@ os.environ.setdefault("NUMBA_DISABLE_JIT", "1")  # before numba is loaded
 
 import numpy as np
 
-from attnx.methods.flow import kernel
-from attnx.methods.flow import kernel as bitset
-from attnx.methods.flow import kernel as blocking_flow
-from attnx.methods.flow.solver import SWEEPS, ResidualGraph, chain_cuts, dust
+from attnx.methods import flow_kernel as bitset
+from attnx.methods import flow_kernel as blocking_flow
+from attnx.methods import flow_kernel as kernel
+from attnx.methods.flow_solver import SWEEPS, ResidualGraph, chain_cuts, dust
 from tests.benchmarks.long_inputs import slope
 
 LAYERS = 6

@@ -122,7 +122,7 @@ def flow_limit() -> None:
     """What one position at every layer takes by flow, and where attnx refuses to begin."""
     import attnx
     from attnx.methods.base import LIMIT
-    from attnx.methods.flow.flow import SECONDS_PER_EDGE, estimated_seconds
+    from attnx.methods.flow import SECONDS_PER_EDGE, estimated_seconds
 
     print("flow of the last position at every one of 12 layers, random causal attention, one thread")
     measured = []

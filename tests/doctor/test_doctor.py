@@ -75,7 +75,7 @@ def test_flow_that_dies_or_is_wrong_is_broken(result, detail):
 
 def cache_in(folder, monkeypatch):
     monkeypatch.setattr("attnx.methods.directories", lambda: [folder], raising=False)
-    monkeypatch.setattr("attnx.methods.flow.compile.directories", lambda: [folder])
+    monkeypatch.setattr("attnx.methods.flow_compile.directories", lambda: [folder])
 
 
 @pytest.mark.slow
@@ -84,7 +84,7 @@ def test_flow_that_is_compiled_for_the_first_time_is_cached_from_then_on(monkeyp
     folder = tmp_path / "attnx"
     moved = (
         "from pathlib import Path\n"
-        "from attnx.methods.flow import compile as machine_code\n"
+        "from attnx.methods import flow_compile as machine_code\n"
         f"machine_code.directories = lambda: [Path({str(folder)!r})]\n"
     )
     cache_in(folder, monkeypatch)

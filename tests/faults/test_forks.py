@@ -12,7 +12,7 @@ from attnx.adapters import text
 from attnx.hooks import TemporaryPatch
 from attnx.hooks import patching as untouched
 from attnx.hooks.capture import recording
-from attnx.methods.flow import compile as machine_code
+from attnx.methods import flow_compile as machine_code
 from tests import zoo
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "register_at_fork"), reason="there is no fork here")

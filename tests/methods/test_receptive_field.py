@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 import attnx
 from attnx.errors import AttentionError, ChoiceError
-from attnx.methods.flow import flow as with_uniform_attention
+from attnx.methods import flow as flow_module
 from tests import zoo
-from tests.methods.flow.attentions import residuals
+from tests.methods.flow_attentions import residuals
 
 some = settings(max_examples=40, deadline=None)
 METHODS = ("rollout", "flow")
@@ -252,29 +252,29 @@ def test_gradients_flow_through_the_normalised_rollout():
 
 
 def test_the_flow_of_an_uninformed_model_is_searched_once(monkeypatch):
-    monkeypatch.setattr(with_uniform_attention, "_uninformed_flows", {})
+    monkeypatch.setattr(flow_module, "_uninformed_flows", {})
     _, tensor = attention("causal", layers=5)
     one = attnx.flow(tensor, position=-1, normalize="receptive_field")
-    assert len(with_uniform_attention._uninformed_flows) == 1
+    assert len(flow_module._uninformed_flows) == 1
     _, other = attention("causal", seed=1, layers=5)
     attnx.flow(other, position=-1, normalize="receptive_field", head="all")
-    assert len(with_uniform_attention._uninformed_flows) == 1
+    assert len(flow_module._uninformed_flows) == 1
     attnx.flow(tensor, position=-1, normalize="receptive_field", residual=0.4)
     attnx.flow(attention("causal window", layers=5)[1], position=-1, normalize="receptive_field")
-    assert len(with_uniform_attention._uninformed_flows) == 3
+    assert len(flow_module._uninformed_flows) == 3
     np.testing.assert_array_equal(attnx.flow(tensor, position=-1, normalize="receptive_field"), one)
 
 
 def test_only_so_many_flows_are_remembered(monkeypatch):
-    monkeypatch.setattr(with_uniform_attention, "_uninformed_flows", {})
-    monkeypatch.setattr(with_uniform_attention, "REMEMBERED", 2)
+    monkeypatch.setattr(flow_module, "_uninformed_flows", {})
+    monkeypatch.setattr(flow_module, "REMEMBERED", 2)
     _, tensor = attention("causal")
     for position in range(5):
         attnx.flow(tensor, position=position, normalize="receptive_field")
-    assert [key[2] for key in with_uniform_attention._uninformed_flows] == [(3,), (4,)]
-    monkeypatch.setattr(with_uniform_attention, "NUMBERS", 5)
+    assert [key[2] for key in flow_module._uninformed_flows] == [(3,), (4,)]
+    monkeypatch.setattr(flow_module, "NUMBERS", 5)
     attnx.flow(tensor, position=0, normalize="receptive_field")
-    assert len(with_uniform_attention._uninformed_flows) == 2
+    assert len(flow_module._uninformed_flows) == 2
 
 
 def test_a_mask_that_the_attention_contradicts_is_an_error():

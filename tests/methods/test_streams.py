@@ -11,7 +11,7 @@ from attnx.errors import ChoiceError
 from attnx.graph import Graph, Selection
 from attnx.hooks.capture import capture
 from attnx.methods import METHODS, apply, asked_methods
-from attnx.methods.flow.flow import column_bound
+from attnx.methods.flow import column_bound
 from tests import streams_zoo as zoo
 
 SOURCE, OUTPUT = slice(0, 4), slice(4, 7)

@@ -10,7 +10,7 @@ from scipy import stats
 
 import attnx
 from attnx.errors import AttnxError, InputError
-from attnx.methods.flow.flow import rounded
+from attnx.methods.flow import rounded
 from attnx.paper import reviews, table3
 from attnx.paper.tables import PUBLISHED_TABLE_3, protocol_gradients, relevance_rows
 from tests import zoo

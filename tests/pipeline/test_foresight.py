@@ -11,7 +11,7 @@ import torch
 import attnx
 from attnx import progress
 from attnx.attribution import lrp as paths
-from attnx.methods.flow import compile as machine_code
+from attnx.methods import flow_compile as machine_code
 from attnx.pipeline import estimate as foresight
 from attnx.pipeline.estimate import Foresight, attention_bytes
 from tests import zoo

@@ -20,8 +20,7 @@ from attnx.demo_models.planted_patch import load_demo as planted_patch_demo
 from attnx.demo_models.verb_number_data import generate as beginnings
 from attnx.graph import sink_share
 from attnx.methods import tied_share
-from attnx.methods.flow.cut import minimum_cut
-from attnx.methods.flow.flow import column_bound, saturated_share
+from attnx.methods.flow import column_bound, minimum_cut, saturated_share
 from attnx.paper import reviews, table1, table2, table3
 from attnx.paper.sentences import prepare
 from attnx.paper.subject import subject

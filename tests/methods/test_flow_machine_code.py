@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from attnx.methods.flow import compile as machine_code
+from attnx.methods import flow_compile as machine_code
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="owners and permissions as on Unix")
 

@@ -1,8 +1,13 @@
-"""Attention flow for any layer, query position and head: the row, its cost, its function."""
+"""Attention flow: the maximum flow from a hidden position down to each input (Abnar & Zuidema 2020, §3.2).
+
+The exact solver is in `flow_solver`; here are the public function, bounds and saturation, the minimum cut, and the
+definition by networkx, which is the oracle of all that is fast.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from typing import Any, Literal, TypeAlias, Unpack, overload
@@ -14,13 +19,14 @@ from torch import Tensor
 from attnx.arguments import checked
 from attnx.attention import as_attention
 from attnx.errors import ChoiceError, whole_number
-from attnx.graph import Graph, Head, Selection, check_layer, check_positions
+from attnx.graph import Graph, Head, Selection, capacity_graph, check_layer, check_position, check_positions
 from attnx.methods import ties
 from attnx.methods.base import LIMIT, Array, Brought, Method, MethodChoices, call, check_cost
 from attnx.methods.receptive_field import Normalize, check_normalize
 from attnx.methods.ties import SCORE_DECIMALS
 from attnx.registry import unknown
 
+Matrix: TypeAlias = np.ndarray[Any, Any]
 Rows: TypeAlias = Tensor | np.ndarray[Any, np.dtype[Any]]
 
 
@@ -230,14 +236,14 @@ def estimated_seconds(layers: Sequence[int], length: int, starts: int = 1) -> fl
     return SECONDS_PER_EDGE * starts * sum(searched) * float(length) ** 3
 
 
-def capacities_below(graph: Graph, layer: int) -> np.ndarray[Any, Any]:
+def capacities_below(graph: Graph, layer: int) -> Matrix:
     """layer × query × key: the layers below, with heads merged and the residual added."""
     if layer == 1:
         return np.empty((0, graph.length, graph.length))
     return _numpy(torch.stack([edges.matrix for edges in graph.layers[: layer - 1]]))
 
 
-def top_rows(graph: Graph, selection: Selection, layer: int) -> np.ndarray[Any, Any]:
+def top_rows(graph: Graph, selection: Selection, layer: int) -> Matrix:
     """(head · position) × key: the attention of the asked positions in the layer of interest."""
     return _numpy(graph.layers[layer - 1].rows(selection.positions)).reshape(-1, graph.length)
 
@@ -248,8 +254,8 @@ def _flows(
     return torch.from_numpy(solver(graph, selection, threads)).to(graph.device)
 
 
-def _exact(graph: Graph, selection: Selection, threads: int | None) -> np.ndarray[Any, Any]:
-    from attnx.methods.flow.solver import Sources, maximum_flows
+def _exact(graph: Graph, selection: Selection, threads: int | None) -> Matrix:
+    from attnx.methods.flow_solver import Sources, maximum_flows
 
     below = capacities_below(graph, selection.layers[-1])
     positions = np.array(selection.positions)
@@ -262,9 +268,7 @@ def _exact(graph: Graph, selection: Selection, threads: int | None) -> np.ndarra
     return np.stack(values).reshape(len(groups), -1, len(positions), graph.length)
 
 
-def _by_definition(graph: Graph, selection: Selection, threads: int | None) -> np.ndarray[Any, Any]:
-    from attnx.methods.flow.reference import flow_row
-
+def _by_definition(graph: Graph, selection: Selection, threads: int | None) -> Matrix:
     rows = [
         [
             [
@@ -278,9 +282,19 @@ def _by_definition(graph: Graph, selection: Selection, threads: int | None) -> n
     return np.array(rows, dtype=np.float64)
 
 
-def _numpy(matrix: Tensor) -> np.ndarray[Any, Any]:
-    array: np.ndarray[Any, Any] = matrix.detach().cpu().numpy()
+def _numpy(matrix: Tensor) -> Matrix:
+    array: Matrix = matrix.detach().cpu().numpy()
     return array
+
+
+def flow_row(capacities: Matrix, position: int) -> list[float]:
+    """Maximum flow from (top layer, `position`) to each input position, given capacities[layer, query, key]."""
+    import networkx
+
+    graph = capacity_graph(capacities)
+    layers, length, _ = capacities.shape
+    source = (layers, position)
+    return [float(networkx.maximum_flow_value(graph, source, (0, key))) for key in range(length)]
 
 
 _SOLVERS: dict[str, Callable[[Graph, Selection, int | None], Any]] = {"exact": _exact, "networkx": _by_definition}
@@ -303,3 +317,75 @@ def _row(solver: Solver, threads: int | None) -> Method:
 
 
 FLOW = _row("exact", None)
+
+
+@dataclass(frozen=True)
+class CutEdge:
+    """An edge of the bottleneck: in this layer, the capacity from a query position to a key position."""
+
+    layer: int
+    query: int
+    key: int
+    capacity: float
+
+
+@dataclass(frozen=True)
+class MinimumCut:
+    """The bottleneck between one hidden position and one input position; of several, the one next to the source."""
+
+    value: float
+    edges: tuple[CutEdge, ...]
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """The layers that have a part in the bottleneck, from the input up."""
+        return tuple(sorted({edge.layer for edge in self.edges}))
+
+
+def minimum_cut(
+    attention: Any,
+    *,
+    layer: int,
+    position: int,
+    input_position: int,
+    head: Head | None = None,
+    residual: float = 0.5,
+) -> MinimumCut:
+    """The edges that no flow from (layer, position) to the input position can pass by; without them it is cut off.
+
+    >>> minimum_cut(np.full((2, 1, 2, 2), 0.5), layer=2, position=0, input_position=1).layers
+    (1, 2)
+    """
+    if head == "all":
+        raise ChoiceError("a minimum cut is of one graph; give head as a number, or None for the mean of all heads")
+    graph = Graph.of(attention, head=head, residual=residual)
+    selection = Selection.of(graph.depth, graph.length, layer=layer, position=position)
+    end = check_position(input_position, graph.length)
+    edges = _cut_edges(
+        capacities_below(graph, layer), top_rows(graph, selection, layer)[0], selection.positions[0], end
+    )
+    return MinimumCut(value=float(sum(edge.capacity for edge in edges)), edges=edges)
+
+
+def _cut_edges(capacities: Matrix, row: Matrix, position: int, sink: int) -> tuple[CutEdge, ...]:
+    """All edges from the source's side of the cut to the sink's side, the source's layer first."""
+    height, length = len(capacities), len(row)
+    target = np.arange(length) == sink
+    seen = _source_side(capacities, row, sink) if height else np.empty((0, length), bool)
+    sides = [~target, *seen, np.arange(length) == position]
+    layers = [*capacities, np.where(np.arange(length)[:, None] == position, row, 0.0)]
+    edges = []
+    for layer in range(height + 1, 0, -1):
+        cut = layers[layer - 1] * (sides[layer][:, None] & ~sides[layer - 1])
+        edges += [CutEdge(layer, query, key, float(cut[query, key])) for query, key in np.argwhere(cut > 0).tolist()]
+    return tuple(edges)
+
+
+def _source_side(capacities: Matrix, row: Matrix, sink: int) -> Matrix:
+    """layer × query: whether more flow could come from the source to here, once no more can reach the sink."""
+    from attnx.methods.flow_solver import SWEEPS, ResidualGraph, Task
+
+    height, length = len(capacities), len(row)
+    no_bound = np.full((1, length), np.inf)
+    task = Task(np.ascontiguousarray(capacities), row[None], np.array([height]), no_bound)
+    return task.solve(ResidualGraph.of(task.capacities, sweeps=SWEEPS), sink, sink + 1).seen(height)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import attnx
 from attnx.errors import ChoiceError
-from attnx.methods.flow.cut import minimum_cut
-from tests.methods.flow.attentions import Array, attention, attentions, residuals
+from attnx.methods.flow import minimum_cut
+from tests.methods.flow_attentions import Array, attention, attentions, residuals
 
 
 @settings(max_examples=80, deadline=None)

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import attnx
-from attnx.methods.flow import compile as machine_code
+from attnx.methods import flow_compile as machine_code
 from tests.children import PATIENCE, Children, python
-from tests.methods.flow.attentions import attention
+from tests.methods.flow_attentions import attention
 
 PACKAGE = Path(attnx.__file__).parent
 
@@ -87,7 +87,7 @@ def test_a_damaged_or_foreign_file_is_not_run(tmp_path: Path) -> None:
 
 
 def test_a_flow_that_misses_its_cut_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attnx.methods.flow.solver.compiled_search", lambda: lambda *arguments: 1e-6)
+    monkeypatch.setattr("attnx.methods.flow_solver.compiled_search", lambda: lambda *arguments: 1e-6)
     with pytest.raises(ArithmeticError, match="differ by 1e-06"):
         attnx.flow(attention("random", layers=3, heads=1, length=4, seed=0))
 
@@ -100,7 +100,7 @@ def test_ctrl_c_ends_a_long_flow_with_the_chunks_that_it_comes_in(children: Chil
         import signal
         import numpy as np
         import attnx
-        from attnx.methods.flow import solver
+        from attnx.methods import flow_solver as solver
 
         solve, ends, ends_before = solver.Task.solve, [], []
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import attnx
 from attnx.errors import AttentionError, ChoiceError
-from attnx.methods.flow.flow import rounded
-from attnx.methods.flow.solver import Sources, maximum_flows
-from tests.methods.flow.attentions import KINDS, Array, attention, attentions, capacities, residuals
+from attnx.methods.flow import rounded
+from attnx.methods.flow_solver import Sources, maximum_flows
+from tests.methods.flow_attentions import KINDS, Array, attention, attentions, capacities, residuals
 
 few = settings(max_examples=25, deadline=None)
 many = settings(max_examples=120, deadline=None)
@@ -128,7 +128,7 @@ def test_every_way_to_ask_gives_the_same_numbers(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["random", "sharp", "causal"])
 def test_threads_do_not_change_a_bit(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attnx.methods.flow.solver.EDGES_AT_ONCE", 20_000)
+    monkeypatch.setattr("attnx.methods.flow_solver.EDGES_AT_ONCE", 20_000)
     weights = attention(kind, layers=6, heads=2, length=30, seed=2)
     alone = attnx.flow(weights, threads=1)
     for threads in (2, 3, 8):
@@ -150,7 +150,7 @@ def test_flow_equals_networkx_where_sets_need_more_than_one_word(length: int) ->
 def test_a_path_may_go_up_more_often_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     weights = attention("sharp", layers=7, heads=1, length=40, seed=4)
     enough = attnx.flow(weights, layer=7)
-    monkeypatch.setattr("attnx.methods.flow.solver.SWEEPS", 1)
+    monkeypatch.setattr("attnx.methods.flow_solver.SWEEPS", 1)
     np.testing.assert_array_equal(attnx.flow(weights, layer=7), enough)
 
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 
 import attnx
 from attnx.methods import tied_share
-from attnx.methods.flow.flow import column_bound, saturated_share
-from tests.methods.flow.attentions import Array, attention, attentions, capacities, residuals
+from attnx.methods.flow import column_bound, saturated_share
+from tests.methods.flow_attentions import Array, attention, attentions, capacities, residuals
 
 
 def test_values_tie_when_they_agree_to_nine_decimals() -> None:

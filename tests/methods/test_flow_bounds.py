@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 
 import attnx
-from attnx.methods.flow.solver import chain_cuts
-from tests.methods.flow.attentions import Array, attention, attentions, capacities, residuals
+from attnx.methods.flow_solver import chain_cuts
+from tests.methods.flow_attentions import Array, attention, attentions, capacities, residuals
 
 
 @settings(max_examples=150, deadline=None)

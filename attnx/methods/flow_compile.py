@@ -22,7 +22,7 @@ from typing import Any
 
 from attnx._signals import in_every_child
 
-SOURCES = [Path(__file__).with_name(name) for name in ("kernel.py",)]
+SOURCES = [Path(__file__).with_name(name) for name in ("flow_kernel.py",)]
 
 ARGUMENTS = "pppppiiiifpppppppppppppp"
 """The arguments of `kernel.solve`: p for a pointer, i for a 64-bit integer, f for a 64-bit float."""
@@ -86,7 +86,7 @@ def _compile() -> tuple[str, bytes | None, Callable[..., float]]:
     import llvmlite.binding as llvm
     from numba import cfunc
 
-    from attnx.methods.flow import kernel
+    from attnx.methods import flow_kernel as kernel
 
     # Inlined into its C wrapper, which then has no error left to report to Python.
     callback = cfunc(kernel.SIGNATURE, error_model="numpy", forceinline=True)(kernel.solve)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from attnx.methods.flow.compile import compiled_search
+from attnx.methods.flow_compile import compiled_search
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Index = np.ndarray[Any, np.dtype[np.int64]]

@@ -1,1 +1,0 @@
-"""Maximum flow through the layered graph, exactly."""
