@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeAlias, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -14,14 +14,13 @@ from torch import Tensor
 from attnx._signals import Uninterruptible
 from attnx.attention import masks as waiting
 from attnx.attention.masks import Mask, is_visible
-from attnx.errors import AttentionError, ChoiceError, whole_number
-from attnx.registry import unknown
+from attnx.errors import AttentionError
 
 HeadReduction: TypeAlias = Literal["mean", "max", "min"]
 HEAD_REDUCTIONS: tuple[HeadReduction, ...] = ("mean", "max", "min")
 
 ROW_SUM_SLACK = 1e-4
-"""How far above 1 a row may sum in single or double precision; half precision is given its own rounding."""
+"""How far above 1 a row may sum in single or double precision; half precision has its own rounding."""
 
 
 def normalize_rows(weights: Tensor) -> Tensor:
@@ -43,8 +42,8 @@ def is_attention(weights: Tensor) -> bool:
     return bool(_sums(weights).max() <= 1 + _slack(weights)) and bool(weights.min() >= 0)
 
 
-def check_attention(heads: Tensor, level: int) -> None:
-    """That head × query × key is attention: an error names the level and the row that is not."""
+def check_attention(heads: Tensor, number: int) -> None:
+    """That head × query × key is attention: an error names the layer and the row that is not."""
     if is_attention(heads):
         return
     heads = heads.detach()
@@ -53,7 +52,7 @@ def check_attention(heads: Tensor, level: int) -> None:
     if bool(bad.any()):
         head, row = cast(list[int], bad.nonzero()[0].tolist())
         raise AttentionError(
-            f"layer {level}, head {head}, row {row} is not attention: weights must be ≥ 0 and sum to at most 1, "
+            f"layer {number}, head {head}, row {row} is not attention: weights must be ≥ 0 and sum to at most 1, "
             f"found minimum {heads[head, row].min().item():.6g} and sum {sums[head, row].item():.6g}"
         )
 
@@ -72,7 +71,7 @@ MAX_BLOCK_ELEMENTS = 4_000_000
 
 @dataclass(frozen=True, eq=False)
 class RowBlock:
-    """Some rows of one level, without the keys at either end that none of them can see."""
+    """Some rows of one layer, without the keys at either end that none of them can see."""
 
     first_key: int
     weights: Tensor
@@ -99,16 +98,16 @@ class AttentionLayer(Protocol):
     def heads(self) -> int: ...
 
     @property
-    def own(self) -> slice:
-        """The positions that are written; all others are carried: they stay what they were below."""
+    def query_slice(self) -> slice:
+        """The positions that attend; all others stay what they were below."""
 
     @property
     def kind(self) -> str:
-        """What it is among several streams ("encoder", "self", "cross"); empty where there is one."""
+        """What it is among several sequences ("encoder", "self", "cross"); empty where there is one."""
 
     @property
     def fixed(self) -> bool:
-        """Whether it is no attention but a map that no weighting and no residual changes (see `ConstantLayer`)."""
+        """Whether it is no attention but a map that no edge weights and no residual change (see `ConstantLayer`)."""
 
     @property
     def mask(self) -> Mask: ...
@@ -119,76 +118,76 @@ class AttentionLayer(Protocol):
 
     @property
     def captured(self) -> Mapping[str, Tensor]:
-        """What else was captured of this call, because a weighting needs it: values, projections, …"""
+        """What else was captured of this call, because edge weights need it: values, projections, …"""
 
     @property
     def rest(self) -> BlockTail | None:
-        """The rest of its block, where a weighting needs that."""
+        """The tail of its block, where edge weights need that."""
 
     def rows(self, start: int, stop: int) -> RowBlock:
         """The attention of the queries from `start` up to `stop`, in float32 or better."""
 
     def cropped(self, kept: Tensor, mask: Mask, queries: Tensor | None = None) -> AttentionLayer:
-        """The level over the `kept` positions alone, with its mask cropped alike; of cross-attention its `queries`."""
+        """The layer over the `kept` positions alone, with its mask cropped alike; of cross-attention its `queries`."""
 
     def with_captured(self, captured: Mapping[str, Tensor]) -> AttentionLayer:
-        """The level with these beside what it brings already."""
+        """The layer with these beside what was captured already."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Layer:
+    """What the layers of one sequence have in common."""
+
+    fixed: ClassVar[bool] = False
+
+    module: str = ""
+    captured: Mapping[str, Tensor] = field(default_factory=dict)
+    rest: BlockTail | None = None
+    kind: str = ""
+
+    def with_captured(self, captured: Mapping[str, Tensor]) -> Self:
+        return replace(self, captured={**self.captured, **captured})
 
 
 @dataclass(frozen=True, eq=False)
-class MaterializedLayer:
-    """A level whose weights are in memory."""
-
-    fixed: ClassVar[bool] = False
+class MaterializedLayer(Layer):
+    """A layer whose weights are in memory."""
 
     weights: Tensor
     """head × n × n."""
     mask: Mask
-    module: str = ""
-    captured: Mapping[str, Tensor] = field(default_factory=dict)
     whole: bool = True
-    rest: BlockTail | None = None
-    kind: str = ""
 
     @property
     def heads(self) -> int:
         return self.weights.shape[0]
 
     @property
-    def own(self) -> slice:
+    def query_slice(self) -> slice:
         return slice(0, self.weights.shape[1])
 
     def rows(self, start: int, stop: int) -> RowBlock:
         return RowBlock(0, self.weights[:, start:stop])
 
     def cropped(self, kept: Tensor, mask: Mask, queries: Tensor | None = None) -> MaterializedLayer:
-        places = kept.to(self.weights.device)
-        looking = places if queries is None else queries.to(self.weights.device)
-        return replace(self, weights=self.weights[:, looking][:, :, places], mask=mask)
-
-    def with_captured(self, captured: Mapping[str, Tensor]) -> MaterializedLayer:
-        return replace(self, captured={**self.captured, **captured})
+        keys = kept.to(self.weights.device)
+        rows = keys if queries is None else queries.to(self.weights.device)
+        return replace(self, weights=self.weights[:, rows][:, :, keys], mask=mask)
 
 
 @dataclass(frozen=True, eq=False)
-class UniformLayer:
+class UniformLayer(Layer):
     """One head that spreads each query's attention evenly over what the mask shows."""
-
-    fixed: ClassVar[bool] = False
 
     mask: Mask
     whole: bool = True
-    written: slice | None = None
-    """The positions that it writes, of several streams; None for all."""
-    module: str = ""
+    queries: slice | None = None
+    """The positions that attend, of several sequences; None for all."""
     heads: int = 1
-    captured: Mapping[str, Tensor] = field(default_factory=dict)
-    rest: BlockTail | None = None
-    kind: str = ""
 
     @property
-    def own(self) -> slice:
-        return slice(0, self.mask.length) if self.written is None else self.written
+    def query_slice(self) -> slice:
+        return slice(0, self.mask.length) if self.queries is None else self.queries
 
     def rows(self, start: int, stop: int) -> RowBlock:
         return RowBlock(0, normalize_rows(self.mask.visible(start, stop).to(torch.float64))[None])
@@ -196,15 +195,12 @@ class UniformLayer:
     def cropped(self, kept: Tensor, mask: Mask, queries: Tensor | None = None) -> UniformLayer:
         return replace(self, mask=mask)
 
-    def with_captured(self, captured: Mapping[str, Tensor]) -> UniformLayer:
-        return replace(self, captured={**self.captured, **captured})
 
-
-def blocks(level: AttentionLayer) -> Iterator[tuple[int, int]]:
-    """Ranges of queries, of those that are written, whose rows of all heads fit into one block."""
-    own = level.own
-    size = max(1, MAX_BLOCK_ELEMENTS // (level.heads * level.mask.length))
-    return ((start, min(start + size, own.stop)) for start in range(own.start, own.stop, size))
+def blocks(layer: AttentionLayer) -> Iterator[tuple[int, int]]:
+    """Ranges of queries whose rows of all heads fit into one block."""
+    queries = layer.query_slice
+    size = max(1, MAX_BLOCK_ELEMENTS // (layer.heads * layer.mask.length))
+    return ((start, min(start + size, queries.stop)) for start in range(queries.start, queries.stop, size))
 
 
 def pad_keys(block: RowBlock, length: int) -> Tensor:
@@ -259,66 +255,6 @@ def attention_weights(
         return _softmax(_masked(_scores(query, key, scale, softcap), mask), sinks)
 
 
-@dataclass(frozen=True, eq=False)
-class ComputedLayer:
-    """A level from which any row can be computed."""
-
-    fixed: ClassVar[bool] = False
-
-    query: Tensor
-    """head × n × width."""
-    key: Tensor
-    """key head × n × width; each key head is shared by a group of query heads."""
-    mask: Mask
-    """Its source is the model's own mask, shared by its layers."""
-    scale: float | None = None
-    softcap: float | None = None
-    sinks: Tensor | None = None
-    sums: Tensor | None = None
-    """head × n: the logarithm of each row's sum of exp, where the kernel told it."""
-    module: str = ""
-    captured: Mapping[str, Tensor] = field(default_factory=dict)
-    whole: bool = False
-    rest: BlockTail | None = None
-    kind: str = ""
-
-    @property
-    def heads(self) -> int:
-        return self.query.shape[0]
-
-    @property
-    def own(self) -> slice:
-        return slice(0, self.query.shape[1])
-
-    def rows(self, start: int, stop: int) -> RowBlock:
-        mask = None if self.mask.source is None else self.mask.source[..., start:stop, :].to(self.key.device)
-        first, last = (0, stop) if self.mask.triangular else _span(mask, self.mask.length)
-        with autocast_disabled(self.query.device.type):
-            scores = _scores(self.query[:, start:stop], self.key[:, first:last], self.scale, self.softcap)
-            if self.mask.triangular:
-                # Only the last columns reach beyond the diagonal.
-                later = torch.ones(stop - start, stop - start, dtype=torch.bool, device=scores.device).triu(1)
-                scores[..., start - stop :].masked_fill_(later, -math.inf)
-            return RowBlock(
-                first, _softmax(_masked(scores, None if mask is None else mask[..., first:last]), self.sinks)
-            )
-
-    def cropped(self, kept: Tensor, mask: Mask, queries: Tensor | None = None) -> ComputedLayer:
-        places = kept.to(self.key.device)
-        looking = places if queries is None else queries.to(self.key.device)
-        return replace(self, query=self.query[:, looking], key=self.key[:, places], mask=mask, sums=None)
-
-    def with_captured(self, captured: Mapping[str, Tensor]) -> ComputedLayer:
-        return replace(self, captured={**self.captured, **captured})
-
-
-def repeat_kv(tensor: Tensor, heads: int) -> Tensor:
-    """Keys or values repeated for each query head that shares them (grouped-query attention)."""
-    if tensor.ndim != 4 or tensor.shape[1] == heads:
-        return tensor
-    return tensor.repeat_interleave(heads // tensor.shape[1], dim=1)
-
-
 def _scores(query: Tensor, key: Tensor, scale: float | None, softcap: float | None) -> Tensor:
     """… × head × query × key, a group of query heads against the keys that they share."""
     dtype = torch.promote_types(query.dtype, torch.float32)
@@ -346,7 +282,57 @@ def _softmax(scores: Tensor, sinks: Tensor | None) -> Tensor:
     return weights.masked_fill((scores == -math.inf).all(-1, keepdim=True), 0)
 
 
-def _span(mask: Tensor | None, length: int) -> tuple[int, int]:
+@dataclass(frozen=True, eq=False)
+class ComputedLayer(Layer):
+    """A layer from which any row can be computed."""
+
+    query: Tensor
+    """head × n × width."""
+    key: Tensor
+    """key head × n × width; each key head is shared by a group of query heads."""
+    mask: Mask
+    """Its source is the model's own mask, shared by its layers."""
+    scale: float | None = None
+    softcap: float | None = None
+    sinks: Tensor | None = None
+    sums: Tensor | None = None
+    """head × n: the logarithm of each row's sum of exp, where the kernel returned it."""
+    whole: bool = False
+
+    @property
+    def heads(self) -> int:
+        return self.query.shape[0]
+
+    @property
+    def query_slice(self) -> slice:
+        return slice(0, self.query.shape[1])
+
+    def rows(self, start: int, stop: int) -> RowBlock:
+        mask = None if self.mask.source is None else self.mask.source[..., start:stop, :].to(self.key.device)
+        first, last = (0, stop) if self.mask.triangular else _visible_span(mask, self.mask.length)
+        with autocast_disabled(self.query.device.type):
+            scores = _scores(self.query[:, start:stop], self.key[:, first:last], self.scale, self.softcap)
+            if self.mask.triangular:
+                # Only the last columns reach beyond the diagonal.
+                later = torch.ones(stop - start, stop - start, dtype=torch.bool, device=scores.device).triu(1)
+                scores[..., start - stop :].masked_fill_(later, -math.inf)
+            weights = _softmax(_masked(scores, None if mask is None else mask[..., first:last]), self.sinks)
+        return RowBlock(first, weights)
+
+    def cropped(self, kept: Tensor, mask: Mask, queries: Tensor | None = None) -> ComputedLayer:
+        keys = kept.to(self.key.device)
+        rows = keys if queries is None else queries.to(self.key.device)
+        return replace(self, query=self.query[:, rows], key=self.key[:, keys], mask=mask, sums=None)
+
+
+def repeat_kv(tensor: Tensor, heads: int) -> Tensor:
+    """Keys or values repeated for each query head that shares them (grouped-query attention)."""
+    if tensor.ndim != 4 or tensor.shape[1] == heads:
+        return tensor
+    return tensor.repeat_interleave(heads // tensor.shape[1], dim=1)
+
+
+def _visible_span(mask: Tensor | None, length: int) -> tuple[int, int]:
     """From the first to behind the last key that any query of the mask's rows can see."""
     if mask is None:
         return 0, length
@@ -355,7 +341,7 @@ def _span(mask: Tensor | None, length: int) -> tuple[int, int]:
 
 
 class LatestLayer:
-    """What was made last, of all levels of one run."""
+    """The layer that was recomputed last, of all layers of one run: no two of them are in memory."""
 
     def __init__(self) -> None:
         self._make: Callable[[], ComputedLayer] | None = None
@@ -371,10 +357,8 @@ class LatestLayer:
 
 
 @dataclass(frozen=True, eq=False)
-class RecomputedLayer:
-    """A level as `ComputedLayer` is one, of which there is nothing but how it is made."""
-
-    fixed: ClassVar[bool] = False
+class RecomputedLayer(Layer):
+    """A layer of which nothing is kept but how its queries and keys are computed."""
 
     make: Callable[[], ComputedLayer]
     latest: LatestLayer
@@ -382,14 +366,10 @@ class RecomputedLayer:
     mask: Mask
     total: Tensor
     """The sum of its queries and keys, which is finite where all of them are."""
-    module: str = ""
-    captured: Mapping[str, Tensor] = field(default_factory=dict)
     whole: bool = False
-    rest: BlockTail | None = None
-    kind: str = ""
 
     @property
-    def own(self) -> slice:
+    def query_slice(self) -> slice:
         return slice(0, self.mask.length)
 
     def made(self) -> ComputedLayer:
@@ -401,16 +381,13 @@ class RecomputedLayer:
     def cropped(self, kept: Tensor, mask: Mask, queries: Tensor | None = None) -> ComputedLayer:
         return replace(self.made().cropped(kept, mask, queries), captured=self.captured, rest=self.rest, kind=self.kind)
 
-    def with_captured(self, captured: Mapping[str, Tensor]) -> RecomputedLayer:
-        return replace(self, captured={**self.captured, **captured})
-
 
 L = TypeVar("L", bound=AttentionLayer)
 
 
-def made(level: L | RecomputedLayer) -> L | ComputedLayer:
-    """The level itself, or what it is when it is made."""
-    return level.made() if isinstance(level, RecomputedLayer) else level
+def made(layer: L | RecomputedLayer) -> L | ComputedLayer:
+    """The layer itself, or what it is when it is recomputed."""
+    return layer.made() if isinstance(layer, RecomputedLayer) else layer
 
 
 @dataclass(frozen=True, eq=False)
@@ -432,62 +409,18 @@ class LinearizedNorm:
         return gain * (vectors - vectors.mean(-1, keepdim=True) if self.centred else vectors)
 
     def __call__(self, states: Tensor) -> Tensor:
-        """What the norm gave for all positions."""
+        """The output of the norm for all positions."""
         return self.unscaled(states) * self.scale.to(states)[..., None] + self.shift.to(states)
 
     def captured(self, name: str) -> dict[str, Tensor]:
-        """The norm of one input as a level carries it."""
-        centred = torch.tensor(self.centred)
-        parts = {"gain": self.gain, "scale": self.scale, "shift": self.shift, "centred": centred}
+        """The norm of one input as a layer carries it."""
+        parts = {"gain": self.gain, "scale": self.scale, "shift": self.shift, "centred": torch.tensor(self.centred)}
         return {f"{name}.{part}": tensor for part, tensor in parts.items()}
 
     @classmethod
     def of(cls, captured: Mapping[str, Any], name: str) -> LinearizedNorm | None:
-        """The norm of that name that a level carries, if there is one."""
+        """The norm of that name that a layer carries, if there is one."""
         if f"{name}.gain" not in captured:
             return None
         gain, scale, shift, centred = (captured[f"{name}.{part}"] for part in ("gain", "scale", "shift", "centred"))
         return cls(gain, scale, shift, bool(centred))
-
-
-SELF, CROSS = "self", "cross"
-VISION, PROJECTOR, DECODER = "vision", "projector", "decoder"
-"""Of a picture with a text: the tower's attention, the fixed map between, the decoder's own."""
-KINDS = ("encoder", SELF, CROSS)
-"""A source's own attention, an output's own, and the output's to the source."""
-
-
-def layers_of_kind(kinds: Sequence[str], kind: str) -> tuple[int, ...]:
-    """The numbers, from 1, of the levels of a kind."""
-    result = tuple(number for number, name in enumerate(kinds, start=1) if name == kind and name)
-    if not result:
-        known = list(dict.fromkeys(name for name in kinds if name))
-        if not known:
-            raise ChoiceError(f"{kind!r} names a level of an encoder–decoder; here there is one stack: give its number")
-        raise ChoiceError(unknown("kind of level", kind, known))
-    return result
-
-
-def layer_number(kinds: Sequence[str], layer: int | str) -> int:
-    """The number of a level in the one count, of a name or of a number as it is.
-
-    >>> layer_number(["encoder", "self", "cross", "self", "cross"], "cross 1")
-    3
-    >>> layer_number(["encoder", "self", "cross", "self", "cross"], "self")
-    4
-    """
-    if not isinstance(layer, str):
-        return whole_number("layer", layer)
-    kind, _, place = layer.strip().partition(" ")
-    found = layers_of_kind(kinds, kind)
-    if not place:
-        return found[-1]
-    if not place.isdecimal() or not 1 <= int(place) <= len(found):
-        raise ChoiceError(f"layer {layer!r} asked, the model has {kind} 1 to {kind} {len(found)}")
-    return found[int(place) - 1]
-
-
-def layer_name(kinds: Sequence[str], number: int) -> str:
-    """What a level is called: the name of its kind with its place, or its number where there is one stack."""
-    kind = kinds[number - 1]
-    return f"{kind} {layers_of_kind(kinds, kind).index(number) + 1}" if kind else str(number)

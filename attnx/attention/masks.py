@@ -1,4 +1,4 @@
-"""What each query may look at: causal, window and padding masks, read off the numbers that the model itself used."""
+"""What each query may attend to: causal, window and padding masks, read off the numbers that the model itself used."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ _ROWS_AT_ONCE = 512
 
 @dataclass(frozen=True, eq=False)
 class Mask:
-    """The mask of a level. Levels that have one mask share this object, and with it what is read off it once."""
+    """The mask of a layer. Layers that have one mask share this object, and with it what is computed from it once."""
 
     length: int
     device: torch.device
     source: Tensor | None = None
-    """n × n, or (head or 1) × n × n: boolean (true = may look) or additive. None: all may look, or the triangle."""
+    """n × n, or (head or 1) × n × n: boolean (true = may attend) or additive. None: all may attend, or the triangle."""
     triangular: bool = False
     """Whether each query sees itself and what is before it, and nothing else; there is no source then."""
     queries: int | None = None
-    """How many look, where they are others than the `length` keys (cross-attention)."""
+    """How many attend, where they are others than the `length` keys (cross-attention)."""
 
     @property
     def rows(self) -> int:
         return self.length if self.queries is None else self.queries
 
     def visible(self, start: int, stop: int) -> Tensor:
-        """query × key, true where the queries from `start` up to `stop` may look.
+        """query × key, true where the queries from `start` up to `stop` may attend.
 
         A key is visible when any head can see it: with ALiBi the steep heads lose sight of what the others see.
         """
@@ -68,10 +68,10 @@ class Mask:
 
     def cropped(self, kept: Tensor, queries: Tensor | None = None) -> Mask:
         """The mask over the `kept` positions alone, as seen by these `queries`, by default the same positions."""
-        source, looking = self.source, kept if queries is None else queries
+        source, rows = self.source, kept if queries is None else queries
         if source is not None:
-            source = source[..., looking.to(source.device), :][..., kept.to(source.device)]
-        return replace(self, length=len(kept), source=source, queries=None if self.queries is None else len(looking))
+            source = source[..., rows.to(source.device), :][..., kept.to(source.device)]
+        return replace(self, length=len(kept), source=source, queries=None if self.queries is None else len(rows))
 
     def _parts(self) -> list[tuple[int, Tensor]]:
         starts = range(0, self.rows, _ROWS_AT_ONCE)
@@ -89,9 +89,9 @@ def visible_from_scores(scores: Tensor) -> Tensor | None:
 
 
 def visible_from_mask(mask: Tensor) -> Tensor | None:
-    """The same for a boolean mask (true = may look), with or without batch and head axes.
+    """The same for a boolean mask (true = may attend), with or without batch and head axes.
 
-    None saves memory and no more: on an accelerator, which would have to be waited for, a mask may be true everywhere.
+    None only saves memory: on an accelerator, which would have to be waited for, a mask may be true everywhere.
     """
     seen = mask.flatten(1, -3).any(1) if mask.ndim >= 4 else mask
     if on_cpu(seen) and bool(seen.all()):
@@ -107,5 +107,7 @@ def causal_mask(queries: int, keys: int, device: torch.device) -> Tensor:
 def first_visible_position(seen: Tensor, *, causal: bool) -> int:
     """The first position that any query sees, which in a causal model is the sink."""
     if not causal:
-        raise ChoiceError("a sink is the first token of a decoder; here queries see later positions, and none is first")
+        raise ChoiceError(
+            "a sink is the first token of a decoder; in this model queries see later positions, and none is first"
+        )
     return int(seen.to(torch.int8).argmax())

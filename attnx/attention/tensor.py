@@ -1,4 +1,4 @@
-"""The one object that every graph is made of: attention of one input, level by level from the input up."""
+"""The attention of one input, layer by layer from the input up: what every graph is made of."""
 
 from __future__ import annotations
 
@@ -11,50 +11,62 @@ import torch
 from torch import Tensor
 
 from attnx._signals import cached_property
-from attnx.attention.layers import AttentionLayer, MaterializedLayer, layer_number, layers_of_kind, pad_keys, repeat_kv
+from attnx.attention.layers import AttentionLayer, MaterializedLayer, pad_keys, repeat_kv
 from attnx.attention.masks import Mask
-from attnx.attention.sequences import causal_sequence
+from attnx.attention.sequences import causal_sequence, layer_number, layers_of_kind
 from attnx.errors import AttentionError
 
 
 @dataclass(frozen=True, eq=False)
 class AttentionTensor:
-    """Attention of one input through all levels of a model: layer × head × n × n, held or computed where it is read.
+    """The attention of one input through all layers of a model: layer × head × n × n, materialized or computed by rows.
 
-    `weights[layer, head, query, key]` is what `query` gave to `key`; index 0 is the layer next to the input, which
+    `weights[layer, head, query, key]` is what `query` gave to `key`; index 0 is the layer closest to the input, which
     the rest of attnx calls layer 1. `visible[layer, query, key]` is true where the mask (causal, window, padding)
-    let the query look at all.
+    let the query attend at all.
 
-    An encoder–decoder has two `sequences`, "source" and "output", whose positions stand in one count. Its levels are
+    An encoder–decoder has two `sequences`, "source" and "output", whose positions stand in one count. Its layers are
     counted from the input up through both, and have names: "encoder 1", "self 2", "cross 2" (see `number`).
 
-    >>> AttentionTensor.of(np.full((2, 1, 3, 3), 1 / 3))
-    AttentionTensor(2 layers, 1 heads, 3 positions)
+    Example:
+        >>> AttentionTensor.of(np.full((2, 1, 3, 3), 1 / 3))
+        AttentionTensor(2 layers, 1 heads, 3 positions)
     """
 
     layers: tuple[AttentionLayer, ...]
     head: str | None = None
-    """How the heads were merged as they arrived ("mean", …); None when every head can be had."""
+    """How the heads were merged as they arrived ("mean", …); None when every head is there."""
     stacked: Tensor | None = None
-    """layer × head × n × n, of which the levels are views, where all is held."""
+    """layer × head × n × n, of which the layers are views, where all is in memory."""
     sequences: Mapping[str, slice] = field(default_factory=dict)
     """Name → its positions, where there are several, in the order of the count."""
     copies: int = 1
     """How many positions of the output there are for each token: 1, or 1 + the streams that predict (ProphetNet's). The
-    tokens' stand first; those of a stream hold no token, and the first stream's answer for what comes next."""
+    tokens' stand first; those of a stream hold no token, and the first stream's predict what comes next."""
 
     def __post_init__(self) -> None:
-        if not self.layers or len({level.mask.length for level in self.layers}) != 1:
-            raise AttentionError("attention needs levels, all over the same positions")
+        if not self.layers or len({layer.mask.length for layer in self.layers}) != 1:
+            raise AttentionError("attention needs layers, all over the same positions")
 
     @classmethod
     def of(
         cls, weights: Any, visible: Any = None, *, modules: Sequence[str] = (), head: str | None = None
     ) -> AttentionTensor:
-        """Attention of your own: layer × head × n × n, and layer × n × n for what each query may see.
+        """Attention that you computed yourself.
 
-        Without `visible` it is causal if no query in any layer gives weight to a later key, and else sees everything.
-        Other zeros are not taken for a mask: half precision makes them, too.
+        Args:
+            weights: layer × head × n × n: a tensor, an array, or a tuple of layers as `outputs.attentions`.
+            visible: layer × n × n, true where a query may attend. Without it the attention is causal if no query in
+                any layer gives weight to a later key, and else sees everything. Other zeros are not taken for a mask:
+                half precision makes them, too.
+            modules: The names of the modules that attended.
+            head: How heads were merged, where they were.
+
+        Returns:
+            The attention as every method takes it.
+
+        Raises:
+            AttentionError: If these are no such numbers, or their shapes do not fit.
         """
         weights = _four_axes(_tensor(weights))
         names = tuple(modules) or ("",) * len(weights)
@@ -62,7 +74,8 @@ class AttentionTensor:
             raise AttentionError(f"{len(weights)} layers, but {len(names)} names of modules")
         masks = _masks(weights, visible)
         layers = [
-            MaterializedLayer(weight, mask, name) for weight, mask, name in zip(weights, masks, names, strict=True)
+            MaterializedLayer(weight, mask, module=name)
+            for weight, mask, name in zip(weights, masks, names, strict=True)
         ]
         return cls(tuple(layers), head, weights)
 
@@ -72,7 +85,7 @@ class AttentionTensor:
 
     @property
     def num_heads(self) -> int:
-        return max(level.heads for level in self.layers)
+        return max(layer.heads for layer in self.layers)
 
     @property
     def length(self) -> int:
@@ -81,11 +94,11 @@ class AttentionTensor:
 
     @property
     def tokens(self) -> int:
-        """How many positions hold an input: all, but for those of streams that predict."""
+        """How many positions hold an input: all but those of streams that predict."""
         return self.length - self._shift * (self.copies - 1)
 
     def prediction_position(self, position: int) -> int:
-        """The position whose row is the answer at one: itself, or where it is predicted."""
+        """The position whose row predicts what comes after one: itself, or that of a predicting stream."""
         return position + self._shift if self.copies > 1 and position >= self.sequences["output"].start else position
 
     @property
@@ -99,49 +112,49 @@ class AttentionTensor:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """What each level is among several streams: "encoder", "self" or "cross"; empty names where there is one."""
-        return tuple(level.kind for level in self.layers)
+        """What each layer is among several sequences: "encoder", "self" or "cross"; empty names where there is one."""
+        return tuple(layer.kind for layer in self.layers)
 
     def layers_of_kind(self, kind: str) -> tuple[int, ...]:
-        """The numbers, from 1, of the levels of a kind, from the input up: `layers_of_kind("cross")`."""
+        """The numbers, from 1, of the layers of a kind, from the input up: `layers_of_kind("cross")`."""
         return layers_of_kind(self.kinds, kind)
 
     def number(self, layer: int | str) -> int:
-        """The number of a level that is named ("cross 2" is the second of its kind, "cross" the last), or given."""
+        """The number of a layer that is named ("cross 2" is the second of its kind, "cross" the last), or numbered."""
         return layer_number(self.kinds, layer)
 
     @property
     def written(self) -> slice | None:
-        """The positions that see no later ones of their stream: all of a decoder, the output of an encoder–decoder."""
+        """The positions that see no later ones of their sequence: a whole decoder, the output of an encoder–decoder."""
         return causal_sequence(self.layers, self.sequences)
 
     @property
     def modules(self) -> tuple[str, ...]:
-        return tuple(level.module for level in self.layers)
+        return tuple(layer.module for layer in self.layers)
 
     @property
     def whole(self) -> bool:
-        """Whether every level is in memory."""
-        return all(level.whole for level in self.layers)
+        """Whether every layer is in memory."""
+        return all(layer.whole for layer in self.layers)
 
     @property
     def held(self) -> tuple[str, ...]:
         """The modules whose attention is in memory, n × n numbers each."""
-        return tuple(level.module for level in self.layers if level.whole)
+        return tuple(layer.module for layer in self.layers if layer.whole)
 
     @property
     def causal(self) -> bool:
         """Whether no query could see a later position, in any layer. One position alone is not called causal, and of
-        several streams one at most is (see `written`)."""
-        return self.length > 1 and not self.sequences and all(level.mask.causal for level in self.layers)
+        several sequences one at most is (see `written`)."""
+        return self.length > 1 and not self.sequences and all(layer.mask.causal for layer in self.layers)
 
     @property
     def weights(self) -> Tensor:
-        """layer × head × n × n, where all is held; rows of positions that a level of several streams carries are 0."""
-        if self.sequences and self.whole and len({level.heads for level in self.layers}) == 1:
-            return torch.stack([_among_all(level) for level in self.layers])
+        """layer × head × n × n, where all is in memory; rows of positions that do not attend in a layer are 0."""
+        if self.sequences and self.whole and len({layer.heads for layer in self.layers}) == 1:
+            return torch.stack([_among_all(layer) for layer in self.layers])
         if self.stacked is None:
-            numbers = sum(level.heads for level in self.layers) * self.length**2
+            numbers = sum(layer.heads for layer in self.layers) * self.length**2
             raise AttentionError(
                 f"this attention is computed where it is read; all of it would be {numbers:,} numbers. Capture with "
                 "held=True to have them, or ask a method for rows"
@@ -151,16 +164,16 @@ class AttentionTensor:
     @cached_property
     def visible(self) -> Tensor:
         """layer × query × key; layers that share one mask share its memory."""
-        masks = {id(level.mask): level.mask for level in self.layers}
+        masks = {id(layer.mask): layer.mask for layer in self.layers}
         seen = {key: mask.visible(0, self.length) for key, mask in masks.items()}
         if len(seen) == 1:
             return next(iter(seen.values())).expand(self.num_layers, -1, -1)
-        return torch.stack([seen[id(level.mask)] for level in self.layers])
+        return torch.stack([seen[id(layer.mask)] for layer in self.layers])
 
     def captured(self, name: str) -> tuple[Tensor, ...] | None:
-        """What else was captured, a tensor a level ("values", "projections"); None where it was not asked for."""
-        found = [level.captured[name] for level in self.layers if name in level.captured]
-        return tuple(found) if len(found) == len(self.layers) else None
+        """What else was captured, a tensor a layer ("values", "projections"); None where it was not requested."""
+        tensors = tuple(layer.captured[name] for layer in self.layers if name in layer.captured)
+        return tensors if len(tensors) == len(self.layers) else None
 
     @property
     def values(self) -> tuple[Tensor, ...] | None:
@@ -168,7 +181,7 @@ class AttentionTensor:
         result = self.captured("values")
         if result is None or self.head is not None:
             return result
-        return tuple(repeat_kv(tensor[None], level.heads)[0] for tensor, level in zip(result, self.layers, strict=True))
+        return tuple(repeat_kv(tensor[None], layer.heads)[0] for tensor, layer in zip(result, self.layers, strict=True))
 
     @property
     def projections(self) -> tuple[Tensor, ...] | None:
@@ -197,21 +210,22 @@ class AttentionTensor:
         if not self.sequences:
             return f"AttentionTensor({self.num_layers} layers, {heads}, {self.length} positions{kind})"
         layers = ", ".join(f"{self.kinds.count(name)} {name}" for name in dict.fromkeys(self.kinds))
-        places = " + ".join(f"{place.stop - place.start} {name}" for name, place in self.sequences.items())
-        return f"AttentionTensor({layers} layers, {heads}, {places} positions{kind})"
+        lengths = " + ".join(f"{part.stop - part.start} {name}" for name, part in self.sequences.items())
+        return f"AttentionTensor({layers} layers, {heads}, {lengths} positions{kind})"
 
 
-def _among_all(level: AttentionLayer) -> Tensor:
-    """head × n × n of a level of one stream, among the positions of all."""
-    length = level.mask.length
-    rows = pad_keys(level.rows(level.own.start, level.own.stop), length)
-    among = rows.new_zeros(len(rows), length, length)
-    among[:, level.own] = rows
-    return among
+def _among_all(layer: AttentionLayer) -> Tensor:
+    """head × n × n of a layer of one sequence, among the positions of all."""
+    length = layer.mask.length
+    queries = layer.query_slice
+    rows = pad_keys(layer.rows(queries.start, queries.stop), length)
+    weights = rows.new_zeros(len(rows), length, length)
+    weights[:, queries] = rows
+    return weights
 
 
 def as_attention(attention: Any) -> AttentionTensor:
-    """Attention as it is brought: an `AttentionTensor`, a tensor, an array, or a tuple of layers."""
+    """Attention in any form: an `AttentionTensor`, a tensor, an array, or a tuple of layers."""
     return attention if isinstance(attention, AttentionTensor) else AttentionTensor.of(attention)
 
 
@@ -269,4 +283,4 @@ def _masks(weights: Tensor, visible: Any) -> list[Mask]:
         )
     if visible.stride(0) == 0:
         return [Mask(length, device, visible[0].bool())] * layers
-    return [Mask(length, device, one.bool()) for one in visible]
+    return [Mask(length, device, layer.bool()) for layer in visible]

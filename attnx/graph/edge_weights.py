@@ -241,9 +241,9 @@ class LayerWeights:
         return self.head == self.merger
 
     @property
-    def own(self) -> slice:
+    def query_slice(self) -> slice:
         """The queries that have weights; all others are carried."""
-        return self.layer.own
+        return self.layer.query_slice
 
     @cached_property
     def whole(self) -> Tensor:
@@ -257,7 +257,7 @@ class LayerWeights:
 
     def _of_own(self, function: Callable[[AttentionLayer, int, int], RowBlock]) -> Tensor:
         """head × own query × key."""
-        return pad_keys(function(self.layer, self.own.start, self.own.stop), self.length)
+        return pad_keys(function(self.layer, self.query_slice.start, self.query_slice.stop), self.length)
 
     def merged(self, start: int, stop: int) -> RowBlock:
         """Some rows with heads merged: 1 × query × key, in float64."""
@@ -289,11 +289,11 @@ class LayerWeights:
         """
         if not self.layer.whole:
             return self._top_rows_in_blocks(
-                list(range(self.own.start, self.own.stop)) if positions is None else positions
+                list(range(self.query_slice.start, self.query_slice.stop)) if positions is None else positions
             )
         rows = self.whole[None] if self.is_merged else self._selected_heads(self._heads)
         if positions is not None:
-            rows = rows[:, [position - self.own.start for position in positions]]
+            rows = rows[:, [position - self.query_slice.start for position in positions]]
         return rows.double()
 
     def _top_rows_in_blocks(self, positions: list[int]) -> Tensor:

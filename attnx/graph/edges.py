@@ -75,7 +75,7 @@ class Edges:
     def written(self) -> Tensor:
         """own query × key with heads merged, as levels below the one of interest are used."""
         if not self.weights.layer.whole:
-            return self._compose_in_blocks(None)[self.weights.own]
+            return self._compose_in_blocks(None)[self.weights.query_slice]
         return self._with_residual(self._discard(self.weights.whole), self._own)
 
     @cached_property
@@ -95,7 +95,7 @@ class Edges:
         places = list(positions)
         if self._writes_all:
             return self._rows(places)
-        own = self.weights.own
+        own = self.weights.query_slice
         inside = [place for place, index in enumerate(places) if own.start <= index < own.stop]
         heads = 1 if self.weights.is_merged or isinstance(self.weights.head, int) else self.weights.layer.heads
         identity = torch.eye(self.weights.length, dtype=torch.float64, device=self.device)[places]
@@ -107,7 +107,7 @@ class Edges:
     def _rows(self, places: list[int]) -> Tensor:
         """Of positions that are written."""
         if self.weights.layer.whole and self.weights.is_merged:
-            return self.written[[place - self.weights.own.start for place in places]][None]
+            return self.written[[place - self.weights.query_slice.start for place in places]][None]
         if self.rules.discard_ratio:  # what is lowest is a question to all rows
             return self.top()[:, places]
         return self._with_residual(self.weights.top_rows(places), places).to(self.device)
@@ -126,7 +126,7 @@ class Edges:
                 share = self.rules.residual
                 return ((1 - share) * left_product + share * vectors).to(self.device)
         result = vectors.clone()
-        result[:, self.weights.own] = 0
+        result[:, self.weights.query_slice] = 0
         for start, stop in blocks(layer):
             part = vectors[:, start:stop]
             # Rows of queries to which no vector gives weight are not even computed.
@@ -145,28 +145,28 @@ class Edges:
         if self._writes_all:
             return self.matrix @ below
         result = below.clone()
-        result[self.weights.own] = self.written @ below
+        result[self.weights.query_slice] = self.written @ below
         return result
 
     @property
     def _own(self) -> list[int] | None:
         """The queries that are written; None for all."""
-        own = self.weights.own
+        own = self.weights.query_slice
         return None if self._writes_all else list(range(own.start, own.stop))
 
     @cached_property
     def _writes_all(self) -> bool:
-        return self.weights.own == slice(0, self.weights.length)
+        return self.weights.query_slice == slice(0, self.weights.length)
 
     def _among_all(self, written: Tensor) -> Tensor:
         whole = torch.eye(self.weights.length, dtype=written.dtype, device=written.device)
-        whole[self.weights.own] = written
+        whole[self.weights.query_slice] = written
         return whole
 
     def _left_multiply_own(self, vectors: Tensor) -> Tensor:
         result = vectors.clone()
-        result[:, self.weights.own] = 0
-        return result + vectors[:, self.weights.own] @ self.written
+        result[:, self.weights.query_slice] = 0
+        return result + vectors[:, self.weights.query_slice] @ self.written
 
     @property
     def _added(self) -> float:
@@ -230,7 +230,7 @@ class Edges:
         else:
             carried = torch.eye(length, dtype=torch.float64, device=layer.mask.device)
             result = carried if below is None else below.clone()
-            result[self.weights.own] = 0
+            result[self.weights.query_slice] = 0
         for start, stop in blocks(layer):
             keys, mixed, stay = self._split(start, stop)
             if below is None:

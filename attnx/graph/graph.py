@@ -154,7 +154,7 @@ class Graph:
     def with_uniform_attention(self) -> Graph:
         """The graph of a model behind the same masks that spreads each query's attention evenly over what it sees."""
         even = {
-            id(layer.mask): UniformLayer(layer.mask, layer.whole, layer.own, kind=layer.kind)
+            id(layer.mask): UniformLayer(layer.mask, layer.whole, layer.query_slice, kind=layer.kind)
             for layer in self.attention_layers
         }
         return self._uniform([layer if layer.fixed else even[id(layer.mask)] for layer in self.attention_layers])
@@ -178,10 +178,10 @@ class Graph:
         """Of several streams each level sees all of what it reads."""
         if layer.fixed:
             return layer
-        seen = layer.mask.visible(layer.own.start, layer.own.stop).any(0) & shown
+        seen = layer.mask.visible(layer.query_slice.start, layer.query_slice.stop).any(0) & shown
         visible = torch.eye(self.length, dtype=torch.bool, device=self.device)
-        visible[layer.own] = seen
-        return UniformLayer(Mask(self.length, self.device, visible), layer.whole, layer.own, kind=layer.kind)
+        visible[layer.query_slice] = seen
+        return UniformLayer(Mask(self.length, self.device, visible), layer.whole, layer.query_slice, kind=layer.kind)
 
     @property
     def attention_layers(self) -> list[AttentionLayer]:

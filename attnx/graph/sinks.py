@@ -53,7 +53,7 @@ def _share(attention: AttentionTensor, graph: Graph, number: int) -> Tensor:
     layer, sink = attention.layers[number - 1], graph.sink_position
     if layer.kind and layer.kind not in (SELF, DECODER):
         return torch.zeros(graph.heads, dtype=torch.float64)
-    own = layer.own
+    own = layer.query_slice
     seen = layer.mask.visible(own.start, own.stop)[:, sink].clone()
     seen[sink - own.start] = False
     if not bool(seen.any()):
@@ -104,7 +104,7 @@ def _of_level(layer: AttentionLayer, number: int, patches: Sequence[int]) -> dic
 
 def _taken(layer: AttentionLayer, patches: Tensor) -> tuple[Tensor, Tensor]:
     """Of each patch what the others that see it give it, the mean of them; and that by the even share of each."""
-    start, stop = layer.own.start, layer.own.stop
+    start, stop = layer.query_slice.start, layer.query_slice.stop
     block = layer.rows(start, stop)
     queries, keys = patches - start, patches - block.first_key
     weights = block.weights.mean(0).double()[queries][:, keys]

@@ -194,7 +194,7 @@ def _layer(
     name = (id(visible), *shape)
     if name not in masks:
         masks[name] = Mask(shape[1], weights.device, mask, queries=None if shape[0] == shape[1] else shape[0])
-    return MaterializedLayer(weights, masks[name], record.module, captured)
+    return MaterializedLayer(weights, masks[name], module=record.module, captured=captured)
 
 
 def _captured(
@@ -325,7 +325,7 @@ def _check_padding(
     checks = []
     for number, layer in layers:
         if layer.whole:
-            rows = layer.rows(layer.own.start, layer.own.stop).weights[:, queries]
+            rows = layer.rows(layer.query_slice.start, layer.query_slice.stop).weights[:, queries]
         else:
             rows = torch.cat([pad_keys(layer.rows(row, row + 1), layer.mask.length) for row in sample], dim=1)
         lost = rows[..., ~real.to(rows.device)].detach().sum(-1).amax()

@@ -107,7 +107,7 @@ class RecomputationObserver(ModuleObserver):
         if not torch.equal(again.query, layer.query) or not torch.equal(again.key, layer.key):
             return None
         sums = total(layer.query, layer.key)
-        return RecomputedLayer(compute, self._latest, layer.heads, layer.mask, sums, layer.module)
+        return RecomputedLayer(compute, self._latest, layer.heads, layer.mask, sums, module=layer.module)
 
 
 @dataclass(eq=False)

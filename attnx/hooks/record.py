@@ -294,7 +294,7 @@ class Record:
             batch, heads, queries, keys = self.weights.shape
             return batch, heads, queries, keys
         layer = self.computed[0]
-        return len(self.computed), layer.heads, layer.own.stop, layer.mask.length
+        return len(self.computed), layer.heads, layer.query_slice.stop, layer.mask.length
 
     def totals(self) -> list[Tensor]:
         """Sums that are finite where everything kept is."""

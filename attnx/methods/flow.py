@@ -92,7 +92,9 @@ def _bound(graph: Graph, selection: Selection) -> Tensor:
     sums = torch.empty(graph.length, graph.length, dtype=torch.float64, device=graph.device)
     for place in graph.sequences.values() or (slice(0, graph.length),):
         # What enters an input enters it in the first level that writes its stream; below, it is carried.
-        first = next((layer for layer in graph.layers if layer.weights.own == place), graph.layers[0]).matrix.detach()
+        first = next(
+            (layer for layer in graph.layers if layer.weights.query_slice == place), graph.layers[0]
+        ).matrix.detach()
         columns = first[:, place]
         sums[:, place] = (
             columns.cumsum(0) if graph.causal_positions == place else columns.sum(0).expand(graph.length, -1)

@@ -104,7 +104,7 @@ def _depth(graph: Graph, first: int, last: int) -> int:
     if not graph.sequences:
         return last - first + 1
     passed = [edges.weights.layer for edges in graph.layers[first - 1 : last]]
-    return sum(layer.own == graph.causal_positions and layer.kind == "self" for layer in passed)
+    return sum(layer.query_slice == graph.causal_positions and layer.kind == "self" for layer in passed)
 
 
 def scaled_by_reach(relevance: Tensor, reach: Tensor, everything: Tensor) -> Tensor:

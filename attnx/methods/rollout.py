@@ -208,7 +208,7 @@ def chefer_rules(graph: Graph, selection: Selection) -> Tensor:
             of_output, of_source = (_normalized(relevance[place, place]) for place in (output, source))
             relevance[output, source] += of_output.T @ gains[:, source] @ of_source
         else:
-            relevance[level.own] += gains @ relevance
+            relevance[level.query_slice] += gains @ relevance
         if layer in selection.layers:
             found.append(relevance[list(selection.positions)])
     return torch.stack(found)[:, None]

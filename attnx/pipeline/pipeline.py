@@ -513,7 +513,7 @@ def with_answer_gradient(model: nn.Module, seen: Observation, target: Target) ->
 
 def _with_gradient(level: AttentionLayer, found: Tensor | None) -> AttentionLayer:
     values = level.captured["values"]
-    shape = (level.heads, level.own.stop - level.own.start, values.shape[-1])
+    shape = (level.heads, level.query_slice.stop - level.query_slice.start, values.shape[-1])
     return level.with_captured({"gradient": values.new_zeros(shape) if found is None else found.reshape(shape)})
 
 

@@ -23,7 +23,7 @@ def test_weights_of_every_stack_equal_eager(name):
     for kind, layers in expected.items():
         for number, weights in zip(attention.layers_of_kind(kind), layers, strict=True):
             level = attention.layers[number - 1]
-            seen = attention.weights[number - 1][:, level.own, level.over]
+            seen = attention.weights[number - 1][:, level.query_slice, level.key_slice]
             torch.testing.assert_close(seen, weights[0], atol=1e-5, rtol=0)
 
 
