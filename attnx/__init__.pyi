@@ -27,7 +27,7 @@ from attnx.methods.rollout import rollout as rollout
 from attnx.pipeline.explain import explain as explain
 from attnx.results import Explanation as Explanation
 from attnx.runs import Run as Run
-from attnx.runs.explain_dataset import explain_dataset as explain_dataset
+from attnx.runs.run import explain_dataset as explain_dataset
 from attnx.similarity import Similarity as Similarity
 from attnx.similarity import explain_similarity as explain_similarity
 from attnx.views import to_html as to_html

@@ -46,6 +46,6 @@ with Path("names.csv").open("w", encoding="utf-8", newline="") as file:
 
 model = AutoModelForMaskedLM.from_pretrained(name).float().eval()
 tokenizer = AutoTokenizer.from_pretrained(name)
-report = run(model, tokenizer, read("names.csv"), source="names.csv", output="names", progress=True)
+report = run(model, tokenizer, read("names.csv"), source="names.csv", run_dir="names", progress=True)
 print(report)
 report.plot().savefig("names.png", dpi=120)

@@ -152,7 +152,7 @@ class Suite:
     """How many inputs are measured where nobody says."""
 
 
-_ARGUMENTS = ("suites", "data", "methods", "references", "rows", "normalize", "seed", "output", "shard_rows", "engine")
+_ARGUMENTS = ("suites", "data", "methods", "references", "rows", "normalize", "seed", "run_dir", "shard_rows", "engine")
 
 
 @checked
@@ -168,7 +168,7 @@ def benchmark(
     normalize: Normalization = "auto",
     seed: int = 0,
     progress: bool = True,
-    output: str | PathLike[str] | None = None,
+    run_dir: str | PathLike[str] | None = None,
     **options: Any,
 ) -> BenchmarkTable:
     """Hold methods and references against answers that are known, as a `BenchmarkTable`.
@@ -180,7 +180,7 @@ def benchmark(
     By default all methods and references are measured that attnx knows; those that refuse are listed with the reason.
     Where one of `methods` and `references` is named alone, nothing is measured of the other.
     `rows` is the number of inputs of each suite, by default the suite's own. `normalize` is as in `explain`. The same
-    `seed` gives the same inputs and the same intervals. With a folder as `output` the work is kept there, in a folder
+    `seed` gives the same inputs and the same intervals. With a folder as `run_dir` the work is kept there, in a folder
     for each suite, and the same call goes on where a stopped one was; `options` are then those of `explain_dataset`:
     `shard_rows`, `engine`, `workers`, `num_gpus`.
 
@@ -194,7 +194,7 @@ def benchmark(
         raise InputError(f"rows must be at least 1, found {rows}")
     if seed < 0:
         raise InputError(f"a seed is a whole number from 0, found {seed}")
-    keeping, strange = OutputOptions.taken(output, options)
+    keeping, strange = OutputOptions.taken(run_dir, options)
     if strange:
         raise ArgumentError(unknown("argument of benchmark", next(iter(strange)), _ARGUMENTS))
     explainers = _explainers(methods, references, normalize)

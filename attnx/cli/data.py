@@ -22,7 +22,7 @@ from attnx.cli.options import (
 from attnx.errors import InputError
 
 _FAILED = 5
-"""So many failed rows are told; the column `error` has all of them."""
+"""So many failed rows are listed; the column `error` has all of them."""
 _STOPPED = "stopped; the same command goes on"
 
 
@@ -36,7 +36,9 @@ def run_command(
     gold: Annotated[str | None, typer.Option("--gold", help="The column that has the right labels.")] = None,
     id_column: Annotated[str | None, typer.Option("--id", help="The column that has the names of the rows.")] = None,
     model: Model = None,
-    output: Annotated[str | None, typer.Option("--output", help="The folder of the run, or an address: s3://…")] = None,
+    run_dir: Annotated[
+        str | None, typer.Option("--run-dir", help="The folder of the run, or an address: s3://…")
+    ] = None,
     method: Annotated[
         list[str] | None, typer.Option("--method", help="What to compute, by a name of `attnx methods`; repeatable.")
     ] = None,
@@ -61,10 +63,10 @@ def run_command(
     if status is not None:
         _status(status)
         return
-    if data is None or output is None:
-        raise InputError("a run needs data and a folder: attnx run --data reviews.csv --column text --output run/")
+    if data is None or run_dir is None:
+        raise InputError("a run needs data and a folder: attnx run --data reviews.csv --column text --run-dir run/")
     check_asked(method, reference, model=model, layer=number_or_word(layer))
-    from attnx.runs.explain_dataset import explain_dataset
+    from attnx.runs import explain_dataset
 
     options: dict[str, Any] = {"methods": method or None, "references": reference or None, "target": target}
     options |= {"truncate": truncate} if truncate else {}
@@ -78,7 +80,7 @@ def run_command(
                 column=columns,
                 gold=gold,
                 id_column=id_column,
-                output=output,
+                run_dir=run_dir,
                 layer=number_or_word(layer),
                 batch_size=batch_size,
                 shard_rows=shard_rows,
@@ -88,10 +90,10 @@ def run_command(
                 **{name: value for name, value in options.items() if value is not None},
             )
         except KeyboardInterrupt:
-            say([f"what was done is in {output}; the same command goes on from there"])
+            say([f"what was done is in {run_dir}; the same command goes on from there"])
             raise
     _say_failed(run.failed)
-    say([f"{len(run):,} rows are in {output}; attnx show {output}"])
+    say([f"{len(run):,} rows are in {run_dir}; attnx show {run_dir}"])
     if not run.complete:  # memory was short for some rows
         raise typer.Exit(1)
 
@@ -103,7 +105,7 @@ def show_command(
     html: Annotated[Path | None, typer.Option("--html", help="Write a page to search, filter and sort.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a run found: for each label the words that carry most, or one row, or a page of all."""
+    """Show what a run found: for each label the words that contribute most, or one row, or a page of all."""
     check_output(html, PAGES, "--html")
     from attnx.runs import Run
 
@@ -129,19 +131,18 @@ def _status(folder: str) -> None:
     total, there = status.manifest.rows, status.rows
     state = "complete" if status.complete else "being written now" if status.running else _STOPPED
     share = f" of {total:,} ({there / total:.0%})" if total and not status.complete else ""
-    print_text(f"{folder}: {status.manifest.question}, {there:,}{share} rows in {status.parts:,} shards, {state}")
+    print_text(f"{folder}: {status.manifest.task}, {there:,}{share} rows in {status.parts:,} shards, {state}")
     settings = status.manifest.fingerprint["settings"]
-    print_text(
-        f"data {status.manifest.source}; {'; '.join(f'{name} {_told(setting)}' for name, setting in settings.items())}"
-    )
+    described = "; ".join(f"{name} {_in_words(setting)}" for name, setting in settings.items())
+    print_text(f"data {status.manifest.source}; {described}")
     _say_failed(status.failed)
 
 
-def _told(setting: Any) -> str:
+def _in_words(setting: Any) -> str:
     return ", ".join(map(str, setting)) if isinstance(setting, (list, dict)) else str(setting)
 
 
 def _say_failed(failed: Any) -> None:
     if failed:
         say([f"{len(failed):,} rows could not be explained, and say why in the column error:"])
-        say(f"  row {one.row} ({one.id}): {one.error}" for one in failed[:_FAILED])
+        say(f"  row {row.row} ({row.id}): {row.error}" for row in failed[:_FAILED])

@@ -222,7 +222,7 @@ def explain_command(
 ) -> None:
     """Show what a model looked at in a text, in an image or in a sound."""
     if data is not None:
-        raise InputError(f"explain is for one text; a whole file is a run: attnx run --data {data} --output run/")
+        raise InputError(f"explain is for one text; a whole file is a run: attnx run --data {data} --run-dir run/")
     check_arguments(text, pair, image, audio, model, output)
     counterpart = Counterpart.of(replaced, beside, image or audio, {"--content-only": content_only, "--layers": layers})
     check_output(html, PAGES, "--html")

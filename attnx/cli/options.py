@@ -51,10 +51,10 @@ def asked_texts(texts: list[str] | None, data: Path | None, column: str | None, 
 
 RunFolder = Annotated[
     str | None,
-    typer.Option("--run", help="Keep the work in this folder, or address: the same command goes on from there."),
+    typer.Option("--run-dir", help="Keep the work in this folder, or address: the same command goes on from there."),
 ]
 EngineName = Annotated[
-    str | None, typer.Option("--engine", help="Of --run: ray, or the address of a cluster: ray://head:10001.")
+    str | None, typer.Option("--engine", help="Of --run-dir: ray, or the address of a cluster: ray://head:10001.")
 ]
 Workers = Annotated[int | None, typer.Option("--workers", help="Of --engine: how many; by default all.")]
 
@@ -69,11 +69,11 @@ class RunDirOptions:
 
     def __post_init__(self) -> None:
         if self.run is None and (self.engine is not None or self.workers is not None):
-            raise InputError("--engine and --workers are for work that is kept: --run DIR")
+            raise InputError("--engine and --workers are for work that is kept: --run-dir DIR")
 
     @property
     def options(self) -> dict[str, Any]:
-        told = {"output": self.run, "engine": self.engine, "workers": self.workers}
+        told = {"run_dir": self.run, "engine": self.engine, "workers": self.workers}
         return {name: value for name, value in told.items() if value is not None}
 
     def texts(

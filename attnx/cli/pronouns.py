@@ -106,7 +106,7 @@ def _run(model: str, data: Path, folder: Path, pictures: Sequence[Path], *, writ
     there = _kept(folder)
     begun = time.perf_counter()
     try:
-        report = run(loaded, tokenizer, sentences, source=source, output=folder, progress=True, **options)
+        report = run(loaded, tokenizer, sentences, source=source, run_dir=folder, progress=True, **options)
     except KeyboardInterrupt:
         say([f"what was asked is in {folder}; the same command goes on from there"])
         raise
@@ -156,10 +156,9 @@ def _ask(
 
 def _kept(folder: Path) -> int:
     """Sentences that the folder has results of."""
-    from attnx.runs import Place
-    from attnx.runs import folder as manifest
+    from attnx.runs import RunDir, parts
 
-    return sum(part.rows for part in manifest.parts(Place.of(folder)).values())
+    return sum(part.rows for part in parts(RunDir.of(folder)).values())
 
 
 def _names(output: Path | None, name: str) -> tuple[Path, list[Path]]:

@@ -81,7 +81,7 @@ def compare(
     measure: str = "spearman",
     progress: bool = True,
     seed: int = 0,
-    output: str | PathLike[str] | None = None,
+    run_dir: str | PathLike[str] | None = None,
     **options: Any,
 ) -> Comparison:
     """How far each method agrees with each reference at every layer, over all `texts` (or the one).
@@ -89,7 +89,7 @@ def compare(
     Content positions are ranked, special tokens are not; a signed reference counts by its size. `measure` is
     "spearman", "kendall" or "top_k". `options` are those of `explain`: target, position, head, residual, truncate.
 
-    With a folder as `output` the work is kept there, and the same call goes on where a stopped or killed one was.
+    With a folder as `run_dir` the work is kept there, and the same call goes on where a stopped or killed one was.
     `texts` is then whatever `explain_dataset` takes, and so are its options `column`, `shard_rows`, `engine`, `workers`
     and `num_gpus`; a row that cannot be measured is left out, and the notes say why.
 
@@ -103,7 +103,7 @@ def compare(
     asked = asked_references(references)
     if not asked:
         raise InputError("a comparison needs a reference to compare with: references=('gradient', 'blankout')")
-    keeping, options = OutputOptions.taken(output, options)
+    keeping, options = OutputOptions.taken(run_dir, options)
     asking = Comparing({"methods": methods, "references": asked, **options}, measure, seed)
     result: Comparison = keeping.result(asking, given_model(model, tokenizer), texts, progress=progress)
     return result

@@ -282,7 +282,7 @@ def faithfulness(
     target: Any = None,
     exact: bool = True,
     progress: bool = True,
-    output: str | PathLike[str] | None = None,
+    run_dir: str | PathLike[str] | None = None,
     **options: Any,
 ) -> Faithfulness:
     """Measure methods (at `layer`, by default the last) and references alike, beside `random` orders for each text.
@@ -291,8 +291,8 @@ def faithfulness(
     text and the `seed` alone.
     `score` is the target's probability, logit or log-odds; `baseline` is what stands for nothing (see `blankout`);
     `steps` is the resolution of the curves. Not `exact` no blanked text is run: scores are first-order estimates by
-    slopes, and the result says so. Further `options` are those of `explain`. With a folder as `output` the work is kept
-    there, and the same call goes on, as in `compare`.
+    slopes, and the result says so. Further `options` are those of `explain`. With a folder as `run_dir` the work is
+    kept there, and the same call resumes it, as in `compare`.
 
     >>> model, tokenizer = attnx.load_demo()
     >>> few = {"methods": "rollout", "references": "lrp", "progress": False}
@@ -306,7 +306,7 @@ def faithfulness(
         raise InputError("steps and random must be at least 1, and shares lie between 0 and 1")
     if seed < 0:
         raise InputError(f"a seed is a whole number from 0, found {seed}")
-    keeping, options = OutputOptions.taken(output, options)
+    keeping, options = OutputOptions.taken(run_dir, options)
     asked = {
         "methods": methods,
         "references": asked_references(references),

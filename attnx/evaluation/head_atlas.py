@@ -195,7 +195,7 @@ def head_atlas(
     measure: str = "spearman",
     progress: bool = True,
     seed: int = 0,
-    output: str | PathLike[str] | None = None,
+    run_dir: str | PathLike[str] | None = None,
     **options: Any,
 ) -> HeadAtlas:
     """What each head carries from the words to the explained position, and how far it agrees with each reference.
@@ -207,7 +207,7 @@ def head_atlas(
 
     `measure` is "spearman", "kendall" or "top_k". `options` are those of `explain`: target, position, layer, residual,
     normalize, drop_sink, truncate. With `references=()` the model is run once and nothing is measured on it. With a
-    folder as `output` the work is kept there, and the same call goes on, as in `compare`.
+    folder as `run_dir` the work is kept there, and the same call goes on, as in `compare`.
 
     >>> model, tokenizer = attnx.load_demo()
     >>> atlas = head_atlas(model, tokenizer, ["the keys to the cabinet"], references="lrp", progress=False)
@@ -219,7 +219,7 @@ def head_atlas(
     if "head" in options or len(rows) > 1:
         raise ChoiceError("an atlas shows every head by one method: leave head= out, and give methods='rollout'")
     names = list(dict.fromkeys([RAW.name, rows[0].name]))  # what a head carries is raw attention
-    keeping, options = OutputOptions.taken(output, options)
+    keeping, options = OutputOptions.taken(run_dir, options)
     asked = {"methods": names, "head": "all", "references": asked_references(references), **options}
     result: HeadAtlas = keeping.result(
         Charting(asked, measure, seed), given_model(model, tokenizer), texts, progress=progress

@@ -128,7 +128,7 @@ def recommend(
     random: int | None = None,
     seed: int = 0,
     progress: bool = True,
-    output: str | PathLike[str] | None = None,
+    run_dir: str | PathLike[str] | None = None,
     **options: Any,
 ) -> Recommendation:
     """Which `methods` (at `layer`, by default the last) and `references` hold on these `texts`; by default all.
@@ -137,7 +137,7 @@ def recommend(
     against `random` orders of each text: by default as many as it needs for chance to be known well, 4 to 20. Verdicts
     are corrected for how many are compared; fewer than six texts give none. What nobody asked for and the model cannot
     have is left out with its reason. With `progress` the cost is said before it is paid. Further `options` are those
-    of `explain`. With a folder as `output` the work is kept there, and the same call goes on, as in `compare`; what is
+    of `explain`. With a folder as `run_dir` the work is kept there, and the same call goes on, as in `compare`; what is
     left out is then decided by the first shard.
 
     >>> model, tokenizer = attnx.load_demo()
@@ -150,7 +150,7 @@ def recommend(
     kind = check_score(score, unwrap_model(given.model), "probability")
     if (random is not None and random < 1) or seed < 0:
         raise InputError("random must be at least 1, and a seed is a whole number from 0")
-    keeping, options = OutputOptions.taken(output, options)
+    keeping, options = OutputOptions.taken(run_dir, options)
     asked = {
         "methods": METHODS.names() if methods is None else methods,
         "references": {} if references is None else asked_references(references),

@@ -39,12 +39,12 @@ def subject(
     methods: Sequence[str] = PAPER_METHODS,
     seed: int = 0,
     progress: bool = False,
-    output: str | PathLike[str] | None = None,
+    run_dir: str | PathLike[str] | None = None,
     **options: Any,
 ) -> SubjectTable:
     """Where relevance lies at one layer, by default the last. Every sentence must have a known subject.
 
-    With a folder as `output` the work is kept there, as in `table1`.
+    With a folder as `run_dir` the work is kept there, as in `table1`.
     """
     unknown = [one.text for one in sentences.beginnings if one.subject is None]
     if unknown:
@@ -54,7 +54,7 @@ def subject(
         )
     asking = Sharing(layer, tuple(methods), sentences.source, seed)
     things = list(map(KnownSubject, sentences.beginnings, sentences.prepared))
-    table: SubjectTable = tabulated(asking, model, tokenizer, things, output, options, progress=progress)
+    table: SubjectTable = tabulated(asking, model, tokenizer, things, run_dir, options, progress=progress)
     return table
 
 

@@ -224,16 +224,16 @@ def tabulated(
     model: nn.Module,
     tokenizer: Any,
     things: Sequence[Any],
-    output: str | PathLike[str] | None,
+    run_dir: str | PathLike[str] | None,
     options: Mapping[str, Any],
     *,
     progress: bool,
 ) -> Any:
     """The table of a measurement, whose work is kept in the folder if there is one."""
-    keeping, strange = OutputOptions.taken(output, options)
+    keeping, strange = OutputOptions.taken(run_dir, options)
     if strange:
         raise ArgumentError(
-            f"a table has no option {next(iter(strange))!r}; there are output, shard_rows, engine, workers"
+            f"a table has no option {next(iter(strange))!r}; there are run_dir, shard_rows, engine, workers"
         )
     return keeping.result(asking, given_model(model, tokenizer), list(things), progress=progress)
 
@@ -308,12 +308,12 @@ def table1(
     methods: Sequence[str] = PAPER_METHODS,
     seed: int = 0,
     progress: bool = False,
-    output: str | PathLike[str] | None = None,
+    run_dir: str | PathLike[str] | None = None,
     **options: Any,
 ) -> Table:
     """Measure the table on the sentences under each protocol. The seed is the bootstrap's.
 
-    With a folder as `output` the work is kept there, and the same call goes on; `options` are then those of
+    With a folder as `run_dir` the work is kept there, and the same call goes on; `options` are then those of
     `explain_dataset`: `shard_rows`, `engine`, `workers`, `num_gpus`.
     """
     asking = Correlating(
@@ -327,7 +327,7 @@ def table1(
         seed,
     )
     things = Sample.of_each(sentences)
-    table: Table = tabulated(asking, model, tokenizer, things, output, options, progress=progress)
+    table: Table = tabulated(asking, model, tokenizer, things, run_dir, options, progress=progress)
     return table
 
 
@@ -371,12 +371,12 @@ def table2(
     methods: Sequence[str] = PAPER_METHODS,
     seed: int = 0,
     progress: bool = False,
-    output: str | PathLike[str] | None = None,
+    run_dir: str | PathLike[str] | None = None,
     **options: Any,
 ) -> Table:
     """Measure the table on the sentences under each protocol. The seed is the bootstrap's.
 
-    With a folder as `output` the work is kept there, and the same call goes on; `options` are then those of
+    With a folder as `run_dir` the work is kept there, and the same call goes on; `options` are then those of
     `explain_dataset`: `shard_rows`, `engine`, `workers`, `num_gpus`.
     """
     asking = Correlating(
@@ -390,7 +390,7 @@ def table2(
         seed,
     )
     things = Sample.of_each(sentences)
-    table: Table = tabulated(asking, model, tokenizer, things, output, options, progress=progress)
+    table: Table = tabulated(asking, model, tokenizer, things, run_dir, options, progress=progress)
     return table
 
 
@@ -412,12 +412,12 @@ def table3(
     protocols: Sequence[Protocol] = tuple(PROTOCOLS_TABLE_3.values()),
     seed: int = 0,
     progress: bool = False,
-    output: str | PathLike[str] | None = None,
+    run_dir: str | PathLike[str] | None = None,
     **options: Any,
 ) -> Table:
     """Measure the table on the sentences under each protocol. The seed is the bootstrap's.
 
-    The authors' loop took 101 sentences where the paper says 100; give as many as you want to take. `output` and
+    The authors' loop took 101 sentences where the paper says 100; give as many as you want to take. `run_dir` and
     `options` are as in `table1`.
     """
     asking = Correlating(
@@ -431,7 +431,7 @@ def table3(
         seed,
     )
     things = Sample.of_each(sentences)
-    table: Table = tabulated(asking, model, tokenizer, things, output, options, progress=progress)
+    table: Table = tabulated(asking, model, tokenizer, things, run_dir, options, progress=progress)
     return table
 
 

@@ -203,7 +203,7 @@ def run(
     sentences: Sequence[Sentence],
     *,
     source: str = "a list",
-    output: str | PathLike[str] | None = None,
+    run_dir: str | PathLike[str] | None = None,
     methods: Sequence[str] | str = PAPER_METHODS,
     references: AskedReferences | None = None,
     span: Span = "sum",
@@ -214,7 +214,7 @@ def run(
 ) -> Report:
     """How often the mask draws most from the right referent, and from the candidate that the prediction implies.
 
-    With a folder as `output` the probes are kept there, and the same call goes on where a stopped or killed one was; a
+    With a folder as `run_dir` the probes are kept there, and the same call goes on where a stopped or killed one was; a
     folder of another model, data set or choice of methods is an error. `options` are then those of `explain_dataset`:
     `shard_rows`, `engine`, `workers`, `num_gpus`. A sentence that cannot be asked is left out, and the notes say why;
     without a folder it is an error. `seed` is that of the bootstrap.
@@ -224,8 +224,8 @@ def run(
         raise InputError("a run needs at least one sentence, one method, and a batch_size of 1 or more")
     for name in methods:
         METHODS[name]
-    _check_no_older_file(output)
-    keeping, unknown = OutputOptions.taken(output, {"shard_rows": _SHARD, **options})
+    _check_no_older_file(run_dir)
+    keeping, unknown = OutputOptions.taken(run_dir, {"shard_rows": _SHARD, **options})
     if unknown:
         raise InputError(f"{next(iter(unknown))} is no option of a run over pronouns")
     asked = None if references is None else asked_references(references)
@@ -303,9 +303,9 @@ def _cells(sentence: Sentence, probe: Probe, record: Mapping[str, Any]) -> Cells
     }
 
 
-def _check_no_older_file(output: str | PathLike[str] | None) -> None:
+def _check_no_older_file(run_dir: str | PathLike[str] | None) -> None:
     """Results were a file of lines once, which is not read any more."""
-    path = None if output is None else Path(output)
+    path = None if run_dir is None else Path(run_dir)
     if path is None or not path.is_file():
         return
     with path.open("rb") as file:

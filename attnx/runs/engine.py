@@ -1,89 +1,90 @@
-"""The one way over data: begin a run or find it begun, skip what is there, have the rest done, and say so.
-
-A run that was stopped or killed goes on where it was by the same call: a part that stands under its name, with the
-content that the name says, is done, and nothing else is. Shards that were not finished are done again, one for each
-worker at most. How many rows a shard has is decided once, when a run begins, and stands in the manifest: by the time
-that the first rows take, so that a kill costs half a minute of work.
-"""
+"""Who runs the shards of a run: this process, or the workers of a Ray cluster."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import chain
-from math import inf, log2
 from typing import Any, Protocol, TypeAlias
 
 import torch
 
 from attnx.errors import AttnxError, ChoiceError, InputError, whole_number
-from attnx.pipeline import GivenModel, given_model
-from attnx.progress import announce, progress_bar
+from attnx.pipeline import GivenModel, Refused, given_model
 from attnx.registry import unknown
-from attnx.runs import folder as manifests
-from attnx.runs.folder import Manifest, Part, Place, alone, check_part, fingerprint, part_name, weights_digest
-from attnx.runs.question import TRIED, NoAnswerError, Question, RowCallback
-from attnx.runs.sources import MOST_ROWS, DataRow, Shard, Source, shards
-from attnx.runs.table import intact
+from attnx.runs.folder import RunDir, part_name, weights_digest
+from attnx.runs.sources import Shard
+from attnx.runs.task import DatasetTask, Layout, PartContent, RowCallback, compute, layout_of, part_content
 
 
 @dataclass(frozen=True)
 class Job:
     """What every worker must know, besides the model."""
 
-    question: Question
-    place: Place
-    layout: Mapping[str, Any]
+    task: DatasetTask[Any]
+    run_dir: RunDir
     threads: int
     weights: str
     """The hash of the model's weights, for workers that load it by its name."""
 
 
 @dataclass(frozen=True)
+class Work:
+    """A shard to run. Where no layout is known yet, its part is handed back and not written."""
+
+    shard: Shard
+    layout: Layout | None
+    alone: bool = False
+    """Whether it must be done before the next is asked for."""
+
+
+@dataclass(frozen=True)
 class Done:
-    """A shard whose part is written, as far as there was memory for its rows."""
+    """What came of a shard."""
 
     number: int
     rows: int
-    failed: int
+    seconds: float
+    part: PartContent | None = None
+    layout: Layout | None = None
+    reason: str = ""
+    """Why no row has cells, where there is no layout."""
 
 
-Tell: TypeAlias = Callable[[Done], None]
+OnDone: TypeAlias = Callable[[Done], None]
 
 
 class Engine(Protocol):
-    """Runs shards in any order, and tells of each when it is done. What it holds meanwhile ends with the call."""
+    """Runs work in any order, and reports each when it is done; what it holds meanwhile ends with the call."""
 
-    def run(self, job: Job, given: GivenModel, shards: Iterator[Shard], tick: RowCallback, told: Tell) -> None: ...
-
-
-def work(job: Job, model: Any, processor: Any, shard: Shard, tick: RowCallback = lambda: None) -> Done:
-    """One shard, from its rows to its part in the folder."""
-    with threads(job.threads):
-        answer = job.question.part(model, processor, shard.rows, job.layout, tick)
-    if answer.rows:
-        job.place.write(part_name(shard, answer.rows, answer.content), answer.content)
-    return Done(shard.number, len(shard.rows), answer.failed)
+    def run(self, job: Job, given: GivenModel, work: Iterator[Work], on_row: RowCallback, on_done: OnDone) -> None: ...
 
 
-class LocalEngine:
-    """Here, one shard after the other."""
-
-    def run(self, job: Job, given: GivenModel, shards: Iterator[Shard], tick: RowCallback, told: Tell) -> None:
-        for shard in shards:
-            told(work(job, given.model, given.processor, shard, tick))
+def run_shard(job: Job, model: Any, processor: Any, work: Work, on_row: RowCallback = lambda: None) -> Done:
+    """From the rows of a shard to its part, in the folder unless its layout is new."""
+    start = time.perf_counter()
+    rows = work.shard.rows
+    with _threads(job.threads):
+        results = compute(job.task, model, processor, rows, on_row)
+    layout = work.layout or layout_of(job.task, model, results, {})
+    seconds = time.perf_counter() - start
+    if layout is None:
+        reasons = [f"row {row}: {result.reason}" for row, result in results.items() if isinstance(result, Refused)]
+        return Done(work.shard.number, len(rows), seconds, reason=reasons[0])
+    part = part_content(job.task, rows, results, layout)
+    if work.layout is None:
+        return Done(work.shard.number, len(rows), seconds, part, layout)
+    if part.rows:
+        job.run_dir.write(part_name(work.shard, part.rows, part.content), part.content)
+    return Done(work.shard.number, len(rows), seconds, replace(part, content=b""))
 
 
 @contextmanager
-def threads(count: int) -> Iterator[None]:
+def _threads(count: int) -> Iterator[None]:
     """So many threads of torch: the last digit of a sum depends on how it is divided among them."""
     before = torch.get_num_threads()
-    if before == count:
-        yield
-        return
     torch.set_num_threads(count)
     try:
         yield
@@ -91,40 +92,12 @@ def threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def engine_of(name: Any, workers: int | None = None, num_gpus: float = 0) -> Engine:
-    """By name, by the address of a cluster, or an engine of one's own."""
-    workers = None if workers is None else whole_number("workers", workers)
-    if name is not None and not isinstance(name, str):
-        if not callable(getattr(name, "run", None)):
-            raise ChoiceError(f"engine is 'ray', the address of a cluster, or an object with run(…); found {name!r}")
-        made: Engine = name
-        return made
-    if name is not None and name.startswith("ray://"):
-        return _ray(name, workers, num_gpus)
-    if name not in _ENGINES:
-        raise ChoiceError(
-            unknown("engine", name, [one for one in _ENGINES if one]) + "; or an address, ray://head:10001"
-        )
-    return _ENGINES[name](None, workers, num_gpus)
+class LocalEngine:
+    """One shard after the other, in this process."""
 
-
-def _here(address: str | None, workers: int | None, num_gpus: float) -> Engine:
-    if workers not in (None, 1):
-        raise ChoiceError(f"workers={workers} asked, but one process has one; engine='ray' has more")
-    return LocalEngine()
-
-
-def _ray(address: str | None, workers: int | None, num_gpus: float) -> Engine:
-    # only for those who have a cluster
-
-    return Ray(address, workers=workers, num_gpus=num_gpus)
-
-
-_ENGINES: Mapping[str | None, Callable[[str | None, int | None, float], Engine]] = {
-    None: _here,
-    "process": _here,
-    "ray": _ray,
-}
+    def run(self, job: Job, given: GivenModel, work: Iterator[Work], on_row: RowCallback, on_done: OnDone) -> None:
+        for item in work:
+            on_done(run_shard(job, given.model, given.processor, item, on_row))
 
 
 @dataclass(frozen=True)
@@ -133,13 +106,13 @@ class Ray:
 
     address: str | None = None
     workers: int | None = None
-    """None for as many as there is room for."""
+    """None for as many as the cluster can hold."""
     num_gpus: float = 0
     """Of each worker; its model goes there."""
     retries: int = 3
-    """How often a shard is begun again whose worker died."""
+    """How often a shard is run again whose worker died."""
 
-    def run(self, job: Job, given: GivenModel, shards: Iterator[Shard], tick: RowCallback, told: Tell) -> None:
+    def run(self, job: Job, given: GivenModel, work: Iterator[Work], on_row: RowCallback, on_done: OnDone) -> None:
         ray = _import_ray()
         with self._connected(ray, job):
             model = None if given.name is not None else ray.put((given.model, given.processor))
@@ -151,23 +124,22 @@ class Ray:
                 for _ in range(self._count(ray, job.threads))
             ]
             try:
-                for done in _all_done(ray, pool, shards):
-                    told(done)
+                _distribute(ray, pool, work, on_done)
             finally:  # also after an error: nobody writes to the folder when the call has ended
                 for worker in pool:
                     ray.kill(worker)
 
     @contextmanager
     def _connected(self, ray: Any, job: Job) -> Iterator[None]:
-        """To what is running, or to what is started for this run and ends with it."""
+        """To a cluster that is running, or to one that is started for this run and ends with it."""
         if ray.is_initialized():
             yield
             return
-        here = self.address is None and "RAY_ADDRESS" not in os.environ
-        room = {"num_cpus": max(os.cpu_count() or 1, (self.workers or 1) * job.threads)} if here else {}
+        local = self.address is None and "RAY_ADDRESS" not in os.environ
+        size = {"num_cpus": max(os.cpu_count() or 1, (self.workers or 1) * job.threads)} if local else {}
         try:
-            ray.init(address=self.address, include_dashboard=False if here else None, log_to_driver=False,
-                     logging_level="ERROR", **room)  # fmt: skip
+            ray.init(address=self.address, include_dashboard=False if local else None, log_to_driver=False,
+                     logging_level="ERROR", **size)  # fmt: skip
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise AttnxError(f"no cluster of Ray can be reached at {self.address}: {error!s:.150}") from error
         try:
@@ -176,17 +148,16 @@ class Ray:
             ray.shutdown()
 
     def _count(self, ray: Any, threads: int) -> int:
-        there = ray.cluster_resources()
-        room = int(there.get("GPU", 0) // self.num_gpus) if self.num_gpus else int(there.get("CPU", 1) // threads)
-        if self.workers is not None and self.workers < 1:
-            raise ChoiceError(f"workers must be at least 1, found {self.workers}")
-        if room < (self.workers or 1):
-            noun = f"num_gpus={self.num_gpus:g}" if self.num_gpus else f"{threads} threads"
+        resources = ray.cluster_resources()
+        cpus, gpus = resources.get("CPU", 1), resources.get("GPU", 0)
+        most = int(gpus // self.num_gpus) if self.num_gpus else int(cpus // threads)
+        if most < (self.workers or 1):
+            needs = f"num_gpus={self.num_gpus:g}" if self.num_gpus else f"{threads} threads"
             raise InputError(
-                f"the cluster has room for {room} workers of {noun}, {self.workers or 1} asked: it has "
-                f"{there.get('CPU', 0):g} CPUs and {there.get('GPU', 0):g} GPUs"
+                f"{self.workers or 1} workers of {needs} were requested, but the cluster can hold {most}: it has "
+                f"{cpus:g} CPUs and {gpus:g} GPUs"
             )
-        return self.workers or room
+        return self.workers or most
 
 
 class _Worker:
@@ -204,42 +175,37 @@ class _Worker:
         if on_gpu:
             self.model = self.model.to("cuda")
 
-    def do(self, shard: Shard) -> Done:
-        return work(self.job, self.model, self.processor, shard)
+    def run(self, work: Work) -> Done:
+        return run_shard(self.job, self.model, self.processor, work)
 
 
-def _all_done(ray: Any, pool: list[Any], shards: Iterator[Shard]) -> Iterator[Done]:
-    """A shard for each that is free; the next is read when one is done."""
-    busy: dict[Any, tuple[Any, Shard]] = {}
-
-    def give(worker: Any) -> None:
-        shard = next(shards, None)
-        if shard is not None:
-            busy[worker.do.remote(shard)] = (worker, shard)
-
-    for worker in pool:
-        give(worker)
-    while busy:
+def _distribute(ray: Any, pool: list[Any], work: Iterator[Work], on_done: OnDone) -> None:
+    """A shard for each worker that is idle; the next is read when one is done."""
+    busy: dict[Any, tuple[Any, Work]] = {}
+    idle = list(pool)
+    while True:
+        while idle and (item := next(work, None)) is not None:
+            worker = idle.pop(0)
+            busy[worker.run.remote(item)] = (worker, item)
+            if item.alone:
+                break
+        if not busy:
+            return
         (ready,), _ = ray.wait(list(busy), num_returns=1)
-        worker, shard = busy.pop(ready)
+        worker, item = busy.pop(ready)
         try:
-            done = ray.get(ready)
+            on_done(ray.get(ready))
         except ray.exceptions.RayTaskError as error:
             if isinstance(error.cause, AttnxError):
                 raise error.cause from None
             raise
         except ray.exceptions.RayActorError as error:
-            raise _lost(shard, error) from error
-        yield done
-        give(worker)
-
-
-def _lost(shard: Shard, error: Exception) -> AttnxError:
-    name = " ".join(str(error).split())
-    return AttnxError(
-        f"the worker of rows {shard.rows[0].number:,} to {shard.rows[-1].number:,} died again and again (memory?); the "
-        f"other shards are kept, and the same command goes on: {name:.200}"
-    )
+            rows = item.shard.rows
+            raise AttnxError(
+                f"the worker of rows {rows[0].number:,} to {rows[-1].number:,} died again and again (memory?); the "
+                f"other shards are kept, and the same command resumes the run: {' '.join(str(error).split()):.200}"
+            ) from error
+        idle.append(worker)
 
 
 def _import_ray() -> Any:
@@ -250,177 +216,19 @@ def _import_ray() -> Any:
     return ray
 
 
-SECONDS = 30.0
-"""Of work in a shard, where nobody chose its size: measured on a few rows, so it may be twice as much."""
-SHORT = "memory was short for some rows; all others are kept, and the same call runs these again"
-
-
-@dataclass(frozen=True, eq=False)
-class Runner:
-    """What is asked, of what, where to, by whom."""
-
-    question: Question
-    given: GivenModel
-    source: Source
-    place: Place
-    engine: Engine
-    shard_rows: int | None = None
-    """None for as many as are done in `SECONDS`."""
-    progress: bool = True
-
-    def run(self) -> Manifest:
-        """Go on until every row is done; the manifest then says so, unless memory was short for some."""
-        if self.shard_rows is not None and self.shard_rows < 1:
-            raise InputError(f"shard_rows must be at least 1, found {self.shard_rows}")
-        manifests.read(self.place)  # a folder of something else is found out before anything is written
-        self.place.make()
-        with alone(self.place):
-            begun, rows = self._begun()
-            there = manifests.parts(self.place)
-            manifests.tidy(self.place, there)
-            job = Job(self.question, self.place, begun.layout, begun.threads, begun.fingerprint["model"])
-            counted = _Counted(self.place, shards(rows, begun.shard_rows), there, begun)
-            self._go(job, counted)
-            finished = manifests.parts(self.place)
-            self._check_end(finished, counted.shards)
-            manifests.tidy(self.place, finished)
-            left = counted.rows - sum(part.rows for part in finished.values())
-            done = manifests.completed(begun, finished) if not left else replace(begun, complete=False)
-            manifests.write(self.place, done)
-        if left:
-            announce(f"attnx: {left:,} of {counted.rows:,} rows are not in {self.place.name}: {SHORT}")
-        return done
-
-    def _begun(self) -> tuple[Manifest, Iterator[DataRow]]:
-        """The manifest of this run, written now or before, and its rows."""
-        print_ = fingerprint(self.given.model, self.given.processor, self.question.settings())
-        before = manifests.read(self.place)
-        now = Manifest(
-            self.question.name,
-            self.shard_rows or (MOST_ROWS if before is None else before.shard_rows),
-            print_,
-            self.source.name,
-            self.source.count,
-            threads=torch.get_num_threads() if before is None else before.threads,
-        )
-        if before is not None:
-            manifests.check_same(self.place, before, now)
-            return before, self.source.rows
-        read: list[DataRow] = []
-        start = time.perf_counter()
-        layout, first = self._layout(read)
-        begun = replace(now, layout=layout)
-        most = (time.perf_counter() - start) / min(TRIED, len(first)) * (self.source.count or inf)
-        if self.progress or (self.shard_rows is None and most > SECONDS):
-            begun = self._estimated(first, begun)
-        manifests.write(self.place, begun)
-        return begun, chain(read, self.source.rows)
-
-    def _layout(self, read: list[DataRow]) -> tuple[dict[str, Any], Sequence[DataRow]]:
-        """What the first shard with a row that can be explained tells of all, and that shard; all that was `read`."""
-        reason = None
-        for shard in shards(self.source.rows, self.shard_rows or MOST_ROWS):
-            read += shard.rows
-            try:
-                return self.question.begin(self.given.model, self.given.processor, shard.rows), shard.rows
-            except NoAnswerError as error:
-                reason = reason or str(error)
-                if self.progress:
-                    announce(f"attnx: none of the first {len(read):,} rows can be explained; {reason}")
-        raise InputError(f"none of the first {len(read):,} rows can be explained; {reason}")
-
-    def _go(self, job: Job, counted: _Counted) -> None:
-        """Have all missing shards done."""
-        with progress_bar(self.question.name, self.source.count, self.progress, unit=" rows") as shown:
-            ticked = 0
-
-            def tick() -> None:
-                nonlocal ticked
-                ticked += 1
-                shown.update(1)
-
-            def told(done: Done) -> None:
-                nonlocal ticked
-                shown.update(done.rows - min(ticked, done.rows))  # rows that were alike, or bad, made no tick
-                ticked = 0
-
-            self.engine.run(job, self.given, counted.missing(shown.update), tick, told)
-
-    def _check_end(self, finished: dict[int, Part], seen: int) -> None:
-        beyond = [number for number in finished if number >= seen]
-        if beyond:
-            rows = sum(part.rows for part in finished.values())
-            raise InputError(
-                f"{self.place.name} holds a run over more data: {rows:,} rows in {len(finished):,} shards, there are "
-                f"{seen:,} now. Give another folder, or delete it"
-            )
-
-    def _estimated(self, first: Sequence[DataRow], begun: Manifest) -> Manifest:
-        """With the size of shards, by rows that were run before, so that nothing is loaded or compiled any more."""
-        for begin in range(0, len(first), TRIED):
-            rows = first[begin : begin + TRIED]
-            start = time.perf_counter()
-            with threads(begun.threads):
-                answer = self.question.part(self.given.model, self.given.processor, rows, begun.layout, lambda: None)
-            if answer.failed < answer.rows:  # those that fail take no time
-                break
-        each = (time.perf_counter() - start) / len({row.sha256 for row in rows})
-        if self.shard_rows is None and each * (self.source.count or inf) > SECONDS:
-            begun = replace(begun, shard_rows=min(MOST_ROWS, 2 ** max(0, int(log2(SECONDS / each)))))
-        if self.progress:
-            self._say_estimate(len(rows), each, answer.held / len(rows) * begun.shard_rows, begun.shard_rows)
-        return begun
-
-    def _say_estimate(self, tried: int, each: float, held: float, shard_rows: int) -> None:
-        known = (
-            f"{self.source.count:,} rows in about {_duration(each * self.source.count)}" if self.source.count else ""
-        )
-        memory = max(1, held * 3 / 2**20)  # as cells, as a table, as a file
-        announce(
-            f"attnx: {known or 'rows without end'}, by the first {tried} ({1 / each:,.0f} a second in a process); "
-            f"memory {_peak()}, and about {memory:,.0f} MB for a shard of {shard_rows:,} rows"
-        )
-
-
-class _Counted:
-    """The shards of a run, counted as they are read."""
-
-    def __init__(self, place: Place, waiting: Iterator[Shard], there: Mapping[int, Part], begun: Manifest) -> None:
-        self.place, self.waiting, self.there, self.begun = place, waiting, there, begun
-        self.shards = self.rows = 0
-
-    def missing(self, skipped: Callable[[int], Any]) -> Iterator[Shard]:
-        """Those whose part is not there, or not whole; of the others `skipped` is told the rows."""
-        for shard in self.waiting:
-            self.shards += 1
-            self.rows += len(shard.rows)
-            part = self.there.get(shard.number)
-            if part is not None:
-                check_part(self.place, part, shard)
-                if part.rows > len(shard.rows) or not intact(self.place, part):
-                    self.place.remove(part.name)
-                elif part.rows == len(shard.rows):
-                    skipped(part.rows)
-                    continue
-            elif self.begun.complete and self.rows > (self.begun.rows or 0):
-                raise InputError(
-                    f"{self.place.name} holds a complete run over {self.begun.rows:,} rows, and the data has more. "
-                    "Give another folder, or delete it"
-                )
-            yield shard
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return (
-        f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s" if minutes else f"{max(1, rest)} s"
-    )
-
-
-def _peak() -> str:
-    try:
-        import resource
-    except ImportError:  # on Windows
-        return "not told by this system"
-    return f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10:,.0f} MB so far"
+def engine_of(name: Any, workers: int | None = None, num_gpus: float = 0) -> Engine:
+    """By name, by the address of a cluster, or an engine of the caller's own."""
+    if workers is not None and whole_number("workers", workers) < 1:
+        raise ChoiceError(f"workers must be at least 1, found {workers}")
+    if name is not None and not isinstance(name, str):
+        if not callable(getattr(name, "run", None)):
+            raise ChoiceError(f"engine is 'ray', the address of a cluster, or an object with run(…); found {name!r}")
+        engine: Engine = name
+        return engine
+    if name == "ray" or (name is not None and name.startswith("ray://")):
+        return Ray(None if name == "ray" else name, workers, num_gpus)
+    if name not in (None, "process"):
+        raise ChoiceError(unknown("engine", name, ["process", "ray"]) + "; or an address, ray://head:10001")
+    if workers not in (None, 1):
+        raise ChoiceError(f"workers={workers} was requested, but one process has one; engine='ray' has more")
+    return LocalEngine()

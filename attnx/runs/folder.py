@@ -1,9 +1,9 @@
-"""What a folder says of the run in it, and which of its parts are there.
+"""The folder of a run: its manifest, and Parquet files that are either whole or absent.
 
-The manifest is written when a run begins and when it ends. Between the two a part is done if it stands under its name:
-`part-000012-001024-3fa9…-81c2….parquet` is shard 12 with 1,024 rows, then the digest of the shard's input and that of
-the file itself. So nothing has to agree with anything when a run is killed, and workers need not speak to each other. A
-part with fewer rows than its shard lacks those for which memory was short; the next call runs that shard again.
+`part-000012-001024-3fa9…-81c2….parquet` is shard 12 with 1,024 rows, then the digest of its input and that of the file
+itself. A part under its name is done and nothing else is, so a killed run leaves nothing to reconcile and workers need
+not talk to each other. A part with fewer rows than its shard lacks those for which memory was short; the next call runs
+that shard again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from importlib.metadata import version
 from math import inf
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, Literal
 from uuid import uuid4
 
 import torch
@@ -31,78 +31,71 @@ from attnx.results import Result
 from attnx.results import storage as schema
 from attnx.runs.sources import Shard
 
+try:
+    import fcntl
+except ImportError:  # on Windows
+    fcntl = None  # type: ignore[assignment]
+
 TEMPORARY = "_unfinished-"
-"""How names begin of files that are being written; readers of Parquet folders leave names with `_` alone."""
+"""How names of files begin that are being written; readers of Parquet folders ignore names with `_`."""
+MANIFEST, _LOCK = "_attnx.json", "_lock"
+_KIND, FORMAT = "attnx run", 2
+_PART = re.compile(r"part-(\d{6,9})-(\d{6,9})-([0-9a-f]{32})-([0-9a-f]{32})\.parquet")
+_MOST_THREADS = 1024
+"""More than any machine has; with 100,000 of them a process dies."""
 
 
 @dataclass(frozen=True)
-class Place:
-    """A folder."""
+class RunDir:
+    """A folder, or an address that fsspec knows (`s3://bucket/run`)."""
 
     name: str
     remote: bool = False
-    """Whether it is an address, `s3://bucket/run`, and no path."""
 
     @classmethod
-    def of(cls, output: str | PathLike[str]) -> Place:
-        name = path_of(output, "folder")
-        if "://" in name:
-            return cls(name.rstrip("/"), remote=True)
-        return cls(str(Path(name).expanduser().absolute()))
+    def of(cls, run_dir: str | PathLike[str]) -> RunDir:
+        name = path_of(run_dir, "folder")
+        return cls(name.rstrip("/"), True) if "://" in name else cls(str(Path(name).expanduser().absolute()))
 
     def make(self) -> None:
-        """The folder itself."""
-        with self._said("make"):
+        with self._errors("make"):
             if self.remote:
-                self._system.makedirs(self._inside(""), exist_ok=True)
-            else:
-                if Path(self.name).exists() and not Path(self.name).is_dir():
-                    raise InputError(f"{self.name} is a file; give the name of a folder: output='run/'")
-                Path(self.name).mkdir(parents=True, exist_ok=True)
-
-    def names(self) -> list[str]:
-        """What is in it, in the order of names."""
-        return list(self.sizes())
+                self._system.makedirs(self._address(""), exist_ok=True)
+                return
+            if Path(self.name).exists() and not Path(self.name).is_dir():
+                raise InputError(f"{self.name} is a file; give the name of a folder: run_dir='run/'")
+            Path(self.name).mkdir(parents=True, exist_ok=True)
 
     def sizes(self) -> dict[str, int]:
-        """The names in it, in their order, each with its size in bytes."""
-        with self._said("read"):
+        """The names in it, sorted, each with its size in bytes."""
+        with self._errors("read"):
             if not self.remote:
                 if not Path(self.name).is_dir():
                     return {}
                 with os.scandir(self.name) as entries:
                     return dict(sorted((entry.name, _size(entry)) for entry in entries))
             self._system.invalidate_cache()
-            inside = self._inside("")
-            if not self._system.exists(inside):
+            if not self._system.exists(self._address("")):
                 return {}
-            entries = self._system.ls(inside, detail=True)
-            return dict(sorted((entry["name"].rstrip("/").rpartition("/")[2], entry["size"] or 0) for entry in entries))
+            listed = self._system.ls(self._address(""), detail=True)
+            return dict(sorted((entry["name"].rstrip("/").rpartition("/")[2], entry["size"] or 0) for entry in listed))
 
     def read(self, name: str) -> bytes:
-        with self._said("read"), self.opened(name) as file:
-            return bytes(file.read())
-
-    def opened(self, name: str) -> IO[bytes]:
-        """A file to read from."""
-        if self.remote:
-            opened: IO[bytes] = self._system.open(self._inside(name), "rb")
-            return opened
-        return (Path(self.name) / name).open("rb")
+        with self._errors("read"):
+            if self.remote:
+                return bytes(self._system.cat_file(self._address(name)))
+            return (Path(self.name) / name).read_bytes()
 
     def write(self, name: str, content: bytes) -> None:
-        """Under another name first, then seen on the disk, then renamed: who reads `name` finds all of it or nothing.
-
-        What is left of a write that failed is taken away.
-        """
+        """Under another name first, synced, then renamed: who reads `name` finds all of it or nothing."""
         other = f"{TEMPORARY}{uuid4().hex}-{name}"
-        with self._said(f"write {name} to"):
+        with self._errors(f"write {name} to"):
             try:
                 if self.remote:
-                    self._system.pipe_file(self._inside(other), content)
-                    self._system.mv(self._inside(other), self._inside(name))
+                    self._system.pipe_file(self._address(other), content)
+                    self._system.mv(self._address(other), self._address(name))
                 else:
-                    self._write_here(Path(self.name), other, name, content)
+                    self._write_local(Path(self.name), other, name, content)
             except BaseException:
                 with suppress(Exception):
                     self.remove(other)
@@ -110,18 +103,51 @@ class Place:
 
     def remove(self, name: str) -> None:
         if self.remote:
-            self._system.rm_file(self._inside(name))
+            self._system.rm_file(self._address(name))
         else:
             (Path(self.name) / name).unlink(missing_ok=True)
 
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Refuse a second run until the block is left. Remote folders and systems without locks have none."""
+        if self.remote or fcntl is None:
+            yield
+            return
+        try:
+            file = (Path(self.name) / _LOCK).open("ab")
+        except OSError as error:
+            raise AttnxError(f"cannot write to {self.name}: {error.strerror}; give a folder of your own") from error
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InputError(
+                    f"another run is writing to {self.name}; wait for it, or give another folder"
+                ) from None
+            except OSError:  # a file system without locks
+                pass
+            yield
+
+    def is_locked(self) -> bool:
+        """Whether a run is writing to it at this moment."""
+        path = Path(self.name) / _LOCK
+        if self.remote or fcntl is None or not path.is_file():
+            return False
+        with path.open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError:
+                return True
+        return False
+
     @staticmethod
-    def _write_here(folder: Path, other: str, name: str, content: bytes) -> None:
+    def _write_local(folder: Path, other: str, name: str, content: bytes) -> None:
         with (folder / other).open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(folder / other, folder / name)  # noqa: PTH105
-        with suppress(OSError, AttributeError):  # that it is there under its name; some systems have no such call
+        with suppress(OSError, AttributeError):  # the rename itself; some systems have no such call
             handle = os.open(folder, os.O_RDONLY)
             try:
                 os.fsync(handle)
@@ -134,105 +160,35 @@ class Place:
 
         return fsspec.core.url_to_fs(self.name)[0]
 
-    def _inside(self, name: str) -> str:
+    def _address(self, name: str) -> str:
         import fsspec
 
-        inside: str = fsspec.core.url_to_fs(self.name)[1]
-        return f"{inside.rstrip('/')}/{name}".rstrip("/")
+        return f"{fsspec.core.url_to_fs(self.name)[1].rstrip('/')}/{name}".rstrip("/")
 
     @contextmanager
-    def _said(self, what: str) -> Iterator[None]:
-        """Whatever the system has against it, in a line with what to do."""
+    def _errors(self, what: str) -> Iterator[None]:
         try:
             yield
-        except AttnxError:
-            raise
         except (OSError, ImportError, ValueError) as error:
+            if isinstance(error, AttnxError):
+                raise
             reason = getattr(error, "strerror", None) or first_line(error)
             raise AttnxError(
-                f"cannot {what} {self.name}: {reason}; mend that, and the same command goes on where it was"
+                f"cannot {what} {self.name}: {reason}; fix that, and the same command resumes the run"
             ) from error
 
 
 def _size(entry: os.DirEntry[str]) -> int:
     try:
         return entry.stat().st_size
-    except OSError:  # what another process was writing a moment ago has got its name meanwhile
+    except OSError:  # a file that another process has just renamed
         return 0
 
 
-try:
-    import fcntl
-except ImportError:  # on Windows
-    fcntl = None  # type: ignore[assignment]
-
-_NAME = "_lock"
-
-
-@contextmanager
-def alone(place: Place) -> Iterator[None]:
-    """Held until the block is left. Remote folders, and systems without locks, have none: see docs/data-sets.md."""
-    if place.remote or fcntl is None:
-        yield
-        return
-    try:
-        file = (Path(place.name) / _NAME).open("ab")
-    except OSError as error:
-        raise AttnxError(f"cannot write to {place.name}: {error.strerror}; give a folder of your own") from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(f"another run is writing to {place.name}; wait for it, or give another folder") from None
-        except OSError:  # a file system without locks
-            pass
-        yield
-
-
-def taken(place: Place) -> bool:
-    """Whether a run is writing there at this moment."""
-    path = Path(place.name) / _NAME
-    if place.remote or fcntl is None or not path.is_file():
-        return False
-    with path.open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
-    return False
-
-
 VERSIONS = ("attnx", "torch", "transformers", "tokenizers", "numpy")
-_NOT_NUMBERS = ("_name_or_path", "name_or_path", "transformers_version")
+_NAMES = ("_name_or_path", "name_or_path", "transformers_version")
 """Of a config: what it is called, and who wrote it."""
-
-
-def fingerprint(model: nn.Module, processor: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Plain values. Two runs may share a folder only where all of them are the same."""
-    return {
-        "model": weights_digest(model),
-        "config": _digest(_without(model.config.to_dict(), _NOT_NUMBERS)),  # type: ignore[operator, union-attr]
-        "attention": str(getattr(model.config, "_attn_implementation", None)),
-        "tokenizer": _digest(_processor(processor)),
-        "settings": dict(settings),
-        "versions": {name: version(name) for name in VERSIONS},
-    }
-
-
-def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What is not the same, each in words."""
-    names = [said for part, said in _SAID.items() if before.get(part) != now.get(part)]
-    for part, noun in (("settings", ""), ("versions", "version of ")):
-        old, new = before.get(part, {}), now.get(part, {})
-        names += [
-            f"{noun}{name} was {_told(old.get(name))} and is {_told(new.get(name))}"
-            for name in sorted({*old, *new})
-            if old.get(name) != new.get(name)
-        ]
-    return names
-
-
-_SAID = {
+_DIFFERENT = {
     "model": "other weights",
     "config": "another config of the model",
     "attention": "another implementation of attention",
@@ -240,8 +196,21 @@ _SAID = {
 }
 
 
+def fingerprint(model: nn.Module, processor: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain values. Two runs may share a folder only where all of them are the same."""
+    config: Any = model.config
+    return {
+        "model": weights_digest(model),
+        "config": _digest(_without_names(config.to_dict())),
+        "attention": str(getattr(config, "_attn_implementation", None)),
+        "tokenizer": _digest(_processor(processor)),
+        "settings": dict(settings),
+        "versions": {name: version(name) for name in VERSIONS},
+    }
+
+
 def weights_digest(model: nn.Module) -> str:
-    """A hash of the weights: the name of a checkpoint does not tell whether it was trained on since."""
+    """A hash of the weights: the name of a checkpoint does not show whether it was trained on since."""
     digest = sha256(type(model).__name__.encode())
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -255,9 +224,9 @@ def as_setting(value: Any) -> Any:
     if isinstance(value, Result):
         return f"{value.kind} {sha256(value.to_json().encode()).hexdigest()}"
     if isinstance(value, Mapping):
-        return {str(name): as_setting(one) for name, one in value.items()}
+        return {str(name): as_setting(member) for name, member in value.items()}
     if isinstance(value, (list, tuple)):
-        return [as_setting(one) for one in value]
+        return [as_setting(member) for member in value]
     return value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
 
 
@@ -268,44 +237,35 @@ def _processor(processor: Any) -> Any:
         return json.loads(backend.to_str())
     if hasattr(processor, "get_vocab"):
         return [type(processor).__name__, processor.get_vocab()]
-    return _without(processor.to_dict(), _NOT_NUMBERS) if hasattr(processor, "to_dict") else type(processor).__name__
+    return _without_names(processor.to_dict()) if hasattr(processor, "to_dict") else type(processor).__name__
 
 
 def _digest(value: Any) -> str:
     return sha256(json.dumps(value, sort_keys=True, default=repr).encode()).hexdigest()
 
 
-def _without(values: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if name not in names}
-
-
-def _told(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else "not given" if value is None else str(value)
-
-
-NAME = "_attnx.json"
-FORMAT = 1
-_KIND = "attnx run"
-_PART = re.compile(r"part-(\d{6,9})-(\d{6,9})-([0-9a-f]{32})-([0-9a-f]{32})\.parquet")
-_MOST_THREADS = 1024
-"""More than any machine has; with 100,000 of them a process dies."""
+def _without_names(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in _NAMES}
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """Of one run."""
+    """What a folder records of its run. It is written when the first row is done, and when the run ends."""
 
-    question: str
-    """What is asked of the data: "explanations", "comparison", …"""
+    task: str
+    """The name of the task: "explanations", "comparison", …"""
     shard_rows: int
+    """Rows of a shard, or the most that a growing one reaches."""
     fingerprint: Mapping[str, Any]
     source: str
     rows: int | None = None
     """How many the data has, where that is known."""
+    sizes: Literal["fixed", "growing", "grown"] = "fixed"
+    """Whether shards all have `shard_rows`, or double from one row up to it, once it is known."""
     threads: int = 1
-    """With which the first process ran: sums of floating numbers depend on it, so all others take it over."""
+    """With which the first process ran: sums of floating numbers depend on it, so all others use the same."""
     layout: Mapping[str, Any] = field(default_factory=dict)
-    """What the first rows told of all: columns, settings as used."""
+    """The columns of the parts, and what the first rows decided for all of them."""
     complete: bool = False
     data: str | None = None
     """A digest of all rows, once they were all read."""
@@ -313,20 +273,32 @@ class Manifest:
     """Bytes of all parts together, once they are complete."""
     format: int = FORMAT
 
+    def size_at(self, row: int) -> int:
+        """Rows of the shard that begins at a row: growing ones are row 0, row 1, rows 2 and 3, 4 to 7, …"""
+        return self.shard_rows if self.sizes == "fixed" else min(max(1, row), self.shard_rows)
+
+    def shard_of(self, row: int) -> int:
+        """The number of the shard that holds a row. Where shards grow, `shard_rows` is a power of two."""
+        if self.sizes == "fixed":
+            return row // self.shard_rows
+        if row < self.shard_rows:
+            return row.bit_length()
+        return row // self.shard_rows + self.shard_rows.bit_length() - 1
+
 
 @dataclass(frozen=True)
 class Part:
-    """One finished shard."""
+    """The file of a finished shard, as its name tells it."""
 
     number: int
     rows: int
     digest: str
-    """Of the rows of data, whether or not all of them are in the part."""
+    """Of the shard's input, whether or not all of its rows are in the part."""
     content: str
     """The digest of the file."""
     name: str
     size: int
-    """Bytes of the file as it is there."""
+    """Bytes of the file as it is now."""
 
 
 def part_name(shard: Shard, rows: int, content: bytes) -> str:
@@ -337,102 +309,110 @@ def content_digest(content: bytes) -> str:
     return sha256(content).hexdigest()[:32]
 
 
-def parts(place: Place) -> dict[int, Part]:
-    """Those that are there, by the number of their shard; of two for one shard that with more rows."""
-    found: dict[int, Part] = {}
-    for name, size in place.sizes().items():
+def parts(run_dir: RunDir) -> dict[int, Part]:
+    """The finished parts by the number of their shard; of two for one shard that with more rows."""
+    finished: dict[int, Part] = {}
+    for name, size in run_dir.sizes().items():
         if match := _PART.fullmatch(name):
             part = Part(int(match[1]), int(match[2]), match[3], match[4], name, size)
-            other = found.get(part.number, part)
+            other = finished.get(part.number, part)
             if other.digest != part.digest:
-                raise FileFormatError(f"{place.name} has two parts {part.number}: {other.name}, {name}; delete one")
-            found[part.number] = max(other, part, key=lambda one: one.rows)
-    return dict(sorted(found.items()))
+                raise FileFormatError(f"{run_dir.name} has two parts {part.number}: {other.name}, {name}; delete one")
+            finished[part.number] = max(other, part, key=lambda part: part.rows)
+    return dict(sorted(finished.items()))
 
 
-def is_complete(manifest: Manifest, there: Iterable[Part]) -> bool:
+def is_complete(manifest: Manifest, finished: Iterable[Part]) -> bool:
     """Whether the run ended, and its parts have been neither removed nor cut since."""
-    whole = [(part.rows, part.size) for part in there]
-    return manifest.complete and (sum(rows for rows, _ in whole), sum(size for _, size in whole)) == (
-        manifest.rows,
-        manifest.size,
-    )
+    counted = [(part.rows, part.size) for part in finished]
+    rows, size = sum(rows for rows, _ in counted), sum(size for _, size in counted)
+    return manifest.complete and (rows, size) == (manifest.rows, manifest.size)
 
 
-def read(place: Place) -> Manifest | None:
-    """What is there; None where no run has begun. A folder of something else is an error."""
-    there = place.names()
-    if NAME not in there:
-        strange = [name for name in there if not name.startswith((".", "_lock", TEMPORARY))]
+def completed(manifest: Manifest, finished: Mapping[int, Part]) -> Manifest:
+    """The manifest of a run whose every row is done."""
+    digest = sha256("".join(part.digest for part in finished.values()).encode()).hexdigest()
+    rows, size = (sum(getattr(part, name) for part in finished.values()) for name in ("rows", "size"))
+    return replace(manifest, complete=True, rows=rows, data=digest, size=size)
+
+
+def read_manifest(run_dir: RunDir) -> Manifest | None:
+    """None where no run has begun. A folder of something else is an error."""
+    names = run_dir.sizes()
+    if MANIFEST not in names:
+        strange = [name for name in names if not name.startswith((".", _LOCK, TEMPORARY))]
         if strange:
             raise InputError(
-                f"{place.name} holds no run of attnx, but {', '.join(strange[:3])}{', …' * (len(strange) > 3)}; give a "
-                "new or an empty folder, and nothing is overwritten"
+                f"{run_dir.name} holds no run of attnx, but {', '.join(strange[:3])}{', …' * (len(strange) > 3)}; give "
+                "a new or an empty folder, and nothing is overwritten"
             )
         return None
     try:
-        told = json.loads(place.read(NAME))
-        if told.pop("kind") != _KIND or told["format"] != FORMAT:
-            raise ValueError(f"format {told.get('format')}, this attnx reads {FORMAT}")
-        if told.pop("sha256") != _checksum(told):
+        content = json.loads(run_dir.read(MANIFEST))
+        if content.pop("kind") != _KIND or content["format"] != FORMAT:
+            raise ValueError(f"format {content.get('format')}, this attnx reads {FORMAT}")
+        if content.pop("sha256") != _checksum(content):
             raise ValueError("its checksum is that of other content, so something in it has changed")
-        manifest = schema.read(Manifest, told)
-        for name, number, most in (
-            ("shard_rows", manifest.shard_rows, inf),
-            ("threads", manifest.threads, _MOST_THREADS),
-        ):
-            if not 1 <= number <= most:
-                raise ValueError(f"{name} is {number}")
+        manifest = schema.read(Manifest, content)
+        for name, most in (("shard_rows", inf), ("threads", _MOST_THREADS)):
+            if not 1 <= getattr(manifest, name) <= most:
+                raise ValueError(f"{name} is {getattr(manifest, name)}")
         if {type(manifest.fingerprint.get(name)) for name in ("settings", "versions")} != {dict}:
             raise ValueError("the fingerprint has no settings or versions")
         return manifest
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise FileFormatError(f"{place.name}/{NAME} is no manifest that this attnx reads ({error!s:.100})") from error
+        raise FileFormatError(
+            f"{run_dir.name}/{MANIFEST} is no manifest that this attnx reads ({error!s:.100})"
+        ) from error
 
 
-def write(place: Place, manifest: Manifest) -> None:
-    told = json.loads(json.dumps(asdict(manifest)))
-    whole = {"kind": _KIND, **told, "sha256": _checksum(told)}
-    place.write(NAME, json.dumps(whole, ensure_ascii=False, indent=1).encode())
+def existing_manifest(run_dir: RunDir) -> Manifest:
+    """The manifest of a folder that must hold a run."""
+    manifest = read_manifest(run_dir)
+    if manifest is None:
+        raise InputError(f"there is no run in {run_dir.name}; attnx.explain_dataset(…, run_dir=…) makes one")
+    return manifest
 
 
-def _checksum(told: Mapping[str, Any]) -> str:
-    return sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+def write_manifest(run_dir: RunDir, manifest: Manifest) -> None:
+    content = json.loads(json.dumps(asdict(manifest)))
+    run_dir.write(
+        MANIFEST,
+        json.dumps({"kind": _KIND, **content, "sha256": _checksum(content)}, ensure_ascii=False, indent=1).encode(),
+    )
 
 
-def check_same(place: Place, before: Manifest, now: Manifest) -> None:
-    """That the run in a folder is the one that is asked for; else what differs."""
-    names = differences(before.fingerprint, now.fingerprint)
+def _checksum(content: Mapping[str, Any]) -> str:
+    return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def check_same(run_dir: RunDir, before: Manifest, now: Manifest) -> None:
+    """That the run in a folder is the one that is wanted; else what differs."""
+    names = [words for name, words in _DIFFERENT.items() if before.fingerprint.get(name) != now.fingerprint.get(name)]
+    for name, noun in (("settings", ""), ("versions", "version of ")):
+        old, new = before.fingerprint[name], now.fingerprint[name]
+        names += [
+            f"{noun}{setting} was {_in_words(old.get(setting))} and is {_in_words(new.get(setting))}"
+            for setting in sorted({*old, *new})
+            if old.get(setting) != new.get(setting)
+        ]
     if before.shard_rows != now.shard_rows:
         names.append(f"shard_rows was {before.shard_rows} and is {now.shard_rows}")
     if None not in (before.rows, now.rows) and before.rows != now.rows:
         names.append(f"it was begun over {before.rows:,} rows, and the data has {now.rows:,}")
-    if before.question != now.question:
-        names = [f"it is a run of {before.question}, and {now.question} is asked for"]
+    if before.task != now.task:
+        names = [f"it is a run of {before.task}, and {now.task} was requested"]
     if names:
-        raise InputError(f"{place.name} holds another run: {'; '.join(names)}. Give another folder, or delete it")
+        raise InputError(f"{run_dir.name} holds another run: {'; '.join(names)}. Give another folder, or delete it")
 
 
-def check_part(place: Place, part: Part, shard: Shard) -> None:
-    """That a finished part is of these very rows."""
-    if part.digest != shard.digest:
-        first = shard.rows[0].number
-        raise InputError(
-            f"{place.name} holds a run over other data: rows {first:,} to {shard.rows[-1].number:,} are not those that "
-            f"were run ({part.rows:,} rows then, {len(shard.rows):,} now). Give another folder, or delete it"
-        )
+def _in_words(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else "not set" if value is None else str(value)
 
 
-def completed(manifest: Manifest, finished: Mapping[int, Part]) -> Manifest:
-    """The manifest of a run whose every row was read."""
-    whole = sha256("".join(part.digest for part in finished.values()).encode()).hexdigest()
-    rows, size = (sum(getattr(part, name) for part in finished.values()) for name in ("rows", "size"))
-    return replace(manifest, complete=True, rows=rows, data=whole, size=size)
-
-
-def tidy(place: Place, finished: Mapping[int, Part]) -> None:
-    """Take away what killed runs left half written, and parts in whose place there is a better one."""
+def tidy(run_dir: RunDir, finished: Mapping[int, Part]) -> None:
+    """Remove what killed runs left half written, and parts that a better one replaced."""
     keep = {part.name for part in finished.values()}
-    for name in place.names():
+    for name in run_dir.sizes():
         if name.startswith(TEMPORARY) or (_PART.fullmatch(name) and name not in keep):
-            place.remove(name)
+            run_dir.remove(name)

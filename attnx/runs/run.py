@@ -1,44 +1,121 @@
-"""A finished run, or one on its way, read from its folder as it is needed: no more of it is held than one shard."""
+"""`explain_dataset`, and the run that it returns: read from its folder as it is needed, one shard in memory at most."""
 
 from __future__ import annotations
 
 import operator
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from attnx.arguments import PAGES, file_of, replacing
-from attnx.errors import AttnxError, ChoiceError, InputError
+from attnx.arguments import PAGES, checked, file_of, replacing
+from attnx.errors import AttnxError, ChoiceError, FileFormatError, InputError, whole_number
+from attnx.pipeline import LAST, given_model, takes_pipelines
 from attnx.registry import quoted, unknown
 from attnx.results import VIEWS, Explanation
-from attnx.runs import folder as manifests
-from attnx.runs.folder import Manifest, Part, Place, taken
-from attnx.runs.sources import arrow
-from attnx.runs.summary import CarryingWord, Group, RunSummary
-from attnx.runs.table import Layout, explanation_of, read_part
+from attnx.results import storage as schema
+from attnx.runs.engine import Engine, engine_of
+from attnx.runs.explanations import ExplanationTask, explanation_of
+from attnx.runs.folder import Manifest, Part, RunDir, existing_manifest, is_complete, parts
+from attnx.runs.runner import Failed, Runner, check_one_for_all, failed_rows
+from attnx.runs.sources import Column, Columns, arrow, source_of
+from attnx.runs.summary import RunSummary, summarize
+from attnx.runs.task import Layout, read_part, stored_rows
 
 if TYPE_CHECKING:
     import pandas
 
+    from attnx.attribution import AskedReferences
+    from attnx.evaluation import Recommendation
 
-@dataclass(frozen=True)
-class Failed:
-    """A row that could not be explained."""
 
-    row: int
-    id: str
-    error: str
+@takes_pipelines("data")
+@checked
+def explain_dataset(
+    model: Any,
+    tokenizer: Any = None,
+    data: Any = None,
+    *,
+    column: Column = None,
+    run_dir: str | PathLike[str] = "",
+    methods: Sequence[str] | str | Recommendation | None = None,
+    references: AskedReferences | None = None,
+    layer: int | str | None = None,
+    gold: str | None = None,
+    id_column: str | None = None,
+    shard_rows: int | None = None,
+    engine: str | Engine | None = None,
+    workers: int | None = None,
+    num_gpus: float = 0,
+    progress: bool = True,
+    **options: Any,
+) -> Run:
+    """Explain every row of `data`, and write the explanations as Parquet files to a folder.
+
+    The same call resumes a run that was stopped or killed; other data (also more rows), another model or other settings
+    in the same folder are an error. A row that cannot be explained says why in its column `error`, and the run goes on.
+    Rows for which memory was short are left out, and the run is not complete: the same call runs them again.
+
+    Args:
+        model: A model, a pipeline, a directory or a hub id; the last three need no tokenizer.
+        tokenizer: The tokenizer or processor of the model.
+        data: A list, a generator, a table of pandas or of the datasets library, or the path of a file or of a folder of
+            images.
+        column: The column of the texts (`text` or the like); two of them make pairs.
+        run_dir: The folder, or an address that fsspec knows.
+        methods: As in `explain`.
+        references: As in `explain`.
+        layer: A layer from 1, or "all"; by default the last.
+        gold: The column of the right labels (`label` or the like).
+        id_column: The column of the names of rows.
+        shard_rows: Rows of a file: no more are in memory, and no more are lost if the run is killed. By default files
+            grow from one row until they take half a minute of work, up to 1,024 rows.
+        engine: "ray", or the address of a cluster, for many processes.
+        workers: How many of them.
+        num_gpus: GPUs of each worker.
+        progress: Whether an estimate and a progress bar are shown.
+        **options: Those of `explain`.
+
+    Returns:
+        The run, whose rows are read when they are needed.
+
+    Raises:
+        InputError: The folder holds another run, or no row can be explained.
+
+    Example:
+        >>> model, tokenizer = attnx.load_demo()
+        >>> import tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> texts = ["the keys to the cabinet", "the boy near the girls"]
+        >>> run = explain_dataset(model, tokenizer, texts, run_dir=folder, methods="rollout", progress=False)
+        >>> len(run), run.complete
+        (2, True)
+    """
+    if not run_dir:
+        raise InputError("say where the run is kept: run_dir='run/', a folder or an address that fsspec knows")
+    if options.get("all_queries") or options.get("head") == "all":
+        raise ChoiceError(
+            "a row of a data set keeps one score a position: leave all_queries and head='all' out, or use explain"
+        )
+    check_one_for_all(options)
+    options |= {"methods": methods, "references": references}
+    options["layer"] = None if layer == "all" else LAST if layer is None else layer
+    task = ExplanationTask({name: value for name, value in options.items() if value is not None})
+    given = given_model(model, tokenizer)
+    task.check(given.model)
+    source, rows = source_of(data, Columns(column, gold, id_column)), shard_rows
+    rows = None if shard_rows is None else whole_number("shard_rows", shard_rows)
+    Runner(
+        task, given, source, RunDir.of(run_dir), engine_of(engine, workers, num_gpus), rows, progress=bool(progress)
+    ).run()
+    return Run.load(run_dir)
 
 
 @dataclass(frozen=True)
 class Status:
-    """Of one folder."""
+    """Of a run."""
 
     manifest: Manifest
     rows: int
@@ -50,198 +127,97 @@ class Status:
     failed: list[Failed]
 
 
-def status_of(folder: str | PathLike[str]) -> Status:
-    """How far the run in a folder is."""
-    place = Place.of(folder)
-    manifest = manifest_of(place)
-    parts = list(manifests.parts(place).values())
-    failed = list(failed_rows(place, parts, manifest))
-    rows, complete = sum(part.rows for part in parts), manifests.is_complete(manifest, parts)
-    return Status(manifest, rows, len(parts), complete, taken(place), failed)
+def status_of(run_dir: str | PathLike[str]) -> Status:
+    """How far the run in a folder is, whatever its task."""
+    folder = RunDir.of(run_dir)
+    manifest = existing_manifest(folder)
+    finished = list(parts(folder).values())
+    failed = list(failed_rows(folder, manifest, finished))
+    rows, complete = sum(part.rows for part in finished), is_complete(manifest, finished)
+    return Status(manifest, rows, len(finished), complete, folder.is_locked(), failed)
 
 
-def manifest_of(place: Place) -> Manifest:
-    """What a folder says of the run in it; one without is an error."""
-    manifest = manifests.read(place)
-    if manifest is None:
-        raise InputError(f"there is no run in {place.name}; attnx.explain_dataset(…, output=…) makes one")
-    return manifest
+@dataclass(frozen=True)
+class Common:
+    """What nearly all explanations of a run share."""
 
+    relevance: tuple[str, ...]
+    references: tuple[str, ...]
+    layers: tuple[int, ...]
+    diagnostics: Mapping[str, tuple[str, ...]]
+    signed: tuple[str, ...]
+    first: str | None
+    causal: bool
+    provenance: Mapping[str, Any]
 
-def failed_rows(place: Place, parts: Iterable[Part], manifest: Manifest) -> Iterator[Failed]:
-    """Rows that have no answer, and why."""
-    for part in parts:
-        for one in read_part(place, part, manifest.shard_rows, columns=("row", "id", "error")).to_pylist():
-            if one["error"] is not None:
-                yield Failed(one["row"], one["id"], one["error"])
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All methods and references."""
+        return (*self.relevance, *self.references)
 
-
-WORDS = 10
-_EXAMPLES = 3
-_REASONS = 5
-_FIFTHS = 5
-_NO_LABEL = "(no answer)"
-
-
-@dataclass
-class _Word:
-    first: int = 0
-    rows: int = 0
-    share: float = 0.0
-    examples: list[int] = field(default_factory=list)
-
-
-@dataclass
-class _Sums:
-    """Of one group of rows."""
-
-    rows: int = 0
-    right: int = 0
-    wrong: int = 0
-    probabilities: float = 0.0
-    with_probability: int = 0
-    words: dict[str, _Word] = field(default_factory=dict)
-    places: Any = field(default_factory=lambda: np.zeros(_FIFTHS + 1))
-
-    def add(self, number: int, cells: Mapping[str, Any], carried: Mapping[str, float], places: Any) -> None:
-        self.rows += 1
-        self.right += cells["right"] is True
-        self.wrong += cells["right"] is False
-        if cells["probability"] is not None:
-            self.probabilities += cells["probability"]
-            self.with_probability += 1
-        self.places += places
-        most = max(carried, key=lambda word: carried[word], default=None)
-        for text, share in carried.items():
-            word = self.words.setdefault(text, _Word())
-            word.rows += 1
-            word.share += share
-            if text == most:
-                word.first += 1
-                if len(word.examples) < _EXAMPLES:
-                    word.examples.append(number)
-
-    def group(self, label: str, gold: str | None) -> Group:
-        best = sorted(self.words.items(), key=lambda one: (-one[1].first, -one[1].share, one[0]))[:WORDS]
-        return Group(
-            label,
-            gold,
-            self.rows,
-            self.right,
-            self.wrong,
-            self.probabilities / self.with_probability if self.with_probability else None,
-            tuple(
-                CarryingWord(text, word.first, word.rows, word.share / word.rows, tuple(word.examples))
-                for text, word in best
-            ),
-            tuple(float(one) for one in self.places / max(1, self.rows)),
-        )
-
-
-def summarised(rows: Iterable[dict[str, Any]], layout: Layout, count: int, method: str | None) -> RunSummary:
-    """One pass over `count` rows."""
-    labels: dict[str, _Sums] = {}
-    apart: dict[tuple[str, str], _Sums] = {}
-    errors: Counter[str] = Counter()
-    for cells, explanation in _explained(rows, layout, errors):
-        carried, places = carried_by(explanation, method)
-        prediction = explanation.prediction
-        label = _NO_LABEL if prediction is None else prediction.predicted
-        cells = {**cells, "probability": None if prediction is None else prediction.certainty}
-        labels.setdefault(label, _Sums()).add(cells["row"], cells, carried, places)
-        if cells["right"] is False:
-            apart.setdefault((label, cells["gold"]), _Sums()).add(cells["row"], cells, carried, places)
-    return RunSummary(
-        explainer=method or layout.first or _default(layout),
-        rows=count,
-        failed=sum(errors.values()),
-        groups=tuple(sums.group(label, None) for label, sums in sorted(labels.items(), key=lambda one: -one[1].rows)),
-        disagreements=tuple(
-            sums.group(label, gold) for (label, gold), sums in sorted(apart.items(), key=lambda one: -one[1].rows)
-        ),
-        errors=dict(errors.most_common(_REASONS)),
-        provenance=layout.provenance,
-    )
-
-
-def carried_by(explanation: Explanation, method: str | None) -> tuple[dict[str, float], Any]:
-    """The share of each word without punctuation, in lower case, and of each fifth of the text, by size of score.
-
-    Special tokens come last among the places; words share what is left of them.
-    """
-    scores = np.abs(explanation.scores(method))
-    total = float(scores.sum()) or 1.0
-    places = np.zeros(_FIFTHS + 1)
-    places[-1] = scores[explanation.positions.special].sum() / total
-    words = explanation.content_words
-    sizes = [float(scores[list(word.positions)].sum()) for word in words]
-    inside = sum(sizes) or 1.0
-    carried: dict[str, float] = {}
-    for number, (word, size) in enumerate(zip(words, sizes, strict=True)):
-        name = word.text.casefold()
-        carried[name] = carried.get(name, 0.0) + size / inside
-        places[number * _FIFTHS // len(words)] += size / inside * (1 - places[-1])
-    return carried, places
-
-
-def _explained(
-    rows: Iterable[dict[str, Any]], layout: Layout, errors: Counter[str]
-) -> Iterator[tuple[dict[str, Any], Explanation]]:
-    for cells in rows:
-        if cells["error"] is not None:
-            errors[cells["error"]] += 1
-        else:
-            yield cells, explanation_of(cells, layout)
-
-
-def _default(layout: Layout) -> str:
-    return "rollout" if "rollout" in layout.methods else layout.methods[0]
+    @property
+    def default(self) -> str:
+        """The one that is shown first."""
+        return self.first or ("rollout" if "rollout" in self.relevance else self.names[0])
 
 
 class Run:
     """Explanations of a data set. `run[7]` is one, `for e in run` all, `run.failed` what could not be explained.
 
-    >>> model, tokenizer = attnx.load_demo()
-    >>> import tempfile
-    >>> folder = tempfile.mkdtemp()
-    >>> texts = ["the keys to the cabinet", "the boy near the girls"]
-    >>> run = explain_dataset(model, tokenizer, texts, output=folder, methods="rollout", progress=False)
-    >>> print(run[1].prediction)
-    singular (0.998)
+    Example:
+        >>> model, tokenizer = attnx.load_demo()
+        >>> import tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> texts = ["the keys to the cabinet", "the boy near the girls"]
+        >>> run = explain_dataset(model, tokenizer, texts, run_dir=folder, methods="rollout", progress=False)
+        >>> print(run[1].prediction)
+        singular (0.998)
     """
 
-    def __init__(self, place: Place, manifest: Manifest) -> None:
-        self.place, self.manifest = place, manifest
+    def __init__(self, run_dir: RunDir, manifest: Manifest) -> None:
+        self.run_dir, self.manifest = run_dir, manifest
         self._last: tuple[str, Any] | None = None
 
     @classmethod
-    def load(cls, folder: str | PathLike[str]) -> Run:
-        """What `explain_dataset` or `attnx run` wrote there, as far as it got."""
-        place = Place.of(folder)
-        manifest = manifest_of(place)
-        if manifest.question != "explanations":
-            raise InputError(f"{place.name} holds a run of {manifest.question}; the same call gives its result again")
-        return cls(place, manifest)
+    def load(cls, run_dir: str | PathLike[str]) -> Run:
+        """The run that `explain_dataset` or `attnx run` wrote there, as far as it got."""
+        folder = RunDir.of(run_dir)
+        manifest = existing_manifest(folder)
+        if manifest.task != ExplanationTask.name:
+            raise InputError(f"{folder.name} holds a run of {manifest.task}; the same call gives its result again")
+        return cls(folder, manifest)
 
     @cached_property
     def layout(self) -> Layout:
-        """Methods, references and layers, and what is true of all rows."""
-        return Layout.from_dict(self.manifest.layout)
+        """The columns, and the facts that all rows share unless they say otherwise."""
+        return Layout.of(self.manifest)
+
+    @cached_property
+    def common(self) -> Common:
+        """Methods, references and layers, and what else is true of nearly all rows."""
+        names = Common.__dataclass_fields__
+        try:
+            common = schema.read(Common, {name: value for name, value in self.layout.facts.items() if name in names})
+        except FileFormatError as error:
+            raise FileFormatError(f"the layout of the run is not what attnx wrote: {error}") from error
+        if not common.layers or not common.names:
+            raise FileFormatError("the layout of the run is not what attnx wrote: it has no layer or no method")
+        return common
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
-        """The finished shards when they were first asked for."""
-        return tuple(manifests.parts(self.place).values())
+        """The shards that were finished when this was first read."""
+        return tuple(parts(self.run_dir).values())
 
     @property
     def complete(self) -> bool:
         """Whether every row is there."""
-        return manifests.is_complete(self.manifest, self.parts)
+        return is_complete(self.manifest, self.parts)
 
     @property
     def running(self) -> bool:
         """Whether a process is writing to it at this moment."""
-        return taken(self.place)
+        return self.run_dir.is_locked()
 
     @property
     def columns(self) -> list[str]:
@@ -262,40 +238,45 @@ class Run:
                 "the names of rows"
             ) from None
         total = self.manifest.rows if self.manifest.rows is not None else len(self)
-        place = number + total if number < 0 else number
-        if not 0 <= place < total:
+        index = number + total if number < 0 else number
+        if not 0 <= index < total:
             raise IndexError(f"row {number} was requested, but the run has {total:,} rows")
-        part = next((part for part in self.parts if part.number == place // self.manifest.shard_rows), None)
+        part = next((part for part in self.parts if part.number == self.manifest.shard_of(index)), None)
         rows = [] if part is None else self._table(part)["row"].to_pylist()
-        if part is None or place not in rows:
+        if part is None or index not in rows:
             raise InputError(
-                f"row {place} was not run yet: {len(self):,} of {total:,} rows are there; the same call resumes the run"
+                f"row {index} was not run yet: {len(self):,} of {total:,} rows are there; the same call resumes the run"
             )
-        cells = self._table(part).slice(rows.index(place), 1).to_pylist()[0]
-        if cells["error"] is not None:
-            raise InputError(f"row {place} could not be explained: {cells['error']}")
-        return explanation_of(cells, self.layout)
+        row = self._table(part).slice(rows.index(index), 1).to_pylist()[0]
+        if row["error"] is not None:
+            raise InputError(f"row {index} could not be explained: {row['error']}")
+        return explanation_of(row, self.layout)
 
     def __iter__(self) -> Iterator[Explanation]:
         """Of all rows that could be explained, in their order."""
-        for cells in self.rows():
-            if cells["error"] is None:
-                yield explanation_of(cells, self.layout)
+        return (explanation for _, explanation in self.explained() if explanation is not None)
+
+    def explained(self) -> Iterator[tuple[dict[str, Any], Explanation | None]]:
+        """Every row, with its explanation unless it failed."""
+        for row in self.rows():
+            yield row, None if row["error"] is not None else explanation_of(row, self.layout)
 
     def rows(self, columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
         """Every row as a dictionary, all columns or these."""
-        for part in self.parts:
-            for batch in self._table(part, columns).to_batches(max_chunksize=256):
-                yield from batch.to_pylist()
+        self._check(columns)
+        return stored_rows(self.run_dir, self.manifest, self.parts, self.layout.schema(), columns)
 
     @property
     def failed(self) -> list[Failed]:
         """Rows that could not be explained, and why."""
-        return list(failed_rows(self.place, self.parts, self.manifest))
+        return list(failed_rows(self.run_dir, self.manifest, self.parts))
 
     def to_table(self, columns: Sequence[str] | None = None) -> Any:
         """A table of Arrow; `columns` keeps it small."""
-        return arrow().concat_tables([self._table(part, columns) for part in self.parts])
+        self._check(columns)
+        schema = self.layout.schema()
+        tables = [read_part(self.run_dir, part, self.manifest, schema, columns) for part in self.parts]
+        return arrow().concat_tables(tables)
 
     def to_frame(self, columns: Sequence[str] | None = None) -> pandas.DataFrame:
         """A table of pandas, a row for each text."""
@@ -312,31 +293,30 @@ class Run:
             from datasets import Dataset
         except ImportError as error:
             raise AttnxError("to_dataset needs the datasets library: pip install datasets") from error
-        if self.place.remote:
+        if self.run_dir.remote:
             return Dataset(self.to_table())
-        return Dataset.from_parquet([str(Path(self.place.name) / part.name) for part in self.parts])
+        return Dataset.from_parquet([str(Path(self.run_dir.name) / part.name) for part in self.parts])
 
     def summary(self, method: str | None = None) -> RunSummary:
-        """For each label which words and places carry most; where the data's label differs, what was looked at.
+        """For each label which words contribute most and where they are; where the data has another label, too.
 
-        By what is shown first, or by another of the run's methods and references.
+        By the method that is shown first, or by another one of the run.
         """
-        known = (*self.layout.methods, *self.layout.references)
-        if method is not None and method not in known:
-            raise ChoiceError(unknown("method", method, known))
-        return summarised(self.rows(), self.layout, len(self), method)
+        if method is not None and method not in self.common.names:
+            raise ChoiceError(unknown("method", method, self.common.names))
+        return summarize(self.explained(), method or self.common.default, method, self.common.provenance)
 
     def to_html(self, path: str | PathLike[str] | None = None, *, title: str | None = None) -> str | None:
         """A page to search, filter and sort, in one file under 3 MB; of a larger run it has a sample, and says so."""
-        place = None if path is None else file_of(path, PAGES, "to_html")
+        file = None if path is None else file_of(path, PAGES, "to_html")
         page: str = VIEWS[RunSummary.kind]().more["run_page"](self, title=title)
-        if place is None:
+        if file is None:
             return page
         try:
-            with replacing(place) as beside:
-                Path(beside).write_text(page, encoding="utf-8", newline="\n")
+            with replacing(file) as temporary:
+                Path(temporary).write_text(page, encoding="utf-8", newline="\n")
         except OSError as error:
-            raise AttnxError(f"cannot write {place}: {error.strerror or error}") from error
+            raise AttnxError(f"cannot write {file}: {error.strerror or error}") from error
         return None
 
     def _repr_html_(self) -> str:
@@ -347,19 +327,15 @@ class Run:
     def __repr__(self) -> str:
         state = "complete" if self.complete else "running" if self.running else "stopped"
         total = "" if self.manifest.rows is None or self.complete else f" of {self.manifest.rows:,}"
-        names = ", ".join((*self.layout.methods, *self.layout.references))
-        return f"Run({self.place.name!r}, {len(self):,}{total} rows, {names}, {state})"
+        return f"Run({self.run_dir.name!r}, {len(self):,}{total} rows, {', '.join(self.common.names)}, {state})"
 
-    def _table(self, part: Part, columns: Sequence[str] | None = None) -> Any:
-        """The last one is kept: neighbours are asked for one after the other."""
-        if self._last is not None and self._last[0] == part.name and columns is None:
-            return self._last[1]
-        if columns is not None:
-            for name in columns:
-                if name not in self.columns:
-                    raise ChoiceError(unknown("column", name, self.columns))
-        schema = self.layout.schema()
-        table = read_part(self.place, part, self.manifest.shard_rows, schema=schema, columns=columns)
-        if columns is None:
-            self._last = (part.name, table)
-        return table
+    def _check(self, columns: Sequence[str] | None) -> None:
+        for name in columns or ():
+            if name not in self.columns:
+                raise ChoiceError(unknown("column", name, self.columns))
+
+    def _table(self, part: Part) -> Any:
+        """The last one is kept, for rows are often read one after the other."""
+        if self._last is None or self._last[0] != part.name:
+            self._last = part.name, read_part(self.run_dir, part, self.manifest, self.layout.schema())
+        return self._last[1]

@@ -1,23 +1,23 @@
-"""The page of a run. All rows where they fit in 3 MB, else a sample that is drawn evenly and said to be one.
+"""Views of a summary, and the page of a run: all rows where they fit in 3 MB, else a sample that is drawn evenly.
 
-What is written in a text reaches the page as in every page of attnx: through jinja with autoescape, or as JSON that the
-script puts in as text.
+What a text contains reaches the page as in every page of attnx: through jinja with autoescape, or as JSON that the
+script inserts as text.
 """
 
 from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from typing import Any
 
 from attnx.results import Explanation
+from attnx.runs.explanations import explanation_of
 from attnx.runs.run import Run
 from attnx.runs.summary import Group, RunSummary
-from attnx.runs.table import explanation_of
 from attnx.views import LOOKS, TextBlock, as_json, framed, harmless
 
 _PLACES = ("first fifth", "second", "third", "fourth", "last fifth", "special tokens")
@@ -28,13 +28,13 @@ def blocks(summary: RunSummary) -> list[TextBlock]:
     lead = [f"{summary.rows:,} rows, {summary.failed:,} of them failed"]
     lead += [f"failed: {reason} ({count:,})" for reason, count in summary.errors.items()]
     return [
-        TextBlock(f"What carries most, by {summary.explainer}", tuple(lead), _groups(summary.groups)),
+        TextBlock(f"Words that contribute most, by {summary.explainer}", tuple(lead), _groups(summary.groups)),
         *_words(summary.groups, ""),
         *(
-            [TextBlock("Where the data says something else", (), _groups(summary.disagreements))]
+            [TextBlock("Where the data has another label", (), _groups(summary.disagreements))]
             * bool(summary.disagreements)
         ),
-        *_words(summary.disagreements, "where the data says "),
+        *_words(summary.disagreements, "labelled "),
     ]
 
 
@@ -55,7 +55,7 @@ def rows(summary: RunSummary) -> list[dict[str, Any]]:
 
 
 def plot(summary: RunSummary, axes: Any = None) -> Any:
-    """For each label how often a word carries most."""
+    """For each label how often a word contributes most."""
     if axes is None:
         from matplotlib import pyplot
 
@@ -67,13 +67,13 @@ def plot(summary: RunSummary, axes: Any = None) -> Any:
         words = [word for word in group.words[:_PLOTTED] if word.first][::-1]
         ax.barh([word.text for word in words], [word.first for word in words], color=LOOKS[0][0])
         ax.set_title(f"{group.label} ({group.rows:,} rows)", fontsize=10)
-        ax.set_xlabel("rows in which it carries most", fontsize=8)
+        ax.set_xlabel("rows in which it contributes most", fontsize=8)
     return axes
 
 
 def _groups(groups: Sequence[Group]) -> list[list[str]]:
-    apart = any(one.gold is not None for one in groups)
-    known = any(one.right or one.wrong for one in groups)
+    apart = any(group.gold is not None for group in groups)
+    known = any(group.right or group.wrong for group in groups)
     head = ["label", *(["gold"] if apart else []), "rows", *(["right"] if known and not apart else []), "probability"]
     lines = [[*head, *_PLACES]]
     for group in groups:
@@ -91,15 +91,15 @@ def _groups(groups: Sequence[Group]) -> list[list[str]]:
     return lines
 
 
-def _words(groups: Sequence[Group], said: str) -> list[TextBlock]:
+def _words(groups: Sequence[Group], prefix: str) -> list[TextBlock]:
     text_blocks = []
     for group in groups:
-        lines = [["word", "carries most in", "occurs in", "mean share", "rows to look at"]]
+        lines = [["word", "contributes most in", "occurs in", "mean share", "rows to look at"]]
         lines += [
             [word.text, f"{word.first:,}", f"{word.rows:,}", f"{word.share:.1%}", ", ".join(map(str, word.examples))]
             for word in group.words
         ]
-        text_blocks.append(TextBlock(f"{group.label}{f', {said}{group.gold}' if group.gold else ''}", (), lines))
+        text_blocks.append(TextBlock(f"{group.label}{f', {prefix}{group.gold}' if group.gold else ''}", (), lines))
     return text_blocks
 
 
@@ -120,7 +120,9 @@ def run_page(run: Run, *, title: str | None = None) -> str:
     rows = sample(run)
     summary = run.summary()
     total = len(run)
-    page = harmless({"methods": _methods(run), "sorts": _sorts(run), "images": run.layout.images, "rows": rows})
+    page = harmless(
+        {"methods": _methods(run), "sorts": _sorts(run), "images": "boxes" in run.layout.columns, "rows": rows}
+    )
     script, style = _file("page.js"), _shared_style() + _file("page.css")
     written: str = _template().render(
         title=harmless(title or run.manifest.source),
@@ -142,18 +144,18 @@ def run_page(run: Run, *, title: str | None = None) -> str:
 
 
 def sample(run: Run) -> list[dict[str, Any]]:
-    """Every row, or every second, fourth, … by a hash of its number until they fit: known of a row by itself."""
-    every, kept, size = 1, [], 0
+    """Every row, or every second, fourth, … by a hash of its number until they fit."""
+    step, kept, size = 1, [], 0
     for cells in run.rows():
-        if _draw(cells["row"]) % every:
+        if _draw(cells["row"]) % step:
             continue
         row = _row(cells, run)
         kept.append(row)
         size += _size(row)
         while size > LARGEST or len(kept) > _AT_MOST:
-            every *= 2
-            kept = [one for one in kept if _draw(one["row"]) % every == 0]
-            size = sum(_size(one) for one in kept)
+            step *= 2
+            kept = [row for row in kept if _draw(row["row"]) % step == 0]
+            size = sum(map(_size, kept))
     return kept
 
 
@@ -166,16 +168,17 @@ def _size(row: Mapping[str, Any]) -> int:
 
 
 def _row(cells: Mapping[str, Any], run: Run) -> dict[str, Any]:
-    told = {"row": cells["row"], "id": cells["id"], "gold": cells["gold"], "right": cells["right"]}
+    known = {name: cells[name] for name in ("row", "id", "gold", "right")}
     if cells["error"] is not None:
-        return {**told, "error": cells["error"], "text": (cells["text"] or "")[:300]}
+        return {**known, "error": cells["error"], "text": (cells["text"] or "")[:300]}
     explanation = explanation_of(cells, run.layout)
-    answer = explanation.prediction
+    prediction = explanation.prediction
+    certainty = None if prediction is None else prediction.certainty
     return {
-        **told,
-        "label": None if answer is None else answer.predicted,
-        "probability": None if answer is None or answer.certainty is None else round(answer.certainty, _DIGITS),
-        "target": None if answer is None else answer.target,
+        **known,
+        "label": None if prediction is None else prediction.predicted,
+        "probability": None if certainty is None else round(certainty, _DIGITS),
+        "target": None if prediction is None else prediction.target,
         "words": [word.text for word in explanation.words],
         "scores": {name: _by_word(explanation, name) for name in explanation.names},
         "numbers": {name: _rounded(cells[name]) for name in _sorts(run) if cells.get(name) is not None},
@@ -192,24 +195,14 @@ def _rounded(number: float) -> float:
 
 
 def _methods(run: Run) -> list[dict[str, Any]]:
-    """What can be shown, the first first."""
-    names = (*run.layout.methods, *run.layout.references)
-    first = run.layout.first or ("rollout" if "rollout" in names else names[0])
-    ordered = (first, *(name for name in names if name != first))
-    return [{"name": name, "signed": name in run.layout.signed} for name in ordered]
+    """Those that can be shown, the default in front."""
+    names = sorted(run.common.names, key=lambda name: name != run.common.default)
+    return [{"name": name, "signed": name in run.common.signed} for name in names]
 
 
 def _sorts(run: Run) -> list[str]:
-    """Columns of one number, besides the place and the probability: all diagnostics, and the sink."""
-    return list(_sort_columns(run))
-
-
-def _sort_columns(run: Run) -> Iterator[str]:
-    layout = run.layout
-    for layer in layout.layers:
-        yield from (layout.column(f"{name}_{kind}", layer) for name, of in layout.diagnostics.items() for kind in of)
-        if layout.causal:
-            yield layout.column("sink", layer)
+    """Columns of one number, besides the row and the probability: all diagnostics, and the sink."""
+    return [name for name, kind in run.layout.columns.items() if kind == "number" and name != "probability"]
 
 
 @cache

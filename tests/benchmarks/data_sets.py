@@ -27,8 +27,9 @@ import torch
 
 import attnx
 from attnx.pipeline import GivenModel, given_model
-from attnx.runs.engine import Engine, Job, LocalEngine, Ray
-from attnx.runs.sources import Columns, Shard, source_of
+from attnx.runs.engine import Engine, Job, LocalEngine, Ray, Work
+from attnx.runs.explanations import ExplanationTask
+from attnx.runs.sources import Columns, source_of
 from tests.faults.kills import sentences
 
 SHARD, BATCH = 1024, 8
@@ -53,7 +54,7 @@ def explained(given: GivenModel, texts: Sequence[str], **options: Any) -> None:
     folder = tempfile.mkdtemp()
     try:
         attnx.explain_dataset(
-            given.model, given.processor, list(texts), output=folder, progress=False, shard_rows=SHARD, **options
+            given.model, given.processor, list(texts), run_dir=folder, progress=False, shard_rows=SHARD, **options
         )
     finally:
         shutil.rmtree(folder)
@@ -80,26 +81,26 @@ class Clocked:
 
 @dataclass(frozen=True)
 class Timed:
-    """An engine whose question writes down what each shard takes of the processor that runs it."""
+    """An engine whose task writes down what each shard takes of the processor that runs it."""
 
     engine: Engine
     file: str
 
-    def run(self, job: Job, given: GivenModel, shards: Iterator[Shard], tick: Any, told: Any) -> None:
-        self.engine.run(replace(job, question=TimedQuestion(job.question, self.file)), given, shards, tick, told)
+    def run(self, job: Job, given: GivenModel, work: Iterator[Work], on_row: Any, on_done: Any) -> None:
+        task = TimedTask(job.task.options, self.file)
+        self.engine.run(replace(job, task=task), given, work, on_row, on_done)
 
 
 @dataclass(frozen=True)
-class TimedQuestion:
-    question: Any
-    file: str
+class TimedTask(ExplanationTask):
+    file: str = ""
 
-    def part(self, model: Any, processor: Any, rows: Sequence[Any], layout: Any, tick: Any) -> Any:
+    def cells(self, model: Any, processor: Any, things: Sequence[Any], tick: Any, progress: bool) -> Any:
         start = time.process_time()
-        made = self.question.part(model, processor, rows, layout, tick)
+        rows = super().cells(model, processor, things, tick, progress)
         with Path(self.file).open("a") as file:
-            file.write(f"{(time.process_time() - start) / len(rows)}\n")
-        return made
+            file.write(f"{(time.process_time() - start) / len(things)}\n")
+        return rows
 
 
 def clocked(given: GivenModel, texts: Sequence[str], engine: Engine, workers: int, **options: Any) -> Clocked:
@@ -109,7 +110,7 @@ def clocked(given: GivenModel, texts: Sequence[str], engine: Engine, workers: in
             given.name or given.model,
             None if given.name else given.processor,
             list(texts),
-            output=folder,
+            run_dir=folder,
             progress=False,
             shard_rows=SMALL,
             engine=Timed(engine, times.name),
@@ -158,13 +159,13 @@ def main() -> None:
         numbered = (f"the key {text}" for text in sentences(asked.resident))
         folder = tempfile.mkdtemp()
         attnx.explain_dataset(
-            given.model, given.processor, numbered, output=folder, methods="rollout", references=(), progress=False
+            given.model, given.processor, numbered, run_dir=folder, methods="rollout", references=(), progress=False
         )
         shutil.rmtree(folder)
         print(round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10))
         return
     texts = (
-        [one.given for one in source_of(asked.data, Columns()).rows][: asked.rows]
+        [row.input for row in source_of(asked.data, Columns()).rows][: asked.rows]
         if asked.data
         else list(dict.fromkeys(one for one in sentences(4 * asked.rows) if one))[: asked.rows]
     )

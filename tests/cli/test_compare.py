@@ -107,7 +107,7 @@ def test_work_that_is_kept_in_a_folder_is_there_when_the_same_command_comes_agai
     compare, tmp_path, monkeypatch, capsys
 ):
     (tmp_path / "few.csv").write_text('line\nthe key to the cabinets\n""\nkeys to it\n')
-    asked = ("--data", "few.csv", "--column", "line", "--reference", "gradient", "--method", "raw", "--run", "kept")
+    asked = ("--data", "few.csv", "--column", "line", "--reference", "gradient", "--method", "raw", "--run-dir", "kept")
     code, out, _ = compare(*asked)
     assert (code, "mean of 2 texts" in out, "left out: " in out) == (0, True, True)
     before = {one.name: one.stat().st_mtime_ns for one in (tmp_path / "kept").glob("part-*")}
@@ -116,6 +116,6 @@ def test_work_that_is_kept_in_a_folder_is_there_when_the_same_command_comes_agai
     monkeypatch.setattr(sys, "argv", ["attnx", "run", "--status", "kept"])
     with pytest.raises(SystemExit):
         main()
-    assert "kept: comparison, 3 rows in 1 shards, complete" in capsys.readouterr().out
+    assert "kept: comparison, 3 rows in 3 shards, complete" in capsys.readouterr().out
     code, _, err = compare("the key", "--engine", "ray")
-    assert (code, "--engine and --workers are for work that is kept: --run DIR" in err) == (2, True)
+    assert (code, "--engine and --workers are for work that is kept: --run-dir DIR" in err) == (2, True)

@@ -24,7 +24,7 @@ def data(tmp_path):
 
 def test_a_run_its_status_and_what_it_shows(tmp_path, data, monkeypatch, capsys):
     folder = tmp_path / "run"
-    asked = ("run", "--data", data, "--column", "text", "--output", folder, "--method", "rollout", "--shard-rows", 2)
+    asked = ("run", "--data", data, "--column", "text", "--run-dir", folder, "--method", "rollout", "--shard-rows", 2)
     assert command(monkeypatch, *asked) == 0
     said = capsys.readouterr().err
     assert "3 rows in about" in said
@@ -36,7 +36,7 @@ def test_a_run_its_status_and_what_it_shows(tmp_path, data, monkeypatch, capsys)
     assert command(monkeypatch, *asked) == 0  # nothing is left to do
     capsys.readouterr()
     assert command(monkeypatch, "show", folder, "--html", tmp_path / "run.html") == 0
-    assert "What carries most, by rollout" in capsys.readouterr().out
+    assert "Words that contribute most, by rollout" in capsys.readouterr().out
     assert (tmp_path / "run.html").stat().st_size < 3_000_000
     assert command(monkeypatch, "show", folder, "--row", 2, "--json") == 0
     assert json.loads(capsys.readouterr().out)["text"] == "the keys to the cabinet"
@@ -45,7 +45,7 @@ def test_a_run_its_status_and_what_it_shows(tmp_path, data, monkeypatch, capsys)
 
 def test_a_run_that_is_short_of_memory_says_so_and_the_same_command_resumes_it(tmp_path, data, monkeypatch, capfd):
     folder = tmp_path / "run"
-    asked = ("run", "--data", data, "--output", folder, "--method", "rollout")
+    asked = ("run", "--data", data, "--run-dir", folder, "--method", "rollout")
     kind = type(attnx.load_demo()[0])
     forward = kind.forward
 
@@ -59,7 +59,7 @@ def test_a_run_that_is_short_of_memory_says_so_and_the_same_command_resumes_it(t
     assert command(monkeypatch, *asked) == 1
     assert "1 of 3 rows are not in" in capfd.readouterr().err
     assert command(monkeypatch, "run", "--status", folder) == 0
-    assert "2 of 3 (67%) rows in 1 shards, stopped; the same command goes on" in capfd.readouterr().out
+    assert "2 of 3 (67%) rows in 2 shards, stopped; the same command goes on" in capfd.readouterr().out
     monkeypatch.setattr(kind, "forward", forward)
     assert command(monkeypatch, *asked) == 0
     assert attnx.Run.load(folder).complete
@@ -69,10 +69,10 @@ def test_a_run_that_is_short_of_memory_says_so_and_the_same_command_resumes_it(t
     ("arguments", "said"),
     [
         (("run",), "a run needs data and a folder: attnx run --data"),
-        (("run", "--data", "no.csv", "--output", "x"), "there is no file or folder 'no.csv'"),
+        (("run", "--data", "no.csv", "--run-dir", "x"), "there is no file or folder 'no.csv'"),
         (("run", "--status", "nothing"), "there is no run in"),
         (("show", "nothing"), "there is no run in"),
-        (("explain", "--data", "reviews.csv"), "a whole file is a run: attnx run --data reviews.csv --output run/"),
+        (("explain", "--data", "reviews.csv"), "a whole file is a run: attnx run --data reviews.csv --run-dir run/"),
     ],
 )
 def test_what_is_wrong_is_one_line(arguments, said, tmp_path, monkeypatch, capsys):

@@ -61,7 +61,7 @@ MISTAKES = {
     ("truth", "--rows", "0"): "at least 1",
     ("truth", "--data", NONE): "there is no file",
     ("run", "--data", "x.csv"): "a run needs data and a folder",
-    ("run", "--data", "x.csv", "--output", "run", "--method", "nope"): "method 'nope' is not known",
+    ("run", "--data", "x.csv", "--run-dir", "run", "--method", "nope"): "method 'nope' is not known",
     ("align", "--model", "dates", "--source", NONE, "--target", NONE): "there is no file",
     ("probe", "pronouns"): "give a sentence with a mask",
     ("probe", "pronouns", "--data", NONE): "there is no file",

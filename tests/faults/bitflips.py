@@ -26,7 +26,7 @@ def flipped(folder: Path, flips: int, seed: int = 0) -> Counter[str]:
     """How many of `flips` were "noticed", had "no effect", or gave "silently different" data."""
     model, tokenizer = attnx.load_demo()
     options = {"methods": "rollout", "references": (), "shard_rows": SHARD_ROWS, "progress": False}
-    intact = attnx.explain_dataset(model, tokenizer, sentences(ROWS), output=folder, **options).to_table()
+    intact = attnx.explain_dataset(model, tokenizer, sentences(ROWS), run_dir=folder, **options).to_table()
     chance, outcomes = random.Random(seed), Counter[str]()
     parts = sorted(folder.glob("*.parquet"))
     for _ in range(flips):

@@ -136,7 +136,7 @@ def sentences(count: int) -> list[str]:
 def repeated(data: Sequence[Any], count: int) -> list[dict[str, Any]]:
     """So many rows of real texts: after the last the first again, with words before it, so that none is there twice."""
     return [
-        {"text": one.given if (turn := number // len(data)) == 0 else f"take {turn} : {one.given}", "label": one.gold}
+        {"text": one.input if (turn := number // len(data)) == 0 else f"take {turn} : {one.input}", "label": one.gold}
         for number, one in ((number, data[number % len(data)]) for number in range(count))
     ]
 
@@ -156,7 +156,7 @@ def main() -> None:
     options = {"methods": asked.method or ["raw", "rollout"], "shard_rows": asked.shard_rows, "progress": False}
 
     def explain(folder: Path) -> Any:
-        return attnx.explain_dataset(given.model, given.processor, rows, output=folder, **options)
+        return attnx.explain_dataset(given.model, given.processor, rows, run_dir=folder, **options)
 
     with tempfile.TemporaryDirectory() as folder:
         found = disturbed(explain, Path(folder), kills=asked.kills, seed=asked.seed)

@@ -54,11 +54,11 @@ def short_of_memory(folder: Path) -> Outcome:
     config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=2_000, **sizes)
     model = BertForSequenceClassification(config).eval()
 
-    def explain(output: Path) -> attnx.Run:
+    def explain(run_dir: Path) -> attnx.Run:
         options = {"methods": "rollout", "references": (), "shard_rows": 4, "progress": False}
-        return attnx.explain_dataset(model, tokenizer, ROWS, output=output, **options)
+        return attnx.explain_dataset(model, tokenizer, ROWS, run_dir=run_dir, **options)
 
-    attnx.explain_dataset(model, tokenizer, SHORT, output=folder / "first", methods="rollout", references=())
+    attnx.explain_dataset(model, tokenizer, SHORT, run_dir=folder / "first", methods="rollout", references=())
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     before = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + ROOM, before[1]))

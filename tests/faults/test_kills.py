@@ -19,7 +19,7 @@ def test_a_run_killed_at_random_moments_goes_on(tmp_path):
             verb_number_zoo.model(),
             verb_number_zoo.tokenizer(),
             texts,
-            output=folder,
+            run_dir=folder,
             methods=("raw", "rollout"),
             shard_rows=16,
             progress=False,

@@ -10,9 +10,9 @@ import transformers as hf
 from attnx.errors import AttnxError, ChoiceError, FileFormatError, InputError
 from attnx.pronouns import Sentence, read, run
 from attnx.pronouns.result import Probe
-from attnx.runs import Place
-from attnx.runs import folder as manifest
-from attnx.runs.table import read_part
+from attnx.runs import RunDir, parts
+from attnx.runs.folder import existing_manifest
+from attnx.runs.task import stored_rows
 from tests import zoo
 
 IMPLIES = {"his": "author", "her": "Sara"}
@@ -25,14 +25,14 @@ SENTENCES = [
 ]
 
 
-def go(output=None, sentences=SENTENCES, model=None, **options):
+def go(run_dir=None, sentences=SENTENCES, model=None, **options):
     options = {"batch_size": 2, "shard_rows": 2, **options}
-    return run(model or zoo.masked_lm(), zoo.wordpiece_tokenizer(), sentences, output=output, **options)
+    return run(model or zoo.masked_lm(), zoo.wordpiece_tokenizer(), sentences, run_dir=run_dir, **options)
 
 
 def rows(folder):
-    place = Place.of(folder)
-    return [row for part in manifest.parts(place).values() for row in read_part(place, part, 2).to_pylist()]
+    run_dir = RunDir.of(folder)
+    return list(stored_rows(run_dir, existing_manifest(run_dir), parts(run_dir).values()))
 
 
 def contents(folder):
@@ -75,7 +75,7 @@ def counting(monkeypatch, fail_after=None):
 
 def test_a_stopped_run_goes_on_and_ends_with_the_same_report(tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
-        counting(patched, fail_after=4)  # two when it begins, to see what its rows hold, and two of the first part
+        counting(patched, fail_after=2)  # those of the first part
         with pytest.raises(KeyboardInterrupt):
             go(tmp_path / "x")
     assert len(contents(tmp_path / "x")) == 1

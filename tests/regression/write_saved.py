@@ -54,7 +54,7 @@ def _paper() -> None:
     one = subject("masked_lm")
     results = FOLDER / "pronouns.jsonl"
     results.unlink(missing_ok=True)
-    run_pronouns(one.model, one.processor, SENTENCES, output=results)
+    run_pronouns(one.model, one.processor, SENTENCES, run_dir=results)
 
 
 def _write(name: str, text: str) -> None:

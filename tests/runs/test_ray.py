@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 import attnx
 from attnx.runs.engine import Ray
+from attnx.runs.explanations import ExplanationTask
 from tests.children import python
 from tests.faults.kills import sentences
-from tests.runs.test_measurement import QUESTIONS
+from tests.runs.test_measurement import TASKS
 from tests.runs.test_measurement import contents as parts_of
 
 pytest.importorskip("ray", reason="Ray is in the ray extra: pip install 'attnx[ray]'")
@@ -24,7 +26,7 @@ OPTIONS = {"methods": ("raw", "rollout"), "shard_rows": 8, "progress": False}
 
 def explained(folder, **options):
     model, tokenizer = attnx.load_demo()
-    return attnx.explain_dataset(model, tokenizer, TEXTS, output=folder, **OPTIONS, **options)
+    return attnx.explain_dataset(model, tokenizer, TEXTS, run_dir=folder, **OPTIONS, **options)
 
 
 def contents(folder):
@@ -47,7 +49,7 @@ def whole(tmp_path_factory):
 def test_two_workers_give_the_files_of_one_process(whole, tmp_path):
     run = explained(tmp_path / "run", engine="ray", workers=2)
     assert run.complete
-    assert contents(run.place.name) == contents(whole.place.name)
+    assert contents(run.run_dir.name) == contents(whole.run_dir.name)
 
 
 @pytest.fixture(scope="module")
@@ -61,12 +63,12 @@ def cluster():
     ray.shutdown()
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@pytest.mark.parametrize("name", TASKS)
 def test_two_workers_give_the_result_of_one_process_to_every_question(name, tmp_path, cluster):
-    ask = QUESTIONS[name]
+    ask = TASKS[name]
     held = ask(shard_rows=2)
-    assert ask(shard_rows=2, output=tmp_path / "one") == held
-    assert ask(shard_rows=2, output=tmp_path / "two", engine="ray", workers=2) == held
+    assert ask(shard_rows=2, run_dir=tmp_path / "one") == held
+    assert ask(shard_rows=2, run_dir=tmp_path / "two", engine="ray", workers=2) == held
     assert len(parts_of(tmp_path / "two")) > 2
     assert parts_of(tmp_path / "two") == parts_of(tmp_path / "one")
 
@@ -76,7 +78,7 @@ def test_a_worker_that_is_killed_costs_its_shard_alone(whole, tmp_path):
     killed = tmp_path / "killed"
     run = explained(tmp_path / "run", engine=_Killing(killed))
     assert killed.exists()
-    assert contents(run.place.name) == contents(whole.place.name)
+    assert contents(run.run_dir.name) == contents(whole.run_dir.name)
 
 
 class _Killing:
@@ -85,22 +87,20 @@ class _Killing:
     def __init__(self, mark):
         self.mark = mark
 
-    def run(self, job, given, shards, tick, told):
-        from dataclasses import replace
-
-        question = _Deadly(job.question, str(self.mark))
-        Ray(workers=2).run(replace(job, question=question), given, shards, tick, told)
+    def run(self, job, given, work, on_row, on_done):
+        task = _Deadly(job.task.options, str(self.mark))
+        Ray(workers=2).run(replace(job, task=task), given, work, on_row, on_done)
 
 
-class _Deadly:
-    def __init__(self, question, mark):
-        self.question, self.mark = question, mark
+@dataclass(frozen=True)
+class _Deadly(ExplanationTask):
+    mark: str = ""
 
-    def part(self, model, processor, rows, layout, tick):
-        if rows[0].number == 24 and not os.path.exists(self.mark):  # noqa: PTH110
+    def stored(self, row, cells, columns):
+        if row.number == 24 and not Path(self.mark).exists():
             Path(self.mark).touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return self.question.part(model, processor, rows, layout, tick)
+        return super().stored(row, cells, columns)
 
 
 def test_a_driver_that_is_killed_goes_on(whole, tmp_path, children):
@@ -116,6 +116,6 @@ def test_a_driver_that_is_killed_goes_on(whole, tmp_path, children):
     driver.wait()
     before = {one.name: one.stat().st_mtime_ns for one in folder.glob("part-*")}
     run = explained(folder)
-    assert contents(folder) == contents(whole.place.name)
+    assert contents(folder) == contents(whole.run_dir.name)
     assert run.complete
     assert {name: (folder / name).stat().st_mtime_ns for name in before} == before

@@ -11,8 +11,8 @@ import pytest
 
 import attnx
 from attnx.errors import AttnxError, ChoiceError, FileFormatError, InputError
-from attnx.runs import folder as manifest
 from attnx.runs import view as page
+from attnx.runs.folder import _checksum, content_digest
 from tests import zoo
 from tests.children import python
 
@@ -25,7 +25,7 @@ OPTIONS = {"methods": ("rollout", "flow"), "references": ("gradient",), "shard_r
 def run(tmp_path_factory):
     data = [{"text": text, "label": gold} for text, gold in zip(TEXTS, GOLD, strict=True)]
     folder = tmp_path_factory.mktemp("runs") / "run"
-    return attnx.explain_dataset(zoo.classifier(), zoo.wordpiece_tokenizer(), data, output=folder, **OPTIONS)
+    return attnx.explain_dataset(zoo.classifier(), zoo.wordpiece_tokenizer(), data, run_dir=folder, **OPTIONS)
 
 
 def test_it_is_a_sequence_of_explanations(run):
@@ -42,12 +42,12 @@ def test_pandas_datasets_and_duckdb_read_the_folder(run):
 
     datasets = pytest.importorskip("datasets", reason="datasets is in the test extra: pip install 'attnx[test]'")
     duckdb = pytest.importorskip("duckdb", reason="duckdb is in the test extra: pip install 'attnx[test]'")
-    frame = pandas.read_parquet(run.place.name)  # the folder itself, its manifest and its lock included
+    frame = pandas.read_parquet(run.run_dir.name)  # the folder itself, its manifest and its lock included
     assert list(frame.row) == [0, 1, 2, 3, 4]
     assert list(frame.rollout[3]) == list(run[3]["rollout"][0])
-    held = datasets.load_dataset("parquet", data_files=f"{run.place.name}/*.parquet", split="train")
+    held = datasets.load_dataset("parquet", data_files=f"{run.run_dir.name}/*.parquet", split="train")
     assert held["text"] == run.to_dataset()["text"] == TEXTS
-    found = duckdb.sql(f"select row, unnest(tokens), unnest(flow) from '{run.place.name}/*.parquet' where row = 0")
+    found = duckdb.sql(f"select row, unnest(tokens), unnest(flow) from '{run.run_dir.name}/*.parquet' where row = 0")
     assert [one[1] for one in found.fetchall()] == list(run[0].tokens)
 
 
@@ -55,14 +55,14 @@ def test_the_files_tell_their_version_and_provenance(run):
     import pyarrow.parquet as parquet
 
     told = json.loads(parquet.read_schema(next(iter(run_files(run)))).metadata[b"attnx"])
-    assert told["format"] == 1
-    assert told["provenance"] == json.loads(json.dumps(run[0].provenance))
+    assert told["format"] == 2
+    assert told["facts"]["provenance"] == json.loads(json.dumps(run[0].provenance))
 
 
 def run_files(run):
     from pathlib import Path
 
-    return sorted(Path(run.place.name).glob("*.parquet"))
+    return sorted(Path(run.run_dir.name).glob("*.parquet"))
 
 
 def test_columns_by_name(run):
@@ -83,7 +83,7 @@ def test_the_summary_counts_every_row_once(run):
         for word in group.words:
             assert all(word.text in run[example].text for example in word.examples)
     assert summary == type(summary).from_json(summary.to_json())
-    assert "carries most in" in summary.to_text()
+    assert "contributes most in" in summary.to_text()
     assert run.summary().explainer == "rollout"
     with pytest.raises(ChoiceError, match="method 'flaw' is not known"):
         run.summary("flaw")
@@ -119,7 +119,7 @@ def test_what_is_no_run(tmp_path):
 
 
 def test_a_damaged_part_is_named(run, tmp_path):
-    shutil.copytree(run.place.name, tmp_path / "run")
+    shutil.copytree(run.run_dir.name, tmp_path / "run")
     part = next((tmp_path / "run").glob("part-000000*"))
     part.write_bytes(part.read_bytes()[:100])
     with pytest.raises(AttnxError, match=r"part-000000.* is damaged .*; the same command runs its rows again"):
@@ -127,12 +127,12 @@ def test_a_damaged_part_is_named(run, tmp_path):
 
 
 def copied(run, folder):
-    return Path(shutil.copytree(run.place.name, folder / "run"))
+    return Path(shutil.copytree(run.run_dir.name, folder / "run"))
 
 
 def again(run, folder):
     data = [{"text": text, "label": gold} for text, gold in zip(TEXTS, GOLD, strict=True)]
-    return attnx.explain_dataset(zoo.classifier(), zoo.wordpiece_tokenizer(), data, output=folder, **OPTIONS)
+    return attnx.explain_dataset(zoo.classifier(), zoo.wordpiece_tokenizer(), data, run_dir=folder, **OPTIONS)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def forged_manifest(folder, **changes):
     told = json.loads((folder / "_attnx.json").read_text())
     told = {**told, **changes}
     del told["kind"], told["sha256"]
-    checksum = manifest._checksum(told)
+    checksum = _checksum(told)
     (folder / "_attnx.json").write_text(json.dumps({"kind": "attnx run", **told, "sha256": checksum}))
 
 
@@ -189,7 +189,7 @@ def forged_manifest(folder, **changes):
             {"shard_rows": "2"},
             {"rows": -5.5},
         ),
-        *({"fingerprint": []}, {"fingerprint": {}}, {"layout": []}, {"source": 5}, {"question": None}, {"more": 1}),
+        *({"fingerprint": []}, {"fingerprint": {}}, {"layout": []}, {"source": 5}, {"task": None}, {"more": 1}),
     ],
 )
 def test_a_forged_manifest_is_refused(run, tmp_path, changes):
@@ -203,13 +203,23 @@ def test_a_forged_manifest_is_refused(run, tmp_path, changes):
 @pytest.mark.parametrize(
     "changes",
     [
-        *({}, {"layers": []}, {"layers": [1, 2]}, {"methods": ["raw"]}, {"methods": []}, {"methods": "rollout"}),
-        *({"digits": {"rollout": "x"}}, {"diagnostics": [1]}, {"images": True}, {"provenance": 7}),
+        *({}, {"facts": []}, {"columns": {}}, {"columns": {"rollout": "evil"}}, {"columns": [1]}, {"decided": 1}),
+        *(
+            {"layers": []},
+            {"layers": [1, 2]},
+            {"relevance": ["raw"]},
+            {"relevance": "rollout"},
+            {"digits": {"flow": "x"}},
+        ),
+        *({"diagnostics": [1]}, {"image_size": [2, 2]}, {"provenance": 7}, {"texts": 9}, {"evil": 1}),
     ],
 )
 def test_a_forged_layout_is_refused_wherever_the_run_is_looked_at(run, tmp_path, changes):
     folder = copied(run, tmp_path)
-    forged_manifest(folder, layout={**run.manifest.layout, **changes} if changes else {})
+    layout = run.manifest.layout
+    if not {*changes} <= {*layout}:
+        changes = {"facts": {**layout["facts"], **changes}}
+    forged_manifest(folder, layout={**layout, **changes} if changes else {})
     for look in (list, repr, lambda read: read.summary(), lambda read: read.to_html(), lambda read: read[0]):
         try:
             look(attnx.Run.load(folder))
@@ -221,9 +231,10 @@ def test_a_forged_layout_is_refused_wherever_the_run_is_looked_at(run, tmp_path,
 @pytest.mark.parametrize(
     "changes",
     [
-        *({"extra": "{"}, {"extra": "[1]"}, {"extra": "[" * 50_000}, {"extra": '{"sink": "x"}'}, {"tokens": None}),
-        *({"extra": '{"words": [{"x": 1, "positions": [0]}]}'}, {"extra": '{"prediction": {"evil": 1}}'}),
-        *({"extra": '{"words": [{"index": 0, "text": "a", "positions": [99]}]}'}, {"extra": '{"provenance": "x"}'}),
+        *({"facts": "{"}, {"facts": "[1]"}, {"facts": "[" * 50_000}, {"facts": '{"sequences": "x"}'}, {"tokens": None}),
+        *({"facts": '{"words": [{"x": 1, "positions": [0]}]}'}, {"facts": '{"prediction": {"evil": 1}}'}),
+        *({"facts": '{"words": [{"index": 0, "text": "a", "positions": [99]}]}'}, {"facts": '{"provenance": "x"}'}),
+        *({"facts": '{"-": 7}'}, {"facts": '{"-": ["layers"]}'}, {"word": [99] * 5}, {"words": None}),
         *({"rollout": [0.5]}, {"rollout": [math.nan] * 5}, {"position": 99}, {"position": -1}, {"labels": None}),
         *({"logits": []}, {"notes": None}, {"probability": math.nan}, {"segments": [7] * 5}),
     ],
@@ -237,20 +248,22 @@ def test_a_forged_row_is_refused_by_name(run, tmp_path, changes):
     table = parquet.read_table(part)
     cells = [{**table.to_pylist()[0], **changes}, table.to_pylist()[1]]
     parquet.write_table(pa.Table.from_pylist(cells, schema=table.schema), part)
-    part.rename(folder / f"{part.name[:-40]}{manifest.content_digest(part.read_bytes())}.parquet")
+    part.rename(folder / f"{part.name[:-40]}{content_digest(part.read_bytes())}.parquet")
     read = attnx.Run.load(folder)
     for look in (lambda: read[0], lambda: list(read), read.summary, read.to_html):
         with pytest.raises(FileFormatError, match="row 0 of the run is not what attnx wrote"):
             look()
 
 
-@pytest.mark.parametrize("layout", [{}, {"columns": {"facts": "x"}}, {"columns": [1]}, {"decided": {"evil": 1}}])
+@pytest.mark.parametrize(
+    "layout", [{}, {"columns": {"facts": "x"}}, {"columns": [1]}, {"decided": {"evil": 1}}, {"facts": 3}]
+)
 def test_a_forged_layout_of_another_question_is_refused(tmp_path, layout):
     model, tokenizer = zoo.classifier(), zoo.wordpiece_tokenizer()
     few = {"methods": "rollout", "references": "gradient", "progress": False}
 
     def compared():
-        return attnx.compare(model, tokenizer, ["a witty film"], output=tmp_path / "run", **few)
+        return attnx.compare(model, tokenizer, ["a witty film"], run_dir=tmp_path / "run", **few)
 
     compared()
     layout = layout and {**json.loads((tmp_path / "run" / "_attnx.json").read_text())["layout"], **layout}
@@ -273,7 +286,7 @@ def test_reading_a_run_starts_no_thread(run, children):
         from attnx.runs.sources import parquet
         from attnx.runs.sources import source_of
         from attnx.runs.sources import Columns
-        from attnx.runs.run import status_of
+        from attnx.runs import status_of
 
         parquet()
         before = len(os.listdir("/proc/self/task"))
@@ -281,6 +294,6 @@ def test_reading_a_run_starts_no_thread(run, children):
         of_file = len(list(source_of(sys.argv[2], Columns()).rows))
         print(rows, of_file, len(os.listdir("/proc/self/task")) - before)
     """
-    part = Path(run.place.name) / run.parts[0].name
-    ended = children.run(python(code, run.place.name, str(part)))
+    part = Path(run.run_dir.name) / run.parts[0].name
+    ended = children.run(python(code, run.run_dir.name, str(part)))
     assert (ended.returncode, ended.stdout) == (0, f"{len(run)} {run.parts[0].rows} 0\n"), ended.stderr

@@ -25,7 +25,7 @@ def rows(data, **columns):
 
 
 def given(data, **columns):
-    return [one.given for one in rows(data, **columns)]
+    return [one.input for one in rows(data, **columns)]
 
 
 def table(folder, name, lines, packed=False):
@@ -62,10 +62,10 @@ def test_tables_of_pandas_and_parquet_have_columns(tmp_path):
     frame.to_parquet(tmp_path / "a.parquet")
     for data in (frame, tmp_path / "a.parquet"):
         found = rows(data, gold="stars", id="name")
-        assert [(one.given, one.gold, one.id) for one in found] == list(
+        assert [(one.input, one.gold, one.id) for one in found] == list(
             zip(TEXTS, ["1", None, "3"], "abc", strict=True)
         )
-    assert rows(frame, text=("review", "name"))[0].given == ("a witty film", "a")
+    assert rows(frame, text=("review", "name"))[0].input == ("a witty film", "a")
 
 
 def test_the_datasets_library_held_and_streamed():
@@ -113,15 +113,15 @@ def test_a_folder_of_images_has_its_folders_for_labels(tmp_path):
 )
 def test_a_bad_row_is_one_bad_row(tmp_path, name, lines, said):
     first, bad, last = rows(table(tmp_path, name, lines))
-    assert (first.given, last.given) == ("one", "two")
-    assert bad.problem.startswith(said) if said else bad.given == ""
+    assert (first.input, last.input) == ("one", "two")
+    assert bad.problem.startswith(said) if said else bad.input == ""
 
 
 def test_bytes_that_are_no_text_are_one_bad_row(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"one\n\xff\xfe\ntwo\n")
     first, bad, last = rows(tmp_path / "a.txt")
-    assert (first.given, last.given) == ("one", "two")
-    assert "\udcff" in bad.given  # `explain` says that it was decoded wrongly
+    assert (first.input, last.input) == ("one", "two")
+    assert "\udcff" in bad.input  # `explain` says that it was decoded wrongly
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_two_columns_of_one_name_are_an_error_where_that_name_is_used(tmp_path):
 def test_columns_may_be_numbers():
     frame = pandas.DataFrame([["one", "1"], ["two", "2"]])
     for column, gold in ((0, 1), ("0", "1")):
-        assert [(one.given, one.gold) for one in rows(frame, text=column, gold=gold)] == [("one", "1"), ("two", "2")]
+        assert [(one.input, one.gold) for one in rows(frame, text=column, gold=gold)] == [("one", "1"), ("two", "2")]
         assert given([{0: "one", 1: "1"}], text=column) == ["one"]
 
 
@@ -172,7 +172,7 @@ def test_a_format_of_the_datasets_library_does_not_change_the_cells():
     held = datasets.Dataset.from_dict({"text": TEXTS, "label": [1, 0, 1]}, features=features)
     for kind in ("torch", "numpy", "pandas", "arrow"):
         formatted = held.with_format(kind)
-        assert [(one.given, one.gold) for one in rows(formatted)] == list(
+        assert [(one.input, one.gold) for one in rows(formatted)] == list(
             zip(TEXTS, ["good", "bad", "good"], strict=True)
         )
         assert formatted.format["type"] == kind
@@ -186,7 +186,7 @@ def test_an_invalid_cell_of_a_parquet_file_is_one_bad_row(tmp_path):
     texts = pyarrow.array([b"one", b"\xff\xfe caf\xe9", b"two"], pyarrow.binary()).view(pyarrow.string())
     pyarrow.parquet.write_table(pyarrow.table({"text": texts}), tmp_path / "a.parquet")
     first, bad, last = rows(tmp_path / "a.parquet")
-    assert (first.given, last.given) == ("one", "two")
+    assert (first.input, last.input) == ("one", "two")
     assert "cannot be read (UnicodeDecodeError" in bad.problem
 
 
@@ -214,8 +214,8 @@ def circle():
 )
 def test_a_cell_that_cannot_be_kept_is_the_problem_of_its_row(bad, said):
     first = {"text": "one", "label": "1", "id": "a"}
-    (shard,) = shards(source_of([first, bad, {"text": "two"}], Columns()).rows, 8)
-    assert [one.given for one in (shard.rows[0], shard.rows[2])] == ["one", "two"]
+    (shard,) = shards(source_of([first, bad, {"text": "two"}], Columns()).rows, lambda row: 8)
+    assert [one.input for one in (shard.rows[0], shard.rows[2])] == ["one", "two"]
     assert re.search(said, shard.rows[1].problem)
     json.dumps([shard.rows[1].id, shard.rows[1].gold, shard.rows[1].problem], ensure_ascii=False).encode()
     assert shard.digest
@@ -230,7 +230,7 @@ def test_a_cell_that_cannot_be_kept_is_the_problem_of_its_row(bad, said):
         (7, {}, "'int' is no data set; give a list or generator"),
         (rows, {}, "give the generator that it returns"),
         ({"text": TEXTS}, {}, r"'dict' is no data set, but pandas.DataFrame\(data\) is one"),
-        (set(TEXTS), {}, r"no order to go on in, sorted\(data\) has one"),
+        (set(TEXTS), {}, r"no order to resume in, sorted\(data\) has one"),
         (np.array(TEXTS), {}, r"'ndarray' is no data set, but list\(data\) may be one"),
         (torch.utils.data.DataLoader(TEXTS), {}, "give what it was made of: data.dataset"),
         (pandas.DataFrame({"sentences": TEXTS}), {}, "the DataFrame has none of the columns text, sentence"),
@@ -260,18 +260,18 @@ def test_files_of_another_kind_and_damaged_ones(tmp_path):
 
 
 def test_shards_are_fixed_ranges_and_know_their_rows():
-    made = list(shards((DataRow(number, str(number), str(number)) for number in range(10)), 4))
+    made = list(shards((DataRow(number, str(number), str(number)) for number in range(10)), lambda row: 4))
     assert [len(one.rows) for one in made] == [4, 4, 2]
-    again = list(shards((DataRow(number, str(number), str(number)) for number in range(10)), 4))
+    again = list(shards((DataRow(number, str(number), str(number)) for number in range(10)), lambda row: 4))
     assert [one.digest for one in made] == [one.digest for one in again]
-    other = list(shards((DataRow(number, str(number), str(number), gold="1") for number in range(10)), 4))
+    other = list(shards((DataRow(number, str(number), str(number), gold="1") for number in range(10)), lambda row: 4))
     assert not {one.digest for one in made} & {one.digest for one in other}
 
 
 def test_a_dictionary_that_explain_takes_is_one_input_and_has_its_label_beside_it():
     picture = Image.new("RGB", (8, 8))
     (row,) = rows([{"image": picture, "text": "what is it?", "label": "nothing", "id": "a"}])
-    assert (row.given["image"], row.given["text"]) == (picture, "what is it?")
+    assert (row.input["image"], row.input["text"]) == (picture, "what is it?")
     assert (row.gold, row.id) == ("nothing", "a")
     assert given([{"image": picture, "text": "what is it?"}], text="text") == ["what is it?"]
     audio = {"array": np.zeros(100), "sampling_rate": 16_000}
@@ -296,4 +296,4 @@ def test_workers_in_other_directories_find_images_of_a_relative_folder(tmp_path,
     (tmp_path / "images" / "a.png").write_bytes(b"not read here")
     monkeypatch.chdir(tmp_path)
     (row,) = rows("images")
-    assert (row.id, row.given) == ("a.png", tmp_path / "images" / "a.png")
+    assert (row.id, row.input) == ("a.png", tmp_path / "images" / "a.png")
