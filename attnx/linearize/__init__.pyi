@@ -3,11 +3,11 @@ from attnx.linearize.matmul import LinearLayerMode as LinearLayerMode
 from attnx.linearize.mode import ATTN_LRP as ATTN_LRP
 from attnx.linearize.mode import LRP as LRP
 from attnx.linearize.mode import Path as Path
-from attnx.linearize.readout import readouts as readouts
 from attnx.linearize.run import LinearizedRun as LinearizedRun
 from attnx.linearize.run import check_linearizable as check_linearizable
 from attnx.linearize.run import linearized_run as linearized_run
 from attnx.linearize.run import linearized_runs as linearized_runs
+from attnx.linearize.run import readouts as readouts
 from attnx.linearize.run import supports_gradients as supports_gradients
 from attnx.linearize.sink import Check as Check
 from attnx.linearize.sink import sink_shares as sink_shares

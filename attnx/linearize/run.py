@@ -1,13 +1,13 @@
-"""The frozen run: once forward as the model is, once back through the frozen model (see `mode`), and its checks.
+"""A linearized run: forward as the model is, backward through the linearized model (see `mode`), and its checks.
 
-The frozen model is affine in the embeddings. So embedding times gradient, summed over the width, is what a position
-adds to the score, and with the biases positions add up to it. `lrp`, `attn_lrp` and all that needs gradients
-at the ends of attention share this run.
+The linearized model is affine in the embeddings. So embedding times gradient, summed over the width, is what a position
+adds to the score, and with the biases positions add up to it. `lrp`, `attn_lrp`, the readout of the last block's output
+and all that needs gradients of attention share this run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -19,97 +19,39 @@ from torch import Tensor, nn
 from attnx.errors import CaptureError
 from attnx.hooks import (
     Entry,
+    Function,
     ModuleObserver,
     active_mode,
     eval_mode,
     grad_mode,
+    listed_modules,
     missing_gradient_reason,
     needs_interface,
+    tensors_in,
 )
 from attnx.linearize.autograd import CHANGED
-from attnx.linearize.checkpointing import KEPT, NotAgainError, Replaying
-from attnx.linearize.matmul import QuickMaps
-from attnx.linearize.mode import Constants, Function, Kernel, LinearizeMode, Lookup, Path
+from attnx.linearize.checkpointing import KEPT, Checkpointing, NotRepeatableError
+from attnx.linearize.matmul import OneDnnMode
+from attnx.linearize.mode import LRP, Constants, Kernel, LinearizeMode, Lookup, Path
 from attnx.linearize.rules import linearize_mode
 
-_UNSUPPORTED_SLACK = 1e-2
-
-
-def first_unsupported_op(model: nn.Module, scores: Callable[[], Any], path: Path, entry: Entry) -> str:
-    """The first operation that does not add up, and its module, in a few words."""
-    mode = linearize_mode(model, path, entry, made=_Trying)
-    assert isinstance(mode, _Trying)
-    with eval_mode(model, gradients=True), active_mode(mode):
-        scores()
-    mode.forget()
-    if mode.found is None:
-        return "the model computes something outside of torch's functions, or changes a tensor in place"
-    module, operation = mode.found
-    return f"{operation} in {module or 'the model'} is not covered"
-
-
-class _Trying(LinearizeMode):
-    found: tuple[str, str] | None = None
-
-    def untold(self, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        if self.found is None and func.__name__[-1:] != "_" and not self._is_linear(func, args, kwargs):
-            self.found = (self.caller(), getattr(func, "__name__", repr(func)))
-        return super().untold(func, args, kwargs)
-
-    def _is_linear(self, func: Function, args: list[Any], kwargs: dict[str, Any]) -> bool:
-        moving = [tensor for tensor in _tensors((args, kwargs)) if tensor.requires_grad]
-        if not moving or not torch.is_grad_enabled():
-            return True
-        copies = {id(tensor): tensor.detach().clone().requires_grad_() for tensor in moving}
-        given, named = _with_copies(args, copies), _with_copies(kwargs, copies)
-        results = [tensor for tensor in _tensors(func(*given, **named)) if tensor.requires_grad]
-        if not results:
-            return True
-        generator = torch.Generator().manual_seed(0)
-        directions = [torch.randn(result.shape, generator=generator).to(result) for result in results]
-        slopes = torch.autograd.grad(results, list(copies.values()), directions, allow_unused=True)
-        given_out = [(result.detach() * way).double() for result, way in zip(results, directions, strict=True)]
-        carried = [
-            copy.detach() * slope for copy, slope in zip(copies.values(), slopes, strict=True) if slope is not None
-        ]
-        missing = sum(float(tensor.sum()) for tensor in given_out) - sum(float(tensor.sum()) for tensor in carried)
-        return abs(missing) <= _UNSUPPORTED_SLACK * sum(float(tensor.abs().sum()) for tensor in given_out)
-
-
-def _tensors(given: Any) -> list[Tensor]:
-    if isinstance(given, Tensor):
-        return [given]
-    inner = given.values() if isinstance(given, dict) else given if isinstance(given, (list, tuple)) else ()
-    return [tensor for one in inner for tensor in _tensors(one)]
-
-
-def _with_copies(given: Any, copies: dict[int, Tensor]) -> Any:
-    if isinstance(given, Tensor):
-        return copies.get(id(given), given)
-    if isinstance(given, dict):
-        return {name: _with_copies(one, copies) for name, one in given.items()}
-    return type(given)(_with_copies(one, copies) for one in given) if type(given) in (list, tuple) else given
-
-
-_SLACK = {torch.float64: 1e-5, torch.float32: 1e-3}
+_TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-3}
 """How far sums may be off by rounding, as a share of all that is summed; much less is usual.
 
 Many models compute their norms in float32, whatever their weights are."""
-
 _HALF_PRECISION = 5e-2
-
 _NOTHING = 1e-6
-"""A score that is 0 but for rounding has no size beside which to see it."""
+"""A score that is 0 but for rounding has no size to compare it with."""
 
 Scores = Callable[[], Tensor]
 """Runs the model on a batch and gives one score for each input."""
 
 EachScore = Callable[[], Sequence[Tensor]]
-"""Runs the model on one input and gives several scores, each of which has a way back of its own."""
+"""Runs the model on one input and gives several scores, each with a backward pass of its own."""
 
 
 @dataclass(frozen=True, eq=False)
-class Entered:
+class RelevanceAt:
     """What enters a block, batch × position × width, and the score's gradient there."""
 
     module: str
@@ -118,8 +60,11 @@ class Entered:
 
     @cached_property
     def relevance(self) -> Tensor:
-        """batch × position: what each position holds of the score when it enters the block."""
+        """batch × position: the share of the score that each position holds there."""
         return (self.states.double() * self.gradient.double()).sum(-1)
+
+    def transposed(self, *axes: int) -> RelevanceAt:
+        return replace(self, states=self.states.transpose(*axes), gradient=self.gradient.transpose(*axes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,40 +73,23 @@ class LinearizedRun:
 
     scores: Tensor
     """One for each input."""
-    entry: Entered
+    entry: RelevanceAt
     """Token embeddings; for an image what enters the first block, or its pixels where no block is seen."""
     kernels: tuple[Kernel, ...]
-    layers: tuple[Entered, ...]
+    layers: tuple[RelevanceAt, ...]
     constants: float | None
     """What biases add to all scores together, from their own gradients; None where a path does not add up."""
-    again: int = 0
-    """Blocks that were run again on the way back instead of being kept."""
+    checkpoints: int = 0
+    """Blocks that were run again in backward instead of being kept."""
     notes: tuple[str, ...] = ()
     """What the user should know of how it was run."""
-    entries: tuple[Entered, ...] = ()
-    """What entered each of several streams, as it came; none where there is one."""
+    entries: tuple[RelevanceAt, ...] = ()
+    """What entered each of several sequences, as it came; none where there is one."""
 
 
-def linearized_run(
-    model: nn.Module,
-    scores: Scores,
-    path: Path,
-    *,
-    entry: Entry,
-    ends: slice | None = None,
-    layers: bool = False,
-    again: bool | None = None,
-) -> LinearizedRun:
-    """Run `scores` and go back along `path`.
-
-    `entry` is the module that embeds tokens; or pixels, with a gradient: what enters the first block is read then. Of
-    an encoder–decoder it is that of each stream, and positions are those of both.
-    With `ends` attention calls are kept at these positions (`slice(None)` for all), with `layers` what enters each
-    block. Of a long input blocks are run `again` on the way back instead of being kept (see `replay`); True and False
-    say so of any input. The model is left as it was; its answer is checked against a plain run, whose linear maps go by
-    the quicker library, too, and the sum against the score.
-    """
-    return _run(_Asked(model, lambda: (scores(),), path, entry, ends, layers), again)
+def linearized_run(model: nn.Module, scores: Scores, path: Path, *, entry: Entry, **options: Any) -> LinearizedRun:
+    """Run `scores` and go back along `path`; the options are those of `linearized_runs`."""
+    return linearized_runs(model, lambda: (scores(),), path, entry=entry, repeated=False, **options)
 
 
 def linearized_runs(
@@ -172,215 +100,231 @@ def linearized_runs(
     entry: Entry,
     ends: slice | None = None,
     layers: bool = False,
-    again: bool | None = None,
+    checkpoint: bool | None = None,
+    repeated: bool = True,
     after: Callable[[int], Any] = lambda count: None,
 ) -> LinearizedRun:
-    """The same for several scores of one input: once there, and back for each score in turn.
+    """One forward pass, and a backward pass for each score of one input; the result is that of a batch of them.
 
-    What comes out is that of a batch in which the input stands as often as it has scores. `after` each way back is
-    called with 1.
+    `entry` is the module that embeds tokens; or pixels, with a gradient: then what enters the first block is read. Of
+    an encoder–decoder it is that of each sequence, and positions are those of both.
+    With `ends` attention calls are kept at these positions (`slice(None)` for all), with `layers` what enters each
+    block. Of a long input blocks are run again in backward (see `checkpointing`); `checkpoint` True and False request
+    it for any input. `after` each backward pass is called with 1. The model is left as it was; its score is checked
+    against a plain run, and the sum against the score.
     """
-    return _run(_Asked(model, scores, path, entry, ends, layers, often=True, after=after), again)
-
-
-@dataclass(frozen=True, eq=False)
-class _Asked:
-    """What is asked of a run."""
-
-    model: nn.Module
-    ways: EachScore
-    """Gives the scores of one way back, or of each of several."""
-    path: Path
-    entry: Entry
-    ends: slice | None
-    layers: bool = False
-    often: bool = False
-    """Whether there may be many ways back, and what they share is worth keeping."""
-    after: Callable[[int], Any] = lambda count: None
-
-
-def _run(asked: _Asked, again: bool | None) -> LinearizedRun:
-    check_linearizable(asked.model)
+    check_linearizable(model)
+    backward = _Backward(model, scores, path, entry, ends, layers, repeated, after)
     with grad_mode(gradients=True):
-        with eval_mode(asked.model), active_mode(QuickMaps()):
-            plain = torch.cat(list(asked.ways()))
+        with eval_mode(model), active_mode(OneDnnMode()):
+            plain = torch.cat(list(scores()))
         try:
-            ways = _there_and_back(asked, again)
-        except NotAgainError as error:
+            runs = backward.runs(checkpoint)
+        except NotRepeatableError as error:
             notes = (f"{error}, {KEPT}",)
-            ways = [(replace(run, notes=notes), constants) for run, constants in _there_and_back(asked, False)]
+            runs = [(replace(run, notes=notes), constants) for run, constants in backward.runs(False)]
         except RuntimeError as error:
             if CHANGED not in str(error):
                 raise
             raise CaptureError(
-                f"{type(asked.model).__name__} changes in place what it has computed with before, so that its gradient "
-                f"cannot be computed by {asked.path.name}; use references=('blankout',)"
+                f"{type(model).__name__} changes in place what it has computed with before, so that its gradient "
+                f"cannot be computed by {path.name}; use references=('blankout',)"
             ) from error
-    for run, constants in ways:
-        _check_sum(asked, run, constants)
-    whole = _joined([run for run, _ in ways])
-    _check_answer(asked.model, whole.scores, plain)
-    return whole
-
-
-def _there_and_back(asked: _Asked, again: bool | None) -> list[tuple[LinearizedRun, Constants]]:
-    """Each way back, and what biases have of its score."""
-    model, path, entry = asked.model, asked.path, asked.entry
-    entered: dict[int, Tensor] = {}
-    mode = linearize_mode(model, path, entry, entered=entered, ends=asked.ends, often=asked.often)
-    noted = _blocks(model) if asked.layers or isinstance(entry, Tensor) else []
-    replaying = Replaying(model, mode, again, layers=asked.layers, often=asked.often)
-    # What enters a block is noted before it is taken out of the graph to be run again.
-    with eval_mode(model, gradients=True), ModuleObserver(noted, _note(entered)), replaying:
-        with active_mode(mode):
-            ways = asked.ways()
-        mode.forget()
-        blocks = mode.layers
-        inputs = [] if isinstance(entry, Tensor) and blocks else mode.entries
-        tables = [("", lookup.rows) for sequence in inputs for lookup in sequence]
-        seen = [*tables, *blocks]
-        if not seen or not ways[0].requires_grad or (isinstance(entry, tuple) and len(inputs) != len(entry)):
-            lost = mode.gradients.operation
-            unseen = f"{type(model).__name__} embeds its input in a way that is not seen, so that it has no gradient"
+    for run, constants in runs:
+        if path.conserves and not _adds_up(run, constants):
             raise CaptureError(
-                f"{missing_gradient_reason(model, lost) if lost else unseen}; use references=('blankout',)"
+                f"{type(model).__name__}: positions and biases do not add up to the score "
+                f"({float(run.entry.relevance.sum()) + constants.total:.6g} of {float(run.scores.sum()):.6g}), for "
+                f"{first_unsupported_op(model, scores, path, entry)}; use references=('integrated_gradients',)"
             )
-        for _, tensor in tables or seen[:1]:
-            mode.take_whole(tensor)
-        notes, result = replaying.notes(seen[0][1]), []
-        for number, way in enumerate(ways):
-            mode.begin_way_back()
-            gradients = torch.autograd.grad(
-                way.double().sum(), [one for _, one in seen], allow_unused=True, retain_graph=number + 1 < len(ways)
-            )
-            made = [
-                Entered(name, states.detach(), torch.zeros_like(states) if gradient is None else gradient)
-                for (name, states), gradient in zip(seen, gradients, strict=True)
-            ]
-            total = mode.constants.total if path.conserves else None
-            kernels, above = tuple(map(replace, mode.kernels)), made[len(tables) :]
-            if inputs and above and inputs[0][0].turned(above[0].states):
-                above = [
-                    replace(one, states=one.states.transpose(0, 1), gradient=one.gradient.transpose(0, 1))
-                    for one in above
-                ]
-            parts = iter(made)
-            sequences = tuple(_of_stream([(lookup, next(parts)) for lookup in sequence]) for sequence in inputs)
-            own = _beside(sequences, entry) if isinstance(entry, tuple) else sequences[0] if sequences else made[0]
-            sequences = sequences if isinstance(entry, tuple) else ()
-            run = LinearizedRun(way.detach(), own, kernels, tuple(above), total, replaying.calls, notes, sequences)
-            result.append((run, mode.constants))
-            asked.after(1)
-    lost = mode.gradients.operation
-    if lost is not None:  # positions may add up all the same, for what has no gradient counts as a constant
-        raise CaptureError(f"{missing_gradient_reason(model, lost)}; use references=('blankout',), which needs none")
+    result = _as_batch([run for run, _ in runs])
+    slack = _slack(plain)
+    if not torch.allclose(result.scores, plain, rtol=slack, atol=slack):
+        raise CaptureError(
+            f"{type(model).__name__} gave another score while its gradients were frozen than in a plain run "
+            f"(difference {float((result.scores - plain).abs().amax()):.2g}): it is not deterministic in evaluation "
+            "mode, or attnx does not fit it; please report the model"
+        )
     return result
 
 
-def _of_stream(tables: Sequence[tuple[Lookup, Entered]]) -> Entered:
-    """What enters one stream through its tables, as that of one table that has the rows of all side by side."""
-    laid = [
-        replace(entered, states=lookup.laid(entered.states), gradient=lookup.laid(entered.gradient, add=True))
-        for lookup, entered in tables
+@dataclass(frozen=True, eq=False)
+class _Backward:
+    """A forward pass, and a backward pass for each of its scores."""
+
+    model: nn.Module
+    scores: EachScore
+    path: Path
+    entry: Entry
+    ends: slice | None
+    layers: bool
+    repeated: bool
+    after: Callable[[int], Any]
+
+    def runs(self, checkpoint: bool | None) -> list[tuple[LinearizedRun, Constants]]:
+        """The run of each score, and what biases have of it."""
+        model, entry = self.model, self.entry
+        block_inputs: dict[int, Tensor] = {}
+        options: dict[str, Any] = {"ends": self.ends, "repeated": self.repeated}
+        mode = linearize_mode(model, self.path, entry, block_inputs=block_inputs, **options)
+        blocks = listed_modules(model).values() if self.layers or isinstance(entry, Tensor) else ()
+        checkpointing = Checkpointing(model, mode, checkpoint, layers=self.layers, repeated=self.repeated)
+        # What enters a block is noted before it is taken out of the graph to be run again.
+        observer = ModuleObserver(blocks, _keep_input(block_inputs))
+        with eval_mode(model, gradients=True), observer, checkpointing:
+            with active_mode(mode):
+                scores = self.scores()
+            mode.clear()
+            sequences = [] if isinstance(entry, Tensor) and mode.layers else mode.entries
+            tables = [("", lookup.rows) for sequence in sequences for lookup in sequence]
+            inputs = [*tables, *mode.layers]
+            lost_entry = isinstance(entry, tuple) and len(sequences) != len(entry)
+            if not inputs or not scores[0].requires_grad or lost_entry:
+                lost = mode.gradients.operation
+                unseen = (
+                    f"{type(model).__name__} embeds its input in a way that is not seen, so that it has no gradient"
+                )
+                raise CaptureError(
+                    f"{missing_gradient_reason(model, lost) if lost else unseen}; use references=('blankout',)"
+                )
+            for _, tensor in tables or inputs[:1]:
+                mode.count_as_input(tensor)
+            notes, results = checkpointing.notes(inputs[0][1]), []
+            for number, score in enumerate(scores):
+                mode.begin_backward()
+                gradients = torch.autograd.grad(
+                    score.double().sum(),
+                    [tensor for _, tensor in inputs],
+                    allow_unused=True,
+                    retain_graph=number + 1 < len(scores),
+                )
+                relevances = [
+                    RelevanceAt(name, states.detach(), torch.zeros_like(states) if gradient is None else gradient)
+                    for (name, states), gradient in zip(inputs, gradients, strict=True)
+                ]
+                run = self._run(mode, score, relevances, sequences)
+                results.append((replace(run, checkpoints=checkpointing.calls, notes=notes), mode.constants))
+                self.after(1)
+        if mode.gradients.operation is not None:  # without its gradient a position counts as a constant, and adds up
+            reason = missing_gradient_reason(model, mode.gradients.operation)
+            raise CaptureError(f"{reason}; use references=('blankout',), which needs none")
+        return results
+
+    def _run(
+        self, mode: LinearizeMode, score: Tensor, relevances: list[RelevanceAt], sequences: list[list[Lookup]]
+    ) -> LinearizedRun:
+        layers = relevances[sum(map(len, sequences)) :]
+        if sequences and layers and sequences[0][0].is_transposed(layers[0].states):
+            layers = [layer.transposed(0, 1) for layer in layers]
+        remaining = iter(relevances)
+        entries = tuple(_of_sequence([(lookup, next(remaining)) for lookup in lookups]) for lookups in sequences)
+        several = isinstance(self.entry, tuple)
+        first = entries[0] if entries else relevances[0]
+        return LinearizedRun(
+            score.detach(),
+            _of_sequences(entries, self.entry) if isinstance(self.entry, tuple) else first,
+            kernels=tuple(map(replace, mode.kernels)),
+            layers=tuple(layers),
+            constants=mode.constants.total if self.path.conserves else None,
+            entries=entries if several else (),
+        )
+
+
+def _keep_input(block_inputs: dict[int, Tensor]) -> Callable[..., None]:
+    def keep(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        states = next((argument for argument in (*args, *kwargs.values()) if isinstance(argument, Tensor)), None)
+        if states is not None and states.requires_grad and states.ndim == 3:
+            block_inputs[id(module)] = states
+
+    return keep
+
+
+def _of_sequence(tables: Sequence[tuple[Lookup, RelevanceAt]]) -> RelevanceAt:
+    """What enters one sequence through its tables, as that of one table that has the rows of all side by side."""
+    parts = [
+        replace(entry, states=lookup.by_input_id(entry.states), gradient=lookup.by_input_id(entry.gradient, add=True))
+        for lookup, entry in tables
     ]
-    if len(laid) == 1:
-        return laid[0]
-    shape = laid[0].states.shape[:-1]
-    coarsest = max((one.states.dtype for one in laid), key=lambda dtype: torch.finfo(dtype).eps)  # sums are as exact
-    states, gradient = (
-        torch.cat([part.reshape(*shape, -1).to(coarsest) for part in parts], -1)
-        for parts in ([one.states for one in laid], [one.gradient for one in laid])
+    if len(parts) == 1:
+        return parts[0]
+    shape = parts[0].states.shape[:-1]
+    coarsest = max((part.states.dtype for part in parts), key=lambda dtype: torch.finfo(dtype).eps)  # sums are as exact
+
+    def side_by_side(tensors: Sequence[Tensor]) -> Tensor:
+        return torch.cat([tensor.reshape(*shape, -1).to(coarsest) for tensor in tensors], -1)
+
+    return RelevanceAt(
+        parts[0].module,
+        side_by_side([part.states for part in parts]),
+        side_by_side([part.gradient for part in parts]),
     )
-    return replace(laid[0], states=states, gradient=gradient)
 
 
-def _beside(sequences: Sequence[Entered], entry: tuple[Any, ...]) -> Entered:
-    """What enters several streams as that of one: batch × position × width, the narrower ones filled up with 0.
+def _of_sequences(sequences: Sequence[RelevanceAt], entry: tuple[Any, ...]) -> RelevanceAt:
+    """What enters several sequences as that of one: batch × position × width, the narrower ones padded with 0.
 
-    Of a picture with a text it is one number after the other, and whose they are is asked of `entries`.
+    Of an image with a text it is one number after the other, and `entries` say whose they are.
     """
     if any(isinstance(tensor, Tensor) and tensor.ndim != 3 for tensor in entry):
-        states, gradient = (
-            torch.cat([part.flatten().double() for part in parts])[None, :, None]
-            for parts in ([sequence.states for sequence in sequences], [sequence.gradient for sequence in sequences])
-        )
-        return Entered("", states, gradient)
-    # What is no embedding came as batch × channel × frame, and frames are what positions are made of.
-    laid = [
-        replace(sequence, states=sequence.states.transpose(1, 2), gradient=sequence.gradient.transpose(1, 2))
-        if isinstance(given, Tensor)
-        else sequence
-        for sequence, given in zip(sequences, entry, strict=True)
-    ]
-    width = max(one.states.shape[-1] for one in laid)
-    states, gradient = (
-        torch.cat([F.pad(part, (0, width - part.shape[-1])) for part in parts], dim=1)
-        for parts in ([one.states for one in laid], [one.gradient for one in laid])
-    )
-    return Entered("", states, gradient)
+
+        def joined(tensors: Sequence[Tensor]) -> Tensor:
+            return torch.cat([tensor.flatten().double() for tensor in tensors])[None, :, None]
+
+    else:
+        # What is no embedding came as batch × channel × frame, and frames are what positions are made of.
+        pairs = zip(sequences, entry, strict=True)
+        sequences = [part.transposed(1, 2) if isinstance(tensor, Tensor) else part for part, tensor in pairs]
+        width = max(part.states.shape[-1] for part in sequences)
+
+        def joined(tensors: Sequence[Tensor]) -> Tensor:
+            return torch.cat([F.pad(tensor, (0, width - tensor.shape[-1])) for tensor in tensors], dim=1)
+
+    return RelevanceAt("", joined([part.states for part in sequences]), joined([part.gradient for part in sequences]))
 
 
-def _joined(ways: list[LinearizedRun]) -> LinearizedRun:
-    """Several ways back as those of one batch."""
-    first = ways[0]
-    if len(ways) == 1:
+def _as_batch(runs: list[LinearizedRun]) -> LinearizedRun:
+    """Several backward passes as those of one batch."""
+    first = runs[0]
+    if len(runs) == 1:
         return first
     return replace(
         first,
-        scores=torch.cat([one.scores for one in ways]),
-        entry=_joined_states([one.entry for one in ways]),
-        kernels=tuple(map(_joined_kernel, zip(*(one.kernels for one in ways), strict=True))),
-        layers=tuple(map(_joined_states, zip(*(one.layers for one in ways), strict=True))),
-        constants=None if first.constants is None else sum(one.constants or 0.0 for one in ways),
-        entries=tuple(map(_joined_states, zip(*(one.entries for one in ways), strict=True))),
+        scores=torch.cat([run.scores for run in runs]),
+        entry=_batched_relevance([run.entry for run in runs]),
+        kernels=tuple(map(_batched_kernel, zip(*(run.kernels for run in runs), strict=True))),
+        layers=tuple(map(_batched_relevance, zip(*(run.layers for run in runs), strict=True))),
+        constants=None if first.constants is None else sum(run.constants or 0.0 for run in runs),
+        entries=tuple(map(_batched_relevance, zip(*(run.entries for run in runs), strict=True))),
     )
 
 
-def _joined_states(several: Sequence[Entered]) -> Entered:
-    gradient, states = torch.cat([one.gradient for one in several]), several[0].states
-    if len(states) > 1:  # tiles of one picture
-        return Entered(several[0].module, torch.cat([states] * len(several)), gradient)
-    return Entered(several[0].module, states.expand_as(gradient), gradient)
+def _batched_relevance(parts: Sequence[RelevanceAt]) -> RelevanceAt:
+    gradient, states = torch.cat([part.gradient for part in parts]), parts[0].states
+    tiles = len(states) > 1  # of one image
+    return RelevanceAt(
+        parts[0].module, torch.cat([states] * len(parts)) if tiles else states.expand_as(gradient), gradient
+    )
 
 
-def _joined_kernel(several: Sequence[Kernel]) -> Kernel:
-    first = several[0]
+def _batched_kernel(kernels: Sequence[Kernel]) -> Kernel:
+    def batched(gradients: Sequence[Tensor | None], like: Tensor) -> Tensor | None:
+        """0 where none came, unless none came at all."""
+        if all(gradient is None for gradient in gradients):
+            return None
+        return torch.cat([torch.zeros_like(like) if gradient is None else gradient for gradient in gradients])
+
+    first = kernels[0]
     return Kernel(
         first.module,
-        torch.cat([kernel.values for kernel in several]),
-        torch.cat([kernel.outputs for kernel in several]),
-        _stacked([kernel.values_gradient for kernel in several], first.values),
-        _stacked([kernel.outputs_gradient for kernel in several], first.outputs),
+        torch.cat([kernel.values for kernel in kernels]),
+        torch.cat([kernel.outputs for kernel in kernels]),
+        batched([kernel.values_gradient for kernel in kernels], first.values),
+        batched([kernel.outputs_gradient for kernel in kernels], first.outputs),
     )
-
-
-def _stacked(gradients: Sequence[Tensor | None], like: Tensor) -> Tensor | None:
-    """Those that came; 0 where none did, unless none did at all."""
-    if all(gradient is None for gradient in gradients):
-        return None
-    return torch.cat([torch.zeros_like(like) if gradient is None else gradient for gradient in gradients])
-
-
-def _blocks(model: nn.Module) -> list[nn.Module]:
-    """The elements of the model's lists of modules."""
-    return list(
-        {id(module): module for each in model.modules() if isinstance(each, nn.ModuleList) for module in each}.values()
-    )
-
-
-def _note(entered: dict[int, Tensor]) -> Callable[..., None]:
-    """Notes with what each block is called."""
-
-    def note(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        states = next((argument for argument in (*args, *kwargs.values()) if isinstance(argument, Tensor)), None)
-        if states is not None and states.requires_grad and states.ndim == 3:
-            entered[id(module)] = states
-
-    return note
 
 
 def supports_gradients(model: nn.Module) -> bool:
-    """Whether gradients can be followed back through the model."""
+    """Whether gradients can go back through the model."""
     return not needs_interface(model) and not any(parameter.is_inference() for parameter in model.parameters())
 
 
@@ -391,42 +335,133 @@ def check_linearizable(model: nn.Module) -> None:
             f"{type(model).__name__} computes attention by {model.config._attn_implementation}, into which gradients "  # type: ignore[union-attr]
             "cannot be followed; load it with attn_implementation='sdpa'"
         )
-    if any(parameter.is_inference() for parameter in model.parameters()):
+    if not supports_gradients(model):
         raise CaptureError(
             f"{type(model).__name__} was loaded in inference mode, so it has no gradients; load it outside of it, or "
             "use references=('blankout',)"
         )
 
 
-def _check_answer(model: nn.Module, frozen: Tensor, plain: Tensor) -> None:
-    slack = _slack(plain)
-    if not torch.allclose(frozen, plain, rtol=slack, atol=slack):
-        raise CaptureError(
-            f"{type(model).__name__} gave another score while its gradients were frozen than in a plain run "
-            f"(difference {float((frozen - plain).abs().amax()):.2g}): it is not deterministic in evaluation mode, or "
-            "attnx does not fit it; please report the model"
-        )
-
-
-def _check_sum(asked: _Asked, run: LinearizedRun, constants: Constants) -> None:
-    if not asked.path.conserves or _adds_up(run, constants):
-        return
-    raise CaptureError(
-        f"{type(asked.model).__name__}: positions and biases do not add up to the score "
-        f"({float(run.entry.relevance.sum()) + constants.total:.6g} of {float(run.scores.sum()):.6g}), for "
-        f"{first_unsupported_op(asked.model, asked.ways, asked.path, asked.entry)}; use "
-        "references=('integrated_gradients',)"
-    )
-
-
 def _adds_up(run: LinearizedRun, constants: Constants) -> bool:
     parts = run.entry.relevance
     size = float(parts.abs().sum() + run.scores.abs().sum()) + constants.size + _NOTHING
-    slack = _slack(run.entry.states)
-    return abs(float(parts.sum()) + constants.total - float(run.scores.double().sum())) <= slack * size
+    missing = float(parts.sum()) + constants.total - float(run.scores.double().sum())
+    return abs(missing) <= _slack(run.entry.states) * size
 
 
 def _slack(numbers: Tensor) -> float:
     """Under autocast numbers of full precision were computed in half of it."""
-    halved = torch.is_autocast_enabled(numbers.device.type)
-    return _HALF_PRECISION if halved else _SLACK.get(numbers.dtype, _HALF_PRECISION)
+    half = torch.is_autocast_enabled(numbers.device.type)
+    return _HALF_PRECISION if half else _TOLERANCE.get(numbers.dtype, _HALF_PRECISION)
+
+
+_UNSUPPORTED = 1e-2
+
+
+def first_unsupported_op(model: nn.Module, scores: Callable[[], Any], path: Path, entry: Entry) -> str:
+    """The first operation that does not add up, and its module, in a few words."""
+    mode = linearize_mode(model, path, entry, mode=_FindUnsupported)
+    assert isinstance(mode, _FindUnsupported)
+    with eval_mode(model, gradients=True), active_mode(mode):
+        scores()
+    mode.clear()
+    if mode.operation is None:
+        return "the model computes something outside of torch's functions, or changes a tensor in place"
+    module, operation = mode.operation
+    return f"{operation} in {module or 'the model'} is not covered"
+
+
+class _FindUnsupported(LinearizeMode):
+    operation: tuple[str, str] | None = None
+
+    def without_rule(self, func: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        if self.operation is None and func.__name__[-1:] != "_" and not self._is_linear(func, args, kwargs):
+            self.operation = (self.caller(), getattr(func, "__name__", repr(func)))
+        return super().without_rule(func, args, kwargs)
+
+    def _is_linear(self, func: Function, args: list[Any], kwargs: dict[str, Any]) -> bool:
+        tensors = [tensor for tensor in tensors_in((args, kwargs)) if tensor.requires_grad]
+        if not tensors or not torch.is_grad_enabled():
+            return True
+        copies = {id(tensor): tensor.detach().clone().requires_grad_() for tensor in tensors}
+        args, kwargs = _with_copies(args, copies), _with_copies(kwargs, copies)
+        results = [tensor for tensor in tensors_in(func(*args, **kwargs)) if tensor.requires_grad]
+        if not results:
+            return True
+        generator = torch.Generator().manual_seed(0)
+        directions = [torch.randn(result.shape, generator=generator).to(result) for result in results]
+        slopes = torch.autograd.grad(results, list(copies.values()), directions, allow_unused=True)
+        outputs = [(result.detach() * way).double() for result, way in zip(results, directions, strict=True)]
+        pairs = zip(copies.values(), slopes, strict=True)
+        inputs = [copy.detach() * slope for copy, slope in pairs if slope is not None]
+        missing = sum(float(tensor.sum()) for tensor in outputs) - sum(float(tensor.sum()) for tensor in inputs)
+        return abs(missing) <= _UNSUPPORTED * sum(float(tensor.abs().sum()) for tensor in outputs)
+
+
+def _with_copies(nested: Any, copies: dict[int, Tensor]) -> Any:
+    if isinstance(nested, Tensor):
+        return copies.get(id(nested), nested)
+    if isinstance(nested, dict):
+        return {name: _with_copies(value, copies) for name, value in nested.items()}
+    return type(nested)(_with_copies(value, copies) for value in nested) if type(nested) in (list, tuple) else nested
+
+
+@dataclass(frozen=True, eq=False)
+class Readout:
+    """The score of one input as a sum over the output of the last block: Σ_i w_i · x_i + constants.
+
+    The final norm's scale is held at what it was, so this is a sum and not a tangent.
+    """
+
+    states: Tensor
+    """position × width: x."""
+    gradient: Tensor
+    """position × width: w, 0 where the score is not read."""
+    score: float
+
+
+def readouts(model: nn.Module, scores: Scores, *, block: nn.Module) -> list[Readout]:
+    """Run `scores` on one input; each is read off what `block` gives when it is last called.
+
+    Backward passes go through the head alone: blocks keep nothing, so a long input costs one forward pass.
+    """
+    check_linearizable(model)
+    mode = linearize_mode(model, LRP, torch.empty(0))
+    leaves: list[Tensor] = []
+
+    def begin_graph(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> Any:
+        states = output[0] if isinstance(output, (tuple, list)) else output
+        if not isinstance(states, Tensor):
+            return None
+        leaves[:] = [mode.enter(states)]
+        return type(output)((leaves[0], *output[1:])) if isinstance(output, (tuple, list)) else leaves[0]
+
+    with eval_mode(model, gradients=True):
+        with ModuleObserver([block], lambda *_: None, begin_graph), active_mode(mode):
+            reached = scores()
+        mode.clear()
+        if not leaves or not reached.requires_grad:
+            raise CaptureError(
+                f"{type(model).__name__} gives no gradient of its answer by what leaves its last block: its head is "
+                "quantised, or reads something else; use references=('lrp',), or rollout"
+            )
+        results = []
+        for score in torch.split(reached, 1):
+            mode.begin_backward()
+            (gradient,) = torch.autograd.grad(score.double().sum(), leaves, retain_graph=True)
+            readout = Readout(leaves[0].detach()[0], gradient[0], float(score.detach()))
+            _check_readout(readout, mode.constants, type(model).__name__)
+            results.append(readout)
+    return results
+
+
+def _check_readout(readout: Readout, constants: Constants, name: str) -> None:
+    parts = (readout.states.double() * readout.gradient.double()).sum(-1)
+    total = float(parts.sum()) + constants.total
+    size = float(parts.abs().sum()) + abs(readout.score) + constants.size
+    if abs(total - readout.score) > _slack(readout.states) * size:
+        raise CaptureError(
+            f"what leaves the last block of {name} does not add up to the answer ({total:.6g} "
+            f"of {readout.score:.6g}): its head does something that cannot be frozen; use "
+            "references=('integrated_gradients',)"
+        )

@@ -80,7 +80,7 @@ def _mean_values(model: nn.Module, embedding: nn.Module) -> tuple[Tensor, ...]:
             mode = linearize_mode(model, LRP, embedding, ends=slice(0, 1))
             with active_mode(mode):
                 model(input_ids=to_device_of(embedding, tokens), **options)
-            mode.forget()
+            mode.clear()
             found = [_by_input(kernel.values, len(tokens)).sum(0) for kernel in mode.kernels]
             sums = [tensor + other for tensor, other in zip(sums, found, strict=True)] if sums else found
     return tuple(tensor / TOKENS for tensor in sums)

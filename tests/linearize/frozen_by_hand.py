@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attnx.linearize import Path
 
-GRADIENT = Path("gradient", values=1.0, scores=1.0, frozen=False)
+GRADIENT = Path("gradient", values=1.0, scores=1.0, linearized=False)
 """The model's own gradient, which autograd gives as well."""
 
 

@@ -39,7 +39,7 @@ def test_rows_that_carry_nothing_need_no_product(dtype, carrying, expected, mult
     states, weight = random(1, 7, 5, dtype=dtype).requires_grad_(), random(3, 5, dtype=dtype)
     slope = torch.zeros(1, 7, 3, dtype=dtype)
     slope[:, carrying] = random(1, carrying.stop - carrying.start, 3, dtype=dtype)
-    result = carried.mapped(states, weight, lambda: F.linear(states.detach(), weight))
+    result = carried.linear_map(states, weight, lambda: F.linear(states.detach(), weight))
     torch.testing.assert_close(result, F.linear(states, weight), rtol=0, atol=0)
     (found,) = torch.autograd.grad(result, states, slope)
     torch.testing.assert_close(found, torch.autograd.grad(F.linear(states, weight), states, slope)[0])
@@ -49,15 +49,17 @@ def test_rows_that_carry_nothing_need_no_product(dtype, carrying, expected, mult
 def test_a_row_that_begins_with_0_is_no_row_of_zeros(multiplied):
     states, weight = random(1, 4, 5).requires_grad_(), random(2, 5)
     slope = torch.tensor([[[0.0, 1.0], [1.0, 0.0], [0.0, 0.0], [0.0, 2.0]]], dtype=torch.float64)
-    (found,) = torch.autograd.grad(carried.mapped(states, weight, lambda: states.detach() @ weight.T), states, slope)
+    (found,) = torch.autograd.grad(
+        carried.linear_map(states, weight, lambda: states.detach() @ weight.T), states, slope
+    )
     torch.testing.assert_close(found, slope @ weight)
     assert multiplied == [4]
 
 
-@pytest.mark.parametrize("often", [False, True])
+@pytest.mark.parametrize("repeated", [False, True])
 @pytest.mark.parametrize("groups", [1, 2, 4])
 @pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"mask": True}, {"scale": 0.3}], ids=str)
-def test_values_get_what_the_kernel_gives_them(options, groups, often):
+def test_values_get_what_the_kernel_gives_them(options, groups, repeated):
     query, key, values = random(2, 4, 6, 3), random(2, groups, 6, 3), random(2, groups, 6, 3).requires_grad_()
     options = dict(options)
     if options.pop("mask", False):
@@ -69,11 +71,11 @@ def test_values_get_what_the_kernel_gives_them(options, groups, often):
     from attnx.linearize.rules import _weights
 
     given, calls = {"query": query, "key": key, **options}, []
-    mixed = carried.mixed(values, lambda: calls.append(1) or _weights(given), plain.detach, often=often)
+    mixed = carried.mix_values(values, lambda: calls.append(1) or _weights(given), plain.detach, repeated=repeated)
     found = [torch.autograd.grad(mixed, values, slope, retain_graph=True)[0] for slope in slopes]
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other)
-    assert len(calls) == (1 if often else 2)
+    assert len(calls) == (1 if repeated else 2)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "gpt_neox", "opt", "gemma3", "bloom", "phi3", "bert", "t5"])

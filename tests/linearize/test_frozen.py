@@ -514,8 +514,8 @@ class TestSink:
         mode = linearize_mode(model, LRP, model.embed_tokens)
         result, entry = 2 * torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
         mode.with_constant(result, torch.ones(3))
-        mode._summands[id(entry)] = mode._summands.pop(id(result))
-        mode.take_whole(entry)
+        mode._summands._values[id(entry)] = mode._summands._values.pop(id(result))
+        mode.count_as_input(entry)
         result.sum().backward()
         assert mode.constants.total == 3
 

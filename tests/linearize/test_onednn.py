@@ -47,7 +47,7 @@ def test_attention_hands_back_dense_slopes_where_heads_stand_side_by_side():
     length, heads, width = 200, 3, 16
     values = torch.randn(1, heads, length, width, generator=RANDOM, requires_grad=True)
     attention = torch.rand(1, heads, length, length, generator=RANDOM).softmax(-1)
-    result = carried.mixed(values, lambda: attention, lambda: attention @ values.detach(), often=False)
+    result = carried.mix_values(values, lambda: attention, lambda: attention @ values.detach(), repeated=False)
     slope = torch.randn(1, length, heads, width, generator=RANDOM).transpose(1, 2)
     with Operands() as seen:
         (found,) = torch.autograd.grad(result, values, slope)
@@ -57,7 +57,7 @@ def test_attention_hands_back_dense_slopes_where_heads_stand_side_by_side():
 
 def test_linear_maps_of_a_run_without_gradients_go_by_it_and_others_do_not():
     states, weight, bias = (torch.randn(shape, generator=RANDOM) for shape in ((2, 7, 32), (48, 32), (48,)))
-    with onednn.QuickMaps(), Operands() as seen:
+    with onednn.OneDnnMode(), Operands() as seen:
         with torch.no_grad():
             found = torch.nn.functional.linear(states, weight, bias)
         assert len(seen.dense) == 1

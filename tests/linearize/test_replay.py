@@ -25,7 +25,9 @@ def both_ways(name, path, dtype=torch.float64):
     scores, entry = asked(model, name, rows=2)
     with InDoubles() if dtype == torch.float64 else torch.no_grad():
         return [
-            linearized_run(model, scores, path, entry=entry, ends=slice(None), layers=name not in NESTED, again=again)
+            linearized_run(
+                model, scores, path, entry=entry, ends=slice(None), layers=name not in NESTED, checkpoint=again
+            )
             for again in (False, True)
         ]
 
@@ -33,7 +35,7 @@ def both_ways(name, path, dtype=torch.float64):
 @pytest.mark.parametrize("name", zoo.FAMILIES)
 def test_it_is_the_same_run(name):
     kept, again = both_ways(name, LRP)
-    assert (kept.again, again.again, again.notes) == (0, 3, ())
+    assert (kept.checkpoints, again.checkpoints, again.notes) == (0, 3, ())
     assert again.constants == pytest.approx(kept.constants, rel=1e-12, abs=1e-12)
     assert [one.module for one in again.layers] == [one.module for one in kept.layers]
     for one, other in zip((kept.entry, *kept.layers), (again.entry, *again.layers), strict=True):
@@ -48,7 +50,7 @@ def test_it_is_the_same_run(name):
 @pytest.mark.parametrize("name", ["bert", "llama", "t5", "bloom", "vit"])
 def test_other_paths_are_the_same(name, path):
     kept, again = both_ways(name, path)
-    assert again.again == 3
+    assert again.checkpoints == 3
     torch.testing.assert_close(again.entry.relevance, kept.entry.relevance, rtol=1e-12, atol=1e-12)
 
 
@@ -75,7 +77,7 @@ def test_what_is_kept_does_not_grow_with_what_a_block_computes():
             return tensor
 
         with torch.autograd.graph.saved_tensors_hooks(noted, stopped):
-            linearized_run(model, scores, LRP, entry=entry, again=again)
+            linearized_run(model, scores, LRP, entry=entry, checkpoint=again)
     assert sizes[True] < sizes[False] / 10
 
 
@@ -83,9 +85,9 @@ def test_it_is_chosen_where_much_would_be_kept(monkeypatch):
     model = made("llama")
     model.config.use_cache = False
     scores, entry = asked(model, "llama")
-    assert linearized_run(model, scores, LRP, entry=entry).again == 0
+    assert linearized_run(model, scores, LRP, entry=entry).checkpoints == 0
     monkeypatch.setattr(replay, "KEPT_AT_MOST", 1_000)
-    assert linearized_run(model, scores, LRP, entry=entry).again == 3
+    assert linearized_run(model, scores, LRP, entry=entry).checkpoints == 3
 
 
 @pytest.mark.parametrize(
@@ -157,22 +159,22 @@ def run(model, **how):
 
 
 def test_a_block_that_changes_its_input_is_kept_and_a_note_says_so():
-    found = run(Stack(InPlace), again=True)
-    assert found.again == 0
+    found = run(Stack(InPlace), checkpoint=True)
+    assert found.checkpoints == 0
     assert found.notes == ("InPlace changes its input in place, so all that the way back needs was kept in memory",)
 
 
 def test_a_block_that_gives_something_else_the_second_time_is_kept():
     model = Stack(Counting)
     model.blocks[0] = nn.Linear(4, 4).double()
-    found = run(model, again=True)
+    found = run(model, checkpoint=True)
     assert found.notes[0].startswith("Counting gave another output when it was run again")
 
 
 def test_a_block_that_is_given_a_cache_is_kept():
     model = made("llama")
     scores, entry = asked(model, "llama")
-    found = linearized_run(model, scores, LRP, entry=entry, again=True)
+    found = linearized_run(model, scores, LRP, entry=entry, checkpoint=True)
     assert found.notes[0].startswith("LlamaDecoderLayer is given a DynamicCache, which it may change")
 
 
@@ -181,7 +183,7 @@ def test_blocks_within_blocks_are_kept_where_each_is_a_level(name):
     model = made(name)
     model.config.use_cache = False
     scores, entry = asked(model, name)
-    found = linearized_run(model, scores, LRP, entry=entry, layers=True, again=True)
+    found = linearized_run(model, scores, LRP, entry=entry, layers=True, checkpoint=True)
     assert "has blocks of its own, which are levels, too" in found.notes[0]
     assert len(found.layers) == 3
 
@@ -212,8 +214,8 @@ class Turned(Stack):
 @pytest.mark.parametrize("path", [LRP, ATTN_LRP], ids=lambda path: path.name)
 def test_what_is_a_constant_of_the_input_is_one_in_a_block_that_is_run_again(path):
     model, ids = Turned(), torch.tensor([[1, 5, 2]])
-    found = linearized_run(model, lambda: model(ids), path, entry=model.words, again=True)
-    assert (found.again, found.notes) == (2, ())
+    found = linearized_run(model, lambda: model(ids), path, entry=model.words, checkpoint=True)
+    assert (found.checkpoints, found.notes) == (2, ())
     with torch.no_grad():  # an affine map, position by position
         states, turn = model.words(ids)[0], model.blocks[-1](model.words(ids))
         first, second = (one.weight for one in model.blocks[:-1])
@@ -242,7 +244,9 @@ def test_a_block_that_is_a_constant_unlike_others_of_its_class_is_kept():
         states = model.blocks[0](states) * 2
         return (states * model.blocks[1](states)).sum((-1, -2))
 
-    kept, again = (linearized_run(model, scores, ATTN_LRP, entry=model.words, again=again) for again in (False, True))
+    kept, again = (
+        linearized_run(model, scores, ATTN_LRP, entry=model.words, checkpoint=again) for again in (False, True)
+    )
     assert again.notes[0].startswith("Sometimes returns a constant where others of its class do not")
     torch.testing.assert_close(again.entry.relevance, kept.entry.relevance)
 
@@ -250,7 +254,7 @@ def test_a_block_that_is_a_constant_unlike_others_of_its_class_is_kept():
 def test_a_model_without_blocks_says_so():
     model = Stack(Remembering)
     model.blocks = nn.Sequential(*model.blocks)
-    found = run(model, again=True)
+    found = run(model, checkpoint=True)
     assert found.notes == (
         "no blocks can be told apart in the model, so all that the way back needs was kept in memory",
     )
