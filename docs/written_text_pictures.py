@@ -53,8 +53,8 @@ def main() -> None:
         ):
             tab = browser.new_page(viewport={"width": width, "height": 700}, color_scheme=scheme)
             tab.goto(page.as_uri())
-            tab.locator(f"#written-controls [data-name={by}]").click()
-            tab.locator("#written button.token", has_text="Oslo").click()
+            tab.locator(f"#generation-controls [data-name={by}]").click()
+            tab.locator("#generation-text button.token", has_text="Oslo").click()
             tab.mouse.move(0, 0)
             taken = Image.open(BytesIO(tab.screenshot(full_page=True))).convert("RGB")
             taken.quantize(256, dither=Image.Dither.NONE).save(IMAGES / f"{name}.png", optimize=True)

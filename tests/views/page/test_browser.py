@@ -43,7 +43,7 @@ def test_the_model_says_its_prediction_and_not_the_target(opened, explanation):
     chosen = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), explanation.text, methods="raw", target=other)
     tab = opened(chosen)
     said, target = (f"{one.label} {100 * one.probability:.1f} %" for one in (explanation.prediction, chosen.prediction))
-    assert tab.locator("#said").inner_text() == said
+    assert tab.locator("#prediction-label").inner_text() == said
     assert tab.locator("#target").inner_text() == f"Explained target: {target}"
     assert f"Explained target: {other}" in chosen.to_html().partition('<main id="page"')[0]
 
@@ -73,7 +73,7 @@ def test_a_click_on_a_word_explains_its_own_row(opened, explanation):
     place = explanation.words[1].positions[0]
     row = explanation.maps["rollout"][-1, place]
     assert scores(tab) == pytest.approx([row[list(one.positions)].sum() for one in explanation.words], abs=1e-6)
-    tab.get_by_role("button", name="Back to the answer's position").click()
+    tab.get_by_role("button", name="Back to the explained position").click()
     tab.locator("#back").wait_for(state="hidden")
     assert scores(tab) == expected(explanation, "rollout", 3)
 
@@ -190,7 +190,7 @@ def test_a_reference_is_shown_like_a_method(opened):
     assert scores(tab) == pytest.approx(one.references["gradient"][1:].tolist())
     against = [score < 0 for score in one.references["gradient"][1:]]
     marks = [one.get_attribute("class").split() for one in tab.locator("#reading .word").all()]
-    assert ["against" in classes for classes in marks] == against
+    assert ["opposes" in classes for classes in marks] == against
     assert "by rollout" in tab.locator("#graph-lead").inner_text()
 
 
@@ -318,12 +318,12 @@ def test_trust_reads_what_methods_say_of_themselves(opened):
     tab = opened(one)
     verdict = tab.locator("#trust .verdict")
     assert verdict.inner_text().startswith("Unchecked: the model has no head that answers")
-    assert "Of one layer alone" in tab.locator("#trust .said-too").all_inner_texts()[0]
+    assert "Of one layer alone" in tab.locator("#trust .warning").all_inner_texts()[0]
     assert "to what it attends to in the layer below" in tab.locator("#graph-lead").inner_text()
     tab.get_by_role("radio", name="flow").click()
     verdict.get_by_text("90% of the inputs are saturated: they get all that can reach them").wait_for()
     tab.locator("#layer").press("ArrowLeft")
-    tab.locator("#trust .meter", has_text="inputs saturated").get_by_text("20 %").wait_for()
+    tab.locator("#trust .meter", has_text="saturated inputs").get_by_text("20 %").wait_for()
 
 
 def test_the_panel_says_what_the_verdict_says_of_each_row_and_advises_no_method(opened):
@@ -343,7 +343,7 @@ def test_the_panel_says_what_the_verdict_says_of_each_row_and_advises_no_method(
 def test_a_row_that_was_clicked_on_is_called_unchecked(opened, explanation):
     tab = opened(explanation)
     word(tab, "key").click()
-    tab.locator("#trust .verdict", has_text="Unchecked: what was measured is about the answer").wait_for()
+    tab.locator("#trust .verdict", has_text="Unchecked: the checks are of the explained position").wait_for()
 
 
 @pytest.mark.usefixtures("assets")
@@ -392,7 +392,7 @@ def test_content_alone_leaves_punctuation_without_colour(opened):
     tab.get_by_role("radio", name="content").click()
     tab.locator("#reading .plain").wait_for()
     assert tab.locator("#best .label").all_inner_texts() == ["key", "to"]
-    assert tab.locator("#trust .meter", has_text="punctuation holds").get_by_text("70 %").count() == 1
+    assert tab.locator("#trust .meter", has_text="punctuation receives").get_by_text("70 %").count() == 1
     word(tab, "key").hover()
     assert "rank 1 of 2" in tab.locator("#readout").inner_text()
 
@@ -400,11 +400,11 @@ def test_content_alone_leaves_punctuation_without_colour(opened):
 def test_signed_scores_have_a_legend_with_two_ends(opened):
     one = replace(with_reference(0, *"abcdef"), signed=frozenset({"gradient"}), first="gradient")
     tab = opened(one)
-    assert tab.locator("#legend").inner_text().split("\n")[0] == "against"
-    assert any(text.endswith(" against") for text in tab.locator("#best .number").all_inner_texts())
+    assert tab.locator("#legend").inner_text().split("\n")[0] == "opposes"
+    assert any(text.endswith(" opposes") for text in tab.locator("#best .number").all_inner_texts())
     tab.get_by_role("radiogroup", name="Method").get_by_role("radio", name="rollout").click()
     tab.locator("#readout", has_text="by rollout").wait_for()
-    assert "against" not in tab.locator("#legend").inner_text()
+    assert "opposes" not in tab.locator("#legend").inner_text()
 
 
 def test_what_speaks_against_is_blue_in_the_layers(opened):
@@ -442,5 +442,5 @@ def test_a_signed_row_without_anything_against_has_no_meter_of_special_tokens(op
         return opened(one).locator("#trust-body .meter .label").all_inner_texts()
 
     one = made("key", "to")
-    assert "special tokens hold" in meters(one)
-    assert "special tokens hold" not in meters(replace(one, signed=frozenset({"rollout"})))
+    assert "special tokens receive" in meters(one)
+    assert "special tokens receive" not in meters(replace(one, signed=frozenset({"rollout"})))

@@ -39,11 +39,11 @@ def by_hand(*tokens, prompt):
 
 
 def sources(tab):
-    return [float(one.get_attribute("data-score")) for one in tab.locator("#written .token[data-score]").all()]
+    return [float(one.get_attribute("data-score")) for one in tab.locator("#generation-text .token[data-score]").all()]
 
 
 def token(tab, written, step):
-    return tab.locator("#written .token").nth(written.prompt_length + step)
+    return tab.locator("#generation-text .token").nth(written.prompt_length + step)
 
 
 def expected(row, written, step):
@@ -51,8 +51,8 @@ def expected(row, written, step):
 
 
 def by(tab, name):
-    tab.get_by_role("radiogroup", name="Written text by").get_by_role("radio", name=name).click()
-    tab.locator("#written-readout", has_text=f"by {name}").wait_for()
+    tab.get_by_role("radiogroup", name="Generated text by").get_by_role("radio", name=name).click()
+    tab.locator("#generation-readout", has_text=f"by {name}").wait_for()
 
 
 def test_hover_previews_and_a_click_keeps_what_a_token_drew_from(opened, written):
@@ -72,31 +72,31 @@ def test_methods_references_and_layers_can_be_chosen(opened, written):
     tab = opened(written)
     by(tab, "lrp")
     assert sources(tab) == expected(written["lrp"][0], written, 0)
-    assert "for" in tab.locator("#written-legend").inner_text()
+    assert "supports" in tab.locator("#generation-legend").inner_text()
     by(tab, "rollout")
-    tab.locator("#written-layer").press("ArrowLeft")
-    tab.locator("#written-readout", has_text="at layer 2").wait_for()
+    tab.locator("#generation-layer").press("ArrowLeft")
+    tab.locator("#generation-readout", has_text="at layer 2").wait_for()
     assert sources(tab) == expected(written.by_layer["rollout"][1, 0], written, 0)
 
 
 def test_the_prompts_tokens_tell_their_score(opened, written):
     tab = opened(written)
-    tab.locator("#written .token").nth(1).hover()
-    assert f"{written['rollout'][0, 1]:.6f}" in tab.locator("#written-readout").inner_text()
+    tab.locator("#generation-text .token").nth(1).hover()
+    assert f"{written['rollout'][0, 1]:.6f}" in tab.locator("#generation-readout").inner_text()
 
 
 def test_probabilities_and_runners_up_are_told_and_one_can_be_set_against_the_token(opened, written):
     tab = opened(written)
-    cells = tab.locator("#likely tr").first.locator("td").all_inner_texts()
+    cells = tab.locator("#alternatives tr").first.locator("td").all_inner_texts()
     assert cells[0].strip() == written.generated[0].strip() or "␣" in cells[0]
     assert cells[1] == f"{100 * written.probabilities[0]:.2f} %"
-    assert tab.locator("#likely button").count() == 0  # rollout does not know the answer
+    assert tab.locator("#alternatives button").count() == 0  # rollout does not know the answer
     by(tab, "lrp")
     token(tab, written, 1).click()
-    tab.locator("#likely button").click()
-    tab.locator("#written-readout", has_text="against").wait_for()
+    tab.locator("#alternatives button").click()
+    tab.locator("#generation-readout", has_text="against").wait_for()
     assert sources(tab) == expected(written.against["lrp"][1], written, 1)
-    tab.locator("#likely button").click()
+    tab.locator("#alternatives button").click()
     assert sources(tab) == expected(written["lrp"][1], written, 1)
 
 
@@ -117,7 +117,7 @@ def test_alternatives_have_the_probabilities_of_the_model(written):
 
 def test_a_cell_of_the_grid_is_the_number_of_the_result(opened, written):
     tab = opened(written)
-    tab.locator("#written-grid").focus()
+    tab.locator("#generation-grid").focus()
     for key in ("ArrowRight", "ArrowRight", "ArrowRight", "ArrowDown"):
         tab.keyboard.press(key)
     told = tab.locator("#grid-readout").inner_text()
@@ -132,17 +132,17 @@ def test_it_can_be_used_without_a_mouse(opened, written):
     tab.keyboard.press("ArrowRight")
     assert sources(tab) == expected(written["rollout"][1], written, 1)
     tab.keyboard.press("ArrowRight")
-    assert tab.evaluate("document.activeElement.getAttribute('aria-label')").startswith("written token 3")
+    assert tab.evaluate("document.activeElement.getAttribute('aria-label')").startswith("generated token 3")
 
 
 def test_markup_in_tokens_stays_text(opened):
     tab = opened(by_hand("a", *EVIL, *EVIL, prompt=4))
-    shown = tab.locator("#written .token").all_inner_texts()
+    shown = tab.locator("#generation-text .token").all_inner_texts()
     assert shown == ["a", *EVIL, *EVIL]
     for place in range(len(shown)):
-        tab.locator("#written .token").nth(place).hover()
+        tab.locator("#generation-text .token").nth(place).hover()
     assert tab.locator("#generation img, #generation script").count() == 0
-    assert EVIL[1] in tab.locator("#written-notes").inner_text()
+    assert EVIL[1] in tab.locator("#generation-notes").inner_text()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -156,21 +156,27 @@ def test_a_narrow_screen_scrolls_downwards_only(opened, written, scheme):
 def test_parts_of_a_chat_are_marked(opened, written):
     told = {**written.provenance, "input": {"parts": [["system", 0, 2], ["user", 4, 6]]}}
     tab = opened(replace(written, provenance=told))
-    assert tab.locator("#written .role").all_inner_texts() == ["system", "template", "user", "template", "written"]
+    assert tab.locator("#generation-text .role").all_inner_texts() == [
+        "system",
+        "template",
+        "user",
+        "template",
+        "generated",
+    ]
 
 
 def test_a_stripe_is_told(opened, written):
     rows = np.zeros_like(written["rollout"])
     rows[:, :4] = [0.7, 0.1, 0.1, 0.1]
     tab = opened(replace(written, relevance={"rollout": rows}, layers=None, by_layer={}))
-    assert "a stripe: the rows of all" in tab.locator("#written-lead").inner_text()
+    assert "a stripe: the rows of all" in tab.locator("#generation-lead").inner_text()
 
 
 def test_several_texts_share_a_page_and_can_be_picked(opened, written):
     other = by_hand("x", "y", "z", prompt=2)
     tab = opened([written, other])
     tab.get_by_label("Text", exact=True).select_option("1")
-    assert tab.locator("#written .token").all_inner_texts() == ["x", "y", "z"]
+    assert tab.locator("#generation-text .token").all_inner_texts() == ["x", "y", "z"]
     assert sources(tab) == expected(other["rollout"][0], other, 0)
 
 
@@ -180,16 +186,16 @@ def test_without_scripts_and_in_a_notebook_there_is_a_table(watched, written):
     assert silent.locator("#plain td", has_text="drawn most from").count() == 1
     tab = watched()
     tab.set_content(f"<!doctype html>{written._repr_html_()}")
-    tab.frame_locator("iframe").locator("#written .token").first.wait_for()
+    tab.frame_locator("iframe").locator("#generation-text .token").first.wait_for()
 
 
 def test_a_bar_says_how_much_is_from_the_prompt(opened, written):
     tab = opened(written)
     for step in (0, 2):
         token(tab, written, step).click()
-        shown = float(tab.locator("#written-shares .track").get_attribute("data-share"))
+        shown = float(tab.locator("#generation-shares .track").get_attribute("data-share"))
         assert shown == pytest.approx(written.from_front("rollout")[step], abs=1e-5)
-    assert "from the prompt" in tab.locator("#written-shares").inner_text()
+    assert "from the prompt" in tab.locator("#generation-shares").inner_text()
 
 
 def test_of_two_streams_the_bar_is_of_the_source_and_says_where_the_residual_alone_sets_it(opened):
@@ -197,9 +203,9 @@ def test_of_two_streams_the_bar_is_of_the_source_and_says_where_the_residual_alo
     dated = attnx.explain_generation(model, tokenizer, "the third of march 1998", methods="rollout", references="lrp")
     tab = opened(dated)
     by(tab, "lrp")
-    shown = float(tab.locator("#written-shares .track").get_attribute("data-share"))
+    shown = float(tab.locator("#generation-shares .track").get_attribute("data-share"))
     assert shown == pytest.approx(dated.from_front("lrp")[0], abs=1e-5)
-    assert "from the source" in tab.locator("#written-shares").inner_text()
-    assert "residual" not in tab.locator("#written-shares").inner_text()
+    assert "from the source" in tab.locator("#generation-shares").inner_text()
+    assert "residual" not in tab.locator("#generation-shares").inner_text()
     by(tab, "rollout")
-    assert "by the share of the residual" in tab.locator("#written-shares").inner_text()
+    assert "set by the residual alone" in tab.locator("#generation-shares").inner_text()

@@ -61,12 +61,12 @@ def test_a_loaded_result_says_that_its_picture_is_missing():
 def test_a_patch_tells_its_score_and_explains_its_row(opened):
     tab = opened(pictured())
     assert not tab.locator("#reading").is_visible()
-    box = tab.locator("#picture canvas").bounding_box()
+    box = tab.locator("#image canvas").bounding_box()
     tab.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + box["height"] * 0.75)
     assert tab.locator("#readout").inner_text() == "r1c1 0.060000 · rank 2 of 6 · no tie"
     tab.mouse.click(box["x"] + box["width"] * 0.5, box["y"] + box["height"] * 0.75)
     tab.locator("#back").wait_for()
-    tab.locator("#picture canvas").focus()
+    tab.locator("#image canvas").focus()
     tab.keyboard.press("ArrowRight")
     assert tab.locator("#readout").inner_text().startswith("r1c2 ")
 
@@ -75,7 +75,7 @@ def test_a_patch_tells_its_score_and_explains_its_row(opened):
 def test_a_strong_patch_has_a_strong_colour(opened):
     tab = opened(pictured())
     strengths = tab.evaluate("""() => {
-      const pen = document.querySelector("#picture canvas").getContext("2d");
+      const pen = document.querySelector("#image canvas").getContext("2d");
       return [[50, 50], [250, 150]].map(([x, y]) => pen.getImageData(x, y, 1, 1).data[3]);
     }""")
     assert strengths[0] < strengths[1]

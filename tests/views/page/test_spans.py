@@ -86,7 +86,7 @@ def test_what_speaks_against_is_said(opened):
         first="gradient",
     )
     tab = opened(signed, color_scheme="dark")
-    assert rows(tab).locator(".number").all_inner_texts() == ["0.500 for", "−0.250 against"]
+    assert rows(tab).locator(".number").all_inner_texts() == ["0.500 supports", "−0.250 opposes"]
     assert rows(tab).nth(1).locator(".fill.below").count() == 1
 
 

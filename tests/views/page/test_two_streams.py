@@ -28,7 +28,7 @@ def test_a_bar_says_how_much_is_from_the_source_and_where_the_residual_sets_it(o
         shown = float(bar.locator(".track").get_attribute("data-share"))
         assert shown == pytest.approx(dated.sequence_shares(name)["source"], abs=1e-5)
         assert ("residual" in bar.inner_text()) == (name == "rollout")
-    assert "The model goes on with" in tab.locator("#answer").inner_text()
+    assert "The model continues with" in tab.locator("#prediction").inner_text()
 
 
 def test_levels_have_their_names_and_the_start_its_share_of_attention(opened, dated):

@@ -33,10 +33,10 @@ attnx.agreementTable = (() => {
   // `rows`: method → cells; `on(method, layer index)`: whether it is the one shown in the page.
   const table = (layers, rows, on = () => false, corner = "layer") => {
     const axis = axisOf(rows);
-    const numbers = layers.map((one) => make("th", { scope: "col", text: one }));
+    const numbers = layers.map((item) => make("th", { scope: "col", text: item }));
     const heading = make("tr", {}, make("th", { text: corner }), ...numbers);
     const body = Object.entries(rows).map(([method, cells]) => make(
-      "tr", {}, make("th", { scope: "row", text: method }), ...cells.map((one, layer) => cell(one, axis, on(method, layer)))));
+      "tr", {}, make("th", { scope: "row", text: method }), ...cells.map((item, layer) => cell(item, axis, on(method, layer)))));
     return make("div", { class: "scroll" }, make(
       "table", { class: "agreement" }, make("thead", {}, heading), make("tbody", {}, ...body)));
   };

@@ -3,14 +3,14 @@
 attnx.colours = (() => {
   const named = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
   const parts = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
-  const mix = (from, to, share) => `rgb(${from.map((one, at) => Math.round(one + (to[at] - one) * share)).join(",")})`;
+  const mix = (from, to, share) => `rgb(${from.map((item, at) => Math.round(item + (to[at] - item) * share)).join(",")})`;
 
   const theme = () => {
     const colours = Object.fromEntries(
       ["ink", "muted", "line", "card", "cold", "hot", "lines", "on-hot"].map((name) => [name, named(name)]),
     );
     const [cold, hot, against] = [parts(colours.cold), parts(colours.hot), parts(colours.lines)];
-    // From −1 to 1: what speaks against is blue.
+    // From −1 to 1: opposing scores are blue.
     return { ...colours, heat: (share) => mix(cold, share < 0 ? against : hot, Math.min(1, Math.abs(share))) };
   };
 

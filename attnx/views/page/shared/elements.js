@@ -73,18 +73,18 @@ attnx.elements = (() => {
   // White space and characters without a shape, made visible; but emoji and many scripts need their joiners and marks.
   const JOINERS = "\u00ad\u200c\u200d\u200e\u200f";
   const visible = (token) => {
-    const shown = token.replace(/\n/g, "⏎").replace(/\t/g, "⇥").replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (one) =>
-      JOINERS.includes(one) ? one : "�");
+    const shown = token.replace(/\n/g, "⏎").replace(/\t/g, "⇥").replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (item) =>
+      JOINERS.includes(item) ? item : "�");
     if (shown.trim() === "") return "␣".repeat(Math.max(shown.length, 1));
-    return [...shown].every((one) => JOINERS.includes(one)) ? "�" : shown;
+    return [...shown].every((item) => JOINERS.includes(item)) ? "�" : shown;
   };
 
   // Replace what is in an element; the control that has the focus there is told by its place, and has it again.
   const refill = (parent, ...children) => {
     const controls = () => [...parent.querySelectorAll("button, select")];
-    const place = controls().indexOf(document.activeElement);
+    const index = controls().indexOf(document.activeElement);
     parent.replaceChildren(...children);
-    controls()[place]?.focus({ preventScroll: true });
+    controls()[index]?.focus({ preventScroll: true });
   };
 
   return { make, refill, byId, named, choice, press, slider, meter, visible };

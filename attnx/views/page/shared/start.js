@@ -29,7 +29,7 @@
   const prefersDark = window.matchMedia("(prefers-color-scheme: dark)");
   const theme = byId("theme");
   const isDark = () => (root.dataset.theme ?? (prefersDark.matches ? "dark" : "light")) === "dark";
-  // Canvases have to be drawn anew for other colours and widths.
+  // Canvases must be redrawn for other colours and widths.
   const redraw = () => {
     attnx.drawWhole();
     attnx.change({});
@@ -47,7 +47,7 @@
   prefersDark.addEventListener("change", dress);
   window.addEventListener("resize", redraw);
 
-  // Paper is white: canvases are drawn anew for it, and again for the screen afterwards.
+  // Paper is white: canvases are redrawn for it, and again for the screen afterwards.
   let before;
   window.addEventListener("beforeprint", () => {
     before = root.dataset.theme;

@@ -1,11 +1,11 @@
 "use strict";
-// What the page is of, and what is chosen of it: a result, a method, a layer, words or tokens, and whose row.
+// The page's data, and what is selected: a result, a method, a layer, words or tokens, and the explained row.
 attnx.data = JSON.parse(document.getElementById("data").textContent);
 attnx.state = { result: null, index: 0, method: "", layer: 0, view: attnx.data.text?.view, rows: null, head: null };
 
-// What a section knows of each result becomes a part of that result.
+// The data of a section for each result becomes a part of that result.
 for (const [name, { results }] of Object.entries(attnx.data)) {
-  if (results) results.forEach((own, index) => { attnx.data.results[index][name] = own; });
+  if (results) results.forEach((entry, index) => { attnx.data.results[index][name] = entry; });
 }
 
 // A section is { name, whole(data) } of all results together, or { name, draw(state), applies(state)? } of the chosen one.
@@ -60,11 +60,11 @@ attnx.show = (index) => {
   });
 };
 
-// Explain another row, where the page has it; the answer's own position brings the exact row back.
-attnx.explainRow = (places) => {
+// Explain another row, where the page has it; the explained position restores the exact row.
+attnx.explainRow = (positions) => {
   const { state } = attnx;
   if (!state.result.maps) return;
-  const own = places.length === 1 && places[0] === state.result.position;
+  const isDefault = positions.length === 1 && positions[0] === state.result.position;
   const method = attnx.numbers.isReference(state) ? state.result.method : state.method;
-  attnx.change({ rows: own ? null : places, head: null, method });
+  attnx.change({ rows: isDefault ? null : positions, head: null, method });
 };

@@ -2,7 +2,7 @@
 // A pair of sentences: the word that is clicked on colours the other side, by its row or its column of the scores.
 attnx.sections.push((() => {
   const { byId, make, visible } = attnx.elements;
-  let place = 0;
+  let number = 0;
   let chosen = null;
 
   const most = (values) => Math.max(0, ...values.map(Math.abs));
@@ -11,7 +11,7 @@ attnx.sections.push((() => {
     const share = top > 0 ? Math.min(Math.abs(score) / top, 1) : 0;
     element.style.setProperty("--heat", `${(share * 100).toFixed(1)}%`);
     element.classList.toggle("strong", share > 0.6);
-    element.classList.toggle("against", score < 0);
+    element.classList.toggle("opposes", score < 0);
     element.dataset.score = score;
   };
 
@@ -25,20 +25,20 @@ attnx.sections.push((() => {
     colour(data);
   };
 
-  const words = (data, side) => byId(`alignment-${side}`).replaceChildren(...data.sentences[place][side].map((word, at) =>
+  const words = (data, side) => byId(`alignment-${side}`).replaceChildren(...data.sentences[number][side].map((word, at) =>
     make("button", { type: "button", text: visible(word), onclick: () => pick(data, side, at) })));
 
   const colour = (data) => {
-    const one = data.sentences[place];
-    const scores = rowOf(one);
+    const item = data.sentences[number];
+    const scores = rowOf(item);
     const top = most(scores);
     for (const side of ["source", "target"]) {
       [...byId(`alignment-${side}`).children].forEach((button, at) => {
-        const own = side === chosen.side;
-        button.setAttribute("aria-pressed", String(own && at === chosen.at));
-        button.classList.toggle("linked", !own && linked(one, side, at));
-        heat(button, own ? 0 : scores[at], top);
-        button.setAttribute("aria-label", own ? visible(one[side][at]) : `${visible(one[side][at])}, ${scores[at].toFixed(4)}`);
+        const isChosenSide = side === chosen.side;
+        button.setAttribute("aria-pressed", String(isChosenSide && at === chosen.at));
+        button.classList.toggle("linked", !isChosenSide && linked(item, side, at));
+        heat(button, isChosenSide ? 0 : scores[at], top);
+        button.setAttribute("aria-label", isChosenSide ? visible(item[side][at]) : `${visible(item[side][at])}, ${scores[at].toFixed(4)}`);
       });
     }
     [...byId("alignment-grid").querySelectorAll("tbody tr")].forEach((row, at) =>
@@ -46,13 +46,13 @@ attnx.sections.push((() => {
     const best = scores.indexOf(Math.max(...scores));
     const verb = data.verbs[chosen.side];
     byId("alignment-readout").replaceChildren(
-      make("strong", { text: visible(one[chosen.side][chosen.at]) }),
-      best < 0 || top === 0 ? " has no score" : ` ${verb} ${visible(others(one)[best])} most: ${scores[best].toFixed(4)}`,
+      make("strong", { text: visible(item[chosen.side][chosen.at]) }),
+      best < 0 || top === 0 ? " has no score" : ` ${verb} ${visible(others(item)[best])} most: ${scores[best].toFixed(4)}`,
     );
   };
 
   const grid = (data) => {
-    const { source, target, scores, links } = data.sentences[place];
+    const { source, target, scores, links } = data.sentences[number];
     const top = most(scores.flat());
     const head = make("thead", {}, make("tr", {}, make("td", {}), ...source.map((word) => make("th", { scope: "col", text: visible(word) }))));
     const body = make("tbody", {}, ...target.map((word, row) => make(
@@ -71,18 +71,18 @@ attnx.sections.push((() => {
     words(data, "source");
     words(data, "target");
     grid(data);
-    if (data.sentences[place].target.length) pick(data, chosen?.side ?? "target", chosen?.at ?? data.start);
+    if (data.sentences[number].target.length) pick(data, chosen?.side ?? "target", chosen?.at ?? data.start);
   };
 
   const picker = (data) => {
     const select = make("select", { "aria-label": "Pair of sentences", onchange: () => {
-      place = Number(select.value);
+      number = Number(select.value);
       chosen = null;
       draw(data);
     } });
     select.append(...data.sentences.map(({ source }, at) =>
       make("option", { value: at, text: `${at + 1}. ${visible(source.join(" ")).slice(0, 80)}` })));
-    select.value = place;
+    select.value = number;
     return select;
   };
 

@@ -8,7 +8,7 @@ attnx.sections.push((() => {
     const names = Object.keys(atlas.grids);
     by ??= names[0];
     const scores = atlas.grids[by];
-    const top = Math.max(0, ...scores.flat().map((one) => Math.abs(one ?? 0)));
+    const top = Math.max(0, ...scores.flat().map((item) => Math.abs(item ?? 0)));
     byId("atlas-lead").textContent = atlas.references.includes(by)
       ? `How far ${atlas.method} of each head ranks positions as ${by} does (${atlas.measure}): mean of ${atlas.count} ` +
         `texts, at most ±${top.toFixed(2)}; blue is below zero.`

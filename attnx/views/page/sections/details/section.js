@@ -1,5 +1,5 @@
 "use strict";
-// Notes on how the input was read and reduced, and where the numbers come from.
+// Notes on the input and on what was left out, and the provenance of the numbers.
 attnx.sections.push((() => {
   const { make, byId } = attnx.elements;
   let shown = null;

@@ -63,10 +63,10 @@ attnx.sections.push((() => {
     const { pen } = sheet(canvas, (TOP + HIGH + BELOW) * (stacked ? 2 : 1));
     Object.entries(curves).forEach(([kind, lines], index) => {
       const at = { x: LEFT + (stacked ? 0 : index * panel), y: TOP + (stacked ? index * (TOP + HIGH + BELOW) : 0) };
-      const place = { ...at, width: panel - LEFT - 20, ...rangeOf(curves) };
-      frame(pen, place, TITLES[kind], colours);
+      const plot = { ...at, width: panel - LEFT - 20, ...rangeOf(curves) };
+      frame(pen, plot, TITLES[kind], colours);
       names.forEach((name, number) =>
-        line(pen, place, lines[name], colourOf(number, names, colours), number === names.length - 1));
+        line(pen, plot, lines[name], colourOf(number, names, colours), number === names.length - 1));
     });
     canvas.setAttribute("aria-label", `Curves: ${score} of the target while positions go, and while they come back`);
     byId("faithfulness-key").replaceChildren(make("span", { text: `Mean ${score} of the target:` }), ...names.map((name, index) => {

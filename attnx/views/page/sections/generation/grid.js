@@ -1,10 +1,10 @@
 "use strict";
-// Written tokens × what they drew from, on a canvas: hover and arrows tell a number, a click chooses a token.
-attnx.writtenGrid = (() => {
+// Generated tokens × source tokens on a canvas: hover or arrow keys show a score, a click selects a token.
+attnx.generationGrid = (() => {
   const { byId, visible } = attnx.elements;
   const { theme, sheet, font, clipped } = attnx.colours;
   const [HIGHEST, LOWEST, MOST, LEFT, LABELLED] = [18, 4, 460, 72, 9];
-  const canvas = byId("written-grid");
+  const canvas = byId("generation-grid");
   let now = null;
   let cursor = null;
 
@@ -22,10 +22,10 @@ attnx.writtenGrid = (() => {
     for (let at = 0; at < steps; at++) {
       const scores = row(at);
       const end = text.prompt + at;
-      const top = scores.slice(0, end).reduce((best, one, place) => (text.tokens[place].special ? best : Math.max(best, Math.abs(one))), 0);
-      for (let place = 0; place < end; place++) {
-        pen.fillStyle = colours.heat(top > 0 ? Math.max(-1, Math.min(1, scores[place] / top)) : 0);
-        pen.fillRect(left + place * cell, at * high, cell + 0.5, high - (high > 6 ? 1 : 0));
+      const top = scores.slice(0, end).reduce((best, item, source) => (text.tokens[source].special ? best : Math.max(best, Math.abs(item))), 0);
+      for (let source = 0; source < end; source++) {
+        pen.fillStyle = colours.heat(top > 0 ? Math.max(-1, Math.min(1, scores[source] / top)) : 0);
+        pen.fillRect(left + source * cell, at * high, cell + 0.5, high - (high > 6 ? 1 : 0));
       }
       pen.fillStyle = at === step ? colours.ink : colours.muted;
       if (left) pen.fillText(clipped(pen, visible(text.answers[at].label), left - 8), 0, (at + 0.5) * high);

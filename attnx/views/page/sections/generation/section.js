@@ -1,5 +1,5 @@
 "use strict";
-// The text that was written. Hover or focus a token of it to see what it drew from; a click keeps it.
+// The generated text. Hover or focus one of its tokens to see its attribution; a click selects it.
 attnx.sections.push((() => {
   const { byId, make, refill, choice, named, slider, meter, visible } = attnx.elements;
   const { most } = attnx.numbers;
@@ -9,7 +9,7 @@ attnx.sections.push((() => {
   let marks = [];
   let shownStep = 0;
 
-  const floats = (packed) => new Float32Array(Uint8Array.from(atob(packed), (one) => one.charCodeAt(0)).buffer);
+  const floats = (packed) => new Float32Array(Uint8Array.from(atob(packed), (item) => item.charCodeAt(0)).buffer);
 
   const unpack = (text) => {
     if (text.unpacked) return;
@@ -24,24 +24,24 @@ attnx.sections.push((() => {
   const isSigned = () => text().signed.includes(chosen.name);
   const contrasts = () => chosen.against && Object.hasOwn(text().against, chosen.name);
 
-  // The scores of all sources for one written token, as they are chosen.
+  // The scores of all sources for one generated token by the selected method.
   const row = (step) => {
     const { answers, tokens, scores, against, layers } = text();
     const width = tokens.length - 1;
     if (contrasts()) return against[chosen.name].subarray(step * width, (step + 1) * width);
-    const own = scores[chosen.name];
-    const layered = own.length > answers.length * width;
+    const rows = scores[chosen.name];
+    const layered = rows.length > answers.length * width;
     const layer = layered ? Math.min(chosen.layer, layers.length - 1) : 0;
-    return own.subarray((layer * answers.length + step) * width, (layer * answers.length + step + 1) * width);
+    return rows.subarray((layer * answers.length + step) * width, (layer * answers.length + step + 1) * width);
   };
 
   const topOf = (scores, end) =>
-    most(Array.from(scores.subarray(0, end), (one, place) => (text().tokens[place].special ? 0 : Math.abs(one))));
+    most(Array.from(scores.subarray(0, end), (item, position) => (text().tokens[position].special ? 0 : Math.abs(item))));
 
   const decimals = (top) => (top > 0 ? Math.max(1, Math.min(2 - Math.floor(Math.log10(top)), text().digits[chosen.name] ?? 8)) : 3);
 
   const scored = (score, top) => {
-    const side = !isSigned() || score === 0 ? "" : score > 0 ? " for" : " against";
+    const side = !isSigned() || score === 0 ? "" : score > 0 ? " supports" : " opposes";
     return `${score.toFixed(decimals(top)).replace("-", "−")}${side}`;
   };
 
@@ -50,31 +50,31 @@ attnx.sections.push((() => {
   const by = () => {
     const { layers, rivals } = text();
     const layer = layers[Math.min(chosen.layer, layers.length - 1)];
-    const where = isMeasured() ? ", measured on the model" : ` at layer ${layer}`;
+    const where = isMeasured() ? " of the whole model" : ` at layer ${layer}`;
     return `${chosen.name}${where}${contrasts() ? `, against ${visible(rivals[shownStep])}` : ""}`;
   };
 
   const rest = () => {
     const { answers } = text();
-    byId("written-readout").textContent = `What ${visible(answers[shownStep].label)} drew from, by ${by()}`;
+    byId("generation-readout").textContent = `What ${visible(answers[shownStep].label)} is attributed to, by ${by()}`;
   };
 
-  const tell = (place) => {
+  const tell = (position) => {
     const { tokens, answers } = text();
     const scores = row(shownStep);
-    byId("written-readout").replaceChildren(
-      make("strong", { text: visible(tokens[place].text) }),
-      ` ${scores[place].toFixed(6)} for ${visible(answers[shownStep].label)}, by ${by()}`);
+    byId("generation-readout").replaceChildren(
+      make("strong", { text: visible(tokens[position].text) }),
+      ` ${scores[position].toFixed(6)} for ${visible(answers[shownStep].label)}, by ${by()}`);
   };
 
-  const role = (name, own = false) => make("span", { class: own ? "role own" : "role", text: name });
+  const role = (name, isOutput = false) => make("span", { class: isOutput ? "role output" : "role", text: name });
 
   const build = () => {
     const { tokens, prompt, parts } = text();
     const begins = new Map(parts.map(([name, start]) => [start, name]));
     const ends = new Set(parts.map(([, , end]) => end));
-    const place = byId("written");
-    place.replaceChildren();
+    const container = byId("generation-text");
+    container.replaceChildren();
     marks = tokens.map((token, at) => {
       const step = at - prompt;
       const mark = step < 0
@@ -86,12 +86,12 @@ attnx.sections.push((() => {
             onclick: () => choose(step), onkeydown: (event) => move(event, step),
           });
       if (token.special) mark.classList.add("special");
-      if (token.padding || text().picture?.boxes[at]) return mark; // patches and stretches are seen in the picture
-      place.append(token.gap);
-      if (begins.has(at)) place.append(role(begins.get(at)));
-      else if (ends.has(at) && step < 0) place.append(role("template"));
-      if (step === 0) place.append(role("written", true));
-      place.append(mark);
+      if (token.padding || text().picture?.boxes[at]) return mark; // patches and segments are shown in the image
+      container.append(token.gap);
+      if (begins.has(at)) container.append(role(begins.get(at)));
+      else if (ends.has(at) && step < 0) container.append(role("template"));
+      if (step === 0) container.append(role("generated", true));
+      container.append(mark);
       return mark;
     });
   };
@@ -114,12 +114,12 @@ attnx.sections.push((() => {
     grid();
   };
 
-  // Back to the chosen one. Nothing is drawn anew without need: a button under the pointer would be another one.
+  // Back to the selected token. Nothing is redrawn without need: the button under the pointer would be replaced.
   const settle = () => {
     if (shownStep !== chosen.step) show(chosen.step);
   };
 
-  // Colour everything by what one written token drew from.
+  // Colour everything by the attribution of one generated token.
   const show = (step) => {
     shownStep = step;
     const { prompt, tokens, remarks } = text();
@@ -131,86 +131,88 @@ attnx.sections.push((() => {
       const share = top > 0 ? Math.min(Math.abs(score) / top, 1) : 0;
       mark.style.setProperty("--heat", `${(share * 100).toFixed(1)}%`);
       mark.classList.toggle("strong", share > 0.6);
-      mark.classList.toggle("against", score < 0);
+      mark.classList.toggle("opposes", score < 0);
       mark.classList.toggle("later", at > end);
       mark.classList.toggle("chosen", at === end);
       if (at < end) mark.dataset.score = score;
       else delete mark.dataset.score;
       if (at >= prompt) {
         mark.setAttribute("aria-pressed", String(at === prompt + chosen.step));
-        mark.setAttribute("aria-label", `written token ${at - prompt + 1}: ${visible(tokens[at].text)}`);
+        mark.setAttribute("aria-label", `generated token ${at - prompt + 1}: ${visible(tokens[at].text)}`);
       }
     });
-    byId("written-remarks").textContent = `${chosen.name} for ${visible(tokens[end].text)}: ${remarks[chosen.name][step]}`;
+    byId("generation-remarks").textContent = `${chosen.name} for ${visible(tokens[end].text)}: ${remarks[chosen.name][step]}`;
     legend(top);
-    byId("written-shares").replaceChildren(...attnx.shareBar(text().front, scores.subarray(0, end), text().split.includes(chosen.name)));
-    attnx.writtenPicture.draw(text().picture, scores.subarray(0, end));
-    drawn(scores, end, top);
+    byId("generation-shares").replaceChildren(...attnx.shareBar(text().front, scores.subarray(0, end), text().split.includes(chosen.name)));
+    attnx.generationImage.draw(text().picture, scores.subarray(0, end));
+    sources(scores, end, top);
     parts(scores);
-    likely(step);
+    alternatives(step);
     rest();
   };
 
   const legend = (top) => {
     const most = top.toFixed(decimals(top));
-    byId("written-legend").replaceChildren(
+    byId("generation-legend").replaceChildren(
       ...(isSigned()
-        ? [make("span", { text: "against" }), make("span", { class: "ramp both" }), make("span", { text: `for · ${most}` })]
+        ? [make("span", { text: "opposes" }), make("span", { class: "ramp both" }), make("span", { text: `supports · ${most}` })]
         : [make("span", { text: "0" }), make("span", { class: "ramp" }), make("span", { text: most })]),
-      make("span", { class: "hint", text: "Hover or focus a written token, underlined, to see its sources; click to keep it. Arrows move." }));
+      make("span", { class: "hint", text: "Hover over an underlined token, or focus it, to see its attribution; click to select it, or use the arrow keys." }));
   };
 
-  const drawn = (scores, end, top) => {
+  const sources = (scores, end, top) => {
     const { tokens, answers } = text();
     const order = [...Array(end).keys()].filter((at) => !tokens[at].special && scores[at] !== 0);
-    order.sort((one, other) => Math.abs(scores[other]) - Math.abs(scores[one]));
-    byId("drawn-heading").textContent = `${visible(answers[shownStep].label)} drew most from`;
-    byId("drawn").replaceChildren(...order.slice(0, BEST).map((at) =>
+    order.sort((a, b) => Math.abs(scores[b]) - Math.abs(scores[a]));
+    byId("sources-heading").textContent = `${visible(answers[shownStep].label)} is attributed most to`;
+    byId("sources").replaceChildren(...order.slice(0, BEST).map((at) =>
       meter(visible(tokens[at].text), top > 0 ? scores[at] / top : 0, scored(scores[at], top))));
   };
 
-  // The parts of the prompt that were named, each with the sum over its tokens.
+  // The named parts of the prompt, each with the sum over its tokens.
   const parts = (scores) => {
     const { spans, answers } = text();
-    byId("written-spans-card").hidden = spans.length === 0;
-    const sums = spans.map(([name, places]) => [name, places.reduce((sum, place) => sum + scores[place], 0)]);
+    byId("generation-spans-card").hidden = spans.length === 0;
+    const sums = spans.map(([name, positions]) => [name, positions.reduce((sum, position) => sum + scores[position], 0)]);
     const top = most(sums.map(([, sum]) => Math.abs(sum)));
-    byId("written-spans-heading").textContent = `Parts of the prompt for ${visible(answers[shownStep].label)}`;
-    byId("written-spans").replaceChildren(...sums.map(([name, sum]) => meter(visible(name), top > 0 ? sum / top : 0, scored(sum, top))));
+    byId("generation-spans-heading").textContent = `Parts of the prompt for ${visible(answers[shownStep].label)}`;
+    byId("generation-spans").replaceChildren(...sums.map(([name, sum]) => meter(visible(name), top > 0 ? sum / top : 0, scored(sum, top))));
   };
 
-  // What else might have been written there; the runner-up can be set against it where that was computed.
-  const likely = (step) => {
+  // The alternatives at this step; the token can be contrasted with the runner-up where that was computed.
+  const alternatives = (step) => {
     const { answers, rivals, against } = text();
     const { label, probability, predicted, certainty, others } = answers[step];
     const able = Object.hasOwn(against, chosen.name);
-    const line = (name, share, own) => {
-      const rival = !own && able && rivals[step] === name;
+    const rivalAt = able ? others.findIndex(([name]) => name === rivals[step]) : -1;
+    const line = (name, share, at = null) => {
+      const isTarget = at === null;
+      const rival = !isTarget && at === rivalAt;
       const cell = rival
         ? make("button", {
             type: "button", text: visible(name), "aria-pressed": String(contrasts()),
             title: contrasts() ? "Explain the token alone" : "Explain the token against this one",
             onclick: () => { chosen.against = !chosen.against; draw(); },
           })
-        : make("span", { class: own ? "own" : null, text: visible(name) });
+        : make("span", { class: isTarget ? "target" : null, text: visible(name) });
       return make("tr", {}, make("td", {}, cell), make("td", { class: "number", text: percent(share) }));
     };
     const instead = `The model predicts ${visible(predicted)}${certainty === null ? "" : ` (${percent(certainty)})`}; probabilities`;
-    byId("likely-heading").textContent = predicted === label ? "Probability of the token and of its alternatives" : instead;
-    refill(byId("likely"), make(
-      "table", {}, line(label, probability, true), ...others.map(([name, share]) => line(name, share, false))));
+    byId("alternatives-heading").textContent = predicted === label ? "Probability of the token and of its alternatives" : instead;
+    refill(byId("alternatives"), make(
+      "table", {}, line(label, probability), ...others.map(([name, share], at) => line(name, share, at))));
   };
 
-  const grid = () => attnx.writtenGrid.draw(text(), row, chosen.step, (label, source, score) => {
+  const grid = () => attnx.generationGrid.draw(text(), row, chosen.step, (label, source, score) => {
     byId("grid-readout").textContent = label === null ? "" : `${label} from ${source}: ${score.toFixed(6)}, by ${by()}`;
   }, choose);
 
   const controls = () => {
     const { names, layers, scores, answers, tokens } = text();
     const pick = (name) => { chosen.name = name; draw(); };
-    const parts = [named("By", choice("Written text by", names, chosen.name, pick))];
+    const parts = [named("By", choice("Generated text by", names, chosen.name, pick))];
     if (scores[chosen.name].length > answers.length * (tokens.length - 1)) {
-      const layer = slider("Layer", { min: 0, max: layers.length - 1, value: chosen.layer, id: "written-layer" }, (value) => {
+      const layer = slider("Layer", { min: 0, max: layers.length - 1, value: chosen.layer, id: "generation-layer" }, (value) => {
         chosen.layer = value;
         layer.value.textContent = layers[value];
         paint();
@@ -223,7 +225,7 @@ attnx.sections.push((() => {
         ...texts.map(({ title }, at) => make("option", { value: at, text: `${at + 1}. ${title}`, selected: at === chosen.text })));
       parts.unshift(select);
     }
-    refill(byId("written-controls"), ...parts);
+    refill(byId("generation-controls"), ...parts);
   };
 
   const paint = () => {
@@ -233,22 +235,22 @@ attnx.sections.push((() => {
 
   const draw = () => {
     controls();
-    // Above the text nothing changes while tokens are pointed at, or they would move away from the pointer.
+    // Nothing above the text changes while the pointer is on tokens, or they would move away from it.
     const { answers, stripes } = text();
-    const written = `${answers.length} token${answers.length > 1 ? "s" : ""} written, each explained from the one before it`;
-    byId("written-lead").textContent = [written, ...stripes[chosen.name].map((one) => `${chosen.name}: ${one}`)].join(". ");
+    const count = `${answers.length} generated token${answers.length > 1 ? "s" : ""}, each explained at the position before it`;
+    byId("generation-lead").textContent = [count, ...stripes[chosen.name].map((item) => `${chosen.name}: ${item}`)].join(". ");
     paint();
-    byId("written-notes").replaceChildren(...text().notes.map((note) => make("p", { class: "note", text: note })));
+    byId("generation-notes").replaceChildren(...text().notes.map((note) => make("p", { class: "note", text: note })));
   };
 
   const open = (number) => {
-    const own = texts[number];
-    unpack(own);
+    const next = texts[number];
+    unpack(next);
     chosen.text = number;
     chosen.step = 0;
-    chosen.name = own.names.includes(chosen.name) ? chosen.name : own.names[0];
-    chosen.layer = own.layers.length - 1;
-    attnx.writtenGrid.forget();
+    chosen.name = next.names.includes(chosen.name) ? chosen.name : next.names[0];
+    chosen.layer = next.layers.length - 1;
+    attnx.generationGrid.forget();
     build();
     draw();
   };

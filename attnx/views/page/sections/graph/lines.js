@@ -7,12 +7,12 @@ attnx.graphLines = (() => {
 
   // Where positions are many, those that matter most in any layer, in the order of the text.
   const nodesOf = (result, method, rows) => {
-    const places = [...result.positions.keys()];
-    if (places.length <= NODES) return places;
-    const weight = places.map((place) => most(result.relevance[method].map((scores) => scores[place])));
+    const positions = [...result.positions.keys()];
+    if (positions.length <= NODES) return positions;
+    const weight = positions.map((position) => most(result.relevance[method].map((scores) => scores[position])));
     const must = new Set(rows);
-    places.sort((one, other) => must.has(other) - must.has(one) || weight[other] - weight[one]);
-    return places.slice(0, NODES).sort((one, other) => one - other);
+    positions.sort((a, b) => must.has(b) - must.has(a) || weight[b] - weight[a]);
+    return positions.slice(0, NODES).sort((a, b) => a - b);
   };
 
   const columnsOf = (layers) => {
@@ -26,22 +26,22 @@ attnx.graphLines = (() => {
     const explained = rows ?? [result.position];
     const nodes = nodesOf(result, method, explained);
     const columns = columnsOf(result.layers);
-    const found = [];
+    const edges = [];
     columns.forEach((layer, column) => {
       nodes.forEach((query, from) => {
-        const own = query === result.position;
-        if (!own && !result.maps?.relevance[method]) return;
-        const scores = own ? result.relevance[method][layer] : mapRow(result, method, layer, query);
+        const isExplained = query === result.position;
+        if (!isExplained && !result.maps?.relevance[method]) return;
+        const scores = isExplained ? result.relevance[method][layer] : mapRow(result, method, layer, query);
         const whole = sum(scores);
         if (!(whole > 0)) return;
         nodes.forEach((key, to) => {
           const share = scores[key] / whole;
-          if (share > 0) found.push({ column, from, to, share });
+          if (share > 0) edges.push({ column, from, to, share });
         });
       });
     });
-    found.sort((one, other) => one.share - other.share);
-    return { nodes, columns, lines: found, largest: found.length ? found.at(-1).share : 1 };
+    edges.sort((a, b) => a.share - b.share);
+    return { nodes, columns, lines: edges, largest: edges.length ? edges.at(-1).share : 1 };
   };
 
   return { lines };

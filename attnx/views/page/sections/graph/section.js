@@ -9,7 +9,7 @@ attnx.sections.push((() => {
   let key = "";
   let shown = null;
   let graph = null;
-  let place = null;
+  let layout = null;
   let hovered = null;
   let kept = { key: "" };
   let waiting = false;
@@ -32,7 +32,7 @@ attnx.sections.push((() => {
     const width = attnx.colours.width(canvas);
     const probe = canvas.getContext("2d");
     probe.font = font(13);
-    const names = graph.nodes.map((one) => visible(state.result.positions[one].label));
+    const names = graph.nodes.map((item) => visible(state.result.positions[item].label));
     const left = Math.min(Math.max(...names.map((name) => probe.measureText(name).width)) + 22, width * 0.3);
     const step = (width - left - 16) / graph.columns.length;
     const y = (node) => 34 + (node + 0.5) * high;
@@ -40,12 +40,12 @@ attnx.sections.push((() => {
   };
 
   const stroke = (pen, lines, colour, strength, largest = graph.largest) => {
-    const widest = Math.min(5.5, place.high / 3);
-    const bend = place.step * 0.45;
+    const widest = Math.min(5.5, layout.high / 3);
+    const bend = layout.step * 0.45;
     pen.strokeStyle = colour;
     for (const { column, from, to, share } of lines) {
       const weight = share / largest;
-      const [x0, x1, y0, y1] = [place.x(column), place.x(column + 1), place.y(to), place.y(from)];
+      const [x0, x1, y0, y1] = [layout.x(column), layout.x(column + 1), layout.y(to), layout.y(from)];
       pen.globalAlpha = Math.min(1, strength * (0.18 + 0.82 * weight));
       pen.lineWidth = 0.5 + widest * weight;
       pen.beginPath();
@@ -73,54 +73,54 @@ attnx.sections.push((() => {
   };
 
   const paint = (state) => {
-    place = lay(state);
+    layout = lay(state);
     const colours = theme();
-    const { pen, width } = sheet(canvas, place.height);
+    const { pen, width } = sheet(canvas, layout.height);
     const lines = shownLines();
     const now = [key, lines.length, canvas.width, colours.lines].join(" ");
     if (now !== kept.key) kept = { key: now, lines, veil: veil(lines, colours.lines) };
-    const chosen = new Set((state.rows ?? [state.result.position]).map((one) => graph.nodes.indexOf(one)));
+    const chosen = new Set((state.rows ?? [state.result.position]).map((item) => graph.nodes.indexOf(item)));
     pen.globalAlpha = hovered ? 0.35 : 1;
-    pen.drawImage(kept.veil, 0, 0, width, place.height);
+    pen.drawImage(kept.veil, 0, 0, width, layout.height);
     pen.globalAlpha = 1;
-    // A node that is pointed at shows all its lines, the widest as wide as any.
-    const own = hovered
+    // A node under the pointer shows all its lines.
+    const nodeLines = hovered
       ? graph.lines.filter(({ from, column }) => hovered.node === from && hovered.column === column + 1)
       : kept.lines.filter(({ from }) => chosen.has(from));
-    stroke(pen, own, colours.hot, 1.2, hovered ? own.at(-1)?.share : graph.largest);
+    stroke(pen, nodeLines, colours.hot, 1.2, hovered ? nodeLines.at(-1)?.share : graph.largest);
     nodes(pen, state, colours, chosen);
     pen.fillStyle = colours.muted;
     pen.font = font(12);
     pen.textAlign = "center";
-    pen.fillText("input", place.x(0), 16);
+    pen.fillText("input", layout.x(0), 16);
     graph.columns.forEach((layer, column) =>
-      pen.fillText(state.result.layers[layer], Math.min(place.x(column + 1), width - 8), 16));
+      pen.fillText(state.result.layers[layer], Math.min(layout.x(column + 1), width - 8), 16));
     const most = kept.lines.length === MOST_LINES ? ", the strongest" : "";
     threshold.value.textContent = `${leastShare().toFixed(3)} · ${kept.lines.length} of ${graph.lines.length} lines${most}`;
   };
 
   const nodes = (pen, state, colours, chosen) => {
-    const dot = Math.min(4, place.high / 4);
-    graph.nodes.forEach((one, node) => {
+    const dot = Math.min(4, layout.high / 4);
+    graph.nodes.forEach((item, node) => {
       pen.fillStyle = chosen.has(node) ? colours.ink : colours.muted;
       for (let column = 0; column <= graph.columns.length; column++) {
         const here = hovered && hovered.node === node && hovered.column === column;
         pen.beginPath();
-        pen.arc(place.x(column), place.y(node), here ? dot + 3 : dot, 0, 2 * Math.PI);
+        pen.arc(layout.x(column), layout.y(node), here ? dot + 3 : dot, 0, 2 * Math.PI);
         pen.fill();
       }
-      pen.font = `${chosen.has(node) ? "600 " : ""}${font(Math.min(13, place.high - 1))}`;
-      pen.fillStyle = state.result.positions[one].special && !chosen.has(node) ? colours.muted : colours.ink;
+      pen.font = `${chosen.has(node) ? "600 " : ""}${font(Math.min(13, layout.high - 1))}`;
+      pen.fillStyle = state.result.positions[item].special && !chosen.has(node) ? colours.muted : colours.ink;
       pen.textAlign = "right";
       pen.textBaseline = "middle";
-      pen.fillText(clipped(pen, place.names[node], place.left - 14), place.x(0) - 12, place.y(node));
+      pen.fillText(clipped(pen, layout.names[node], layout.left - 14), layout.x(0) - 12, layout.y(node));
     });
   };
 
   const under = (event) => {
     const box = canvas.getBoundingClientRect();
-    const node = Math.round((event.clientY - box.top - 34) / place.high - 0.5);
-    const column = Math.max(0, Math.round((event.clientX - box.left - place.left) / place.step));
+    const node = Math.round((event.clientY - box.top - 34) / layout.high - 0.5);
+    const column = Math.max(0, Math.round((event.clientX - box.left - layout.left) / layout.step));
     return graph.nodes[node] !== undefined && column <= graph.columns.length ? { node, column } : null;
   };
 
@@ -131,11 +131,11 @@ attnx.sections.push((() => {
       return;
     }
     const { node, column } = hovered;
-    const own = graph.lines.filter((line) => line.from === node && line.column === column - 1);
-    const best = own.slice(-3).reverse().map((line) => `${place.names[line.to]} ${line.share.toFixed(4)}`);
+    const nodeLines = graph.lines.filter((line) => line.from === node && line.column === column - 1);
+    const best = nodeLines.slice(-3).reverse().map((line) => `${layout.names[line.to]} ${line.share.toFixed(4)}`);
     const where = column ? attnx.numbers.layerName({ result: state.result, layer: graph.columns[column - 1] }) : "input";
     out.replaceChildren(
-      `${where} · `, make("strong", { text: place.names[node] }), best.length ? ` takes most from ${best.join(", ")}` : "",
+      `${where} · `, make("strong", { text: layout.names[node] }), best.length ? ` takes most from ${best.join(", ")}` : "",
     );
   };
 
@@ -190,8 +190,8 @@ attnx.sections.push((() => {
   return {
     name: "graph",
     // Nothing here depends on the layer that is shown, so a step of its slider costs nothing.
-    draw(given) {
-      const state = attnx.numbers.layered(given);
+    draw(current) {
+      const state = attnx.numbers.layered(current);
       const now = `${state.index} ${state.method} ${state.rows}`;
       if (now !== key) graph = attnx.graphLines.lines(state);
       if (shown !== state.result) settle();

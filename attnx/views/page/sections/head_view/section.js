@@ -9,18 +9,18 @@ attnx.sections.push((() => {
   let method = "";
   let layer = 0;
   let head = 0;
-  let asked = null;
+  let clicked = null;
 
-  // Whose lines: what the page explains, or where it has no rows to follow, what was clicked on here.
-  const queryOf = ({ result, rows }) => (result.maps ? (rows ?? [result.position])[0] : asked ?? result.position);
+  // The query of the lines: what the page explains, or what was clicked here where the page has no other rows.
+  const queryOf = ({ result, rows }) => (result.maps ? (rows ?? [result.position])[0] : clicked ?? result.position);
 
-  const ask = (place) => {
-    asked = place;
+  const explain = (place) => {
+    clicked = place;
     if (attnx.state.result.maps) attnx.explainRow([place]);
     else draw(attnx.state);
   };
 
-  const drawn = (tag, attributes, ...children) => {
+  const svg = (tag, attributes, ...children) => {
     const made = document.createElementNS(SVG, tag);
     for (const [name, value] of Object.entries(attributes)) {
       if (name === "text") made.textContent = value;
@@ -31,12 +31,12 @@ attnx.sections.push((() => {
     return made;
   };
 
-  const bytes = (text) => Uint8Array.from(atob(text), (one) => one.charCodeAt(0)).buffer;
+  const bytes = (text) => Uint8Array.from(atob(text), (item) => item.charCodeAt(0)).buffer;
 
   const unpack = ({ relevance }) => {
-    for (const one of Object.values(relevance)) {
-      if (typeof one.values === "string") one.values = new Float32Array(bytes(one.values));
-      if (typeof one.places === "string") one.places = new Uint16Array(bytes(one.places));
+    for (const item of Object.values(relevance)) {
+      if (typeof item.values === "string") item.values = new Float32Array(bytes(item.values));
+      if (typeof item.places === "string") item.places = new Uint16Array(bytes(item.places));
     }
   };
 
@@ -56,7 +56,7 @@ attnx.sections.push((() => {
     const places = [...result.positions.keys()];
     if (places.length <= NODES) return places;
     const weight = places.map((place) => (place === query ? Infinity : most(rows.map((row) => row[place]))));
-    return places.sort((one, other) => weight[other] - weight[one]).slice(0, NODES).sort((one, other) => one - other);
+    return places.sort((a, b) => weight[b] - weight[a]).slice(0, NODES).sort((a, b) => a - b);
   };
 
   const label = (position) => {
@@ -68,7 +68,7 @@ attnx.sections.push((() => {
     nodes.flatMap((place, node) => {
       const share = top > 0 ? Math.abs(row[place]) / top : 0;
       if (share < FAINTEST) return [];
-      return [drawn("line", {
+      return [svg("line", {
         x1: left, y1: y(nodes.indexOf(query)), x2: right, y2: y(node), "stroke-width": (0.6 + widest * share).toFixed(2),
         "stroke-opacity": (0.2 + 0.8 * share).toFixed(2), "data-key": place, "data-score": row[place],
       })];
@@ -79,24 +79,24 @@ attnx.sections.push((() => {
     const y = (node) => 12 + node * high;
     const top = most([...row].map(Math.abs));
     const words = nodes.flatMap((place, node) => {
-      const one = state.result.positions[place];
-      const kind = one.special ? "special" : "";
+      const item = state.result.positions[place];
+      const kind = item.special ? "special" : "";
       const share = top > 0 ? Math.abs(row[place]) / top : 0;
-      const own = place === query;
+      const isQuery = place === query;
       return [
-        drawn("text", {
-          x: left - 10, y: y(node) + 4, "text-anchor": "end", class: `pick ${kind} ${own ? "query" : ""}`, text: label(one),
-          tabindex: "0", role: "button", "aria-label": `Query ${label(one)}`, "data-query": place,
-          onclick: () => ask(place),
-          onkeydown: (event) => { if (event.key === "Enter") ask(place); },
+        svg("text", {
+          x: left - 10, y: y(node) + 4, "text-anchor": "end", class: `pick ${kind} ${isQuery ? "query" : ""}`, text: label(item),
+          tabindex: "0", role: "button", "aria-label": `Query ${label(item)}`, "data-query": place,
+          onclick: () => explain(place),
+          onkeydown: (event) => { if (event.key === "Enter") explain(place); },
         }),
-        drawn("rect", { x: right + 4, y: y(node) - 9, width: 116, height: 18, rx: 3, "fill-opacity": (0.75 * share).toFixed(3) }),
-        drawn("text", { x: right + 10, y: y(node) + 4, class: kind, text: label(one) },
-          drawn("title", { text: `${label(one)} ${row[place].toFixed(6)}` })),
+        svg("rect", { x: right + 4, y: y(node) - 9, width: 116, height: 18, rx: 3, "fill-opacity": (0.75 * share).toFixed(3) }),
+        svg("text", { x: right + 10, y: y(node) + 4, class: kind, text: label(item) },
+          svg("title", { text: `${label(item)} ${row[place].toFixed(6)}` })),
       ];
     });
     const size = `0 0 ${width} ${nodes.length * high + 4}`;
-    return drawn("svg", { viewBox: size, role: "group", "aria-label": `Layer ${layerName(state)}, head ${head}` },
+    return svg("svg", { viewBox: size, role: "group", "aria-label": `Layer ${layerName(state)}, head ${head}` },
       ...lines(row, nodes, query, { top, left: left - 4, right: right + 2, y, widest: 6 }), ...words);
   };
 
@@ -105,7 +105,7 @@ attnx.sections.push((() => {
   const panel = (state, row, nodes, query, at, top) => {
     const [width, height] = [80, 56];
     const y = (node) => 3 + (node * (height - 6)) / Math.max(nodes.length - 1, 1);
-    const best = nodes.reduce((one, other) => (row[other] > row[one] ? other : one), nodes[0]);
+    const best = nodes.reduce((a, b) => (row[b] > row[a] ? b : a), nodes[0]);
     const told = `${label(state.result.positions[best])} ${row[best].toFixed(2)}`;
     return make(
       "button",
@@ -114,7 +114,7 @@ attnx.sections.push((() => {
         "aria-label": `Head ${at}: most to ${told}`, onclick: () => { head = at; draw(attnx.state); },
       },
       make("b", { text: `head ${at}` }),
-      drawn("svg", { viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" },
+      svg("svg", { viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" },
         ...lines(row, nodes, query, { top, left: 4, right: width - 4, y, widest: 3 })),
       make("small", { text: `${row[best].toFixed(2)} ${label(state.result.positions[best])}` }),
     );
@@ -134,9 +134,9 @@ attnx.sections.push((() => {
     const names = Object.keys(relevance);
     attnx.elements.refill(
       byId("head-view-controls"),
-      ...(names.length > 1 ? [named("Method", choice("Head view by", names, method, again((one) => { method = one; })))] : []),
-      picker("Layer", layers.map((index) => result.layers[index]), layer, again((one) => { layer = one; })),
-      picker("Head", Array.from({ length: heads }, (_, at) => at), head, again((one) => { head = one; })),
+      ...(names.length > 1 ? [named("Method", choice("Head view by", names, method, again((item) => { method = item; })))] : []),
+      picker("Layer", layers.map((index) => result.layers[index]), layer, again((item) => { layer = item; })),
+      picker("Head", Array.from({ length: heads }, (_, at) => at), head, again((item) => { head = item; })),
     );
   };
 
@@ -162,7 +162,7 @@ attnx.sections.push((() => {
     byId("head-view-lines").replaceChildren(large(state, rows[head], nodes, query));
     attnx.elements.refill(
       byId("head-view-panels"), ...rows.map((row, at) => panel(state, row, nodes, query, at, top)));
-    const best = [...rows[head].keys()].sort((one, other) => rows[head][other] - rows[head][one]).slice(0, 3);
+    const best = [...rows[head].keys()].sort((a, b) => rows[head][b] - rows[head][a]).slice(0, 3);
     byId("head-view-readout").textContent = `Layer ${layerName(state)}, head ${head}: most to ${
       best.map((place) => `“${label(result.positions[place])}” ${rows[head][place].toFixed(4)}`).join(", ")}`;
   };
@@ -184,7 +184,7 @@ attnx.sections.push((() => {
         method = names.find((name) => result.local.includes(name)) ?? names[0];
         layer = result.head_view.layers.length - 1;
         head = 0;
-        asked = null;
+        clicked = null;
       }
       shown = result;
       draw(state);

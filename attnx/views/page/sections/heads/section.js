@@ -25,7 +25,7 @@ attnx.sections.push((() => {
       if (shown !== result) word = strongest(state);
       shown = result;
       const scores = cells(state);
-      const top = Math.max(...scores.map((one) => most(one)));
+      const top = Math.max(...scores.map((item) => most(item)));
       const select = make("select", { onchange: (event) => { word = Number(event.target.value); attnx.change({}); } });
       result.words.forEach(({ text }, index) => select.append(make("option", { value: index, text: visible(text) })));
       select.value = word;

@@ -28,8 +28,8 @@ attnx.sections.push((() => {
     state.result.layers.map((_, layer) => {
       const scores = row(state, layer, method);
       const words = state.result.words;
-      const own = state.view === "tokens" ? scores : byWord(state.result, scores).filter((_, at) => !leftOut(words[at], state.view));
-      return columns.map(({ start, end }) => strongest(Array.from({ length: end - start }, (_, at) => own[start + at])));
+      const values = state.view === "tokens" ? scores : byWord(state.result, scores).filter((_, at) => !leftOut(words[at], state.view));
+      return columns.map(({ start, end }) => strongest(Array.from({ length: end - start }, (_, at) => values[start + at])));
     });
 
   // All methods side by side where their columns can be labelled, else the chosen one alone.
@@ -45,7 +45,7 @@ attnx.sections.push((() => {
     const { columns, together } = columnsOf(units, room);
     const panels = methods.map((method, index) => {
       const values = valuesOf(state, method, columns);
-      const top = Math.max(...values.map((one) => most(one.filter((_, at) => !columns[at].special).map(Math.abs))), 0);
+      const top = Math.max(...values.map((item) => most(item.filter((_, at) => !columns[at].special).map(Math.abs))), 0);
       return { method, values, top, x: index * (width / methods.length) + left };
     });
     const cell = Math.min(room / columns.length, 84);
@@ -179,14 +179,14 @@ attnx.sections.push((() => {
   return {
     name: "layers",
     applies: ({ result }) => result.words.length > 0,
-    draw(given) {
-      const state = layered(given);
+    draw(current) {
+      const state = layered(current);
       cursor = null;
       draw(state);
       tell();
       const together = grid.together > 1 ? ` Each column is the strongest of ${grid.together} ${state.view}.` : "";
       byId("layers-lead").textContent =
-        `What reaches the explained position after each layer; layer 1 is next to the input.${together}`;
+        `What reaches the explained position after each layer; layer 1 is closest to the input.${together}`;
       canvas.setAttribute("aria-label", `Heat map, ${state.result.layers.length} layers by ${grid.units.length} ${state.view}`);
     },
   };

@@ -1,12 +1,12 @@
 "use strict";
-// Parts of the text that the caller named, a row each. Hover or focus tells a sum exactly, and outlines its words above.
+// The named parts of the text. Hover or focus shows the exact sum, and outlines the words above.
 attnx.sections.push((() => {
   const { byId, meter, visible } = attnx.elements;
   const { row, rounding, rank, most, sum, isReference, isSigned, decimals } = attnx.numbers;
   const HINT = "Hover or tab for a sum and its words.";
 
   const scored = (score, top, state) => {
-    const side = !isSigned(state) || score === 0 ? "" : score > 0 ? " for" : " against";
+    const side = !isSigned(state) || score === 0 ? "" : score > 0 ? " supports" : " opposes";
     return `${score.toFixed(decimals(top, state)).replace("-", "−")}${side}`;
   };
 
@@ -16,11 +16,11 @@ attnx.sections.push((() => {
   };
 
   const tell = (parts, sums, index) => {
-    const [name, places] = parts[index];
-    const { rank: place, same, of } = rank(sums, index, rounding(attnx.state));
+    const [name, positions] = parts[index];
+    const { rank: nth, same, of } = rank(sums, index, rounding(attnx.state));
     const tied = same > 1 ? ` · ties with ${same - 1} other${same > 2 ? "s" : ""}` : "";
-    attnx.text.outline(places);
-    byId("spans-readout").textContent = `${visible(name)} ${sums[index].toFixed(6)} · rank ${place} of ${of}${tied}`;
+    attnx.text.outline(positions);
+    byId("spans-readout").textContent = `${visible(name)} ${sums[index].toFixed(6)} · rank ${nth} of ${of}${tied}`;
   };
 
   return {
@@ -29,9 +29,9 @@ attnx.sections.push((() => {
     draw(state) {
       const { parts } = state.result.spans;
       const scores = row(state);
-      const sums = parts.map(([, places]) => sum(places.map((place) => scores[place])));
+      const sums = parts.map(([, positions]) => sum(positions.map((position) => scores[position])));
       const top = most(sums.map(Math.abs));
-      const where = isReference(state) ? "measured on the model" : `at layer ${state.result.layers[state.layer]}`;
+      const where = isReference(state) ? "of the whole model" : `at layer ${state.result.layers[state.layer]}`;
       byId("spans-lead").textContent = `Each part with the sum over its tokens, by ${state.method} ${where}.`;
       byId("spans-rows").classList.toggle("sided", isSigned(state));
       byId("spans-rows").replaceChildren(...parts.map(([name], index) => {

@@ -1,5 +1,5 @@
 "use strict";
-// Tables as they are printed: headings, lines of cells, and what is said around them.
+// Tables as they are printed: headings, lines of cells, and notes.
 attnx.sections.push((() => {
   const { byId, make } = attnx.elements;
 
@@ -19,7 +19,7 @@ attnx.sections.push((() => {
   return {
     name: "tables",
     whole({ tables }) {
-      byId("tables").replaceChildren(...tables.map((one) => make("div", { class: "table" }, ...block(one))));
+      byId("tables").replaceChildren(...tables.map((item) => make("div", { class: "table" }, ...block(item))));
     },
   };
 })());

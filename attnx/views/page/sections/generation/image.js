@@ -1,7 +1,6 @@
 "use strict";
-// The picture beside a text that was written, or the wave of the sound that it was written from, under what one written
-// token drew from its parts.
-attnx.writtenPicture = (() => {
+// The image of a prompt, or the waveform of the audio, under the scores of one generated token.
+attnx.generationImage = (() => {
   const { byId, make } = attnx.elements;
   const { most } = attnx.numbers;
   const [STRENGTH, MOST] = [0.85, 1600];
@@ -9,34 +8,34 @@ attnx.writtenPicture = (() => {
   let sheet = null;
 
   const build = (picture) => {
-    sheet = make("canvas", { role: "img", "aria-label": `The ${picture.sound ? "sound" : "picture"}, and which parts of it the written token drew from` });
+    sheet = make("canvas", { role: "img", "aria-label": `The ${picture.audio ? "audio" : "image"}, and the parts that the generated token is attributed to` });
     const smaller = Math.min(1, MOST / Math.max(...picture.size));
     [sheet.width, sheet.height] = picture.size.map((side) => Math.max(1, Math.round(side * smaller)));
-    byId("written-picture").classList.toggle("sound", Boolean(picture.sound));
-    byId("written-picture").replaceChildren(make("img", { src: picture.url, alt: "" }), sheet);
-    byId("written-player").replaceChildren(
+    byId("generation-image").classList.toggle("audio", Boolean(picture.audio));
+    byId("generation-image").replaceChildren(make("img", { src: picture.url, alt: "" }), sheet);
+    byId("generation-player").replaceChildren(
       ...(picture.player ? [make("audio", { src: picture.player, controls: "" })] : []));
   };
 
   return {
     draw(picture, scores) {
-      byId("written-picture").hidden = !picture;
-      byId("written-player").hidden = !picture?.player;
+      byId("generation-image").hidden = !picture;
+      byId("generation-player").hidden = !picture?.player;
       if (!picture) return;
       if (shown !== picture) build(picture);
       shown = picture;
       const { hot, lines } = attnx.colours.theme();
       const { boxes } = picture;
-      const top = most(boxes.map((box, place) => (box && place < scores.length ? Math.abs(scores[place]) : 0)));
+      const top = most(boxes.map((box, position) => (box && position < scores.length ? Math.abs(scores[position]) : 0)));
       const [across, down] = [sheet.width / picture.size[0], sheet.height / picture.size[1]];
       const pen = sheet.getContext("2d");
       pen.clearRect(0, 0, sheet.width, sheet.height);
-      boxes.forEach((box, place) => {
-        if (!box || !(top > 0) || !(place < scores.length)) return;
+      boxes.forEach((box, position) => {
+        if (!box || !(top > 0) || !(position < scores.length)) return;
         const [left, upper, right, lower] = box;
         const [x, y] = [Math.round(left * across), Math.round(upper * down)];
-        pen.globalAlpha = STRENGTH * (Math.abs(scores[place]) / top);
-        pen.fillStyle = scores[place] < 0 ? lines : hot;
+        pen.globalAlpha = STRENGTH * (Math.abs(scores[position]) / top);
+        pen.fillStyle = scores[position] < 0 ? lines : hot;
         pen.fillRect(x, y, Math.round(right * across) - x, Math.round(lower * down) - y);
       });
     },

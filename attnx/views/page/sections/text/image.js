@@ -1,7 +1,6 @@
 "use strict";
-// A picture under the scores of its patches, where an image was explained, or the wave of a sound under those of its
-// stretches of time. The layer slider works on it, too.
-attnx.picture = (() => {
+// An image under the scores of its patches, or the waveform of audio under those of its segments.
+attnx.image = (() => {
   const { byId, make } = attnx.elements;
   const { row, most } = attnx.numbers;
   const STRENGTH = 0.85;
@@ -11,7 +10,7 @@ attnx.picture = (() => {
   let cursor = null;
 
   const build = ({ text: { picture } }) => {
-    sheet = make("canvas", { tabindex: "0", role: "img", "aria-label": "The picture; arrow keys move over its patches" });
+    sheet = make("canvas", { tabindex: "0", role: "img", "aria-label": "The image; arrow keys move over its patches" });
     const smaller = Math.min(1, MOST / Math.max(...picture.size));
     [sheet.width, sheet.height] = picture.size.map((side) => Math.max(1, Math.round(side * smaller)));
     sheet.addEventListener("mousemove", (event) => move(under(event)));
@@ -19,13 +18,13 @@ attnx.picture = (() => {
     sheet.addEventListener("blur", () => move(null));
     sheet.addEventListener("click", (event) => explain(under(event)));
     sheet.addEventListener("keydown", keyed);
-    byId("picture").classList.toggle("sound", Boolean(picture.sound));
-    byId("picture").replaceChildren(make("img", { src: picture.url, alt: "" }), sheet);
+    byId("image").classList.toggle("audio", Boolean(picture.audio));
+    byId("image").replaceChildren(make("img", { src: picture.url, alt: "" }), sheet);
     byId("player").replaceChildren(...(picture.player ? [make("audio", { src: picture.player, controls: "" })] : []));
   };
 
-  const explain = (place) => {
-    if (place !== null) attnx.explainRow([place]);
+  const explain = (position) => {
+    if (position !== null) attnx.explainRow([position]);
   };
 
   const under = (event) => {
@@ -33,9 +32,9 @@ attnx.picture = (() => {
     const [width, height] = shown.text.picture.size;
     const x = ((event.clientX - box.left) / box.width) * width;
     const y = ((event.clientY - box.top) / box.height) * height;
-    // The last: an image token and its patch have one box, and the patch stands behind.
-    const place = shown.text.picture.boxes.findLastIndex((one) => one && x >= one[0] && x < one[2] && y >= one[1] && y < one[3]);
-    return place < 0 ? null : place;
+    // The last: an image token and its patch share one box, and the patch comes later.
+    const position = shown.text.picture.boxes.findLastIndex((item) => item && x >= item[0] && x < item[2] && y >= item[1] && y < item[3]);
+    return position < 0 ? null : position;
   };
 
   // The nearest patch in the direction of the key.
@@ -49,16 +48,16 @@ attnx.picture = (() => {
     const [left, top, right, bottom] = boxes[cursor ?? first];
     const x = (left + right) / 2 + step[0] * (right - left);
     const y = (top + bottom) / 2 + step[1] * (bottom - top);
-    const next = boxes.findLastIndex((one) => one && x >= one[0] && x < one[2] && y >= one[1] && y < one[3]);
+    const next = boxes.findLastIndex((item) => item && x >= item[0] && x < item[2] && y >= item[1] && y < item[3]);
     move(cursor === null ? first : next < 0 ? cursor : next);
   };
 
-  const move = (place) => {
-    if (place === cursor) return;
-    cursor = place;
+  const move = (position) => {
+    if (position === cursor) return;
+    cursor = position;
     paint(attnx.state);
-    if (place === null) attnx.text.rest();
-    else attnx.text.tell(place);
+    if (position === null) attnx.text.rest();
+    else attnx.text.tell(position);
   };
 
   // Left, top, width and height on the sheet, in whole pixels: neighbours that share one would show a seam.
@@ -78,23 +77,23 @@ attnx.picture = (() => {
   const paint = (state) => {
     const { boxes } = state.result.text.picture;
     const scores = row(state);
-    const top = most(boxes.map((box, place) => (box ? Math.abs(scores[place]) : 0)));
+    const top = most(boxes.map((box, position) => (box ? Math.abs(scores[position]) : 0)));
     const { hot, lines, card } = attnx.colours.theme();
     const pen = sheet.getContext("2d");
     pen.clearRect(0, 0, sheet.width, sheet.height);
-    boxes.forEach((box, place) => {
+    boxes.forEach((box, position) => {
       if (!box || !(top > 0)) return;
-      pen.globalAlpha = STRENGTH * (Math.abs(scores[place]) / top);
-      pen.fillStyle = scores[place] < 0 ? lines : hot;
+      pen.globalAlpha = STRENGTH * (Math.abs(scores[position]) / top);
+      pen.fillStyle = scores[position] < 0 ? lines : hot;
       pen.fillRect(...onSheet(box));
     });
-    for (const place of state.rows ?? [state.result.position]) if (boxes[place]) frame(pen, boxes[place], card);
+    for (const position of state.rows ?? [state.result.position]) if (boxes[position]) frame(pen, boxes[position], card);
     if (cursor !== null) frame(pen, boxes[cursor], card);
   };
 
   return {
     draw(state) {
-      byId("picture").hidden = !state.result.text.picture;
+      byId("image").hidden = !state.result.text.picture;
       byId("player").hidden = !state.result.text.picture?.player;
       if (!state.result.text.picture) return;
       if (shown !== state.result) {

@@ -1,6 +1,6 @@
 "use strict";
-// The answer of the model, and the controls that choose what is shown of its making.
-attnx.answer = (() => {
+// The model's prediction, and the controls for what is shown.
+attnx.prediction = (() => {
   const { make, byId, named, choice, press, slider } = attnx.elements;
   let shown = null;
   let methods, references, views, layer;
@@ -8,39 +8,39 @@ attnx.answer = (() => {
   const build = (state) => {
     const { result } = state;
     const { prediction } = result;
-    const answer = byId("answer");
-    answer.replaceChildren();
+    const card = byId("prediction");
+    card.replaceChildren();
     if (prediction) {
-      const writes = result.causal || result.text.front || result.text.picture?.beside;
-      const word = writes ? "The model goes on with" : "The model fills in";
+      const continues = result.causal || result.text.front || result.text.picture?.beside;
+      const word = continues ? "The model continues with" : "The model fills in";
       const kinds = {
         token: word,
         value: "The model's value",
-        label: `The model says, ${prediction.noun}`,
+        label: `The model predicts, ${prediction.noun}`,
         span: "The model answers",
         choice: "The model chooses",
         tag: "The model tags",
         similarity: "Similarity by cosine",
       };
-      const kind = kinds[prediction.kind] ?? "The model says";
+      const kind = kinds[prediction.kind] ?? "The model predicts";
       const { predicted, certainty, label, probability, against } = prediction;
       const chosen = label !== predicted;
       const sure = (share) => (share === null ? [] : [" ", make("span", { class: "sure", text: `${(share * 100).toFixed(1)} %` })]);
-      answer.append(
+      card.append(
         make("p", { class: "eyebrow", text: kind }),
-        make("p", { class: "said", id: "said" }, make("span", { text: predicted }), ...sure(certainty)));
+        make("p", { class: "predicted-label", id: "prediction-label" }, make("span", { text: predicted }), ...sure(certainty)));
       if (chosen || against !== null) {
-        answer.append(make(
+        card.append(make(
           "p", { class: "target", id: "target" }, "Explained target: ", make("b", { text: label }),
           ...(chosen ? sure(probability) : []), ...(against === null ? [] : [` against ${against}`])));
       }
     } else {
-      answer.append(make("p", { class: "eyebrow alone", id: "said", text: "What reached the explained position" }));
+      card.append(make("p", { class: "eyebrow alone", id: "prediction-label", text: "What reaches the explained position" }));
     }
     methods = choice("Method", Object.keys(result.relevance), state.method, (method) => attnx.change({ method }));
     references = choice("Reference", Object.keys(result.references), state.method, (method) =>
       attnx.change({ method, rows: null }));
-    const measured = references.childElementCount ? [named("Measured", references)] : [];
+    const measured = references.childElementCount ? [named("Whole model", references)] : [];
     const punctuated = result.words.some(({ punctuation }) => punctuation);
     const units = ["words", ...(punctuated ? ["content"] : []), "tokens"];
     if (!units.includes(state.view)) state.view = "words";
