@@ -1,14 +1,16 @@
+from attnx.targets.base import LINE_BREAK as LINE_BREAK
 from attnx.targets.base import HeadKind as HeadKind
+from attnx.targets.base import Prediction as Prediction
 from attnx.targets.base import Score as Score
 from attnx.targets.base import Target as Target
 from attnx.targets.base import class_names as class_names
 from attnx.targets.base import encoder_offset as encoder_offset
 from attnx.targets.base import shift_target_position as shift_target_position
 from attnx.targets.base import split as split
+from attnx.targets.base import visible as visible
 from attnx.targets.heads import ChoiceTarget as ChoiceTarget
-from attnx.targets.prediction import LINE_BREAK as LINE_BREAK
-from attnx.targets.prediction import Prediction as Prediction
-from attnx.targets.prediction import visible as visible
+from attnx.targets.heads import SimilarityTarget as SimilarityTarget
+from attnx.targets.heads import pooled as pooled
 from attnx.targets.score import HEAD_KINDS as HEAD_KINDS
 from attnx.targets.score import answered as answered
 from attnx.targets.score import check_score as check_score
@@ -22,5 +24,3 @@ from attnx.targets.score import prediction_notes as prediction_notes
 from attnx.targets.score import read as read
 from attnx.targets.score import score_each as score_each
 from attnx.targets.score import score_output as score_output
-from attnx.targets.similarity import SimilarityTarget as SimilarityTarget
-from attnx.targets.similarity import pooled as pooled

@@ -1,9 +1,9 @@
-"""The numbers of a model's head, as transformers returns them."""
+"""What a model predicts, the target that is explained, and how each kind of head is read and scored."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -12,25 +12,148 @@ from torch import Tensor, nn
 from attnx.adapters import PreparedInput, has_head
 from attnx.errors import ChoiceError, whole_number
 from attnx.registry import unknown
-from attnx.targets.prediction import Prediction
+
+_LATER = {"later": True}
+"""Fields that older files lack; reading results depends on it."""
+
+LINE_BREAK = "⏎"
+"""Stands for a line break in every view that shows a text on one line."""
+SPACE = "␣"
+_JOINERS = "\u200c\u200d"
+"""Of which emoji and Persian words are made."""
+
+_NOUNS = {
+    "label": "one of {} labels that may all hold",
+    "value": "value",
+    "span": "answer",
+    "choice": "choice",
+    "tag": "tag",
+    "similarity": "cosine",
+}
+"""What an output is called in a headline, where it is not called a prediction."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the model predicts, and the target that is explained: `label`, the prediction unless a caller chose.
+
+    >>> labels, logits = ("NEGATIVE", "POSITIVE"), (-3.0, 3.0)
+    >>> print(Prediction("class", "POSITIVE", 1, 0.998, labels, logits))
+    POSITIVE (0.998)
+    >>> print(Prediction("class", "NEGATIVE", 0, 0.002, labels, logits, predicted_probability=0.998))
+    POSITIVE (0.998); target NEGATIVE (0.002)
+    """
+
+    kind: str
+    """The row of `HEAD_KINDS` that read it: class, label, value, token, tag, span, choice, …"""
+    label: str
+    """The target: the prediction, or what the caller chose to explain."""
+    index: int
+    """Of a class, a tag or a choice its number from 0, of a token its id, of a span its number (see `span`)."""
+    probability: float | None
+    """None for a regression, which has a value and no probability."""
+    labels: tuple[str, ...]
+    logits: tuple[float, ...]
+    """One for each of `labels`: all classes, or the best tokens of the vocabulary, or the best spans."""
+    against: str | None = field(default=None, metadata=_LATER)
+    """Of a pair, what `label` is compared with: scores that depend on the target are about the margin."""
+    against_index: int | None = field(default=None, metadata=_LATER)
+    span: tuple[int, int] | None = field(default=None, metadata=_LATER)
+    """Of an answer that stands in the text, its first and its last position."""
+    beside: tuple[float, ...] = field(default=(), metadata=_LATER)
+    """What its score depends on beside the model's own numbers: where spans may lie, what other choices have."""
+    predicted_probability: float | None = field(default=None, metadata=_LATER)
+    """That of `predicted`, where the caller chose another target; None where the target is the prediction."""
+
+    @property
+    def predicted(self) -> str:
+        """What the model predicts, whichever target is explained."""
+        if self.probability is None or not self.labels:
+            return self.label
+        highest = max(self.logits)
+        best = [label for label, logit in zip(self.labels, self.logits, strict=True) if logit == highest]
+        return self.label if not best or self.label in best else best[0]
+
+    @property
+    def certainty(self) -> float | None:
+        """The probability of what the model predicts; None where it has none, or an older file lacks it."""
+        return self.probability if self.predicted == self.label else self.predicted_probability
+
+    @property
+    def answer(self) -> str:
+        """The prediction with its probability, on one line."""
+        return one_line(self.predicted) + _in_brackets(self.certainty)
+
+    @property
+    def target(self) -> str | None:
+        """The target with its probability, and what it is compared with; None where the prediction alone is
+        explained."""
+        if self.predicted == self.label and self.against is None:
+            return None
+        name = one_line(self.label) + ("" if self.predicted == self.label else _in_brackets(self.probability))
+        return name if self.against is None else f"{name} against {one_line(self.against).strip()}"
+
+    @property
+    def noun(self) -> str:
+        """What it is, in a headline."""
+        return _NOUNS.get(self.kind, "prediction").format(len(self.labels))
+
+    @property
+    def named(self) -> Any:
+        """How the same is requested of another text: as `target` of `explain`."""
+        name, rival = (self.index, self.against_index) if self.span is None else (self.label, self.against)
+        return name if rival is None else (name, rival)
+
+    @property
+    def contrast(self) -> str:
+        """What is explained, in a heading: a class or a token, of a pair with what it is compared with."""
+        name = (self.labels[self.index] if self.kind == "value" else self.label).strip()
+        return name if self.against is None else f"{name} against {self.against.strip()}"
+
+    def __str__(self) -> str:
+        return self.answer if self.target is None else f"{self.answer}; target {self.target}"
+
+
+def one_line(text: str) -> str:
+    """Text of the input or of a model on one line: a line break has its symbol, and nothing controls a terminal.
+
+    >>> one_line("a\\nb\\x1b")
+    'a⏎b�'
+    """
+    return "".join(
+        LINE_BREAK if name == "\n" else name if name.isprintable() or name in _JOINERS else "�" for name in text
+    )
+
+
+def visible(text: str) -> str:
+    """The same, without space around it; white space alone by its symbols, as on the page.
+
+    >>> visible(" key"), visible("\\n"), visible(" ")
+    ('key', '⏎', '␣')
+    """
+    return one_line(text.strip()) if text.strip() else one_line(text).replace(" ", SPACE)
+
+
+def _in_brackets(probability: float | None) -> str:
+    return "" if probability is None else f" ({probability:.3f})"
 
 
 @dataclass(frozen=True)
 class Target:
-    """Number `index` of the answer at `position`; with `against`, by how much it beats that other one."""
+    """Number `index` of the output at `position`; with `against`, by how much it beats that other one."""
 
     index: int
     position: int
-    """Where the answer is read in models that give one for each position."""
+    """Where the output is read in models that have one for each position."""
     against: int | None = None
     kind: str = ""
     """The row of `HEAD_KINDS` that scores it; "" for the row that reads the model's output."""
     beside: tuple[float, ...] = ()
-    """What that row needs to know besides (see `Prediction.beside`)."""
+    """What that row needs besides (see `Prediction.beside`)."""
 
     @classmethod
     def of(cls, model: nn.Module, prediction: Prediction | None, position: int) -> Target:
-        """What the prediction speaks of, in numbers; of a pair also what stands against it."""
+        """The target of a prediction, in numbers; of a pair also what it is compared with."""
         if prediction is None:
             raise ChoiceError(
                 f"{type(model).__name__} predicts nothing, so there is nothing to hold attention against; "
@@ -39,13 +162,13 @@ class Target:
         return cls(prediction.index, position, prediction.against_index, prediction.kind, prediction.beside)
 
 
-def split(asked: Any) -> tuple[Any, Any]:
-    """What is explained, and what it stands against: None unless the user gave a pair."""
-    if not isinstance(asked, (tuple, list)):
-        return asked, None
-    if len(asked) != 2:
-        raise ChoiceError(f"target {asked!r} has {len(asked)} parts; give one, or a pair: the second is set against")
-    return asked[0], asked[1]
+def split(target: Any) -> tuple[Any, Any]:
+    """What is explained, and what it is compared with: None unless the user gave a pair."""
+    if not isinstance(target, (tuple, list)):
+        return target, None
+    if len(target) != 2:
+        raise ChoiceError(f"target {target!r} has {len(target)} parts; give one, or a pair: the second is set against")
+    return target[0], target[1]
 
 
 def class_index(target: Any, labels: tuple[str, ...]) -> int:
@@ -53,9 +176,9 @@ def class_index(target: Any, labels: tuple[str, ...]) -> int:
 
     A text is a label first: star ratings are called "1" to "5" and numbered 0 to 4.
     """
-    lowered = [label.lower() for label in labels]
     if target in labels:
         return labels.index(target)
+    lowered = [label.lower() for label in labels]
     if isinstance(target, str) and target.lower() in lowered:
         return lowered.index(target.lower())
     number = target
@@ -73,12 +196,12 @@ def token_index(target: Any, tokenizer: Any, size: int) -> int:
         if 0 <= index < size:
             return index
         raise ChoiceError(f"target {index} is no token id of this vocabulary of {size}")
-    ids = pieces_of(target, tokenizer)
+    ids = token_ids(target, tokenizer)
     if not ids:
         raise ChoiceError(f"target {target!r} is no token at all; give a word, or a token id")
-    unread = getattr(tokenizer, "unk_token_id", None)
+    unk = getattr(tokenizer, "unk_token_id", None)
     # In GPT-2 one token is both the unknown word and the end of the text, and no text is unknown.
-    if ids[0] == unread and unread != getattr(tokenizer, "eos_token_id", None) and target != tokenizer.unk_token:
+    if ids[0] == unk and unk != getattr(tokenizer, "eos_token_id", None) and target != tokenizer.unk_token:
         raise ChoiceError(
             f"target {target!r} is not in the vocabulary, and would be read as {tokenizer.unk_token}; give a word that "
             "is, or a token id"
@@ -86,8 +209,8 @@ def token_index(target: Any, tokenizer: Any, size: int) -> int:
     return ids[0]
 
 
-def pieces_of(target: str, tokenizer: Any) -> list[int]:
-    return [int(one) for one in tokenizer(target, add_special_tokens=False)["input_ids"]]
+def token_ids(target: str, tokenizer: Any) -> list[int]:
+    return [int(token) for token in tokenizer(target, add_special_tokens=False)["input_ids"]]
 
 
 Score: TypeAlias = Literal["logit", "margin", "probability", "log_odds", "cosine"]
@@ -95,21 +218,36 @@ SCORES: tuple[Score, ...] = ("logit", "margin", "probability", "log_odds")
 """Those of a head that predicts; an embedding has its cosine."""
 
 NOTHING = -1
-"""Stands against a target that stands alone, where it travels as a number."""
+"""Stands for `against` of a target that stands alone, where it travels as a number."""
 
 
-def number_of(logits: Tensor, index: Tensor, against: Tensor, kind: Score, *, exclusive: bool) -> Tensor:
+def score_of(logits: Tensor, index: Tensor, against: Tensor, kind: Score, *, exclusive: bool) -> Tensor:
     """One number for each row of batch × class: that of `index`, with `against` the difference of the two.
 
-    The margin is the logit above the mean of all others, or above the one that it stands against. Of classes that are
+    The margin is the logit above the mean of all others, or above the one that it is compared with. Of classes that are
     `exclusive` one is true; others may all be.
     """
     logits = wide(logits)
-    if kind == "margin":
-        return _margin(logits, index, against, exclusive)
-    wanted = _values(logits, kind, index, exclusive)
-    other = _values(logits, kind, against.clamp_min(0), exclusive)
-    return wanted - torch.where(against == NOTHING, 0.0, other)
+    target = _values(logits, kind, index, exclusive)
+    rival = _values(logits, kind, against.clamp_min(0), exclusive)
+    alone = against == NOTHING
+    if kind != "margin":
+        return target - torch.where(alone, 0.0, rival)
+    # Logits that share a constant say nothing by it, so it is taken out; labels that may all be true share none.
+    others = (logits.sum(1) - target) / (logits.shape[1] - 1) if exclusive else 0 * target
+    return target - torch.where(alone, others, rival)
+
+
+def _values(logits: Tensor, kind: Score, index: Tensor, exclusive: bool) -> Tensor:
+    """The number of class `index` of each row; of a margin its logit."""
+    column = index[:, None]
+    target = logits.gather(1, column)[:, 0]
+    if kind == "probability":
+        return probabilities(logits, exclusive=exclusive).gather(1, column)[:, 0]
+    if kind != "log_odds" or not exclusive:
+        return target
+    # Against the sum of all others, not log(p / (1 − p)): a confident model's p rounds to 1.
+    return target - logits.scatter(1, column, -torch.inf).logsumexp(1)
 
 
 def probabilities(logits: Tensor, *, exclusive: bool) -> Tensor:
@@ -121,45 +259,23 @@ def wide(logits: Tensor) -> Tensor:
     return logits if logits.dtype == torch.float64 else logits.float()
 
 
-def _margin(logits: Tensor, index: Tensor, against: Tensor, exclusive: bool) -> Tensor:
-    """Logits that share a constant say nothing by it, so it is taken out; labels that may all be true share none."""
-    chosen = logits.gather(1, index[:, None])[:, 0]
-    rival = logits.gather(1, against.clamp_min(0)[:, None])[:, 0]
-    others = (logits.sum(1) - chosen) / (logits.shape[1] - 1) if exclusive else 0 * chosen
-    return chosen - torch.where(against == NOTHING, others, rival)
-
-
-def _values(logits: Tensor, kind: Score, index: Tensor, exclusive: bool) -> Tensor:
-    """The number of class `index` of each row."""
-    column = index[:, None]
-    chosen = logits.gather(1, column)[:, 0]
-    if kind == "logit":
-        return chosen
-    if kind == "probability":
-        return probabilities(logits, exclusive=exclusive).gather(1, column)[:, 0]
-    if not exclusive:
-        return chosen
-    # Against the sum of all others, not log(p / (1 − p)): a confident model's p rounds to 1.
-    return chosen - logits.scatter(1, column, -torch.inf).logsumexp(1)
-
-
 @dataclass(frozen=True, eq=False)
 class HeadOutput:
-    """What one input was answered, for a row to put into words."""
+    """The output for one input, for a row to put into words."""
 
     model: nn.Module
     processor: Any
     logits: Tensor
-    """Of this input alone, and of rows that answer at each position, at the explained one."""
+    """Of this input alone, and of rows that predict at each position, at the explained one."""
     target: Any = None
     """As the caller named it; None for the best."""
     prepared: PreparedInput | None = None
     """The input; None where only its tensors are known."""
 
     def chosen(self, logits: Tensor, index_of: Callable[[Any], int]) -> tuple[int, int | None]:
-        """What is explained, by default the best, and what it is set against."""
-        asked, other = split(self.target)
-        index = int(logits.argmax()) if asked is None else index_of(asked)
+        """What is explained, by default the best, and what it is compared with."""
+        target, other = split(self.target)
+        index = int(logits.argmax()) if target is None else index_of(target)
         return index, self.rival(index, None if other is None else index_of(other))
 
     def best_probability(self, index: int, shares: Tensor) -> float | None:
@@ -168,20 +284,20 @@ class HeadOutput:
         return None if shares[index] == shares[best] else shares[best].item()
 
     def rival(self, index: int, other: int | None) -> int | None:
-        """What the target is set against, which must not be itself."""
+        """What the target is compared with, which must not be itself."""
         if other == index:
             raise ChoiceError(f"target {self.target!r} sets one answer against itself; give two different ones")
         return other
 
 
 def shift_target_position(target: Target, gone: Sequence[int]) -> Target:
-    """The answer is read where its position has moved to; if it is gone itself, at the one before."""
+    """The output is read where its position has moved to; if it is gone itself, at the one before."""
     return replace(target, position=shifted_index(target.position, gone))
 
 
-def shifted_index(place: int, gone: Sequence[int]) -> int:
+def shifted_index(index: int, gone: Sequence[int]) -> int:
     """Where a position stands when some are gone."""
-    return max(0, place - sum(index <= place for index in gone))
+    return max(0, index - sum(other <= index for other in gone))
 
 
 @dataclass(frozen=True)
@@ -192,20 +308,20 @@ class HeadKind:
     logits: Callable[[nn.Module, Any], Tensor | None]
     """(model, output) → its numbers, the batch first; None where the model has no such head."""
     prediction: Callable[[HeadOutput], Prediction | None]
-    """What it says of one input; None where these numbers are no answer."""
+    """What it predicts for one input; None where these numbers are no prediction."""
     score: Callable[[nn.Module, Tensor, Tensor, Score], Tensor]
     """(model, logits of a batch, targets as rows, which number) → one number for each input."""
     per_position: bool = False
-    """Whether it answers at each position: logits are batch × position × class, and `score` gets the target's."""
+    """Whether it predicts at each position: logits are batch × position × class, and `score` gets the target's."""
     requires_target: bool = False
-    """Whether a target alone asks for it, and no model answers so by itself."""
+    """Whether only a target selects it, and no model predicts so by itself."""
     scores: tuple[Score, ...] = SCORES
-    """The numbers that its answers have; where a caller leaves open which, the first if the usual one is none."""
+    """The numbers that its predictions have; the first is the default if the usual one is none of them."""
     recognized_by: Callable[[nn.Module], bool] = lambda model: False
-    """Whether a model tells before it runs that it answers so; needed of rows that lack some scores."""
+    """Whether a model is known to predict so before it runs; needed of rows that lack some scores."""
     moved: Callable[[Target, Sequence[int]], Target] = shift_target_position
     """(target, positions) → the target when these positions are taken out of the input."""
-    notes: Callable[[HeadOutput, Prediction], tuple[str, ...]] = lambda told, prediction: ()
+    notes: Callable[[HeadOutput, Prediction], tuple[str, ...]] = lambda output, prediction: ()
     """What the user should know of what is explained."""
 
 
@@ -226,7 +342,7 @@ def head_output(model: nn.Module, output: Any) -> Tensor | None:
 
 
 def encoder_offset(output: Any) -> int:
-    """How many positions stand before the first that is answered: those of an encoder–decoder's source."""
+    """How many positions stand before the first that has an output: those of an encoder–decoder's source."""
     states = getattr(output, "encoder_last_hidden_state", None)
     return 0 if states is None else int(states.shape[1])
 

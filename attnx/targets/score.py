@@ -1,4 +1,4 @@
-"""The answer to one input of a batch, read off the model's output."""
+"""Run a model and read its prediction, and the score of a target, off its output."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from torch import Tensor, nn
 from attnx.adapters import PreparedInput, called, takes_logits_to_keep
 from attnx.errors import CaptureError, ChoiceError, InputError
 from attnx.registry import Registry, unknown
-from attnx.targets.base import NOTHING, SCORES, HeadKind, HeadOutput, Score, Target, encoder_offset
-from attnx.targets.heads import CHOICE, CLASS, LABEL, NEXT_SENTENCE, TAG, TOKEN, VALUE
-from attnx.targets.prediction import Prediction
-from attnx.targets.similarity import SIMILARITY
+from attnx.targets.base import NOTHING, SCORES, HeadKind, HeadOutput, Prediction, Score, Target, encoder_offset
+from attnx.targets.heads import CHOICE, CLASS, LABEL, NEXT_SENTENCE, SIMILARITY, TAG, TOKEN, VALUE
 from attnx.targets.span import SPAN
 
 HEAD_KINDS: Registry[HeadKind] = Registry("answer", row=HeadKind)
@@ -24,10 +22,9 @@ for _row in _BUILT_IN:
 
 
 def head_kinds() -> tuple[HeadKind, ...]:
-    """The rows by which a model may answer, in the order in which they are asked."""
-    own = {row.name for row in _BUILT_IN}
-    names = [*(name for name in HEAD_KINDS if name not in own), *(name for name in HEAD_KINDS if name in own)]
-    return tuple(HEAD_KINDS[name] for name in names)
+    """The rows that may read a model's output, in the order in which they are tried: plug-ins first."""
+    built_in = {row.name for row in _BUILT_IN}
+    return tuple(HEAD_KINDS[name] for name in sorted(HEAD_KINDS, key=lambda name: name in built_in))
 
 
 def read(model: nn.Module, output: Any, kind: str = "") -> tuple[HeadKind, Tensor] | None:
@@ -41,16 +38,16 @@ def read(model: nn.Module, output: Any, kind: str = "") -> tuple[HeadKind, Tenso
 
 
 def head_logits(model: nn.Module, output: Any) -> Tensor | None:
-    """The numbers of the model's head, the batch first: what must be the same where the answer must be."""
-    found = read(model, output)
-    return None if found is None else found[1]
+    """The numbers of the model's head, the batch first: what must be the same where the prediction must be."""
+    head = read(model, output)
+    return None if head is None else head[1]
 
 
 def head_values(model: nn.Module, output: Any) -> Tensor | None:
     """The same, and without a head what an embedding is made of: all that may be explained of an output."""
-    found = read(model, output)
-    if found is not None:
-        return found[1]
+    logits = head_logits(model, output)
+    if logits is not None:
+        return logits
     others = (row.logits(model, output) for row in head_kinds() if row.requires_target)
     return next((other for other in others if other is not None), None)
 
@@ -68,7 +65,7 @@ def score(
 
     `targets` is what `encode_targets` made of them: one for each input, or as many as `rows` names the inputs of.
     `answers` is the row of `HEAD_KINDS` that they name (see `kind_of`). A target against another is the difference of
-    the two. The margin is the logit above the mean of all others, or above the one that it stands against.
+    the two. The margin is the logit above the mean of all others, or above the one that it is compared with.
     """
     row, logits = answered(model, inputs, targets, rows, answers=answers)
     return row.score(model, logits, targets, kind)
@@ -78,52 +75,52 @@ def answered(
     model: nn.Module, inputs: dict[str, Tensor], targets: Tensor, rows: Tensor | None = None, *, answers: str = ""
 ) -> tuple[HeadKind, Tensor]:
     """Run a batch: the row of `HEAD_KINDS` that reads it, and for each target what it is read off."""
-    row, logits, seat = _seated(model, inputs, targets, answers)
-    of = torch.arange(len(logits), device=logits.device) if rows is None else rows
-    if seat is not None:
-        logits = logits[of, seat]
+    row, logits, index = _run(model, inputs, targets, answers)
+    batch = torch.arange(len(logits), device=logits.device) if rows is None else rows
+    if index is not None:
+        logits = logits[batch, index]
     elif rows is not None:
-        logits = logits[of]
+        logits = logits[batch]
     return row, logits
 
 
 def score_each(
     model: nn.Module, inputs: dict[str, Tensor], targets: Tensor, kind: Score, *, answers: str = ""
 ) -> tuple[Tensor, ...]:
-    """The scores of several targets of one input, each read off by itself: the way back from one is past no other."""
-    row, logits, seat = _seated(model, inputs, targets, answers)
-    seats = [0] * len(targets) if seat is None else seat.tolist()
-    tensor = logits if seat is None else logits.flatten(0, 1)
+    """The scores of several targets of one input, each with a backward pass of its own."""
+    row, logits, index = _run(model, inputs, targets, answers)
+    indices = [0] * len(targets) if index is None else index.tolist()
+    tensor = logits if index is None else logits.flatten(0, 1)
     return tuple(
-        row.score(model, tensor[place][None], target, kind)
-        for place, target in zip(seats, torch.split(targets, 1), strict=True)
+        row.score(model, tensor[index][None], target, kind)
+        for index, target in zip(indices, torch.split(targets, 1), strict=True)
     )
 
 
-def _seated(
+def _run(
     model: nn.Module, inputs: dict[str, Tensor], targets: Tensor, answers: str
 ) -> tuple[HeadKind, Tensor, Tensor | None]:
-    """Run a batch: what reads it, what is read, and where in it each target is; None where that has no positions."""
+    """Run a batch: what reads it, what is read, and the index in it of each target; None where it has no positions."""
     position = targets[:, 1].long()
     kept: Tensor = position.unique()  # type: ignore[no-untyped-call]
     few = {"logits_to_keep": kept} if takes_logits_to_keep(model) else {}
     output = called(model, {**inputs, **few})
-    row, logits = _answer(model, output, answers)
+    row, logits = _head(model, output, answers)
     if not row.per_position:
         return row, logits, None
     return row, logits, torch.searchsorted(kept, position.contiguous()) if few else position - encoder_offset(output)
 
 
-def score_output(model: nn.Module, output: Any, row: int, seat: int, target: Target, kind: Score) -> Tensor:
-    """The same number of one input, read off the output of a run: `row` in its batch, `seat` among its answers."""
-    answers, logits = _answer(model, output, target.kind)
-    tensor = logits[row, seat - encoder_offset(output)] if answers.per_position else logits[row]
-    return answers.score(model, tensor[None], encode_targets([target], tensor.device), kind)[0]
+def score_output(model: nn.Module, output: Any, row: int, position: int, target: Target, kind: Score) -> Tensor:
+    """The same number of one input, read off the output of a run: `row` in its batch, at this position."""
+    head, logits = _head(model, output, target.kind)
+    tensor = logits[row, position - encoder_offset(output)] if head.per_position else logits[row]
+    return head.score(model, tensor[None], encode_targets([target], tensor.device), kind)[0]
 
 
 def encode_targets(targets: Sequence[Target], device: torch.device | None = None) -> Tensor:
-    """Targets as one tensor, so that they can travel with the batch: index, position, what stands against, and what
-    their row needs besides.
+    """Targets as one tensor, so that they can travel with the batch: index, position, what each is compared with, and
+    what their row needs besides.
     """
     rows = [
         (target.index, target.position, NOTHING if target.against is None else target.against, *target.beside)
@@ -143,7 +140,7 @@ def kind_of(targets: Sequence[Target]) -> str:
 
 
 def check_score(kind: str | None, model: nn.Module, default: Score, answers: str = "") -> Score:
-    """The kind of number asked for; by default a value without a probability is taken as it is."""
+    """The requested kind of number; by default a value without a probability is taken as it is."""
     rows = (HEAD_KINDS[answers],) if answers in HEAD_KINDS else head_kinds()
     known = next((row for row in rows if row.recognized_by(model)), rows[0] if answers else None)
     offered = SCORES if known is None else known.scores
@@ -157,16 +154,16 @@ def check_score(kind: str | None, model: nn.Module, default: Score, answers: str
 
 
 def first_output(model: nn.Module, inputs: dict[str, Tensor], length: int) -> list[Tensor]:
-    """What the model says of the first input of a batch, which has so many positions: it must not hang on padding."""
+    """The output for the first input of a batch, which has so many positions: it must not depend on padding."""
     logits = head_values(model, called(model, inputs))
     return [] if logits is None else [logits[0] if logits.ndim == 2 else logits[0, :length]]
 
 
-def _answer(model: nn.Module, output: Any, answers: str) -> tuple[HeadKind, Tensor]:
-    result = read(model, output, answers)
-    if result is None:
+def _head(model: nn.Module, output: Any, kind: str) -> tuple[HeadKind, Tensor]:
+    head = read(model, output, kind)
+    if head is None:
         raise InputError(f"{type(model).__name__} predicts nothing; load it with a head")
-    return result
+    return head
 
 
 def predict(
@@ -180,17 +177,18 @@ def predict(
 ) -> Prediction | None:
     """Read the prediction for input `row` of a batch off the model's output; None when the model has no such head.
 
-    With a `target` the prediction speaks of that part of the answer instead of the best one; of a pair, of the first
+    With a `target` the prediction is about that part of the output instead of the best one; of a pair, about the first
     against the second.
     """
-    found = read(model, output, getattr(target, "kind", ""))
-    if found is None:
+    head = read(model, output, getattr(target, "kind", ""))
+    if head is None:
         if target is not None:
             raise ChoiceError(
-                f"target {target!r} asked, but {type(model).__name__} has no head that predicts; load one that has"
+                f"target {target!r} was requested, but {type(model).__name__} has no head that predicts; load one that "
+                "has"
             )
         return None
-    kind, logits = found
+    kind, logits = head
     tensor = (logits[row, position - encoder_offset(output)] if kind.per_position else logits[row]).detach().float()
     if not bool(tensor.isfinite().all()):
         raise CaptureError(
@@ -201,7 +199,7 @@ def predict(
 
 
 def prediction_notes(model: nn.Module, processor: Any, prediction: Prediction | None, target: Any) -> tuple[str, ...]:
-    """What the user should know of what is explained of the answer."""
+    """What the user should know of what is explained of the output."""
     if prediction is None or prediction.kind not in HEAD_KINDS:
         return ()
     tokenizer = getattr(processor, "tokenizer", processor)

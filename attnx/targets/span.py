@@ -1,7 +1,7 @@
 """An answer that stands in the text: question answering by where it starts and where it ends.
 
 A span from s to e scores start[s] + end[e]. One position of the context is the start and one the end, so its
-probability is the product of two, as transformers' pipeline has it. Spans are counted through the triangle of all
+probability is the product of two, as transformers' pipeline has it. Spans are numbered through the triangle of all
 s ≤ e, which does not depend on the length of the text: (0, 0), (0, 1), (1, 1), (0, 2), …
 """
 
@@ -14,15 +14,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnx.adapters import Position, has_head
+from attnx.adapters import Positions, has_head
 from attnx.errors import ChoiceError, whole_number
-from attnx.targets.base import NOTHING, HeadKind, HeadOutput, Score, Target, shifted_index, split, wide
-from attnx.targets.prediction import Prediction
+from attnx.targets.base import NOTHING, HeadKind, HeadOutput, Prediction, Score, Target, shifted_index, split, wide
 
 LONGEST = 15
 """Tokens of an answer that the model gives by itself, as in transformers' pipeline; a caller may name longer ones."""
 
 _SPANS_KEPT = 5
+
+Span = tuple[int, int]
+"""Its first and its last position."""
 
 
 def span_number(start: int, end: int) -> int:
@@ -33,7 +35,7 @@ def span_number(start: int, end: int) -> int:
     return end * (end + 1) // 2 + start
 
 
-def span_of(number: int) -> tuple[int, int]:
+def span_of(number: int) -> Span:
     """
     >>> [span_of(number) for number in range(4)]
     [(0, 0), (0, 1), (1, 1), (0, 2)]
@@ -62,76 +64,80 @@ def _score(model: nn.Module, logits: Tensor, targets: Tensor, kind: Score) -> Te
     one behind the last.
     """
     logits, against = wide(logits), targets[:, 2].long()
-    places = torch.arange(logits.shape[1], device=logits.device)
-    possible = (places >= targets[:, 3:4]) & (places < targets[:, 4:5])
-    wanted = _number(logits, targets[:, 0], possible, kind)
+    positions = torch.arange(logits.shape[1], device=logits.device)
+    possible = (positions >= targets[:, 3:4]) & (positions < targets[:, 4:5])
+    result = _number(logits, targets[:, 0], possible, kind)
     alone = against == NOTHING
     if bool(alone.all()):
-        return wanted
+        return result
     if kind == "margin":
-        wanted = torch.where(alone, wanted, _number(logits, targets[:, 0], possible, "logit"))
-    other = _number(logits, against.clamp_min(0), possible, "logit" if kind == "margin" else kind)
-    return wanted - torch.where(alone, 0.0, other)
+        result = torch.where(alone, result, _number(logits, targets[:, 0], possible, "logit"))
+    rival = _number(logits, against.clamp_min(0), possible, "logit" if kind == "margin" else kind)
+    return result - torch.where(alone, 0.0, rival)
 
 
 def _number(logits: Tensor, numbers: Tensor, possible: Tensor, kind: Score) -> Tensor:
-    ends = [_End(logits[..., side], place, possible) for side, place in enumerate(_spans(numbers))]
+    start, end = (_End(logits[..., side], index, possible) for side, index in enumerate(_spans(numbers)))
     if kind == "logit":
-        return ends[0].chosen + ends[1].chosen
+        return start.chosen + end.chosen
     if kind == "margin":
-        return ends[0].margin + ends[1].margin
-    sure = ends[0].log_share + ends[1].log_share
+        return start.margin + end.margin
+    log_probability = start.log_share + end.log_share
     if kind == "probability":
-        return sure.exp()
+        return log_probability.exp()
     # 1 − p·q = (1 − p) + p·(1 − q): not by p·q itself, which rounds to 1.
-    return sure - torch.logaddexp(ends[0].log_rest, ends[0].log_share + ends[1].log_rest)
+    return log_probability - torch.logaddexp(start.log_rest, start.log_share + end.log_rest)
 
 
 class _End:
     """One end of a span: the logits of where it may be, and of where it is."""
 
-    def __init__(self, logits: Tensor, place: Tensor, possible: Tensor) -> None:
-        self.logits, self.possible, column = logits, possible, place[:, None]
+    def __init__(self, logits: Tensor, index: Tensor, possible: Tensor) -> None:
+        column = index[:, None]
         self.chosen = logits.gather(1, column)[:, 0]
         self.others = possible.scatter(1, column, False)
+        self.logits = logits
+        self.total = logits.masked_fill(~possible, -torch.inf).logsumexp(1)
 
     @property
     def margin(self) -> Tensor:
-        """Above the mean of all other places."""
+        """Above the mean of all other positions."""
         count = self.others.sum(1).clamp_min(1)
         return self.chosen - self.logits.masked_fill(~self.others, 0.0).sum(1) / count
 
     @property
     def log_share(self) -> Tensor:
-        return self.chosen - self.logits.masked_fill(~self.possible, -torch.inf).logsumexp(1)
+        return self.chosen - self.total
 
     @property
     def log_rest(self) -> Tensor:
-        whole = self.logits.masked_fill(~self.possible, -torch.inf).logsumexp(1)
-        return self.logits.masked_fill(~self.others, -torch.inf).logsumexp(1) - whole
+        return self.logits.masked_fill(~self.others, -torch.inf).logsumexp(1) - self.total
 
 
-def _prediction(told: HeadOutput) -> Prediction:
-    first, stop = _where(told)
-    asked, other = split(told.target)
-    best = _best(told.logits, first, stop)
-    span = best[0] if asked is None else _named(told, asked, first, stop)
-    rival = None if other is None else _named(told, other, first, stop)
-    told.rival(span_number(*span), None if rival is None else span_number(*rival))
+def _prediction(output: HeadOutput) -> Prediction:
+    first, stop = 0, len(output.logits)
+    if output.prepared is not None:  # an answer stands in the second text of a pair, or in a single one
+        positions = output.prepared.positions
+        context = [position.index for position in positions.named if position.segment == 1] or positions.content
+        first, stop = context[0], context[-1] + 1
+    target, other = split(output.target)
+    best = _best(output.logits, first, stop)
+    span = best[0] if target is None else _named(output, target, first, stop)
+    rival = None if other is None else _named(output, other, first, stop)
+    output.rival(span_number(*span), None if rival is None else span_number(*rival))
 
-    def probability(of: tuple[int, int]) -> float:
-        target = torch.tensor([[span_number(*of), 0, NOTHING, first, stop]], device=told.logits.device)
-        return float(_score(told.model, told.logits[None], target, "probability"))
+    def probability(span: Span) -> float:
+        row = torch.tensor([[span_number(*span), 0, NOTHING, first, stop]], device=output.logits.device)
+        return float(_score(output.model, output.logits[None], row, "probability"))
 
-    values = [float(told.logits[start, 0] + told.logits[end, 1]) for start, end in best]
     return Prediction(
         "span",
-        _written(told, span),
+        _text(output, span),
         span_number(*span),
         probability(span),
-        tuple(_written(told, one) for one in best),
-        tuple(values),
-        None if rival is None else _written(told, rival),
+        tuple(_text(output, candidate) for candidate in best),
+        tuple(float(output.logits[start, 0] + output.logits[end, 1]) for start, end in best),
+        None if rival is None else _text(output, rival),
         None if rival is None else span_number(*rival),
         span,
         (float(first), float(stop)),
@@ -139,35 +145,24 @@ def _prediction(told: HeadOutput) -> Prediction:
     )
 
 
-def _where(told: HeadOutput) -> tuple[int, int]:
-    """Where an answer may stand: in the second text of a pair, or in all of a single one."""
-    if told.prepared is None:
-        return 0, len(told.logits)
-    positions = told.prepared.positions
-    places = [position.index for position in positions.named if position.segment == 1] or positions.content
-    return places[0], places[-1] + 1
-
-
-def _best(logits: Tensor, first: int, stop: int) -> list[tuple[int, int]]:
+def _best(logits: Tensor, first: int, stop: int) -> list[Span]:
     """The best spans of at most `LONGEST` tokens."""
     start, end = logits[first:stop, 0], logits[first:stop, 1]
-    found = []
+    spans = []
     for more in range(min(LONGEST, stop - first)):
         sums = start[: len(start) - more] + end[more:]
         top = sums.topk(min(_SPANS_KEPT, len(sums)))
-        found += [
-            (value, first + place, first + place + more)
-            for value, place in zip(top.values.tolist(), top.indices.tolist(), strict=True)
-        ]
-    return [(one, last) for _, one, last in sorted(found, key=lambda one: -one[0])[:_SPANS_KEPT]]
+        pairs = zip(top.values.tolist(), top.indices.tolist(), strict=True)
+        spans += [(value, first + index, first + index + more) for value, index in pairs]
+    return [(begin, last) for _, begin, last in sorted(spans, key=lambda span: -span[0])[:_SPANS_KEPT]]
 
 
-def _named(told: HeadOutput, name: Any, first: int, stop: int) -> tuple[int, int]:
-    """The span that a caller calls by its text, by a slice of positions, or by its number."""
+def _named(output: HeadOutput, name: Any, first: int, stop: int) -> Span:
+    """The span that a caller names by its text, by a slice of positions, or by its number."""
     if isinstance(name, str):
-        return _quoted(told, name, first, stop)
+        return _quoted(output, name, first, stop)
     if isinstance(name, slice):
-        start, behind, _ = name.indices(len(told.logits))
+        start, behind, _ = name.indices(len(output.logits))
         span = start, behind - 1
     else:
         span = span_of(whole_number("target", name)) if name is not None and int(name) >= 0 else (-1, -1)
@@ -179,67 +174,58 @@ def _named(told: HeadOutput, name: Any, first: int, stop: int) -> tuple[int, int
     return span
 
 
-def _quoted(told: HeadOutput, name: str, first: int, stop: int) -> tuple[int, int]:
-    """The best place at which these words stand."""
-    text, positions = _context(told, first, stop)
+def _quoted(output: HeadOutput, name: str, first: int, stop: int) -> Span:
+    """The best of all occurrences of these words."""
+    text, positions = _context(output, first, stop)
     if text is None:
         raise ChoiceError(
             f"target {name!r} is a text, but this input came as tokens; give slice(first, last + 1) of positions"
         )
-    found, begin = [], text.find(name)
+    spans, begin = [], text.find(name)
     while name and begin >= 0:
-        end = begin + len(name)
-        inside = [
-            p.index for p in positions if p.start is not None and p.end is not None and p.start < end and p.end > begin
-        ]
-        found += [(inside[0], inside[-1])] if inside else []
+        inside = positions.overlapping(begin, begin + len(name))
+        spans += [(inside[0], inside[-1])] if inside else []
         begin = text.find(name, begin + 1)
-    if not found:
-        raise ChoiceError(f"target {name!r} does not stand in the context; the answer is some words of it, as written")
-    return max(found, key=lambda span: float(told.logits[span[0], 0] + told.logits[span[1], 1]))
+    if not spans:
+        raise ChoiceError(f"target {name!r} does not stand in the context; the answer is some words of it, verbatim")
+    return max(spans, key=lambda span: float(output.logits[span[0], 0] + output.logits[span[1], 1]))
 
 
-def _context(told: HeadOutput, first: int, stop: int) -> tuple[str | None, list[Position]]:
-    """The text in which answers stand, and those of its positions that are known by their characters."""
-    if told.prepared is None or told.prepared.text is None:
-        return None, []
-    positions = [
-        position
-        for position in told.prepared.positions[first:stop]
-        if position.start is not None and position.end is not None
-    ]
-    text = told.prepared.text
-    return text if isinstance(text, str) else text[1], positions
+def _context(output: HeadOutput, first: int, stop: int) -> tuple[str | None, Positions]:
+    """The text in which answers stand, and its positions."""
+    if output.prepared is None or output.prepared.text is None:
+        return None, Positions()
+    text = output.prepared.text
+    return text if isinstance(text, str) else text[1], output.prepared.positions[first:stop]
 
 
-def _written(told: HeadOutput, span: tuple[int, int]) -> str:
+def _text(output: HeadOutput, span: Span) -> str:
     """The words of a span, as they stand in the text."""
-    text, positions = _context(told, span[0], span[1] + 1)
-    if text is not None and positions:
-        return text[positions[0].start : positions[-1].end].strip()
-    if told.prepared is None:
+    text, positions = _context(output, span[0], span[1] + 1)
+    ends = [position for position in positions if position.start is not None and position.end is not None]
+    if text is not None and ends:
+        return text[ends[0].start : ends[-1].end].strip()
+    if output.prepared is None:
         return f"positions {span[0]} to {span[1]}"
-    return str(told.processor.decode(told.prepared.inputs["input_ids"][span[0] : span[1] + 1]))
+    return str(output.processor.decode(output.prepared.inputs["input_ids"][span[0] : span[1] + 1]))
 
 
 def _moved(target: Target, gone: Sequence[int]) -> Target:
     """The same span when some positions are gone; where an end is gone itself, the position before it."""
 
     def number(index: int) -> int:
-        return span_number(*(shifted_index(place, gone) for place in span_of(index)))
+        return span_number(*(shifted_index(end, gone) for end in span_of(index)))
 
-    first, stop = (int(value) for value in target.beside)
-    left = first - sum(one < first for one in gone), stop - sum(one < stop for one in gone)
     return replace(
         target,
         index=number(target.index),
         against=None if target.against is None else number(target.against),
         position=shifted_index(target.position, gone),
-        beside=(float(left[0]), float(left[1])),
+        beside=tuple(edge - sum(index < edge for index in gone) for edge in target.beside),
     )
 
 
-def _notes(told: HeadOutput, prediction: Prediction) -> tuple[str, ...]:
+def _notes(output: HeadOutput, prediction: Prediction) -> tuple[str, ...]:
     if prediction.span is None or prediction.span[0] == prediction.span[1]:
         return ()
     return (
