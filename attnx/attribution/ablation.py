@@ -46,7 +46,7 @@ def occlusion(
 
         shape, strides = _window(batch, window)
         begin, chosen = baseline_values(batch, model, processor, baseline)
-        found = Occlusion(batch.forward).attribute(
+        attributions = Occlusion(batch.forward).attribute(
             batch.values,
             sliding_window_shapes=shape,
             strides=strides,
@@ -54,7 +54,7 @@ def occlusion(
             additional_forward_args=batch.extra,
             perturbations_per_eval=_together(model, batch),
         )
-        return found, [chosen] * len(batch.cases)
+        return attributions, [chosen] * len(batch.cases)
 
     options: dict[str, Any] = {"kind": score, "reduction": "mean", "label": "occlusion", "at_once": 1}
     return attribute(model, processor, cases, explainer, **options, gradients=False, progress=progress)
@@ -77,14 +77,14 @@ def feature_ablation(
 
         features, pieces = _features(batch)
         begin, chosen = baseline_values(batch, model, processor, baseline)
-        found = FeatureAblation(batch.forward).attribute(
+        attributions = FeatureAblation(batch.forward).attribute(
             batch.values,
             feature_mask=features,
             baselines=begin,
             additional_forward_args=batch.extra,
             perturbations_per_eval=_together(model, batch),
         )
-        return found / pieces, [chosen] * len(batch.cases)
+        return attributions / pieces, [chosen] * len(batch.cases)
 
     options: dict[str, Any] = {"kind": score, "reduction": "mean", "label": "feature ablation", "at_once": 1}
     return attribute(model, processor, cases, explainer, **options, gradients=False, progress=progress)
@@ -247,8 +247,8 @@ def blankout(
     whole = [Perturbation(number) for number in range(len(cases))]
     chosen = choose_baseline(model, adapter_for(model), processor, cases[0].prepared, baseline)
     options: dict[str, Any] = {"kind": kind, "baseline": chosen, "progress": progress}
-    told = partial(measure, at_once=at_once) if exact else estimate
-    measured = told(model, processor, cases, whole + variants, **options)
+    run = partial(measure, at_once=at_once) if exact else estimate
+    measured = run(model, processor, cases, whole + variants, **options)
     scores = [np.zeros(len(case.prepared.positions)) for case in cases]
     for variant, after in zip(variants, measured[len(whole) :], strict=True):
         change = measured[variant.case] - after

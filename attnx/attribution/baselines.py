@@ -54,7 +54,7 @@ def _gray(prepared: PreparedInput, processor: Any) -> Tensor:
     mean, deviation = (getattr(processor, name, None) for name in ("image_mean", "image_std"))
     if mean is None or deviation is None or not getattr(processor, "do_normalize", True):
         return pixels.new_full((1,) * pixels.ndim, 0.5 if getattr(processor, "do_normalize", True) is False else 0.0)
-    channels = torch.tensor([(0.5 - one) / other for one, other in zip(mean, deviation, strict=True)]).to(pixels)
+    channels = torch.tensor([(0.5 - centre) / scale for centre, scale in zip(mean, deviation, strict=True)]).to(pixels)
     if pixels.ndim == 2:  # patches in rows, the pixels of each channel one behind the other
         return channels.repeat_interleave(pixels.shape[1] // len(channels))
     return channels.expand(pixels.shape[-3])[:, None, None]
@@ -107,14 +107,19 @@ def silence_audio(prepared: PreparedInput, places: Sequence[int]) -> PreparedInp
 def stretch_groups(prepared: PreparedInput, size: int) -> list[tuple[int, ...]]:
     """The stretches of the sound, each with all its bands, so many neighbours together."""
     each = prepared.positions.time_segments
-    return [tuple(place for one in each[start : start + size] for place in one) for start in range(0, len(each), size)]
+    return [
+        tuple(place for segment in each[start : start + size] for place in segment)
+        for start in range(0, len(each), size)
+    ]
 
 
 def _by_stretch(prepared: PreparedInput, places: Sequence[int]) -> tuple[list[int], list[int]]:
     """Places whose whole stretch is asked for, and those that are one band of it."""
-    asked = set(places)
-    whole = {place for one in prepared.positions.time_segments if asked.issuperset(one) for place in one}
-    return sorted(whole), sorted(asked - whole)
+    requested = set(places)
+    whole = {
+        place for segment in prepared.positions.time_segments if requested.issuperset(segment) for place in segment
+    }
+    return sorted(whole), sorted(requested - whole)
 
 
 def _quieted(prepared: PreparedInput, samples: Samples, places: Sequence[int]) -> Samples:
@@ -314,15 +319,15 @@ def _of_both(model: nn.Module, adapter: Adapter, processor: Any, prepared: Prepa
     tokenizer = processor.tokenizer
     taken = _framing_ids(model, tokenizer)
     known = (getattr(tokenizer, f"{name}_id", None) for name in adapter.baseline)
-    blank_id = next((int(one) for one in known if one is not None and int(one) not in taken), None)
+    blank_id = next((int(id_) for id_ in known if id_ is not None and int(id_) not in taken), None)
 
     def apply(prepared: PreparedInput, places: Sequence[int]) -> PreparedInput:
         words = [index for index in places if index < prepared.text_length]
         if words and blank_id is None:
             raise InputError("the tokenizer has no token for nothing; name patches alone, or references=('lrp',)")
-        found = prepared if blank_id is None or not words else replaced(prepared, words, blank_id)
+        blanked = prepared if blank_id is None or not words else replaced(prepared, words, blank_id)
         patches = [index for index in places if index >= prepared.text_length]
-        return painted(found, patches, FILLS[fill], processor) if patches else found
+        return painted(blanked, patches, FILLS[fill], processor) if patches else blanked
 
     return Baseline(fill if blank_id is None else f"{fill}, {tokenizer.convert_ids_to_tokens(blank_id)}", apply)
 
@@ -355,10 +360,10 @@ def _becomes_unknown(tokenizer: Any) -> bool:
 def _framing_ids(model: nn.Module, tokenizer: Any) -> set[int]:
     """Tokens that begin, end, separate or pad a text, by the tokenizer and by the model itself."""
     config = model.config
-    found = [
+    values = [
         getattr(owner, f"{role}_id", None) for owner in (tokenizer, config, _text_config(config)) for role in _ROLES
     ]
-    several = [one if isinstance(one, (list, tuple)) else [one] for one in found]
+    several = [id_ if isinstance(id_, (list, tuple)) else [id_] for id_ in values]
     return {int(index) for ids in several for index in ids if isinstance(index, int)}
 
 
@@ -380,10 +385,10 @@ def _mean(model: nn.Module, adapter: Adapter) -> Baseline:
     def apply(prepared: PreparedInput, places: Sequence[int]) -> PreparedInput:
         entered = embedded(model, adapter, prepared)
         inputs = dict(entered.inputs)
-        for name, own in _by_stream(prepared, places):
+        for name, indices in _by_stream(prepared, places):
             values = inputs[ENTRIES[name]].clone()
             embedding = embedding_of(model, adapter, name)
-            values[own] = mean_of(embedding, weights_fingerprint(embedding)).to(values)
+            values[indices] = mean_of(embedding, weights_fingerprint(embedding)).to(values)
             inputs[ENTRIES[name]] = values
         return replace(entered, inputs=inputs)
 
@@ -411,21 +416,21 @@ def _deletion() -> Baseline:
 def replaced(prepared: PreparedInput, places: Sequence[int], blank_id: int) -> PreparedInput:
     """Another token at these positions."""
     inputs = dict(prepared.inputs)
-    for name, own in _by_stream(prepared, places):
+    for name, indices in _by_stream(prepared, places):
         inputs[name] = inputs[name].clone()
-        inputs[name][own] = blank_id
+        inputs[name][indices] = blank_id
     return replace(prepared, inputs=inputs)
 
 
 def _by_stream(prepared: PreparedInput, places: Sequence[int]) -> list[tuple[str, list[int]]]:
     """The inputs that hold ids, and which of the places are in each, counted from its beginning."""
-    found = [
+    by_input = [
         (name, [index - span.start for index in places if span.start <= index < span.stop])
         for name, span in prepared.ids.items()
     ]
-    if sum(len(own) for _, own in found) < len(places):
+    if sum(len(indices) for _, indices in by_input) < len(places):
         raise InputError("sound has no token that stands for nothing; blank it by silence")
-    return [(name, own) for name, own in found if own]
+    return [(name, indices) for name, indices in by_input if indices]
 
 
 def deleted(prepared: PreparedInput, places: Sequence[int]) -> PreparedInput:

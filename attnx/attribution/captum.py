@@ -101,17 +101,17 @@ def attribute(
     adapter, pad_id = adapter_for(model), padding_id(model, processor)
     alone, shared = by_input(cases) if shares else (list(range(len(cases))), [])
     prepared = [cases[row].prepared for row in alone]
-    found: dict[int, Scored] = {}
+    scored: dict[int, Scored] = {}
     check = GradientCheck()
 
     def explain(rows: Sequence[int], inputs: dict[str, Tensor]) -> None:
         batch = _batch(entry, inputs, [cases[row] for row in rows], chosen_kind)
         attributions, facts = _explained(explainer, batch, check, label, model)
-        for row, one, fact in zip(rows, attributions.detach().double(), facts, strict=True):
-            vectors = _vectors(one, cases[row].prepared)
+        for row, attribution, fact in zip(rows, attributions.detach().double(), facts, strict=True):
+            vectors = _vectors(attribution, cases[row].prepared)
             scores = REDUCTIONS[reduction](vectors).cpu().numpy()
             notes = _rounding_note(vectors, reduction, label)
-            found[row] = Scored(scores, {"score": chosen_kind, **fact}, notes, signed=reduction in ("sum", "mean"))
+            scored[row] = Scored(scores, {"score": chosen_kind, **fact}, notes, signed=reduction in ("sum", "mean"))
         shown.update(len(rows))
 
     with (
@@ -133,7 +133,7 @@ def attribute(
             explain([alone[place] for place in places], inputs)
         for rows in shared:
             explain(rows, entry.inputs([cases[rows[0]].prepared]))
-    return [found[row] for row in range(len(cases))]
+    return [scored[row] for row in range(len(cases))]
 
 
 def _explained(

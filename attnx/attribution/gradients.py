@@ -65,8 +65,8 @@ def slopes(batch: Batch) -> Tensor:
     """case × …: the derivative of each case's score by its values; those of one input go back through one run."""
     if batch.shared:
         scores = batch.forward(batch.values, *batch.extra)
-        ways = [torch.autograd.grad(one, batch.values, retain_graph=True)[0] for one in scores.unbind()]
-        return torch.cat(ways)
+        gradients = [torch.autograd.grad(score, batch.values, retain_graph=True)[0] for score in scores.unbind()]
+        return torch.cat(gradients)
     from captum.attr import Saliency
 
     tensor: Tensor = Saliency(batch.forward).attribute(batch.values, abs=False, additional_forward_args=batch.extra)

@@ -51,14 +51,14 @@ _Key: TypeAlias = tuple[nn.Module, PreparedInput, str, tuple[int, ...], int, str
 
 @dataclass(frozen=True, eq=False)
 class OutputCache:
-    """The answers of one model to variants of some inputs."""
+    """The outputs of one model for perturbed inputs."""
 
     kept: dict[_Key, tuple[HeadKind, Tensor]] = field(default_factory=dict)
 
     def keep(self, keys: Sequence[_Key], row: HeadKind, answers: Tensor) -> None:
         """What was read for each of these targets, in their order."""
         if answers[0].numel() <= _LARGEST:
-            self.kept.update(zip(keys, ((row, one.clone()) for one in answers.detach()), strict=True))
+            self.kept.update(zip(keys, ((row, answer.clone()) for answer in answers.detach()), strict=True))
 
     def scores(self, model: nn.Module, keys: Sequence[_Key], targets: Sequence[Target], kind: Score) -> list[float]:
         """The number of each target, off the answers that are kept of these."""
@@ -69,12 +69,12 @@ class OutputCache:
         return list(row.score(model, answers, encode_targets(targets, first.device), kind).tolist())
 
 
-_cached_scores: ContextVar[OutputCache | None] = ContextVar("said", default=None)
+_cached_scores: ContextVar[OutputCache | None] = ContextVar("cached_outputs", default=None)
 
 
 @contextmanager
 def cached_outputs() -> Iterator[None]:
-    """Within this the model must stay as it is; what it said is forgotten behind it."""
+    """Cache the outputs of perturbed inputs within this block, in which the model must not change."""
     token = _cached_scores.set(OutputCache())
     try:
         yield
@@ -130,46 +130,46 @@ class PerturbationRuns:
 
     model: nn.Module
     pad_id: int | None
-    made: PerturbedInputs
+    inputs: PerturbedInputs
     wanted: Mapping[Perturbation, tuple[Target, ...]]
     kind: Score
     answers: str
     """The row of `HEAD_KINDS` that all targets name."""
-    said: OutputCache | None = None
-    """Where answers are kept for another question."""
+    cache: OutputCache | None = None
+    """Outputs kept for later measurements."""
     maps: LinearLayerMode = field(default_factory=LinearLayerMode)
 
-    def asked(self, rows: Sequence[int]) -> list[tuple[int, Perturbation, Target]]:
+    def readings(self, rows: Sequence[int]) -> list[tuple[int, Perturbation, Target]]:
         """What is read of these rows, in the order of their scores: place in the batch, variant, target."""
-        variants = [self.made.variants[row] for row in rows]
+        variants = [self.inputs.variants[row] for row in rows]
         return [(place, variant, target) for place, variant in enumerate(variants) for target in self.wanted[variant]]
 
     def scores(self, rows: Sequence[int], kind: Score | None = None) -> Tensor:
         """The scores of what is `asked` of these rows, run together."""
-        return self.read(rows, collate(self.model, [self.made[row] for row in rows], self.pad_id), kind=kind)
+        return self.read(rows, collate(self.model, [self.inputs[row] for row in rows], self.pad_id), kind=kind)
 
     def read(
         self, rows: Sequence[int], inputs: dict[str, Any], *, behind: int = 0, kind: Score | None = None
     ) -> Tensor:
         """The same of inputs that lack so many positions in front."""
-        asked, device = self.asked(rows), next(iter(inputs.values())).device
-        targets = encode_targets([self._read_at(target, variant) for _, variant, target in asked], device)
+        readings, device = self.readings(rows), next(iter(inputs.values())).device
+        targets = encode_targets([self._read_at(target, variant) for _, variant, target in readings], device)
         targets[:, 1] -= behind
-        of = torch.tensor([place for place, _, _ in asked], device=device)
-        self.maps.begin(targets[:, 1].long() if len(asked) == len(rows) else None, EqualRows.of(inputs))
+        of = torch.tensor([place for place, _, _ in readings], device=device)
+        self.maps.begin(targets[:, 1].long() if len(readings) == len(rows) else None, EqualRows.of(inputs))
         row, answers = answered(self.model, inputs, targets, of, answers=self.answers)
-        if self.said is not None and kind is None:
-            self.said.keep([self.key(variant, target) for _, variant, target in asked], row, answers)
+        if self.cache is not None and kind is None:
+            self.cache.keep([self.key(variant, target) for _, variant, target in readings], row, answers)
         return row.score(self.model, answers, targets, kind or self.kind)
 
     def key(self, variant: Perturbation, target: Target) -> Any:
-        """Under which what is said of a variant is kept."""
-        prepared = self.made.cases[variant.case].prepared
-        return key_of(self.model, prepared, self.made.baseline, variant.places, target, self.answers)
+        """The cache's key of a variant's output."""
+        prepared = self.inputs.cases[variant.case].prepared
+        return key_of(self.model, prepared, self.inputs.baseline, variant.places, target, self.answers)
 
     def _read_at(self, target: Target, variant: Perturbation) -> Target:
         """The target where it has moved to."""
-        if not self.made.baseline.shortens:
+        if not self.inputs.baseline.shortens:
             return target
         moved = HEAD_KINDS[target.kind].moved if target.kind else shift_target_position
         return moved(target, variant.places)
@@ -178,7 +178,7 @@ class PerturbationRuns:
 _WORTH_A_SEARCH = 1.0
 """How many times its own work a search must save."""
 
-_FOUND = 5
+_EXPECTED = 5
 """Maps that it finds, about: of the last layer all but keys and values."""
 
 _MISSES = 4
@@ -196,22 +196,22 @@ _BY: Score = "logit"
 Scores: TypeAlias = Callable[[Sequence[int], Score], Tensor]
 """(rows, kind) → their scores, run in some way."""
 
-_found: WeakKeyDictionary[nn.Module, frozenset[int]] = WeakKeyDictionary()
+_unread_of_model: WeakKeyDictionary[nn.Module, frozenset[int]] = WeakKeyDictionary()
 """What the last search in a model gave. It is believed of no other run before it was tried."""
 
 
 def find_unread_rows(runs: PerturbationRuns) -> None:
     """Have `runs.maps` leave out what nothing reads, by two variants of one text that differ as much as they can."""
-    if len(runs.made):
+    if len(runs.inputs):
         sample = _sample(runs)
-        work = sum(map(runs.made.length, range(len(runs.made))))
-        search(runs, sample, runs.scores, work=work, length=runs.made.length(sample[0]))
+        work = sum(map(runs.inputs.length, range(len(runs.inputs))))
+        search(runs, sample, runs.scores, work=work, length=runs.inputs.length(sample[0]))
 
 
 def search(runs: PerturbationRuns, sample: Sequence[int], scores: Scores, *, work: int, length: int) -> None:
     """The same by a sample of equal `length` and a way to run it; `work` is told in positions, too."""
     a_run = max(len(sample) * length, _LEAST)
-    several = any(len(runs.wanted[runs.made.variants[row]]) > 1 for row in sample)  # of which all rows may be read
+    several = any(len(runs.wanted[runs.inputs.variants[row]]) > 1 for row in sample)  # of which all rows may be read
     if length < _SHORTEST or several or not _answer_at_one_end(runs) or not _pays(runs, work, a_run):
         return
     try:
@@ -223,15 +223,15 @@ def search(runs: PerturbationRuns, sample: Sequence[int], scores: Scores, *, wor
 def _pays(runs: PerturbationRuns, work: int, a_run: int) -> bool:
     """Whether so much work saves more than a search costs."""
     maps = sum(isinstance(module, nn.Linear) for module in runs.model.modules())
-    tried = 2 if runs.model in _found else 1 + _FOUND + _MISSES
-    return work * _FOUND / max(maps, 1) >= _WORTH_A_SEARCH * a_run * tried
+    tried = 2 if runs.model in _unread_of_model else 1 + _EXPECTED + _MISSES
+    return work * _EXPECTED / max(maps, 1) >= _WORTH_A_SEARCH * a_run * tried
 
 
 def _answer_at_one_end(runs: PerturbationRuns) -> bool:
     """Whether all inputs are read where the tried one is: at their first position, or at their last."""
     ends = {
-        (target.position == 0, target.position == len(runs.made.whole(row).positions) - 1)
-        for row, variant in enumerate(runs.made.variants)
+        (target.position == 0, target.position == len(runs.inputs.whole(row).positions) - 1)
+        for row, variant in enumerate(runs.inputs.variants)
         for target in runs.wanted[variant]
     }
     return all(first for first, _ in ends) or all(last for _, last in ends)
@@ -239,13 +239,13 @@ def _answer_at_one_end(runs: PerturbationRuns) -> bool:
 
 def _sample(runs: PerturbationRuns) -> list[int]:
     """Of a short text: it tells as much as a long one."""
-    made = runs.made
-    lengths = {variant.case: len(made.whole(row).positions) for row, variant in enumerate(made.variants)}
+    inputs = runs.inputs
+    lengths = {variant.case: len(inputs.whole(row).positions) for row, variant in enumerate(inputs.variants)}
     enough = [length for length in lengths.values() if length >= 2 * _SHORTEST]
     case = next(case for case, length in lengths.items() if length == min(enough, default=max(lengths.values())))
-    own = [row for row, variant in enumerate(made.variants) if variant.case == case]
-    by_count = sorted(own, key=lambda row: len(made.variants[row].places))
-    alike = [row for row in by_count if made.length(row) == made.length(by_count[0])]
+    rows_of_case = [row for row, variant in enumerate(inputs.variants) if variant.case == case]
+    by_count = sorted(rows_of_case, key=lambda row: len(inputs.variants[row].places))
+    alike = [row for row in by_count if inputs.length(row) == inputs.length(by_count[0])]
     return sorted({alike[int(at * (len(alike) - 1))] for at in (0, 1)})
 
 
@@ -261,9 +261,9 @@ def _unread(runs: PerturbationRuns, sample: Sequence[int], scores: Scores) -> fr
         same = torch.allclose(scores(sample, _BY), whole, atol=tolerance, rtol=0)
         return frozenset(runs.maps.left_out) if same else None
 
-    known = _found.get(runs.model)
+    known = _unread_of_model.get(runs.model)
     if known is None or tried(known) != known:
-        known = _found[runs.model] = _from_the_last(count, tried)
+        known = _unread_of_model[runs.model] = _from_the_last(count, tried)
     return known
 
 
@@ -301,18 +301,18 @@ def behind_beginnings(runs: PerturbationRuns, at_most: int) -> Iterator[tuple[li
     if not _can_be_tried(runs):
         return
     proven, everywhere = False, runs.maps.unread
-    for _, rows in groupby(_late(runs), key=lambda row: runs.made.variants[row].case):
-        own = sorted(rows, key=lambda row: _first(runs, row))
-        if sum(_first(runs, row) for row in own) < _WORTH_IT:
+    for _, rows in groupby(_late(runs), key=lambda row: runs.inputs.variants[row].case):
+        late = sorted(rows, key=lambda row: _first(runs, row))
+        if sum(_first(runs, row) for row in late) < _WORTH_IT:
             continue
         try:
-            kept = _Kept.of(runs, own[0])
-            proven = proven or kept.agrees(own[len(own) // 2])
+            kept = _Kept.of(runs, late[0])
+            proven = proven or kept.agrees(late[len(late) // 2])
             if not proven:
                 return
-            kept.find_unread_rows(own)
-            for batch in _batches([_first(runs, row) for row in own], runs.made.length(own[0]), at_most // _FULL):
-                yield own[batch], kept.scores(own[batch])
+            kept.find_unread_rows(late)
+            for batch in _batches([_first(runs, row) for row in late], runs.inputs.length(late[0]), at_most // _FULL):
+                yield late[batch], kept.scores(late[batch])
         except Exception:  # whatever a model's own kind of memory leads to; the plain way is always there
             return
         finally:
@@ -324,13 +324,13 @@ def _can_be_tried(runs: PerturbationRuns) -> bool:
     several_stacks = getattr(runs.model.config, "is_encoder_decoder", False)
     takes = "past_key_values" in signature(runs.model.forward).parameters
     one_place = not any(target.beside for several in runs.wanted.values() for target in several)  # spans name more
-    plain = not runs.made.baseline.shortens and not several_stacks
-    return takes and plain and one_place and runs.made[0].inputs.keys() <= _BY_POSITION
+    plain = not runs.inputs.baseline.shortens and not several_stacks
+    return takes and plain and one_place and runs.inputs[0].inputs.keys() <= _BY_POSITION
 
 
 def _late(runs: PerturbationRuns) -> list[int]:
     """Rows that change something before their answer, by input."""
-    variants = runs.made.variants
+    variants = runs.inputs.variants
     changed = [row for row, variant in enumerate(variants) if variant.places]
     read = [
         row for row in changed if 0 < _first(runs, row) <= min(target.position for target in runs.wanted[variants[row]])
@@ -340,7 +340,7 @@ def _late(runs: PerturbationRuns) -> list[int]:
 
 def _first(runs: PerturbationRuns, row: int) -> int:
     """The first place at which a variant differs from its input."""
-    return min(runs.made.variants[row].places)
+    return min(runs.inputs.variants[row].places)
 
 
 def _batches(firsts: Sequence[int], length: int, at_most: int) -> Iterator[slice]:
@@ -364,23 +364,23 @@ class _Kept:
     @classmethod
     def of(cls, runs: PerturbationRuns, row: int) -> _Kept:
         """Of the input that this row is a variant of."""
-        whole = runs.made.baseline.apply(runs.made.whole(row), ())
+        whole = runs.inputs.baseline.apply(runs.inputs.whole(row), ())
         output = runs.model(**collate(runs.model, [whole], runs.pad_id), use_cache=True)
         return cls(runs, output.past_key_values)
 
     def scores(self, rows: Sequence[int], kind: Score | None = None) -> Tensor:
         """The scores of variants of this input, entering at the first place of the first of them."""
         runs, start = self.runs, _first(self.runs, rows[0])
-        inputs = collate(runs.model, [runs.made[row] for row in rows], runs.pad_id)
-        own = {name: value if name == "attention_mask" else value[:, start:] for name, value in inputs.items()}
+        inputs = collate(runs.model, [runs.inputs[row] for row in rows], runs.pad_id)
+        rest = {name: value if name == "attention_mask" else value[:, start:] for name, value in inputs.items()}
         past = copy.deepcopy(self.cache)  # a run adds its own to it
         past.crop(start - past.get_seq_length())  # so many are taken off
         past.batch_repeat_interleave(len(rows))
-        return runs.read(rows, {**own, "past_key_values": past, "use_cache": True}, behind=start, kind=kind)
+        return runs.read(rows, {**rest, "past_key_values": past, "use_cache": True}, behind=start, kind=kind)
 
     def find_unread_rows(self, rows: Sequence[int]) -> None:
         """Of runs behind a beginning: the last variants tell it cheaply."""
-        lefts = [self.runs.made.length(row) - _first(self.runs, row) for row in rows]
+        lefts = [self.runs.inputs.length(row) - _first(self.runs, row) for row in rows]
         sample, length = rows[-_SAMPLE:], lefts[-_SAMPLE:][0]
         search(self.runs, sample, self.scores, work=sum(lefts), length=length)
 
@@ -404,56 +404,59 @@ def measure(
 ) -> Array:
     """The score of each variant's target. The same variant twice is run once, and for all cases of one input."""
     wanted = _targets(cases, variants)
-    made = PerturbedInputs(cases, list(wanted), baseline)
-    answers, said = kind_of([case.target for case in cases]), None if baseline.shortens else output_cache()
-    runs = PerturbationRuns(model, padding_id(model, processor), made, wanted, kind, answers, said)
-    found = _said(runs)
-    runs = _unsaid(runs, found)
+    inputs = PerturbedInputs(cases, list(wanted), baseline)
+    answers = kind_of([case.target for case in cases])
+    cache = None if baseline.shortens else output_cache()
+    runs = PerturbationRuns(model, padding_id(model, processor), inputs, wanted, kind, answers, cache)
+    scores = _cached(runs)
+    runs = _remaining(runs, scores)
     at_most = at_once or max_batch_positions(model)
     done: set[int] = set()
     with (
         eval_mode(model),
         active_mode(runs.maps),
-        progress_bar(label, len(runs.made), progress, " runs", estimate=True) as shown,
+        progress_bar(label, len(runs.inputs), progress, " runs", estimate=True) as shown,
     ):
         find_unread_rows(runs)
         for rows, values in chain(behind_beginnings(runs, at_most), _whole(runs, done, at_most)):
-            asked = ((variant, target) for _, variant, target in runs.asked(rows))
-            found.update(zip(asked, values.tolist(), strict=True))
+            readings = ((variant, target) for _, variant, target in runs.readings(rows))
+            scores.update(zip(readings, values.tolist(), strict=True))
             done.update(rows)
             shown.update(len(rows))
     first = _first_of_input(cases)
-    return np.array([found[_own(variant, first), cases[variant.case].target] for variant in variants], dtype=np.float64)
+    return np.array(
+        [scores[_of_first_case(variant, first), cases[variant.case].target] for variant in variants], dtype=np.float64
+    )
 
 
 def _targets(cases: Sequence[Case], variants: Sequence[Perturbation]) -> dict[Perturbation, tuple[Target, ...]]:
     """What is read of each different variant; those of cases that share an input are the same."""
     first = _first_of_input(cases)
-    found: dict[Perturbation, dict[Target, None]] = {}
+    targets: dict[Perturbation, dict[Target, None]] = {}
     for perturbation in variants:
-        found.setdefault(_own(perturbation, first), {})[cases[perturbation.case].target] = None
-    return {variant: tuple(targets) for variant, targets in found.items()}
+        targets.setdefault(_of_first_case(perturbation, first), {})[cases[perturbation.case].target] = None
+    return {variant: tuple(each) for variant, each in targets.items()}
 
 
-def _said(runs: PerturbationRuns) -> dict[tuple[Perturbation, Target], float]:
-    """The scores of what another question has run."""
-    if runs.said is None:
+def _cached(runs: PerturbationRuns) -> dict[tuple[Perturbation, Target], float]:
+    """The scores that an earlier measurement has cached."""
+    if runs.cache is None:
         return {}
     pairs = [(variant, target) for variant, targets in runs.wanted.items() for target in targets]
-    known = [pair for pair in pairs if runs.key(*pair) in runs.said.kept]
+    known = [pair for pair in pairs if runs.key(*pair) in runs.cache.kept]
     targets = [target for _, target in known]
-    scores = runs.said.scores(runs.model, [runs.key(*pair) for pair in known], targets, runs.kind)
+    scores = runs.cache.scores(runs.model, [runs.key(*pair) for pair in known], targets, runs.kind)
     return dict(zip(known, scores, strict=True))
 
 
-def _unsaid(runs: PerturbationRuns, found: Collection[tuple[Perturbation, Target]]) -> PerturbationRuns:
-    """The runs that are left."""
+def _remaining(runs: PerturbationRuns, known: Collection[tuple[Perturbation, Target]]) -> PerturbationRuns:
+    """The runs whose scores are not known yet."""
     left = {
         variant: targets
         for variant, targets in runs.wanted.items()
-        if any((variant, target) not in found for target in targets)
+        if any((variant, target) not in known for target in targets)
     }
-    return replace(runs, made=replace(runs.made, variants=list(left)), wanted=left)
+    return replace(runs, inputs=replace(runs.inputs, variants=list(left)), wanted=left)
 
 
 def _first_of_input(cases: Sequence[Case]) -> list[int]:
@@ -462,22 +465,22 @@ def _first_of_input(cases: Sequence[Case]) -> list[int]:
     return [numbers.setdefault(id(case.prepared), number) for number, case in enumerate(cases)]
 
 
-def _own(variant: Perturbation, first: Sequence[int]) -> Perturbation:
+def _of_first_case(variant: Perturbation, first: Sequence[int]) -> Perturbation:
     return Perturbation(first[variant.case], variant.places)
 
 
 def _whole(runs: PerturbationRuns, done: Collection[int], at_most: int) -> Iterator[tuple[list[int], Tensor]]:
     """The rows that are not done when this begins, with their scores, each run from its beginning."""
-    made = runs.made
-    left = [row for row in range(len(made)) if row not in done]
-    some = PerturbedInputs(made.cases, [made.variants[row] for row in left], made.baseline)
+    inputs = runs.inputs
+    left = [row for row in range(len(inputs)) if row not in done]
+    some = PerturbedInputs(inputs.cases, [inputs.variants[row] for row in left], inputs.baseline)
     for places, _ in run_in_batches(
         runs.model,
         some,
         lambda several: None,
         first=partial(first_outputs, runs.model, runs.pad_id),
         pad_id=runs.pad_id,
-        entry=made.baseline.entry,
+        entry=inputs.baseline.entry,
         together=not takes_logits_to_keep(runs.model),
         at_most=at_most,
         lengths=[some.length(place) for place in range(len(some))],
@@ -510,9 +513,13 @@ def estimate(
         raise ChoiceError("exact=False was requested, but a deletion has no gradient; give baseline='mean' or a token")
     if not variants:
         return np.zeros(0)
-    asked = sorted({variant.case for variant in variants})
-    whole = measure(model, processor, cases, list(map(Perturbation, asked)), kind=kind, baseline=baseline, label=label)
+    inputs_used = sorted({variant.case for variant in variants})
+    whole = measure(
+        model, processor, cases, list(map(Perturbation, inputs_used)), kind=kind, baseline=baseline, label=label
+    )
     options: dict[str, Any] = {"steps": STEPS, "score": kind, "baseline": baseline.name, "progress": progress}
-    slopes = integrated_gradients(model, processor, [cases[number] for number in asked], **options)
-    told = {number: (score, slope.scores) for number, score, slope in zip(asked, whole, slopes, strict=True)}
-    return np.array([told[variant.case][0] - told[variant.case][1][list(variant.places)].sum() for variant in variants])
+    slopes = integrated_gradients(model, processor, [cases[number] for number in inputs_used], **options)
+    by_case = {number: (score, slope.scores) for number, score, slope in zip(inputs_used, whole, slopes, strict=True)}
+    return np.array(
+        [by_case[variant.case][0] - by_case[variant.case][1][list(variant.places)].sum() for variant in variants]
+    )

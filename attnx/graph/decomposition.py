@@ -112,11 +112,11 @@ class Contributions:
             size = max(1, MAX_BLOCK_ELEMENTS // (len(by_key) * width))
             for begin in range(0, queries, size):
                 block = slice(begin, min(begin + size, queries))
-                found = by_key[:, block] @ projection
-                places = torch.arange(begin, block.stop, device=found.device) + start - keys.start - first
-                inside = (places >= 0) & (places < len(found))
-                found[places[inside], inside.nonzero()[:, 0]] += tensor[block][inside]
-                yield block, some, found
+                block_vectors = by_key[:, block] @ projection
+                places = torch.arange(begin, block.stop, device=block_vectors.device) + start - keys.start - first
+                inside = (places >= 0) & (places < len(block_vectors))
+                block_vectors[places[inside], inside.nonzero()[:, 0]] += tensor[block][inside]
+                yield block, some, block_vectors
 
 
 def expanded_values(layer: AttentionLayer) -> Tensor:
@@ -196,10 +196,10 @@ def _norms(parts: Contributions, block: RowBlock, start: int) -> Tensor:
     inside = (places >= 0) & (places < tensor.shape[1])
     queries, places, here = queries[inside], places[inside], inside.nonzero()[:, 0]
     # ‖T + x‖² = ‖T‖² + 2 T·x + ‖x‖² where a query hands to itself.
-    own = parts.residual[queries].double().square().sum(-1)
-    given = block.weights[:, here, places].double().T
-    both = 2 * parts.scale[queries].double() * (given * parts.residual_products[queries]).sum(-1)
-    tensor[here, places] = (tensor[here, places].square() + both + own).clamp(min=0).sqrt()
+    squares = parts.residual[queries].double().square().sum(-1)
+    attention = block.weights[:, here, places].double().T
+    both = 2 * parts.scale[queries].double() * (attention * parts.residual_products[queries]).sum(-1)
+    tensor[here, places] = (tensor[here, places].square() + both + squares).clamp(min=0).sqrt()
     return tensor
 
 

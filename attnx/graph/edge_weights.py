@@ -109,7 +109,7 @@ def check_positions(position: Any, length: int) -> tuple[int, ...]:
         return (check_position(position, length),)
     if not position:
         raise ChoiceError("the list of positions is empty; give at least one, or None for all")
-    return tuple(check_position(one, length) for one in position)
+    return tuple(check_position(index, length) for index in position)
 
 
 def check_position(position: int, length: int) -> int:
@@ -301,10 +301,10 @@ class LayerWeights:
         ordered = sorted(set(positions))
         parts = []
         for start, stop in blocks(self.layer):
-            asked = [position for position in ordered if start <= position < stop]
-            if asked:
-                block = self._block(asked[0], asked[-1] + 1)
-                parts.append(pad_keys(block, self.length)[:, [index - asked[0] for index in asked]].double())
+            inside = [position for position in ordered if start <= position < stop]
+            if inside:
+                block = self._block(inside[0], inside[-1] + 1)
+                parts.append(pad_keys(block, self.length)[:, [index - inside[0] for index in inside]].double())
         places = {position: place for place, position in enumerate(ordered)}
         return torch.cat(parts, dim=1)[:, [places[position] for position in positions]]
 

@@ -95,8 +95,8 @@ class Edges:
         places = list(positions)
         if self._writes_all:
             return self._rows(places)
-        own = self.weights.query_slice
-        inside = [place for place, index in enumerate(places) if own.start <= index < own.stop]
+        queries = self.weights.query_slice
+        inside = [place for place, index in enumerate(places) if queries.start <= index < queries.stop]
         heads = 1 if self.weights.is_merged or isinstance(self.weights.head, int) else self.weights.layer.heads
         identity = torch.eye(self.weights.length, dtype=torch.float64, device=self.device)[places]
         tensor = identity.repeat(heads, 1, 1)
@@ -151,8 +151,8 @@ class Edges:
     @property
     def _own(self) -> list[int] | None:
         """The queries that are written; None for all."""
-        own = self.weights.query_slice
-        return None if self._writes_all else list(range(own.start, own.stop))
+        queries = self.weights.query_slice
+        return None if self._writes_all else list(range(queries.start, queries.stop))
 
     @cached_property
     def _writes_all(self) -> bool:
@@ -242,7 +242,7 @@ class Edges:
 
     def _left_multiply_uniform(self, vectors: Tensor) -> Tensor:
         """The product with an even triangle: row i gives 1/(i + 1) to each of its first i + 1 keys."""
-        each, stay = (one.to(vectors.device) for one in self._even_shares)
+        each, stay = (amount.to(vectors.device) for amount in self._even_shares)
         tensor = (vectors * each).flip(-1).cumsum(-1).flip(-1)  # of all queries that see the key
         if self.rules.sink is not None:
             tensor[:, self.rules.sink] = 0

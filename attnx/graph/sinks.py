@@ -42,10 +42,10 @@ def sink_share(attention: Any, *, layer: int | str | None = None, head: Head | N
     graph = Graph.of(tensor, head=head, residual=0.0)
     number = None if layer is None else tensor.number(layer)
     selection = Selection.of(graph.depth, graph.length, layer=number, position=0)
-    found = selection.shaped(
+    shares = selection.shaped(
         torch.stack([_share(tensor, graph, index) for index in selection.layers])[..., None, None], graph.head
     )
-    return found[..., 0].numpy() if isinstance(attention, np.ndarray) else found[..., 0]
+    return shares[..., 0].numpy() if isinstance(attention, np.ndarray) else shares[..., 0]
 
 
 def _share(attention: AttentionTensor, graph: Graph, number: int) -> Tensor:
@@ -53,12 +53,12 @@ def _share(attention: AttentionTensor, graph: Graph, number: int) -> Tensor:
     layer, sink = attention.layers[number - 1], graph.sink_position
     if layer.kind and layer.kind not in (SELF, DECODER):
         return torch.zeros(graph.heads, dtype=torch.float64)
-    own = layer.query_slice
-    seen = layer.mask.visible(own.start, own.stop)[:, sink].clone()
-    seen[sink - own.start] = False
+    queries = layer.query_slice
+    seen = layer.mask.visible(queries.start, queries.stop)[:, sink].clone()
+    seen[sink - queries.start] = False
     if not bool(seen.any()):
         raise ChoiceError(f"no later position sees position {sink}, so there is no sink; give a longer input")
-    block = layer.rows(own.start, own.stop)
+    block = layer.rows(queries.start, queries.stop)
     tensor = block.weights[:, seen, sink - block.first_key].double().mean(-1)
     if isinstance(graph.head, int):
         tensor = tensor[graph.head : graph.head + 1]
@@ -96,9 +96,10 @@ def _of_level(layer: AttentionLayer, number: int, patches: Sequence[int]) -> dic
     if not layer.whole or layer.fixed or layer.kind not in ("", VISION):
         return {}
     shares, times = _taken(layer, torch.tensor(patches, device=layer.mask.device))
-    found = (times >= TIMES).nonzero()[:, 0].tolist()
+    indices = (times >= TIMES).nonzero()[:, 0].tolist()
     return {
-        patches[place]: PatchSink(patches[place], number, float(shares[place]), float(times[place])) for place in found
+        patches[place]: PatchSink(patches[place], number, float(shares[place]), float(times[place]))
+        for place in indices
     }
 
 

@@ -113,19 +113,19 @@ NUMBERS = 50_000
 _uninformed_flows: dict[Key, Tensor] = {}
 
 
-def flows_everywhere(own: Tensor, even: Tensor, residual: Tensor, depth: int) -> Tensor:
+def flows_everywhere(identity: Tensor, even: Tensor, residual: Tensor, depth: int) -> Tensor:
     """min(1, (depth − 1)·(1 − A[s, s]) + A[s, t]) between two positions, and 1 from a position to itself.
 
     The cut is the source's own column: all that leaves it on the way, and its edge to the sink in layer 1. Even layers
     hold nothing else back. `own` and `even` are query × input, as in `receptive_field.Everywhere`.
     """
-    layer = residual * own + (1 - residual) * even
+    layer = residual * identity + (1 - residual) * even
     if depth == 1:
         return layer
-    straight = (layer * own).sum(-1, keepdim=True)
+    straight = (layer * identity).sum(-1, keepdim=True)
     aside = ((depth - 1) * (1 - straight) + layer).clamp(max=1)
     # To a position that no query sees there is only the way straight down.
-    return torch.where(even > 0, torch.where(own > 0, 1.0, aside), layer)
+    return torch.where(even > 0, torch.where(identity > 0, 1.0, aside), layer)
 
 
 def remembered(
@@ -219,7 +219,7 @@ def flow(
     )
     starts = len(check_positions(position, tensor.length)) * (tensor.num_heads if head == "all" else 1)
     check_cost(FLOW, layers, tensor.length, starts, limit, hint="; limit=None waits for it")
-    found = call(
+    flows = call(
         _row(solver, threads),
         tensor,
         layer=layer,
@@ -229,7 +229,7 @@ def flow(
         normalize=normalize,
         drop_sink=drop_sink,
     )
-    return found.numpy() if isinstance(attention, np.ndarray) else found
+    return flows.numpy() if isinstance(attention, np.ndarray) else flows
 
 
 def estimated_seconds(layers: Sequence[int], length: int, starts: int = 1) -> float:

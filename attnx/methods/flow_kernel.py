@@ -50,11 +50,11 @@ lowest: Any = intrinsic(_lowest)
 
 
 @inner
-def first(found: Pointer, these: int, words: int) -> int:
+def first(reachable: Pointer, these: int, words: int) -> int:
     """The lowest node of a set, −1 if it is empty."""
     for word in range(words):
-        if found[these + word] != NONE:
-            node: int = (word << 6) + lowest(found[these + word])
+        if reachable[these + word] != NONE:
+            node: int = (word << 6) + lowest(reachable[these + word])
             return node
     return -1
 
@@ -78,7 +78,7 @@ def sweep(
     up: Pointer,
     useful: Pointer,
     unseen: Pointer,
-    found: Pointer,
+    reachable: Pointer,
     source_open: Pointer,
     drain_open: Pointer,
 ) -> int:
@@ -90,22 +90,22 @@ def sweep(
         for floor in range(height - 1, -1, -1):
             here = (ups * height + floor) * words
             for word in range(words):
-                found[here + word] = source_open[word] if floor == height - 1 and ups == 0 else NONE
+                reachable[here + word] = source_open[word] if floor == height - 1 and ups == 0 else NONE
             if floor < height - 1:
-                _neighbours(down, (floor + 1) * length, words, found, here + words, here)
+                _neighbours(down, (floor + 1) * length, words, reachable, here + words, here)
             if ups > 0 and floor > 0:
-                _neighbours(up, floor * length, words, found, here - (height + 1) * words, here)
+                _neighbours(up, floor * length, words, reachable, here - (height + 1) * words, here)
             for word in range(words):
-                found[here + word] &= unseen[floor * words + word]
-                unseen[floor * words + word] &= ~found[here + word]
-                new |= found[here + word]
+                reachable[here + word] &= unseen[floor * words + word]
+                unseen[floor * words + word] &= ~reachable[here + word]
+                new |= reachable[here + word]
         bottom = ups * height * words
         reached = NONE
         for word in range(words):
-            reached |= found[bottom + word] & drain_open[word]
+            reached |= reachable[bottom + word] & drain_open[word]
         if reached != NONE:
             for word in range(words):
-                found[bottom + word] &= drain_open[word]
+                reachable[bottom + word] &= drain_open[word]
             return ups
         if new == NONE:
             return -1
@@ -113,15 +113,15 @@ def sweep(
 
 
 @inner
-def _neighbours(edges: Pointer, floor_start: int, words: int, found: Pointer, these: int, neighbours: int) -> None:
+def _neighbours(edges: Pointer, floor_start: int, words: int, reachable: Pointer, these: int, neighbours: int) -> None:
     """Add to one set of nodes all neighbours of another."""
     for word in range(words):
-        bits = found[these + word]
+        bits = reachable[these + word]
         while bits != NONE:
             node = floor_start + (word << 6) + lowest(bits)
             bits &= bits - ONE
             for other in range(words):
-                found[neighbours + other] |= edges[node * words + other]
+                reachable[neighbours + other] |= edges[node * words + other]
 
 
 @inner
@@ -137,7 +137,7 @@ def block(
     left: Pointer,
     down: Pointer,
     up: Pointer,
-    found: Pointer,
+    reachable: Pointer,
     source: Pointer,
     source_open: Pointer,
     drain: Pointer,
@@ -151,7 +151,7 @@ def block(
     top = height - 1
     pushed = 0.0
     while wanted - pushed > PROVEN:
-        root = first(found, top * words, words)
+        root = first(reachable, top * words, words)
         if root < 0:
             break
         end = 0
@@ -175,7 +175,7 @@ def block(
                 if source[root] <= dust:
                     source[root] = 0.0
                     source_open[root >> 6] &= ~bit(root)
-                    found[top * words + (root >> 6)] &= ~bit(root)
+                    reachable[top * words + (root >> 6)] &= ~bit(root)
                     break
                 if wanted - pushed <= PROVEN:
                     break
@@ -185,7 +185,7 @@ def block(
                 continue
             here = (already * height + floor) * words
             if floor > 0:
-                below = _pick(down, floor * length + node, found, here - words, words, node, sink)
+                below = _pick(down, floor * length + node, reachable, here - words, words, node, sink)
                 if below >= 0:
                     width[end + 1] = least(width[end], left[(floor * length + node) * length + below])
                     end += 1
@@ -194,7 +194,9 @@ def block(
                     gone_up[end] = already
                     continue
             if floor < top and already < ups:
-                above = _pick(up, (floor + 1) * length + node, found, here + (height + 1) * words, words, node, sink)
+                above = _pick(
+                    up, (floor + 1) * length + node, reachable, here + (height + 1) * words, words, node, sink
+                )
                 if above >= 0:
                     edge = ((floor + 1) * length + above) * length + node
                     width[end + 1] = least(width[end], capacities[edge] - left[edge])
@@ -203,7 +205,7 @@ def block(
                     nodes[end] = above
                     gone_up[end] = already + 1
                     continue
-            found[here + (node >> 6)] &= ~bit(node)
+            reachable[here + (node >> 6)] &= ~bit(node)
             end -= 1
     return pushed
 
@@ -255,17 +257,17 @@ def _push(
 
 
 @inner
-def _pick(edges: Pointer, origin: int, found: Pointer, these: int, words: int, node: int, sink: int) -> int:
+def _pick(edges: Pointer, origin: int, reachable: Pointer, these: int, words: int, node: int, sink: int) -> int:
     """One of these nodes that an edge leads to, −1 if there is none.
 
     The node's own column comes first, then the sink's: with a residual, those edges are the wide ones.
     """
-    if edges[origin * words + (node >> 6)] & found[these + (node >> 6)] & bit(node) != NONE:
+    if edges[origin * words + (node >> 6)] & reachable[these + (node >> 6)] & bit(node) != NONE:
         return node
-    if edges[origin * words + (sink >> 6)] & found[these + (sink >> 6)] & bit(sink) != NONE:
+    if edges[origin * words + (sink >> 6)] & reachable[these + (sink >> 6)] & bit(sink) != NONE:
         return sink
     for word in range(words):
-        bits = edges[origin * words + word] & found[these + word]
+        bits = edges[origin * words + word] & reachable[these + word]
         if bits != NONE:
             neighbour: int = (word << 6) + lowest(bits)
             return neighbour
@@ -300,7 +302,7 @@ def solve(
     up: Pointer,  # floor × node × word: edges from this floor that bring flow to a node of the floor below
     useful: Pointer,  # floor × word: nodes from which the sink can be reached at all
     unseen: Pointer,  # floor × word: useful nodes that no sweep has found
-    found: Pointer,  # sweep × floor × word: nodes by the number of ups that they need
+    reachable: Pointer,  # sweep × floor × word: nodes by the number of ups that they need
     source: Pointer,  # node: left of the edges out of the source
     source_open: Pointer,  # word
     drain: Pointer,  # node: left of the edges into the sink
@@ -328,7 +330,7 @@ def solve(
         bound = bounds[pair]
         flow = 0.0
         while bound - flow > PROVEN:
-            ups = sweep(height, length, words, sweeps, down, up, useful, unseen, found, source_open, drain_open)
+            ups = sweep(height, length, words, sweeps, down, up, useful, unseen, reachable, source_open, drain_open)
             if ups == -2:
                 _close(capacities, height, length, words, left, down, up)
                 return -1.0
@@ -338,7 +340,7 @@ def solve(
                 widest = gap if gap > widest else widest
                 break
             flow += block(
-                capacities, height, length, words, sink, ups, bound - flow, dust, left, down, up, found,
+                capacities, height, length, words, sink, ups, bound - flow, dust, left, down, up, reachable,
                 source, source_open, drain, drain_open, path_floor, path_node, path_ups, path_width,
             )  # fmt: skip
         values[pair] = bound

@@ -91,7 +91,7 @@ class ResidualGraph:
     up: Array
     useful: Array
     unseen: Array
-    found: Array
+    reachable: Array
     source: Array
     source_open: Array
     drain: Array
@@ -114,7 +114,7 @@ class ResidualGraph:
             up=np.zeros_like(down),
             useful=np.zeros((floors, words), np.uint64),
             unseen=np.zeros((floors, words), np.uint64),
-            found=np.zeros((sweeps, floors, words), np.uint64),
+            reachable=np.zeros((sweeps, floors, words), np.uint64),
             source=np.zeros(length),
             source_open=np.zeros(words, np.uint64),
             drain=np.zeros(length),
@@ -127,7 +127,7 @@ class ResidualGraph:
 
     @property
     def sweeps(self) -> int:
-        return len(self.found)
+        return len(self.reachable)
 
     def addresses(self) -> tuple[int, ...]:
         return tuple(array.ctypes.data for array in vars(self).values())

@@ -135,7 +135,7 @@ def _sees_everything(graph: Graph, selection: Selection, *, ends: bool) -> tuple
         shown = shown & (places >= graph.causal_positions.start) & (places < graph.causal_positions.stop)
     kept = shown & (places != (-1 if sink is None else sink))
     even = torch.where(kept.any(-1, keepdim=True), normalize_rows(kept.to(torch.float64)), tensor)
-    counts = [one.sum(-1, keepdim=True).double() for one in (kept, shown)]
+    counts = [mask.sum(-1, keepdim=True).double() for mask in (kept, shown)]
     attended = (1 - share) * counts[0] / counts[1].clamp(min=1)
     sums = attended + share
     return tensor, even.expand_as(tensor), torch.where(sums > 0, share / torch.where(sums > 0, sums, 1), 1.0)
@@ -154,7 +154,7 @@ def _computed_everywhere(
     return torch.cat(rows, dim=2)
 
 
-def rollout_of_uniform_attention(own: Tensor, even: Tensor, residual: Tensor, depth: int) -> Tensor:
+def rollout_of_uniform_attention(identity: Tensor, even: Tensor, residual: Tensor, depth: int) -> Tensor:
     """(r·I + (1 − r)·P)^depth = r^depth · I + (1 − r^depth) · P, because even attention P is P · P."""
     kept = residual**depth
-    return kept * own + (1 - kept) * even
+    return kept * identity + (1 - kept) * even

@@ -98,21 +98,21 @@ def _roll_rows(graph: Graph, selection: Selection) -> Tensor:
 
 def _roll_all(graph: Graph, selection: Selection) -> Tensor:
     """From the bottom up, keeping the rollout of the layers below."""
-    found = []
+    layers = []
     under: Tensor | None = None
     every_row = graph.is_merged and selection.all_of(graph.length)  # a layer of interest is like one below
     for layer in range(selection.down_to, selection.layers[-1] + 1):
         edges = graph.layers[layer - 1]
         if every_row:
             under = edges.compose(under)
-            found += [under[None]] if layer in selection.layers else []
+            layers += [under[None]] if layer in selection.layers else []
             continue
         if layer in selection.layers:
             top = edges.rows(selection.positions)
-            found.append(top if under is None else top @ under)
+            layers.append(top if under is None else top @ under)
         if layer < selection.layers[-1]:
             under = edges.compose(under)
-    return torch.stack(found)
+    return torch.stack(layers)
 
 
 ROLLOUT = Method(
@@ -174,8 +174,8 @@ def _layers(graph: Graph, selection: Selection) -> Tensor:
     return torch.stack([graph.layers[layer - 1].rows(selection.positions) for layer in selection.layers])
 
 
-def _one_layer_everywhere(own: Tensor, even: Tensor, residual: Tensor, depth: int) -> Tensor:
-    return rollout_of_uniform_attention(own, even, residual, 1)
+def _one_layer_everywhere(identity: Tensor, even: Tensor, residual: Tensor, depth: int) -> Tensor:
+    return rollout_of_uniform_attention(identity, even, residual, 1)
 
 
 RAW = Method(
@@ -201,7 +201,7 @@ def chefer_rules(graph: Graph, selection: Selection) -> Tensor:
     source, output = graph.sequences.values()
     relevance = torch.eye(graph.length, dtype=torch.float64, device=graph.device)
     alone = graph.with_residual(0.0)  # Ā without the identity, which the rules add themselves
-    found = []
+    relevances = []
     for layer in range(selection.down_to, selection.layers[-1] + 1):
         gains, level = alone.layers[layer - 1].written, alone.layers[layer - 1].weights.layer
         if level.kind == "cross":
@@ -210,8 +210,8 @@ def chefer_rules(graph: Graph, selection: Selection) -> Tensor:
         else:
             relevance[level.query_slice] += gains @ relevance
         if layer in selection.layers:
-            found.append(relevance[list(selection.positions)])
-    return torch.stack(found)[:, None]
+            relevances.append(relevance[list(selection.positions)])
+    return torch.stack(relevances)[:, None]
 
 
 def _normalized(relevance: Tensor) -> Tensor:

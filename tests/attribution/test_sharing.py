@@ -131,7 +131,7 @@ def test_rows_of_a_model_that_has_positions_first_are_all_computed(always):
     variants = [Perturbation(0, (place,)) for place in range(length)]  # as many as positions
     found = measure(model, tokenizer, [case], variants, kind="logit", baseline=baseline)
     np.testing.assert_allclose(found, classified(model, case, variants, baseline), atol=1e-5)
-    assert unread_rows._found[model] == frozenset()
+    assert unread_rows._unread_of_model[model] == frozenset()
 
 
 def test_what_was_found_of_a_model_is_tried_before_it_is_believed(always, monkeypatch):
@@ -141,11 +141,11 @@ def test_what_was_found_of_a_model_is_tried_before_it_is_believed(always, monkey
     searches = []
     find = unread_rows._from_the_last
     monkeypatch.setattr(unread_rows, "_from_the_last", lambda *args: searches.append(1) or find(*args))
-    unread_rows._found.pop(model, None)
+    unread_rows._unread_of_model.pop(model, None)
     first, again = (measure(model, tokenizer, [case], variants, kind="logit", baseline=baseline) for _ in range(2))
     assert searches == [1]
     np.testing.assert_array_equal(first, again)
-    unread_rows._found[model] |= {0}  # the first query, which everything reads
+    unread_rows._unread_of_model[model] |= {0}  # the first query, which everything reads
     third = measure(model, tokenizer, [case], variants, kind="logit", baseline=baseline)
     assert searches == [1, 1]
     np.testing.assert_array_equal(first, third)
@@ -203,7 +203,7 @@ def test_nothing_is_searched_for_where_it_would_save_less_than_it_costs(monkeypa
     model, tokenizer = verb_number_zoo.model(), verb_number_zoo.tokenizer()
     case, baseline = asked_of(model, tokenizer, "the key to the cabinets near the old house")
     seen = []
-    monkeypatch.setattr(unread_rows, "_unread", lambda runs, *_: seen.append(len(runs.made)) or frozenset())
+    monkeypatch.setattr(unread_rows, "_unread", lambda runs, *_: seen.append(len(runs.inputs)) or frozenset())
     single = [Perturbation(0, (place,)) for place in case.content]
     several = [Perturbation(0, tuple(place for place in case.content if bits >> place & 1)) for bits in range(2**9)]
     for variants in (single, several):

@@ -26,7 +26,7 @@ def run(monkeypatch):
     read = PerturbationRuns.read
 
     def reading(self, rows, inputs, **options):
-        seen.extend(self.made.variants[row] for row in rows if not options.get("kind"))
+        seen.extend(self.inputs.variants[row] for row in rows if not options.get("kind"))
         return read(self, rows, inputs, **options)
 
     monkeypatch.setattr(PerturbationRuns, "read", reading)
