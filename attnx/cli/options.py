@@ -1,185 +1,187 @@
-"""Options and checks that commands share, and what they print."""
+"""Options that commands share, each declared once with its help text; checks of them; and printing."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path, PurePath
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from attnx.arguments import check_file_to_write
+from attnx.arguments import PAGES, SAVED, check_file_to_write
 from attnx.errors import InputError
 from attnx.views import json_line, printable, printable_lines
 
 if TYPE_CHECKING:
     from attnx.results import Result, Said
 
-Texts = Annotated[list[str] | None, typer.Argument(help="The texts to look at.")]
-Data = Annotated[
-    Path | None, typer.Option("--data", help="A file: one text a line, or a .csv, .tsv or .jsonl with a column.")
+EMBEDDED = "verb-number"
+"""The model that is explained where none is named."""
+INPUT, METHODS, OUTPUT, RUN, ADVANCED = "Input", "Methods", "Output", "Long runs", "Advanced"
+"""Panels of options in the help of a command."""
+
+
+def fields_as_parameters(function: Callable[..., None]) -> Callable[..., None]:
+    """The function of a command, with the fields of its dataclass parameters as parameters of their own."""
+    kinds: dict[str, Any] = {}
+    parameters: list[Parameter] = []
+    for name, parameter in signature(function, eval_str=True).parameters.items():
+        if not is_dataclass(parameter.annotation):
+            parameters.append(parameter.replace(kind=Parameter.KEYWORD_ONLY))
+            continue
+        kinds[name] = parameter.annotation
+        types = get_type_hints(parameter.annotation, include_extras=True)
+        parameters += [
+            Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=types[field.name])
+            for field in fields(parameter.annotation)
+        ]
+
+    @wraps(function)
+    def call(**values: Any) -> None:
+        groups = {
+            name: kind(**{field.name: values.pop(field.name) for field in fields(kind)}) for name, kind in kinds.items()
+        }
+        function(**values, **groups)
+
+    call.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return call
+
+
+def option(usage: str, help: str, panel: str = METHODS, **settings: Any) -> Any:
+    """An option by its usage, such as "--model -m NAME"."""
+    words = usage.split()
+    flags = [word for word in words if word.startswith("-")]
+    metavar = " ".join(words[len(flags) :]) or " "  # of a flag not even the type
+    return typer.Option(*flags, metavar=metavar, help=help, rich_help_panel=panel, **settings)
+
+
+# Options of several commands
+
+Model = Annotated[
+    str | None,
+    option("--model -m NAME", "A directory, hub id or model that ships with attnx (default: verb-number).", INPUT),
 ]
-Column = Annotated[str | None, typer.Option("--column", help="The column that has the texts.")]
-Samples = Annotated[int | None, typer.Option("--samples", help="Only so many texts of the file.")]
-Model = Annotated[str | None, typer.Option("--model", help="A directory, hub id or embedded model; else verb-number.")]
+Truncate = Annotated[bool, option("--truncate", "Cut texts that are too long for the model.", INPUT)]
+Methods = Annotated[list[str] | None, option("--method NAME", "A method, see attnx methods; repeat for several.")]
 References = Annotated[
-    list[str] | None, typer.Option("--reference", help="What to hold attention against; may be repeated.")
+    list[str] | None, option("--reference NAME", "A method that runs the model, such as lrp; repeat for several.")
 ]
-Measure = Annotated[str, typer.Option("--measure", help="spearman, kendall or top_k.")]
-TargetName = Annotated[str | None, typer.Option("--target", help="The class or token that references explain.")]
-Truncate = Annotated[bool, typer.Option("--truncate", help="Cut texts that are too long for the model.")]
-
-
-def asked_texts(texts: list[str] | None, data: Path | None, column: str | None, samples: int | None) -> list[str]:
-    """The texts of the command line, or those of a file."""
-    from attnx.adapters import read_texts
-
-    if texts and data is not None:
-        raise InputError("give texts or --data, not both")
-    if data is not None:
-        return [text.text for text in read_texts(data, column=column, limit=samples)]
-    if not texts:
-        raise InputError('no text to look at: give one or more, as in "the key to the cabinets", or --data FILE')
-    if column is not None or samples is not None:
-        raise InputError("--column and --samples are for a file: --data FILE")
-    return texts
-
-
+TargetName = Annotated[
+    str | None, option("--target LABEL", "The class or token to explain (default: what the model predicts).")
+]
+Measure = Annotated[str, option("--measure NAME", "Measure of agreement: spearman, kendall or top_k.")]
+Normalize = Annotated[
+    str,
+    option("--normalize NAME", "Correct for a decoder's causal mask: auto, prefix, receptive_field, column or none."),
+]
+Seed = Annotated[int, option("--seed N", "Seed of all random numbers.", min=0, max=2**31 - 1)]
 RunFolder = Annotated[
     str | None,
-    typer.Option("--run-dir", help="Keep the work in this folder, or address: the same command goes on from there."),
+    option("--run-dir DIR", "Keep results in this folder; the same command resumes.", RUN),
 ]
-EngineName = Annotated[
-    str | None, typer.Option("--engine", help="Of --run-dir: ray, or the address of a cluster: ray://head:10001.")
+AsJson = Annotated[bool, option("--json", "Print JSON with all digits.", OUTPUT)]
+AsMarkdown = Annotated[bool, option("--markdown", "Print Markdown.", OUTPUT)]
+TableOutput = Annotated[
+    Path | None,
+    option("--output -o FILE", "Write the table; the suffix is the format: .json, .md, .csv, .html or .txt.", OUTPUT),
 ]
-Workers = Annotated[int | None, typer.Option("--workers", help="Of --engine: how many; by default all.")]
+Html = Annotated[Path | None, option("--html FILE", "Write an interactive page as a single file.", OUTPUT)]
+
+
+@dataclass(frozen=True)
+class TextInputs:
+    """The texts on which methods are evaluated, and the model."""
+
+    texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Texts.", show_default=False)] = None
+    data: Annotated[
+        Path | None,
+        option("--data FILE", "Texts: one per line, or a .csv, .tsv or .jsonl file with a column of texts.", INPUT),
+    ] = None
+    column: Annotated[str | None, option("--column NAME", "The column of texts in the file.", INPUT)] = None
+    limit: Annotated[int | None, option("--limit N", "Use only the first N texts of the file.", INPUT)] = None
+    model: Model = None
+    truncate: Truncate = False
+
+    def read(self) -> list[str]:
+        """The texts of the command line, or those of the file."""
+        from attnx.adapters import read_texts
+
+        if self.texts and self.data is not None:
+            raise InputError("give texts or --data, not both")
+        if self.data is not None:
+            return [text.text for text in read_texts(self.data, column=self.column, limit=self.limit)]
+        if not self.texts:
+            raise InputError('no text: give one or more, as in "the key to the cabinets", or --data FILE')
+        if self.column is not None or self.limit is not None:
+            raise InputError("--column and --limit are for a file: --data FILE")
+        return self.texts
 
 
 @dataclass(frozen=True)
 class RunDirOptions:
-    """Where a command over many inputs keeps its work, and who does it."""
+    """Where a command over many inputs keeps its work, and what does it."""
 
-    run: str | None
-    engine: str | None = None
-    workers: int | None = None
+    run: RunFolder = None
+    engine: Annotated[
+        str | None, option("--engine NAME", "ray, or the address of a Ray cluster: ray://head:10001.", RUN)
+    ] = None
+    workers: Annotated[int | None, option("--workers N", "Number of workers of the engine (default: all).", RUN)] = None
 
     def __post_init__(self) -> None:
         if self.run is None and (self.engine is not None or self.workers is not None):
-            raise InputError("--engine and --workers are for work that is kept: --run-dir DIR")
+            raise InputError("--engine and --workers require a folder for the results: --run-dir DIR")
 
     @property
     def options(self) -> dict[str, Any]:
-        told = {"run_dir": self.run, "engine": self.engine, "workers": self.workers}
-        return {name: value for name, value in told.items() if value is not None}
+        """The arguments of a function of attnx that keeps its work."""
+        options = {"run_dir": self.run, "engine": self.engine, "workers": self.workers}
+        return {name: value for name, value in options.items() if value is not None}
 
-    def texts(
-        self, texts: list[str] | None, data: Path | None, column: str | None, samples: int | None
-    ) -> tuple[Any, dict[str, Any]]:
-        """What to look at, and the further options for it: a file whose work is kept is read as it is needed."""
-        if self.run is None or data is None or texts or samples is not None:
-            return asked_texts(texts, data, column, samples), self.options
-        return data, {**self.options, **({} if column is None else {"column": column})}
+    def texts(self, inputs: TextInputs) -> tuple[Any, dict[str, Any]]:
+        """The texts and the options for them; a file is read as it is needed where the work is kept."""
+        if self.run is None or inputs.data is None or inputs.texts or inputs.limit is not None:
+            return inputs.read(), self.options
+        return inputs.data, {**self.options, **({} if inputs.column is None else {"column": inputs.column})}
 
 
 @contextmanager
-def kept(keeping: RunDirOptions) -> Iterator[None]:
-    """Work that may be stopped: who stops it is told how to go on."""
+def kept(run: RunDirOptions) -> Iterator[None]:
+    """Work that may be interrupted: say how to resume it."""
     try:
         yield
     except KeyboardInterrupt:
-        if keeping.run is not None:
-            say([f"what was done is in {keeping.run}; the same command goes on from there"])
+        if run.run is not None:
+            say([f"partial results are in {run.run}; the same command resumes"])
         raise
 
 
 @contextmanager
 def asked_model(name: str | None) -> Iterator[tuple[Any, Any]]:
-    """(model, tokenizer): the one that was named, or the embedded one."""
+    """(model, tokenizer) of this name, or the one that ships with attnx."""
     from attnx.pipeline import load
 
-    if name is not None:
-        yield load(name)
-    else:
-        with chosen_model() as (_, loaded, tokenizer):
-            yield loaded, tokenizer
+    yield load(name or EMBEDDED)
 
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, with all digits.")]
-AsMarkdown = Annotated[bool, typer.Option("--markdown", help="Print Markdown.")]
-TableOutput = Annotated[
-    Path | None, typer.Option("--output", help="Also write to a file: .json, .md, .csv, .html or .txt.")
-]
+@contextmanager
+def chosen_model(directory: Path | None = None) -> Iterator[tuple[Path, Any, Any]]:
+    """(directory, model, tokenizer); the directory has the record of what the model was trained on."""
+    from attnx.demo_models import demo_directory, load_any
+    from attnx.pipeline import hush
+
+    hush()
+    with demo_directory() if directory is None else nullcontext(directory) as folder:
+        yield folder, *load_any(folder)
 
 
-def check_output(output: Path | None, suffixes: Sequence[str], name: str = "--output") -> None:
-    """Before minutes of work, not after them."""
-    if output is None:
-        return
-    check_file_to_write(output, suffixes, name)
-
-
-def show(table: Result, as_json: bool, as_markdown: bool, output: Path | None) -> None:
-    """Write a table where the user asked, and print it: in that order, for whoever reads the print may hang up."""
-    if output is not None:
-        output.write_text(FORMS[output.suffix.lower()](table).rstrip("\n") + "\n", encoding="utf-8")
-    print_inert(table.to_json()) if as_json else print_text(table.to_markdown() if as_markdown else table.to_text())
-
-
-def level(given: str | None) -> int | str | None:
-    """A layer by its number, or by its name in an encoder–decoder; all else is a mistake that needs no model."""
-    from attnx.attention import KINDS
-
-    name = number_or_word(given)
-    if isinstance(name, str) and name.partition(" ")[0] not in KINDS:
-        raise InputError(
-            f"--layer {name!r} is no layer: give a number from 1, or of an encoder–decoder one of {', '.join(KINDS)} "
-            'with its place ("cross 2")'
-        )
-    return name
-
-
-def number_or_word(given: str | None) -> int | str | None:
-    """A number where it is one, and else the word."""
-    try:
-        return given if given is None else int(given)
-    except ValueError:
-        return given
-
-
-def read_input() -> str:
-    """All of standard input."""
-    try:
-        return sys.stdin.read()
-    except UnicodeDecodeError as error:
-        raise InputError(f"standard input is no UTF-8 text ({error.reason} at byte {error.start}); encode it") from None
-
-
-def say(notes: Iterable[str]) -> None:
-    """On standard error, where it is in nobody's way."""
-    for note in notes:
-        print(f"attnx: {printable(str(note))}", file=sys.stderr)
-
-
-def print_text(text: str) -> None:
-    """Lines for people: whatever stood in a label or a file's name, it steers no terminal."""
-    print(printable_lines(text))
-
-
-def say_options(remarks: Iterable[Said]) -> None:
-    """What the remarks on a result advise, as options of the command line, on standard error."""
-    from attnx.results import options
-
-    say(dict.fromkeys(options(remarks)))
-
-
-def print_inert(text: str) -> None:
-    """JSON for programs, on a terminal too."""
-    print(json_line(text))
-
+# Output
 
 FORMS: Mapping[str, Callable[[Result], str]] = {
     ".json": lambda table: table.to_json(),
@@ -189,22 +191,86 @@ FORMS: Mapping[str, Callable[[Result], str]] = {
     ".txt": lambda table: table.to_text(),
 }
 TABLES = tuple(FORMS)
-"""The end of a file's name says the format of a table in it."""
+RESULTS = (*SAVED, ".html", ".json", ".csv", ".md", ".txt")
+"""Suffixes of the formats of a table, and of a result that can be loaded again."""
 
 
-@contextmanager
-def chosen_model(directory: Path | None = None) -> Iterator[tuple[Path, Any, Any]]:
-    """(directory, model, tokenizer); the directory tells what the model was trained on."""
-    from attnx.demo_models import demo_directory, load_any
-    from attnx.pipeline import hush
+@dataclass(frozen=True)
+class TableOutputs:
+    """How a table is printed, and the files that it is written to."""
 
-    hush()
-    with demo_directory() if directory is None else nullcontext(directory) as place:
-        yield place, *load_any(place)
+    as_json: AsJson = False
+    as_markdown: AsMarkdown = False
+    output: TableOutput = None
+    html: Html = None
+
+    def __post_init__(self) -> None:
+        """Before minutes of work, not after them."""
+        check_output(self.output, TABLES)
+        check_output(self.html, PAGES, "--html")
+
+    def show(self, table: Result) -> None:
+        """Write the files and print the table, in that order: a reader of the output may stop reading."""
+        if self.html is not None:
+            table.to_html(self.html)
+        show(table, self.as_json, self.as_markdown, self.output)
+        say([f"wrote {path}" for path in (self.output, self.html) if path is not None])
+
+
+def write_result(result: Result, path: Path) -> None:
+    """Write a result in the format that the suffix names."""
+    if path.suffix.lower() in SAVED:
+        result.save(path)
+    elif path.suffix.lower() in PAGES:
+        result.to_html(path)
+    else:
+        path.write_text(FORMS[path.suffix.lower()](result).rstrip("\n") + "\n", encoding="utf-8")
+
+
+def show(table: Result, as_json: bool, as_markdown: bool, output: Path | None) -> None:
+    if output is not None:
+        write_result(table, output)
+    print_inert(table.to_json()) if as_json else print_text(table.to_markdown() if as_markdown else table.to_text())
+
+
+def say(notes: Iterable[str]) -> None:
+    """Print notes on standard error."""
+    for note in notes:
+        print(f"attnx: {printable(str(note))}", file=sys.stderr)
+
+
+def say_options(warnings: Iterable[Said]) -> None:
+    """Print the options that the warnings about a result advise."""
+    from attnx.results import options
+
+    say(dict.fromkeys(options(warnings)))
+
+
+def print_text(text: str) -> None:
+    """Print text without the control characters that a label or the name of a file may contain."""
+    print(printable_lines(text))
+
+
+def print_inert(text: str) -> None:
+    print(json_line(text))
+
+
+# Checks before anything heavy is loaded
+
+
+def check_output(output: Path | None, suffixes: Sequence[str], name: str = "--output") -> None:
+    if output is not None:
+        check_file_to_write(output, suffixes, name)
+
+
+def check_file(path: Path | None, option: str) -> None:
+    """Check that a file to read exists."""
+    if path is not None and not path.is_file():
+        raise InputError(f"there is no file {path}; give one with {option}")
 
 
 def check_asked(
-    methods: Sequence[str] | str | None = None,
+    methods: Sequence[str] | None = None,
     references: Sequence[str] | None = None,
     *,
     model: str | None = None,
@@ -212,10 +278,10 @@ def check_asked(
     suites: Sequence[str] | None = None,
     **choices: Any,
 ) -> None:
-    """Names of methods, references, measures and suites, a model's path, and what else `explain` takes."""
+    """Check names of methods, measures and suites, the path of a model, and other options of `explain`."""
     from attnx.pipeline import check_choices
 
-    check_choices((methods,) if isinstance(methods, str) else methods, references, **choices)
+    check_choices(methods, references, **choices)
     if measure is not None:
         from attnx.statistics import MEASURES
 
@@ -233,46 +299,66 @@ def check_asked(
             saved_model(model)
 
 
-def check_file(path: Path | None, option: str) -> None:
-    """A file to read."""
-    if path is not None and not path.is_file():
-        raise InputError(f"there is no file {path}; give one with {option}")
+def parse_layer(text: str | None) -> int | str | None:
+    """A layer by its number, or by its name in an encoder–decoder."""
+    from attnx.attention import KINDS
+
+    name = number_or_word(text)
+    if isinstance(name, str) and name.partition(" ")[0] not in KINDS:
+        raise InputError(
+            f"--layer {name!r} is not a layer: give a number from 1, or in an encoder–decoder one of "
+            f'{", ".join(KINDS)} with its number ("cross 2")'
+        )
+    return name
+
+
+def number_or_word(text: str | None) -> int | str | None:
+    try:
+        return text if text is None else int(text)
+    except ValueError:
+        return text
+
+
+def read_input(text: str) -> str:
+    """The text, or all of standard input for "-"."""
+    if text != "-":
+        return text
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError as error:
+        message = f"standard input is not UTF-8 text ({error.reason} at byte {error.start}); convert it"
+        raise InputError(message) from None
 
 
 TABLE_FILES = (".csv", ".tsv", ".jsonl", ".ndjson")
-PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
-SOUNDS = (".wav", ".wave")
-SAVED = (".safetensors",)
-WRITTEN = (".txt", ".md", ".text", ".json", ".html", ".py")
+IMAGES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
+AUDIO = (".wav", ".wave")
+OTHER_FILES = (".safetensors", ".txt", ".md", ".text", ".json", ".html", ".py")
 
 
 def file_notes(texts: Iterable[str], command: str) -> Iterator[str]:
-    """A note for each text of `attnx command` that is an existing file's name, or ends like one."""
+    """A note for each text of `attnx command` that is the name of a file, or looks like one."""
     for text in texts:
         suffix = PurePath(text).suffix.lower()
-        if _exists(text):
-            instead = _instead(text, suffix, command)
-            yield f"{quote(text)} is the name of a file, and the name is what is read; {instead}"
-        elif suffix in (*TABLE_FILES, *PICTURES, *SOUNDS, *SAVED, *WRITTEN) and not text.split()[1:]:
-            yield f"{quote(text)} ends like a file's name, but there is no such file: it is read as a text"
-
-
-def _exists(text: str) -> bool:
-    try:
-        return Path(text).is_file()
-    except (OSError, ValueError):  # too long for a name, or with characters that none has
-        return False
+        try:
+            exists = Path(text).is_file()
+        except (OSError, ValueError):  # too long for a name, or with characters that none has
+            exists = False
+        if exists:
+            yield f"{quote(text)} is the name of a file, but is read as a text; {_instead(text, suffix, command)}"
+        elif suffix in (*TABLE_FILES, *IMAGES, *AUDIO, *OTHER_FILES) and not text.split()[1:]:
+            yield f"{quote(text)} looks like the name of a file, but there is no such file: it is read as a text"
 
 
 def _instead(name: str, suffix: str, command: str) -> str:
-    if suffix in PICTURES:
-        return f"the picture: attnx explain --image {quote(name)} --model DIRECTORY"
-    if suffix in SOUNDS:
-        return f"the sound: attnx explain --sound {quote(name)} --model DIRECTORY"
-    if suffix in SAVED:
-        return f"a saved explanation: attnx.Explanation.load({name!r}) in Python"
-    if command in ("compare", "atlas"):
-        return f"the texts in it: attnx {command} --data {quote(name)}"
+    if suffix in IMAGES:
+        return f"for the image: attnx explain --image {quote(name)} --model DIRECTORY"
+    if suffix in AUDIO:
+        return f"for the audio: attnx explain --audio {quote(name)} --model DIRECTORY"
+    if suffix == ".safetensors":
+        return f"for a saved explanation: attnx.Explanation.load({name!r}) in Python"
+    if command not in ("explain", "generate"):
+        return f"for the texts in it: attnx {command} --data {quote(name)}"
     if suffix in TABLE_FILES and command == "explain":
-        return f"the texts in it: attnx compare --data {quote(name)}, or give one of them"
-    return f"the text in it: attnx {command} - < {quote(name)}"
+        return f"for the texts in it: attnx run --data {quote(name)} --run-dir DIR"
+    return f"for the text in it: attnx {command} - < {quote(name)}"

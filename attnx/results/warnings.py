@@ -392,7 +392,7 @@ REMARKS: tuple[Remark, ...] = (
         90,
         lambda row: row.causal and not row.positions[0].special and len(row.content) > 2 and row.first_share > HALF,
         _first_word,
-        advises=lambda row: Advice('prepend_token="begin"', "--first-token begin", "puts a neutral token in front"),
+        advises=lambda row: Advice('prepend_token="begin"', "--prepend-token begin", "puts a neutral token in front"),
     ),
     Remark(
         "biases",

@@ -20,8 +20,8 @@ def align(monkeypatch, capsys, tmp_path):
         (tmp_path / name).write_text(text)
 
     def run(*arguments, source="a.txt", target="b.txt", model="dates"):
-        targets = () if target is None else ("--target", target)
-        given = ("align", "--model", model, "--source", source, *targets, *arguments)
+        targets = () if target is None else ("--target-file", target)
+        given = ("align", "--model", model, "--source-file", source, *targets, *arguments)
         monkeypatch.setattr(sys, "argv", ["attnx", *given])
         with pytest.raises(SystemExit) as stopped:
             main()
@@ -47,9 +47,9 @@ def test_they_go_to_a_file_of_any_format(align, tmp_path):
 
 
 def test_without_a_target_the_model_writes_it(align, tmp_path):
-    code, out, _ = align("--written", "written.txt", target=None)
+    code, out, _ = align("--generated", "generated.txt", target=None)
     assert (code, out) == (0, GOLD)
-    assert (tmp_path / "written.txt").read_text() == TARGETS
+    assert (tmp_path / "generated.txt").read_text() == TARGETS
     code, out, _ = align("--method", "lrp", target=None)
     assert (code, out) == (0, GOLD)
 
@@ -63,7 +63,7 @@ def test_without_a_target_the_model_writes_it(align, tmp_path):
         (("--layer", "cross 9"), {}, "cross 1 to cross 2"),
         ((), {"model": "recall"}, "encoder–decoder"),
         (("--output", "x.png"), {}, "x.png"),
-        (("--written", "w.txt"), {}, "a --target is given"),
+        (("--generated", "g.txt"), {}, "no --target-file"),
         (("--gold", "gold.txt"), {"target": None}, "give the targets"),
         ((), {"target": None, "model": "recall"}, "no encoder–decoder"),
         (("--max-new-tokens", "0"), {"target": None}, "at least 1"),

@@ -24,8 +24,8 @@ def saved(tmp_path_factory):
 def compare(saved, monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
 
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["attnx", "compare", *map(str, arguments), "--model", str(saved)])
+    def run(*arguments, command="compare"):
+        monkeypatch.setattr(sys, "argv", ["attnx", command, *map(str, arguments), "--model", str(saved)])
         with pytest.raises(SystemExit) as stopped:
             main()
         captured = capsys.readouterr()
@@ -47,7 +47,7 @@ def test_texts_as_arguments_give_a_block_for_each_reference(compare):
 
 def test_a_file_of_texts_is_read_and_the_result_written_in_each_format(compare, tmp_path):
     (tmp_path / "few.csv").write_text("line\nthe key to the cabinets\nsome boxes in it\nkeys to it\n")
-    shared = ("--data", "few.csv", "--column", "line", "--samples", "2", "--reference", "blankout", "--method", "flow")
+    shared = ("--data", "few.csv", "--column", "line", "--limit", "2", "--reference", "blankout", "--method", "flow")
     for suffix in (".md", ".json", ".csv", ".txt", ".html"):
         code, _, err = compare(*shared, "--output", f"result{suffix}")
         assert (code, err) == (0, f"attnx: wrote result{suffix}\n")
@@ -56,7 +56,7 @@ def test_a_file_of_texts_is_read_and_the_result_written_in_each_format(compare, 
     assert (tmp_path / "result.txt").read_text() == read.text() + "\n"
     assert (tmp_path / "result.md").read_text() == read.markdown() + "\n"
     assert (tmp_path / "result.csv").read_text() == read.to_csv()
-    assert (tmp_path / "result.html").read_text() == attnx.to_html(read) + "\n"
+    assert (tmp_path / "result.html").read_text() == attnx.to_html(read)
 
 
 def test_json_is_one_object(compare):
@@ -65,7 +65,7 @@ def test_json_is_one_object(compare):
 
 
 def test_faithfulness_stands_beside_chance(compare):
-    code, out, _ = compare("keys to it", "the key to the cabinets", "--faithfulness", "--output", "result.html")
+    code, out, _ = compare("keys to it", "the key to the cabinets", "--output", "result.html", command="faithfulness")
     assert code == 0
     assert "<h2>Faithfulness at layer" in Path("result.html").read_text(encoding="utf-8")
     assert out.splitlines()[2].split() == [
@@ -84,9 +84,9 @@ def test_faithfulness_stands_beside_chance(compare):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "no text to look at: give one or more"),
+        ((), "no text: give one or more"),
         (("keys", "--data", "few.csv"), "give texts or --data, not both"),
-        (("keys", "--column", "text"), "--column and --samples are for a file"),
+        (("keys", "--column", "text"), "--column and --limit are for a file"),
         (("keys", "--output", "result.pdf"), "--output takes a file that ends in .json, .md"),
         (("keys", "--output", "nowhere/result.md"), "there is no directory nowhere; create it first"),
         (("keys", "--reference", "saliency"), "reference 'saliency' is not known; there are: gradient, blankout"),
@@ -118,4 +118,4 @@ def test_work_that_is_kept_in_a_folder_is_there_when_the_same_command_comes_agai
         main()
     assert "kept: comparison, 3 rows in 3 shards, complete" in capsys.readouterr().out
     code, _, err = compare("the key", "--engine", "ray")
-    assert (code, "--engine and --workers are for work that is kept: --run-dir DIR" in err) == (2, True)
+    assert (code, "--engine and --workers require a folder for the results: --run-dir DIR" in err) == (2, True)

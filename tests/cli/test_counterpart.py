@@ -1,4 +1,4 @@
-"""`attnx explain --replace` and `--beside`: two explanations, word by word."""
+"""`attnx explain --replace` and `--second-model`: two explanations, word by word."""
 
 import json
 import sys
@@ -44,7 +44,7 @@ def test_as_json_it_can_be_read_back(run):
 
 
 def test_a_second_model_stands_beside_the_first(run, saved):  # noqa: F811
-    out = run(TEXT, "--beside", saved, "--method", "raw")
+    out = run(TEXT, "--second-model", saved, "--method", "raw")
     assert "movie" in out
     assert "change" in out
 
@@ -52,12 +52,15 @@ def test_a_second_model_stands_beside_the_first(run, saved):  # noqa: F811
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--replace", "witty"], "--replace takes a word and what replaces it"),
-        (["--replace", "a=b", "--beside", "x"], "give one of them"),
+        (["--replace", "witty"], "--replace takes a word and its replacement"),
+        (["--replace", "a=b", "--second-model", "x"], "give one of them"),
         (["--replace", "cabinet=x"], "'cabinet' is no word of the text"),
         (["--replace", "witty=dull", "--content-only"], "--content-only is for one explanation"),
-        (["--beside", "x", "--layers"], "--layers is for one explanation; --replace and --beside show two"),
-        (["--replace", "9=x"], "word 9 asked, the text has 4"),
+        (
+            ["--second-model", "x", "--all-layers"],
+            "--all-layers is for one explanation; --replace and --second-model show two",
+        ),
+        (["--replace", "9=x"], "word 9 was requested, but the text has 4"),
     ],
 )
 def test_a_mistake_is_one_line(saved, monkeypatch, capsys, arguments, told):  # noqa: F811

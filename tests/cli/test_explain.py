@@ -70,7 +70,7 @@ MISTAKES = [
     (["explain", "half \udcff"], "surrogate"),
     (["explain", "the key", "--position", "99"], "position 99 asked"),
     (["explain", "the key", "--position", "first"], "'mean' for the mean of all"),
-    (["explain", "the key", "--first-token", "begin"], "BertForSequenceClassification is no decoder"),
+    (["explain", "the key", "--prepend-token", "begin"], "BertForSequenceClassification is no decoder"),
     (["explain", "the key", "--method", "rolout"], "did you mean 'rollout'"),
     (["explain", "the key", "--target", "HAPPY"], "NEGATIVE, POSITIVE"),
     (["explain", "hello " * 99], "--truncate"),
@@ -150,7 +150,9 @@ def test_without_a_model_the_embedded_one_answers(monkeypatch, capsys):
 
 
 def test_layers_are_columns_of_plain_text(saved, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["attnx", "explain", "the key", "--model", saved, "--layers", "--method", "raw"])
+    monkeypatch.setattr(
+        sys, "argv", ["attnx", "explain", "the key", "--model", saved, "--all-layers", "--method", "raw"]
+    )
     with pytest.raises(SystemExit):
         main()
     _, _, _, head, first, second = capsys.readouterr().out.splitlines()
@@ -198,7 +200,7 @@ def test_parts_of_the_text_are_rows(saved, monkeypatch, capsys, tmp_path):
 def test_a_first_token_is_put_in_front_of_a_decoders_text(tmp_path, monkeypatch, capsys):
     zoo.causal_lm().save_pretrained(tmp_path)
     zoo.bytelevel_tokenizer().save_pretrained(tmp_path)
-    out = printed(capsys, monkeypatch, "the key", "--model", str(tmp_path), "--first-token", "begin")
+    out = printed(capsys, monkeypatch, "the key", "--model", str(tmp_path), "--prepend-token", "begin")
     assert "\nnote: <|endoftext|> was put in front of the text" in out
 
 

@@ -52,7 +52,7 @@ def test_the_overlay_is_that_of_python(saved, photo, tmp_path, monkeypatch, caps
 
 def test_several_methods_stand_side_by_side(saved, photo, tmp_path, monkeypatch, capsys):
     output = tmp_path / "panels.png"
-    methods = ["--method", "raw", "--method", "rollout", "--discard", "0.5"]
+    methods = ["--method", "raw", "--method", "rollout", "--discard-ratio", "0.5"]
     code, out, err = run(monkeypatch, capsys, "--model", saved, "--image", photo, *methods, "--output", str(output))
     assert code == 0, err
     assert Image.open(output).width > 3 * 300
@@ -72,8 +72,8 @@ BAD = [
     ([], "give a text, or an image"),
     (["--image", "{photo}", "--pair", "x", "--model", "{saved}"], "an image has none"),
     (["--image", "missing.png", "--model", "{saved}"], "no image file 'missing.png'"),
-    (["--image", "{photo}", "--model", "{saved}", "--output", "x.pdf"], ".safetensors, .png"),
-    (["a text", "--output", "x.png"], "ends in .safetensors, found 'x.png'"),
+    (["--image", "{photo}", "--model", "{saved}", "--output", "x.pdf"], "ends in .safetensors, .html"),
+    (["a text", "--output", "x.png"], ".md or .txt, found 'x.png'"),
     (["a text", "--model", "{saved}"], "not text"),
 ]
 
@@ -88,7 +88,7 @@ def test_mistakes_are_one_line(arguments, message, saved, photo, monkeypatch, ca
 
 
 def test_every_layer_can_be_listed_the_last_on_top(saved, photo, monkeypatch, capsys):
-    arguments = ["--model", saved, "--image", photo, "--layers", "--reference", "gradient"]
+    arguments = ["--model", saved, "--image", photo, "--all-layers", "--reference", "gradient"]
     code, out, err = run(monkeypatch, capsys, *arguments)
     assert code == 0, err
     headlines = [line.split(" · ")[1] for line in out.splitlines() if line.startswith("prediction")]

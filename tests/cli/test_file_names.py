@@ -9,14 +9,14 @@ from tests.cli.test_explain import fail
 from tests.cli.test_explain_image import photo, saved  # noqa: F401 (fixtures)
 
 INSTEAD = [
-    ("explain", "reviews.csv", "attnx compare --data reviews.csv"),
+    ("explain", "reviews.csv", "attnx run --data reviews.csv --run-dir DIR"),
     ("explain", "my notes.txt", "attnx explain - < 'my notes.txt'"),
     ("explain", "photo.JPG", "attnx explain --image photo.JPG --model DIRECTORY"),
     ("explain", "x.safetensors", "attnx.Explanation.load('x.safetensors')"),
     ("explain", "README", "attnx explain - < README"),
     ("generate", "prompt.txt", "attnx generate - < prompt.txt"),
     ("compare", "reviews.csv", "attnx compare --data reviews.csv"),
-    ("atlas", "texts.txt", "attnx atlas --data texts.txt"),
+    ("head-atlas", "texts.txt", "attnx head-atlas --data texts.txt"),
 ]
 
 
@@ -31,7 +31,7 @@ def test_an_existing_file_gets_a_note_with_the_right_option(tmp_path, monkeypatc
 
 def test_a_name_of_no_file_is_told_by_its_end():
     (note,) = file_notes(["missing.csv"], "explain")
-    assert note == "missing.csv ends like a file's name, but there is no such file: it is read as a text"
+    assert note == "missing.csv looks like the name of a file, but there is no such file: it is read as a text"
 
 
 @pytest.mark.parametrize("text", ["", "the key", "I read it in reviews.csv", "3.5", "a" * 5000, "half \udcff", "a\0b"])
@@ -42,7 +42,7 @@ def test_a_text_is_a_text(text):
 def test_the_command_says_so_before_it_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "reviews.csv").write_text("text\na witty film\n")
-    for command in (["generate"], ["compare"], ["atlas"]):
+    for command in (["generate"], ["compare"], ["head-atlas"]):
         errors = fail(monkeypatch, capsys, *command, "reviews.csv", "--model", "./nowhere")
         assert errors.startswith("attnx: reviews.csv is the name of a file")
 

@@ -50,4 +50,4 @@ def test_json(run):
 def test_nothing_to_look_at_is_one_line(run):
     code, printed = run()
     assert code == 2
-    assert "no text to look at" in printed.err
+    assert "no text: give one" in printed.err

@@ -101,15 +101,37 @@ OPTIONS = (
         "score",
     ),
 )
-COMMANDS = ("explain", "compare", "atlas", "generate", "probe", "reproduce", "nothing")
+COMMANDS = ("explain", "compare", "faithfulness", "head-atlas", "generate", "probe", "reproduce", "nothing")
 FLAGS = (
-    *("--head", "--layer", "--layers", "--position", "--target", "--method", "--reference", "--normalize", "--pair"),
-    *("--discard", "--json", "--data", "--column", "--samples", "--measure", "--seed", "--output", "--html", "--image"),
+    *(
+        "--head",
+        "--layer",
+        "--all-layers",
+        "--position",
+        "--target",
+        "--method",
+        "--reference",
+        "--normalize",
+        "--pair",
+    ),
+    *(
+        "--discard-ratio",
+        "--json",
+        "--data",
+        "--column",
+        "--limit",
+        "--measure",
+        "--seed",
+        "--output",
+        "--html",
+        "--image",
+    ),
     *(
         "--markdown",
-        "--faithfulness",
+        "--image",
+        "--all-layers",
         "--truncate",
-        "--first-token",
+        "--prepend-token",
         "--content-only",
         "--max-new-tokens",
         "--continuation",

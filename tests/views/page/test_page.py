@@ -253,4 +253,4 @@ def test_a_page_gives_no_advice_in_python_or_for_the_command_line():
         body = page.partition("<body>")[2].partition('id="data"')[0]
         told = json.dumps(data_in(page), ensure_ascii=False) + body
         keyword = r"\b(references|methods|position|prepend_token|contrast|continuation|all_queries)="
-        assert not re.search(rf"{keyword}|--(reference|method|position|first-token|contrast)\b", told)
+        assert not re.search(rf"{keyword}|--(reference|method|position|prepend-token|contrast)\b", told)

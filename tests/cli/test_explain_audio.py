@@ -36,7 +36,7 @@ def explain(monkeypatch, capsys):
 def test_stretches_are_told_drawn_and_written_to_a_page(explain, saved, tmp_path):
     picture, page = tmp_path / "a.png", tmp_path / "a.html"
     asked = ("--reference", "lrp", "--output", picture, "--html", page)
-    code, told, _ = explain("--sound", saved / "a.wav", "--model", saved, *asked)
+    code, told, _ = explain("--audio", saved / "a.wav", "--model", saved, *asked)
     assert code == 0
     assert "best 10 of 12 stretches of time" in told
     assert picture.stat().st_size > 1_000
@@ -46,8 +46,8 @@ def test_stretches_are_told_drawn_and_written_to_a_page(explain, saved, tmp_path
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        (["--sound", "a.wav"], "--model"),
-        (["--sound", "a.wav", "--image", "a.png", "--model", "x"], "not both"),
+        (["--audio", "a.wav"], "--model"),
+        (["--audio", "a.wav", "--image", "a.png", "--model", "x"], "not both"),
     ],
 )
 def test_mistakes_are_told(explain, asked, says):

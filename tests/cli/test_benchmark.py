@@ -1,4 +1,4 @@
-"""`attnx truth` as a user types it."""
+"""`attnx benchmark` as a user types it."""
 
 import json
 import sys
@@ -15,32 +15,32 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def truth(monkeypatch, capsys, tmp_path):
+def run(monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
 
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["attnx", "truth", *map(str, arguments)])
+    def command(*arguments):
+        monkeypatch.setattr(sys, "argv", ["attnx", "benchmark", *map(str, arguments)])
         with pytest.raises(SystemExit) as stopped:
             main()
         captured = capsys.readouterr()
         return stopped.value.code or 0, captured.out, captured.err
 
-    return run
+    return command
 
 
 @pytest.mark.slow
-def test_without_arguments_all_methods_and_references_stand_in_one_table(truth):
-    code, out, err = truth("--rows", 2)
+def test_without_arguments_all_methods_and_references_stand_in_one_table(run):
+    code, out, err = run("--rows", 2)
     assert (code, err) == (0, "")
     first = [line.split()[0] for line in out.splitlines() if line]
     assert {*METHODS.names(), *REFERENCES.names(), "chance", "(first)", "(last)", "(second)"} <= set(first)
     assert [line for line in out.splitlines() if line.lstrip().startswith("recall ")]
 
 
-def test_one_suite_with_few_methods_in_each_format(truth, tmp_path):
+def test_one_suite_with_few_methods_in_each_format(run, tmp_path):
     shared = ("--suite", "recall", "--rows", 6, "--method", "rollout", "--reference", "lrp")
     for suffix in (".json", ".md", ".csv", ".txt", ".html"):
-        code, _, err = truth(*shared, "--output", f"found{suffix}")
+        code, _, err = run(*shared, "--output", f"found{suffix}")
         assert (code, err) == (0, f"attnx: wrote found{suffix}\n")
     read = BenchmarkTable.from_json((tmp_path / "found.json").read_text())
     assert set(read.explainers) == {"lrp", "rollout"}
@@ -48,27 +48,27 @@ def test_one_suite_with_few_methods_in_each_format(truth, tmp_path):
     assert (tmp_path / "found.md").read_text() == read.to_markdown() + "\n"
 
 
-def test_json_markdown_and_a_page(truth, tmp_path):
+def test_json_markdown_and_a_page(run, tmp_path):
     shared = ("--suite", "recall", "--rows", 2, "--method", "raw")
-    code, out, _ = truth(*shared, "--json")
+    code, out, _ = run(*shared, "--json")
     assert code == 0
     assert BenchmarkTable.from_json(out).rows("recall") == json.loads(out)["wrong"]["recall"] + 2
-    _, out, _ = truth(*shared, "--markdown")
+    _, out, _ = run(*shared, "--markdown")
     assert "| raw |" in out
-    _, _, err = truth(*shared, "--html", "page.html")
+    _, _, err = run(*shared, "--html", "page.html")
     assert err == "attnx: wrote page.html\n"
     assert 'id="truth"' in (tmp_path / "page.html").read_text()
 
 
-def test_a_cue_file_with_a_model_of_ones_own(truth, tmp_path):
+def test_a_cue_file_with_a_model_of_ones_own(run, tmp_path):
     (tmp_path / "cues.tsv").write_text("prefix\tgood\tbad\tcue\nk1 v1 k2 v2 k1\tv1\tv2\tv1\n")
     with shipped_directory("recall") as directory:
-        code, out, _ = truth("--model", directory, "--data", "cues.tsv", "--reference", "lrp")
+        code, out, _ = run("--model", directory, "--data", "cues.tsv", "--reference", "lrp")
     assert code == 0
     assert "cues: the word that decides how a text goes on; 1 input," in out
 
 
-def test_what_is_wrong_is_one_line(truth, tmp_path):
+def test_what_is_wrong_is_one_line(run, tmp_path):
     (tmp_path / "bad.tsv").write_text("prefix\tgood\tbad\tcue\nk1 v1 k2 v2 k1\tv1\tv2\tv9\n")
     with shipped_directory("recall") as decoder, shipped_directory("verb-number") as classifier:
         for arguments, message in [
@@ -79,7 +79,7 @@ def test_what_is_wrong_is_one_line(truth, tmp_path):
             (("--suite", "recal"), "did you mean 'recall'"),
             (("--html", "page.txt"), "a file that ends in .html"),
         ]:
-            code, out, err = truth(*arguments)
+            code, out, err = run(*arguments)
             assert (code, out) == (2, "")
             assert err.startswith("attnx: ")
             assert message in err

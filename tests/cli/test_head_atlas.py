@@ -1,4 +1,4 @@
-"""`attnx atlas` on the embedded model."""
+"""`attnx head-atlas` on the embedded model."""
 
 import json
 import sys
@@ -9,7 +9,7 @@ from attnx.cli.main import main
 
 
 def run(monkeypatch, *arguments):
-    monkeypatch.setattr(sys, "argv", ["attnx", "atlas", *arguments])
+    monkeypatch.setattr(sys, "argv", ["attnx", "head-atlas", *arguments])
     with pytest.raises(SystemExit) as done:
         main()
     return done.value.code
