@@ -109,20 +109,6 @@ def pronoun_report() -> View:
 
 
 @cache
-def table() -> View:
-    from attnx.paper import plot_table, table_blocks, table_rows
-
-    return _view(table_blocks, table_rows, plot_table)
-
-
-@cache
-def subject_table() -> View:
-    from attnx.paper import plot_subject, subject_blocks, subject_rows
-
-    return _view(subject_blocks, subject_rows, plot_subject)
-
-
-@cache
 def side_by_side() -> View:
     from attnx.counterfactuals import blocks, plot, rich, rows, text
 
@@ -190,8 +176,8 @@ for _kind, _load in {
     "atlas": atlas,
     "probe": probe,
     "pronoun report": pronoun_report,
-    "table": table,
-    "subject table": subject_table,
+    "paper table": evaluation_table,
+    "subject table": evaluation_table,
     "side by side": side_by_side,
     "similarity": similarity,
     "word alignment": word_alignment,

@@ -13,9 +13,3 @@ from attnx.paper.tables import PROTOCOLS_TABLE_3 as PROTOCOLS_TABLE_3
 from attnx.paper.tables import table1 as table1
 from attnx.paper.tables import table2 as table2
 from attnx.paper.tables import table3 as table3
-from attnx.paper.view import plot_subject as plot_subject
-from attnx.paper.view import plot_table as plot_table
-from attnx.paper.view import subject_blocks as subject_blocks
-from attnx.paper.view import subject_rows as subject_rows
-from attnx.paper.view import table_blocks as table_blocks
-from attnx.paper.view import table_rows as table_rows

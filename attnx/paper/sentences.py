@@ -18,43 +18,64 @@ _NOT_TRAINING = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class Sentences:
-    """Beginnings, each ready for the model, and a word on where they come from."""
+class LabeledSentence:
+    """A sentence that is ready for the model, its label where that is public, and the beginning that it was made of."""
 
-    beginnings: Sequence[Beginning]
-    prepared: Sequence[PreparedInput]
+    prepared: PreparedInput
+    label: int | None
+    beginning: Beginning | None = None
+
+    @property
+    def digest(self) -> str:
+        return f"{self.prepared.digest} {self.label} {self.beginning or ''}"
+
+
+@dataclass(frozen=True, eq=False)
+class Sentences:
+    """What a table is made from, and where it comes from."""
+
+    items: Sequence[LabeledSentence]
     source: str
 
     def __len__(self) -> int:
-        return len(self.beginnings)
+        return len(self.items)
 
     @property
-    def labels(self) -> list[int]:
-        return [one.label for one in self.beginnings]
+    def prepared(self) -> list[PreparedInput]:
+        return [item.prepared for item in self.items]
+
+    @property
+    def labels(self) -> list[int | None]:
+        return [item.label for item in self.items]
+
+    @property
+    def beginnings(self) -> list[Beginning]:
+        return [item.beginning for item in self.items if item.beginning is not None]
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What the user should know of how the sentences were read."""
-        noted = sum(bool(prepared.notes) for prepared in self.prepared)
-        if not noted:
+        count = sum(bool(item.prepared.notes) for item in self.items)
+        if not count:
             return ()
-        return (f"{noted:,} of {len(self):,} sentences have words that are not in the vocabulary, read as unknown",)
+        return (f"{count:,} of {len(self):,} sentences have words that are not in the vocabulary, read as unknown",)
 
 
 def prepare(model: Any, tokenizer: Any, beginnings: Sequence[Beginning], source: str) -> Sentences:
     """Tokenise; a sentence that the model has no positions for is an error that shows the sentence."""
     _check_labels(model)
     adapter = adapter_for(model)
-    prepared = []
+    items = []
     for number, beginning in enumerate(beginnings, start=1):
         try:
-            prepared.append(adapter.prepare(model, tokenizer, beginning.text))
+            prepared = adapter.prepare(model, tokenizer, beginning.text)
+            items.append(LabeledSentence(prepared, beginning.label, beginning))
         except InputError as error:
             reason = str(error).partition(";")[0]
             raise InputError(
                 f"sentence {number} of {source} ({beginning.text[:40]}…): {reason}; leave it out of the data"
             ) from None
-    return Sentences(beginnings, prepared, source)
+    return Sentences(items, source)
 
 
 def _check_labels(model: Any) -> None:
@@ -76,7 +97,7 @@ def generated(samples: int, seed: int, attractors: int | None = None) -> tuple[l
 
 
 def from_files(data: Sequence[Path], samples: int, seed: int) -> tuple[list[Beginning], str]:
-    """So many lines drawn from the files, in their order; all of them where there are no more."""
+    """Draw this many lines from the files, in their order; all of them where there are no more."""
     return _drawn(read(data), samples, seed), ", ".join(path.name for path in data)
 
 
@@ -94,10 +115,10 @@ def never_trained_on(
     lines: list[Beginning] = []
     used: list[str] = []
     for path, part in zip(data, split.test, strict=True):
-        fit = [one for one in part if one.natural and (one.subject is not None or not with_subject)]
-        wanted = fit[: samples - len(lines)]
-        lines += wanted
-        used += [path.name] if wanted else []
+        natural = [line for line in part if line.natural and (line.subject is not None or not with_subject)]
+        chosen = natural[: samples - len(lines)]
+        lines += chosen
+        used += [path.name] if chosen else []
     if not lines:
         raise InputError("none of the files holds out natural sentences" + " with a subject" * with_subject)
     return lines, f"{', '.join(used)}, held out of the training"
@@ -127,32 +148,13 @@ _HIDDEN = -1
 """What GLUE gives as the label of a test sentence."""
 
 
-@dataclass(frozen=True, eq=False)
-class Reviews:
-    """Sentences ready for the model, their labels where they are public, and a word on where they come from."""
-
-    prepared: Sequence[PreparedInput]
-    labels: Sequence[int | None]
-    source: str
-
-    def __len__(self) -> int:
-        return len(self.prepared)
-
-    def first(self, count: int) -> Reviews:
-        return Reviews(self.prepared[:count], self.labels[:count], self.source)
-
-
-def reviews(model: Any, tokenizer: Any, data: Path | None, samples: int) -> Reviews:
+def reviews(model: Any, tokenizer: Any, data: Path | None, samples: int) -> Sentences:
     """The first `samples` sentences: of a file with a label and a sentence in each row, or of GLUE."""
-    if samples < 1:
-        raise InputError(f"--samples must be at least 1, found {samples}")
+    _check_samples(samples)
     texts = _glue(samples) if data is None else read_texts(data, limit=samples)
     prepare = adapter_for(model).prepare
-    return Reviews(
-        prepared=[prepare(model, tokenizer, text.text) for text in texts],
-        labels=[_label(text) for text in texts],
-        source="GLUE SST-2 test" if data is None else data.name,
-    )
+    items = [LabeledSentence(prepare(model, tokenizer, text.text), _label(text)) for text in texts]
+    return Sentences(items, "GLUE SST-2 test" if data is None else data.name)
 
 
 def _glue(samples: int) -> list[LabelledText]:

@@ -196,7 +196,7 @@ def step(where: str, name: object) -> str:
 def _annotated(cls: type) -> dict[str, tuple[Any, Field[Any]]]:
     """Name → type and field, of all that is saved. Others may be of types that are imported for type checkers alone."""
     saved = [field for field in fields(cls) if field.compare]
-    module = vars(sys.modules[cls.__module__])
+    module = {name: value for base in cls.__mro__[::-1] for name, value in vars(sys.modules[base.__module__]).items()}
     simple_namespace = SimpleNamespace(__annotations__={field.name: field.type for field in saved})
     kinds = get_type_hints(simple_namespace, globalns=module, include_extras=True)
     return {field.name: (kinds[field.name], field) for field in saved}

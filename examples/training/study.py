@@ -21,9 +21,10 @@ from attnx.errors import AttnxError, ChoiceError, InputError
 from attnx.methods import METHODS, PAPER_METHODS
 from attnx.paper import PROTOCOLS, Sentences, save_picture, table1, table2
 from attnx.paper import sentences as paper_sentences
-from attnx.paper.subject import subject
-from attnx.paper.table import ByProtocol, MeanDeviation, Protocol, Shares, SubjectTable, Table
+from attnx.paper.subject import PARTS, SubjectTable, subject
+from attnx.paper.table import MeanDeviation, PaperTable, Protocol
 from attnx.registry import unknown
+from attnx.statistics import Summary
 from attnx.views import LOOKS, TextBlock, as_csv, as_markdown, as_text, decimals
 from examples.training.verb_number import load_trained
 
@@ -103,24 +104,22 @@ class PaperClaim:
 
     name: str
     says: str
-    margin: Callable[[ByProtocol], float | None]
+    margin: Callable[[PaperTable, Protocol], float | None]
     """What is averaged over models."""
-    weakest: Callable[[ByProtocol], float | None]
+    weakest: Callable[[PaperTable, Protocol], float | None]
     """What decides whether it holds in one of them."""
 
 
-def _means(measured: ByProtocol, method: str) -> list[float | None]:
-    return [cell.mean for cell in measured.cells.get(method, ())]
+def _gaps(table: PaperTable, protocol: Protocol, above: str, below: str, layers: slice) -> list[float]:
+    if not {above, below} <= set(table.methods):
+        return []
+    high, low = ([cell.mean for cell in table.by_layer(name, protocol)[layers]] for name in (above, below))
+    return [a - b for a, b in zip(high, low, strict=True) if a is not None and b is not None]
 
 
-def _gaps(measured: ByProtocol, above: str, below: str, layers: slice) -> list[float]:
-    pairs = zip(_means(measured, above)[layers], _means(measured, below)[layers], strict=False)  # one may be missing
-    return [high - low for high, low in pairs if high is not None and low is not None]
-
-
-def _over(combine: Callable[[list[float]], Any], above: str, below: str, layers: slice) -> Callable[[ByProtocol], Any]:
-    def read(measured: ByProtocol) -> float | None:
-        gaps = _gaps(measured, above, below, layers)
+def _over(combine: Callable[[list[float]], Any], above: str, below: str, layers: slice) -> Callable[..., Any]:
+    def read(table: PaperTable, protocol: Protocol) -> float | None:
+        gaps = _gaps(table, protocol, above, below, layers)
         return float(combine(gaps)) if gaps else None
 
     return read
@@ -142,16 +141,16 @@ CLAIMS = (
     ),
 )
 
-One = TypeVar("One", Table, SubjectTable)
+AnyTable = TypeVar("AnyTable", PaperTable, SubjectTable)
 
 
 @dataclass(frozen=True, eq=False)
-class Study(Generic[One]):
+class Study(Generic[AnyTable]):
     """What both kinds share. `tables[name]` is the table of one model."""
 
-    kind: ClassVar[type[Table] | type[SubjectTable]]
+    kind: ClassVar[type[PaperTable] | type[SubjectTable]]
 
-    tables: Mapping[str, One]
+    tables: Mapping[str, AnyTable]
     recipes: Mapping[str, str]
     """Model → the recipe that it was trained by; models of one recipe are trainings of the same thing."""
     same_sentences: bool = True
@@ -223,7 +222,7 @@ class Study(Generic[One]):
         return self.groups[recipe]
 
 
-def check_alike(tables: Mapping[str, Table | SubjectTable]) -> None:
+def check_alike(tables: Mapping[str, PaperTable | SubjectTable]) -> None:
     """That there are tables, and that they have the same rows and columns."""
     shapes = {_shape(table): name for name, table in tables.items()}
     if len(shapes) != 1:
@@ -231,20 +230,20 @@ def check_alike(tables: Mapping[str, Table | SubjectTable]) -> None:
         raise InputError(f"a table over models is of one kind and shape: {told or 'there is no model'}")
 
 
-def _shape(table: Table | SubjectTable) -> str:
+def _shape(table: PaperTable | SubjectTable) -> str:
     """What the tables of all models have in common."""
     if isinstance(table, SubjectTable):
         return f"subject at layer {table.layer}"
-    protocols = (f"{one.protocol.name} ({', '.join(one.cells)} at {len(one.tied)} layers)" for one in table.measured)
-    return f"{table.title}, {', '.join(protocols)}"
+    protocols = ", ".join(protocol.name for protocol in table.protocols)
+    return f"{table.title}, {protocols} ({', '.join(table.methods)} at {table.layers} layers)"
 
 
 @dataclass(frozen=True, eq=False)
-class Trainings(Study[Table]):
+class Trainings(Study[PaperTable]):
     """A table of the paper over many models."""
 
-    kind: ClassVar[type[Table]] = Table
-    tables: Mapping[str, Table]
+    kind: ClassVar[type[PaperTable]] = PaperTable
+    tables: Mapping[str, PaperTable]
 
     def blocks(self) -> Iterable[TextBlock]:
         return trainings_blocks(self)
@@ -257,37 +256,35 @@ class Trainings(Study[Table]):
 
     @property
     def protocols(self) -> tuple[Protocol, ...]:
-        return tuple(one.protocol for one in self._first.measured)
+        return self._first.protocols
 
     @property
     def methods(self) -> tuple[str, ...]:
-        return tuple(self._first.measured[0].cells)
+        return self._first.methods
 
     @property
     def layers(self) -> int:
-        return len(self._first.measured[0].tied)
+        return self._first.layers
 
     def published(self, method: str) -> list[MeanDeviation | None]:
         """What the paper prints, layer by layer; None where it prints nothing."""
-        return [*self._first.published.get(method, ()), *[None] * self.layers][: self.layers]
+        return self._first.published_by_layer(method)
 
     def cell(self, recipe: str, protocol: str, method: str, layer: int) -> Spread:
         """The means of the recipe's models, layers from 1."""
-        return Spread.of([one.cells[method][layer - 1].mean for one in self.measured(recipe, protocol).values()])
+        return Spread.of([cells[layer - 1].mean for cells in self.measured(recipe, protocol, method).values()])
 
     def between_sentences(self, recipe: str, protocol: str, method: str, layer: int) -> float | None:
         """The deviation over sentences within a model, averaged over the recipe's models."""
-        return Spread.of(
-            [one.cells[method][layer - 1].deviation for one in self.measured(recipe, protocol).values()]
-        ).mean
+        cells = self.measured(recipe, protocol, method).values()
+        return Spread.of([by_layer[layer - 1].deviation for by_layer in cells]).mean
 
     def claim(self, claim: PaperClaim, recipe: str, protocol: str) -> tuple[Spread, int]:
         """Its margin over the recipe's models, and in how many of them it holds."""
-        measured = self.measured(recipe, protocol).values()
-        weakest = [claim.weakest(one) for one in measured]
-        return Spread.of([claim.margin(one) for one in measured]), sum(
-            value is not None and value > 0 for value in weakest
-        )
+        tables, rules = [self.tables[name] for name in self._recipe(recipe)], self._protocol(protocol)
+        weakest = [claim.weakest(table, rules) for table in tables]
+        margins = [claim.margin(table, rules) for table in tables]
+        return Spread.of(margins), sum(value is not None and value > 0 for value in weakest)
 
     def luck(self, recipe: str, protocol: str) -> float | None:
         """How much a training moves a number: the deviation between models, averaged over the paper's cells."""
@@ -298,13 +295,16 @@ class Trainings(Study[Table]):
         ]
         return Spread.of(cells).mean
 
-    def measured(self, recipe: str, protocol: str) -> dict[str, ByProtocol]:
-        """Model → its numbers under a protocol."""
-        place = [one.name for one in self.protocols].index(protocol)
-        return {name: self.tables[name].measured[place] for name in self._recipe(recipe)}
+    def measured(self, recipe: str, protocol: str, method: str) -> dict[str, tuple[Summary, ...]]:
+        """Model → the cells of a method under a protocol, by layer."""
+        rules = self._protocol(protocol)
+        return {name: self.tables[name].by_layer(method, rules) for name in self._recipe(recipe)}
+
+    def _protocol(self, name: str) -> Protocol:
+        return next(protocol for protocol in self.protocols if protocol.name == name)
 
     @property
-    def _first(self) -> Table:
+    def _first(self) -> PaperTable:
         return next(iter(self.tables.values()))
 
 
@@ -324,13 +324,16 @@ class SubjectTrainings(Study[SubjectTable]):
     def plot(self) -> Figure:
         return plot_subject_trainings(self)
 
-    def shares(self, recipe: str) -> dict[tuple[str, str], dict[str, Shares]]:
-        """(predictions, measure) → model → where its relevance lies."""
-        found: dict[tuple[str, str], dict[str, Shares]] = {}
+    def shares(self, recipe: str) -> dict[tuple[str, str], dict[str, dict[str, Summary]]]:
+        """(predictions, measure) → model → part → its share of the relevance."""
+        shares: dict[tuple[str, str], dict[str, dict[str, Summary]]] = {}
         for name in self._recipe(recipe):
-            for share in self.tables[name].shares:
-                found.setdefault((share.predictions, share.measure), {})[name] = share
-        return dict(sorted(found.items(), key=lambda item: item[0][0]))
+            table = self.tables[name]
+            for kind in table.predictions:
+                for measure in table.methods:
+                    parts = {part: table.share(measure, part, kind) for part in PARTS}
+                    shares.setdefault((kind, measure), {})[name] = parts
+        return dict(sorted(shares.items(), key=lambda item: item[0][0]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -344,7 +347,7 @@ class Trained:
     sentences: Sentences
 
 
-def over_trainings(measure: Callable[..., Table], models: Iterable[Trained], **options: Any) -> Trainings:
+def over_trainings(measure: Callable[..., PaperTable], models: Iterable[Trained], **options: Any) -> Trainings:
     """The table that `measure` (`table1`, `table2`) makes of each model, with its options. One model is held at a time
     where they come one by one."""
     return Trainings(*_measured(measure, models, options))
@@ -365,15 +368,17 @@ def _measured(
     for model in models:
         if model.name in tables:
             raise InputError(f"two models are called {model.name}; rename the folder of one")
-        own = options if options.get("output") is None else {**options, "output": f"{options['output']}/{model.name}"}
-        tables[model.name] = measure(model.model, model.tokenizer, model.sentences, methods=methods, **own)
+        settings = dict(options)
+        if options.get("run_dir") is not None:
+            settings["run_dir"] = f"{options['run_dir']}/{model.name}"
+        tables[model.name] = measure(model.model, model.tokenizer, model.sentences, methods=methods, **settings)
         check_alike(tables)
         recipes[model.name] = model.recipe
         met.add(tuple(beginning.text for beginning in model.sentences.beginnings))
     return tables, recipes, len(met) == 1
 
 
-_PARTS = {"subject": "subject", "attractors": "attractors", "subject first": "subject_first"}
+_PARTS = ("subject", "attractors", "subject first")
 _PANEL = (2.6, 2.6)
 """Inches of a panel."""
 
@@ -385,7 +390,7 @@ def trainings_blocks(trainings: Trainings) -> Iterator[TextBlock]:
         about = f"{first.title}, {first.reference}, protocol {protocol.name}"
         for recipe, models in trainings.groups.items():
             yield TextBlock(
-                heading=f"{about}, {_of(recipe)}: {_count(models)}, {first.samples:,} sentences of {first.source}",
+                heading=f"{about}, {_of(recipe)}: {_count(models)}, {first.count:,} sentences of {first.source}",
                 lead=_right(trainings, models),
                 lines=list(_lines(trainings, recipe, protocol.name)),
                 foot=_foot(len(models), trainings.same_sentences),
@@ -414,8 +419,8 @@ def trainings_rows(trainings: Trainings) -> list[dict[str, Any]]:
         }
         for recipe in trainings.by_recipe
         for protocol in trainings.protocols
-        for model, measured in trainings.measured(recipe, protocol.name).items()
-        for method, cells in measured.cells.items()
+        for method in trainings.methods
+        for model, cells in trainings.measured(recipe, protocol.name, method).items()
         for layer, (known, cell) in enumerate(zip(trainings.published(method), cells, strict=True), 1)
     ]
 
@@ -478,12 +483,12 @@ def subject_trainings_rows(trainings: SubjectTrainings) -> list[dict[str, Any]]:
             "predictions": predictions,
             "measure": measure,
             "part": part,
-            **vars(getattr(shares, name)),
+            **vars(shares[part]),
         }
         for recipe in trainings.by_recipe
         for (predictions, measure), several in trainings.shares(recipe).items()
         for model, shares in several.items()
-        for part, name in _PARTS.items()
+        for part in _PARTS
     ]
 
 
@@ -500,10 +505,10 @@ def plot_subject_trainings(trainings: SubjectTrainings) -> Figure:
             colour, mark = LOOKS[number % len(LOOKS)]
             shares = trainings.shares(recipe)
             dots = [
-                (100 * one.subject.mean, -place)
+                (100 * parts["subject"].mean, -place)
                 for place, measure in enumerate(measures)
-                for one in shares.get((kind, measure), {}).values()
-                if one.subject.mean is not None
+                for parts in shares.get((kind, measure), {}).values()
+                if parts["subject"].mean is not None
             ]
             across, up = zip(*dots, strict=True) if dots else ((), ())
             ax.plot(across, up, mark, color=colour, markersize=5, alpha=0.75, markeredgewidth=0, label=recipe)
@@ -587,10 +592,7 @@ def _trainings_subject_lines(trainings: SubjectTrainings, recipe: str, attractor
     yield ["predictions", "measure", *_PARTS]
     before = ""
     for (predictions, measure), several in trainings.shares(recipe).items():
-        shares = {
-            part: Spread.of([getattr(shares, name).mean for shares in several.values()])
-            for part, name in _PARTS.items()
-        }
+        shares = {part: Spread.of([shares[part].mean for shares in several.values()]) for part in _PARTS}
         names = [
             "–" if part == "attractors" and not attractors_known else _trainings_percent(share)
             for part, share in shares.items()
@@ -649,7 +651,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="of the sentences, unless --held-out, and the bootstrap")
     parser.add_argument("--protocol", choices=(*PROTOCOLS, "both"), default="both")
     parser.add_argument("--layer", type=int, help="of the subject check, from 1 next to the input; else the last")
-    parser.add_argument("--run", help="keep the work in this folder, so that the same command resumes it")
+    parser.add_argument("--run-dir", help="keep the work in this folder, so that the same command resumes it")
     parser.add_argument("--output", type=Path, help=f"also write to a file: {', '.join(FORMS)}")
     parser.add_argument("--plot", type=Path, help="also draw it: a .png, .svg or .pdf")
     options = parser.parse_args(arguments)
@@ -690,7 +692,7 @@ def study(options: argparse.Namespace) -> Study[Any]:
     parts = [
         kind.from_json(Path(name).read_text(encoding="utf-8")) for name in options.models if name.endswith(".json")
     ]
-    settings = {"seed": options.seed, "progress": sys.stderr.isatty(), "output": options.run}
+    settings = {"seed": options.seed, "progress": sys.stderr.isatty(), "run_dir": options.run_dir}
     if not all(name.endswith(".json") for name in options.models):
         if options.table == "subject":
             parts.append(subject_over_trainings(_models(options), layer=options.layer, **settings))

@@ -9,7 +9,7 @@ import torch
 
 from attnx.cli.main import main
 from attnx.demo_models.verb_number import save
-from attnx.paper.table import Table
+from attnx.paper.table import PaperTable
 from tests import verb_number_zoo as zoo
 from tests import zoo as small
 
@@ -60,9 +60,9 @@ def test_one_protocol_as_json_can_be_read_back_and_is_the_file_written(attnx, tm
         "reproduce", "table1", "--samples", 6, "--protocol", "corrected", "--json", "--output", "table.json"
     )
     assert code == 0
-    table = Table.from_json(out)
-    assert [one.protocol.name for one in table.measured] == ["corrected"]
-    assert Table.from_json((tmp_path / "table.json").read_text(encoding="utf-8")) == table
+    table = PaperTable.from_json(out)
+    assert [protocol.name for protocol in table.protocols] == ["corrected"]
+    assert PaperTable.from_json((tmp_path / "table.json").read_text(encoding="utf-8")) == table
     assert table.provenance["class"] == "VerbNumberForSequenceClassification"
 
 
@@ -196,7 +196,7 @@ def test_a_model_that_does_not_know_the_task_is_named_in_the_head(attnx, sentime
     model.save_pretrained(folder)
     code, out, _ = attnx("reproduce", "table2", "--samples", 8, "--protocol", "corrected", model=folder)
     assert code == 0
-    assert "NO BETTER THAN ALWAYS THE MOST FREQUENT ANSWER" in out.splitlines()[0]
+    assert "NO BETTER THAN ALWAYS THE MOST FREQUENT LABEL" in out.splitlines()[0]
 
 
 @pytest.mark.parametrize(

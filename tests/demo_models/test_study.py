@@ -88,9 +88,9 @@ def test_the_subject_check_of_each_model_is_its_own(trained, few):
     found = subject_over_trainings(trained)
     assert found.same_sentences
     alone = subject(trained[1].model, zoo.tokenizer(), few)
-    kept = {(one.predictions, one.measure): one for one in found.tables["two"].shares}
-    for one in alone.shares:
-        assert kept[one.predictions, one.measure].subject.mean == pytest.approx(one.subject.mean, abs=1e-5)
-    right = found.shares("plain")["right", "rollout"]
-    shares = [one.subject.mean for one in right.values()]
+    for kind in alone.predictions:
+        for measure in alone.methods:
+            expected = alone.share(measure, "subject", kind).mean
+            assert found.tables["two"].share(measure, "subject", kind).mean == pytest.approx(expected, abs=1e-5)
+    shares = [parts["subject"].mean for parts in found.shares("plain")["right", "rollout"].values()]
     assert f"{sum(shares) / len(shares):.1%}" in found.to_text()

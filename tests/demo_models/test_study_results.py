@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from attnx.errors import ChoiceError, InputError
-from attnx.paper.table import ByProtocol, Table
+from attnx.paper.table import PaperTable
 from attnx.paper.tables import PUBLISHED
-from attnx.statistics import Summary
 from examples.training.study import ALL, CLAIMS, SubjectTrainings, Trainings
 from tests.results import examples
 
 
 def model(**means):
-    """A table of as many layers as there are numbers for each method."""
-    cells = {
-        method: tuple(Summary(one, 0.2 + one / 10, one, one, 10, 0) for one in layers)
-        for method, layers in means.items()
-    }
+    """A table of as many layers as there are numbers for each method; sentences lie around their mean."""
     published = {"raw": ((0.5, 0.1), (0.1, 0.1)), "rollout": ((0.3, 0.1), (0.6, 0.1)), "flow": ((0.3, 0.1), (0.7, 0.1))}
-    layers = len(cells["raw"])
-    return Table("Table 1", "blank-out", published, (ByProtocol(PUBLISHED, cells, (0.0,) * layers),), 10, "a file", 0.9)
+    around = np.array([[-1.0], [1.0]])
+    layers = len(means["raw"])
+    return PaperTable(
+        values={name: np.array(mean) + around * (0.2 + np.array(mean) / 10) for name, mean in means.items()},
+        columns=PUBLISHED.columns(layers),
+        title="Table 1",
+        reference="blank-out",
+        published=published,
+        protocols=(PUBLISHED,),
+        tied={"published": (0.0,) * layers},
+        source="a file",
+        accuracy=0.9,
+    )
 
 
 @pytest.fixture
@@ -37,8 +44,8 @@ def trainings():
 
 
 def test_a_cell_has_a_number_from_each_model_of_the_recipe(trainings):
-    assert trainings.cell("p", "published", "raw", 2).values == (0.0, 0.2)
-    assert trainings.cell(ALL, "published", "raw", 2).values == (0.0, 0.2, 0.4)
+    assert trainings.cell("p", "published", "raw", 2).values == pytest.approx((0.0, 0.2))
+    assert trainings.cell(ALL, "published", "raw", 2).values == pytest.approx((0.0, 0.2, 0.4))
     assert trainings.between_sentences("p", "published", "raw", 2) == pytest.approx(0.21)
 
 
@@ -97,7 +104,7 @@ def test_shares_of_the_subject_over_models():
 
 def test_what_is_read_says_what_is_missing(trainings):
     text = trainings.to_text()
-    assert "recipe p: 2 models, 10 sentences of a file" in text
+    assert "recipe p: 2 models, 2 sentences of a file" in text
     assert "a range of two says little of where a third would come out" in text
     assert "One model tells nothing of how another training would come out." in text
     assert "all recipes: 3 models" in text

@@ -1,4 +1,4 @@
-"""Shares of relevance, where the places are known."""
+"""Shares of relevance, where the parts are known."""
 
 import json
 
@@ -8,7 +8,7 @@ import pytest
 from attnx.demo_models import Beginning
 from attnx.errors import ChoiceError, InputError
 from attnx.paper.sentences import prepare
-from attnx.paper.subject import Places, shares_of, subject
+from attnx.paper.subject import PARTS, SentenceParts, shares_of, subject
 from tests import verb_number_zoo as zoo
 from tests import zoo as families
 
@@ -16,7 +16,7 @@ from tests import zoo as families
 def test_words_are_found_behind_bos():
     beginning = Beginning("the key to the cabinets", 0, subject=1, attractors=(4,))
     (prepared,) = zoo.prepared(beginning.text)
-    assert Places.of(beginning, prepared) == Places(frozenset({2}), frozenset({5}), (1, 2, 3, 4, 5))
+    assert SentenceParts.of(beginning, prepared) == SentenceParts(frozenset({2}), frozenset({5}), (1, 2, 3, 4, 5))
 
 
 def test_all_pieces_of_a_word_are_the_word():
@@ -25,10 +25,10 @@ def test_all_pieces_of_a_word_are_the_word():
     model, tokenizer = families.classifier(), families.wordpiece_tokenizer()
     beginning = Beginning("the the unaffordable key", 0, subject=2, attractors=())
     prepared = adapter_for(model).prepare(model, tokenizer, beginning.text)
-    assert Places.of(beginning, prepared).subject == {3, 4, 5, 6}
+    assert SentenceParts.of(beginning, prepared).subject == {3, 4, 5, 6}
 
 
-PLACES = Places(frozenset({2}), frozenset({5}), (1, 2, 3, 4, 5))
+PLACES = SentenceParts(frozenset({2}), frozenset({5}), (1, 2, 3, 4, 5))
 
 
 def test_shares_are_of_words_and_sum_to_one():
@@ -46,31 +46,31 @@ def test_no_relevance_at_all_has_no_shares():
 
 def test_right_and_wrong_predictions_are_apart_and_complete(few):
     table = subject(zoo.model(), zoo.tokenizer(), few)
-    counts = {one.predictions: one.subject.count for one in table.shares if one.measure == "rollout"}
-    assert set(counts) == {"right", "wrong"}
-    assert sum(counts.values()) == 12
-    for one in table.shares:
-        assert one.subject.mean + one.attractors.mean + one.other.mean == pytest.approx(1)
+    assert table.predictions == ("right", "wrong")
+    assert sum(table.share("rollout", "subject", kind).count for kind in table.predictions) == 12
+    for kind in table.predictions:
+        for measure in table.methods:
+            assert sum(table.share(measure, part, kind).mean for part in PARTS[:3]) == pytest.approx(1)
 
 
 def test_an_even_spread_gives_the_subject_one_share_of_the_words(few):
     table = subject(zoo.model(), zoo.tokenizer(), few)
-    even = [one for one in table.shares if one.measure == "even spread"]
-    found = sum(one.subject.mean * one.subject.count for one in even) / 12
-    assert found == pytest.approx(np.mean([1 / len(one.words) for one in few.beginnings]))
+    assert table.cell("even spread", "subject").mean == pytest.approx(
+        np.mean([1 / len(beginning.words) for beginning in few.beginnings])
+    )
 
 
 def test_it_prints_in_three_forms(few):
     table = subject(zoo.model(), zoo.tokenizer(), few, layer=2)
-    assert "at layer 2" in table.text()
-    assert "| rollout |" in table.markdown()
+    assert "at layer 2" in table.to_text()
+    assert "| rollout |" in table.to_markdown()
     assert json.loads(table.to_json())["layer"] == 2
 
 
 def test_unknown_attractors_are_said_to_be_so():
     known = [Beginning("the key to the cabinets", 0, subject=1), Beginning("the keys", 1, subject=1)]
     table = subject(zoo.model(), zoo.tokenizer(), prepare(zoo.model(), zoo.tokenizer(), known, "a file"))
-    assert "not marked in this data" in table.text()
+    assert "not marked in this data" in table.to_text()
 
 
 def test_a_sentence_without_a_known_subject_is_an_error():

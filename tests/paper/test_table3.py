@@ -12,7 +12,7 @@ import attnx
 from attnx.errors import AttnxError, InputError
 from attnx.methods.flow import rounded
 from attnx.paper import reviews, table3
-from attnx.paper.tables import PUBLISHED_TABLE_3, protocol_gradients, relevance_rows
+from attnx.paper.tables import CORRECTED, PUBLISHED_TABLE_3, gradient_scores, relevance_rows
 from tests import zoo
 
 LINES = (
@@ -45,12 +45,12 @@ def slopes(model, prepared, index, embed):
 def test_published_takes_twice_embedded_gradients_of_the_positive_class_which_sum_to_nothing(subject):
     model, tokenizer, sentences = subject
     layer = model.distilbert.embeddings
-    found = protocol_gradients(model, tokenizer, sentences.prepared, [PUBLISHED_TABLE_3], embed_fully=layer)
+    found = gradient_scores(model, tokenizer, sentences.prepared, [PUBLISHED_TABLE_3])
     for prepared, scores in zip(sentences.prepared, found[PUBLISHED_TABLE_3], strict=True):
         vectors = slopes(model, prepared, 1, layer)
         assert np.abs(scores).max() < 1e-5 * vectors.norm(dim=-1).max()
     longer = replace(PUBLISHED_TABLE_3, gradient_reduction="norm")
-    found = protocol_gradients(model, tokenizer, sentences.prepared, [longer], embed_fully=layer)
+    found = gradient_scores(model, tokenizer, sentences.prepared, [longer])
     for prepared, scores in zip(sentences.prepared, found[longer], strict=True):
         np.testing.assert_allclose(scores, slopes(model, prepared, 1, layer).norm(dim=-1), rtol=1e-4)
 
@@ -62,7 +62,7 @@ def test_published_relevance_is_the_maximum_over_all_rows(subject, method):
         sentences.prepared, relevance_rows(model, tokenizer, sentences.prepared, "maximum"), strict=True
     ):
         attention = attnx.capture(model, input_ids=prepared.inputs["input_ids"][None])
-        np.testing.assert_allclose(row.relevance[method], getattr(attnx, method)(attention).amax(1), atol=1e-6)
+        np.testing.assert_allclose(row.scores[method], getattr(attnx, method)(attention).amax(1), atol=1e-6)
 
 
 @pytest.mark.parametrize("method", ["raw", "rollout", "flow"])
@@ -75,13 +75,12 @@ def test_corrected_ranks_the_cls_row_with_norms_of_the_predicted_class(subject, 
         reference = slopes(model, prepared, index, model.get_input_embeddings()).norm(dim=-1).numpy()[1:-1]
         rows = rounded(getattr(attnx, method)(attnx.capture(model, input_ids=ids), position=0).numpy()[:, 1:-1])
         expected.append([stats.spearmanr(row, reference).statistic for row in rows])
-    cells = table.measured[1].cells[method]
-    assert table.measured[1].protocol.name == "corrected"
+    cells = table.by_layer(method, CORRECTED)
     assert [cell.mean for cell in cells] == pytest.approx(np.mean(expected, 0).tolist(), abs=1e-6)
 
 
 def test_layers_that_the_paper_does_not_print_have_a_dash(table):
-    assert table.text().splitlines()[3].split()[-2:] == [".12±.21", "–"]
+    assert table.to_text().splitlines()[3].split()[-2:] == [".12±.21", "–"]
 
 
 def test_labels_that_glue_keeps_to_itself_are_no_labels(subject, tmp_path):
@@ -91,7 +90,7 @@ def test_labels_that_glue_keeps_to_itself_are_no_labels(subject, tmp_path):
     path.write_text(LINES.replace("\n1\t", "\n-1\t").replace("\n0\t", "\n-1\t"))
     hidden = reviews(model, tokenizer, path, 2)
     assert hidden.labels == [None, None]
-    assert "model right" not in table3(model, tokenizer, hidden).text()
+    assert "model right" not in table3(model, tokenizer, hidden).to_text()
 
 
 def test_bad_input_is_said_in_one_line(subject, tmp_path):
@@ -119,7 +118,6 @@ def test_on_the_shared_checkpoint_both_protocols_run_and_agree_with_nothing_adju
     model, tokenizer = load(str(assets / "models" / "distilbert-sst2"))
     sentences = reviews(model, tokenizer, assets / "sst2" / "test.tsv.gz", 8)
     found = table3(model, tokenizer, sentences)
-    published, corrected = found.measured
     assert found.accuracy >= 0.75
-    assert abs(published.cells["rollout"][-1].mean) < 0.3
-    assert corrected.cells["rollout"][-1].mean > 0
+    assert abs(found.cell("rollout", "published 6").mean) < 0.3
+    assert found.cell("rollout", "corrected 6").mean > 0

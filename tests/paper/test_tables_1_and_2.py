@@ -46,12 +46,9 @@ def test_corrected_table1_is_spearman_of_words_with_blankout(tables, few, method
     asked = cases(zoo.model(), zoo.tokenizer(), few.prepared)
     references = [one.scores for one in blankout(zoo.model(), zoo.tokenizer(), asked, **PAPER)]
     expected = by_hand_corrected(few, method, references)
-    _, corrected = tables[table1].measured
-    assert corrected.protocol == CORRECTED
-    assert [cell.mean for cell in corrected.cells[method]] == pytest.approx(np.nanmean(expected, 0).tolist(), abs=1e-6)
-    assert [cell.deviation for cell in corrected.cells[method]] == pytest.approx(
-        np.nanstd(expected, 0).tolist(), abs=1e-6
-    )
+    cells = tables[table1].by_layer(method, CORRECTED)
+    assert [cell.mean for cell in cells] == pytest.approx(np.nanmean(expected, 0).tolist(), abs=1e-6)
+    assert [cell.deviation for cell in cells] == pytest.approx(np.nanstd(expected, 0).tolist(), abs=1e-6)
 
 
 @pytest.mark.parametrize("method", ["raw", "rollout", "flow"])
@@ -61,9 +58,8 @@ def test_published_table1_ranks_all_positions_with_eos_at_zero(tables, few, meth
     references = [one.scores for one in blankout(zoo.model(), zoo.tokenizer(), asked, positions=but_last, **PAPER)]
     assert all(reference[-1] == 0 < reference[0] for reference in references)
     expected = by_hand_published(few, method, references)
-    published, _ = tables[table1].measured
-    assert published.protocol == PUBLISHED
-    assert [cell.mean for cell in published.cells[method]] == pytest.approx(expected.mean(0).tolist(), abs=1e-6)
+    cells = tables[table1].by_layer(method, PUBLISHED)
+    assert [cell.mean for cell in cells] == pytest.approx(expected.mean(0).tolist(), abs=1e-6)
 
 
 @pytest.mark.parametrize("method", ["raw", "rollout", "flow"])
@@ -73,41 +69,40 @@ def test_table2_takes_the_gradient_that_each_protocol_names(tables, few, method)
     slopes = gradient(model, tokenizer, contrasted, score="probability", reduction="absolute sum")
     signed = [one.scores for one in slopes]
     norms = [one.scores for one in gradient(model, tokenizer, predicted, score="logit", reduction="norm")]
-    published, corrected = tables[table2].measured
     expected = by_hand_published(few, method, signed).mean(0), np.nanmean(by_hand_corrected(few, method, norms), 0)
-    for measured, means in zip((published, corrected), expected, strict=True):
-        assert [cell.mean for cell in measured.cells[method]] == pytest.approx(means.tolist(), abs=1e-6)
+    for protocol, means in zip((PUBLISHED, CORRECTED), expected, strict=True):
+        cells = tables[table2].by_layer(method, protocol)
+        assert [cell.mean for cell in cells] == pytest.approx(means.tolist(), abs=1e-6)
 
 
 def test_layer_one_of_rollout_and_flow_is_one_and_the_same(tables):
     for table in tables.values():
-        for measured in table.measured:
-            assert measured.cells["rollout"][0].mean == pytest.approx(measured.cells["flow"][0].mean)
+        for column in ("published 1", "corrected 1"):
+            assert table.cell("rollout", column).mean == pytest.approx(table.cell("flow", column).mean)
 
 
 def test_on_words_alone_layer_one_is_the_same_for_all_three(tables):
     """The residual adds to CLS itself and scales the rest, so without CLS the ranks of layer 1 are those of raw."""
     for table in tables.values():
-        _, corrected = table.measured
-        first = [corrected.cells[method][0].mean for method in ("raw", "rollout", "flow")]
+        first = [table.cell(method, "corrected 1").mean for method in ("raw", "rollout", "flow")]
         assert first == pytest.approx([first[0]] * 3)
 
 
 def test_one_protocol_alone_gives_what_it_gives_in_company(tables, few):
     alone = table1(zoo.model(), zoo.tokenizer(), few, protocols=[CORRECTED])
-    assert alone.measured == tables[table1].measured[1:]
+    for method in alone.methods:
+        assert alone.by_layer(method, CORRECTED) == tables[table1].by_layer(method, CORRECTED)
 
 
 def test_a_sentence_of_one_word_is_undefined_and_does_not_spoil_the_rest(few):
     with_short = prepare(zoo.model(), zoo.tokenizer(), [*few.beginnings, Beginning("keys", 1)], "test")
-    published, corrected = table1(zoo.model(), zoo.tokenizer(), with_short).measured
-    assert {cell.undefined for cell in corrected.cells["raw"]} == {1}
-    assert {cell.count for cell in corrected.cells["raw"]} == {12}
-    assert {cell.undefined for cell in published.cells["raw"]} == {0}
+    table = table1(zoo.model(), zoo.tokenizer(), with_short)
+    assert {(cell.undefined, cell.count) for cell in table.by_layer("raw", CORRECTED)} == {(1, 12)}
+    assert {cell.undefined for cell in table.by_layer("raw", PUBLISHED)} == {0}
 
 
 def test_the_interval_holds_the_mean(tables):
-    for cell in tables[table1].measured[1].cells["rollout"]:
+    for cell in tables[table1].by_layer("rollout", CORRECTED):
         assert cell.low <= cell.mean <= cell.high
 
 

@@ -73,13 +73,12 @@ def of_report(one: Report) -> dict[str, Outcome]:
 
 def of_table(one: Any) -> dict[str, Outcome]:
     found: dict[str, Outcome] = {
-        "facts": json.dumps([one.title, one.reference, one.samples, one.source]),
+        "facts": json.dumps([one.title, one.reference, one.count, one.source]),
         "accuracy": numbers(one.accuracy),
     }
-    for measured in one.measured:
-        name = measured.protocol.name
-        found[f"{name} tied"] = numbers(measured.tied)
-        found |= {f"{name} {method}": summaries(cells) for method, cells in measured.cells.items()}
+    for protocol in one.protocols:
+        found[f"{protocol.name} tied"] = numbers(one.tied[protocol.name])
+        found |= {f"{protocol.name} {method}": summaries(one.by_layer(method, protocol)) for method in one.methods}
     return found
 
 

@@ -8,10 +8,9 @@ from functools import partial
 from pathlib import Path
 
 import attnx
-from tests.regression import present
 from tests.regression.group import Group, Outcome
 from tests.regression.on_explanations import facts
-from tests.regression.on_paper import of_probe, of_table
+from tests.regression.on_paper import of_probe
 from tests.regression.on_studies import of_atlas, of_comparison, of_faithfulness, of_generation
 from tests.regression.present import PronounProbe
 
@@ -43,10 +42,6 @@ def _atlas(path: Path) -> dict[str, Outcome]:
     return of_atlas(attnx.HeadAtlas.from_json(path.read_text(encoding="utf-8")))
 
 
-def _table(path: Path) -> dict[str, Outcome]:
-    return of_table(present.Table.from_json(path.read_text(encoding="utf-8")))
-
-
 def _probes(path: Path) -> dict[str, Outcome]:
     """The first line says what the run is of; each other line is a sentence."""
     head, *lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
@@ -67,6 +62,5 @@ _READERS: dict[str, Callable[[Path], dict[str, Outcome]]] = {
     "comparison.json": _comparison,
     "faithfulness.json": _faithfulness,
     "head_atlas.json": _atlas,
-    "table1.json": _table,
     "pronouns.jsonl": _probes,
 }

@@ -24,7 +24,7 @@ from attnx.methods.flow import column_bound, minimum_cut, saturated_share
 from attnx.paper import reviews, table1, table2, table3
 from attnx.paper.sentences import prepare
 from attnx.paper.subject import subject
-from attnx.paper.table import Table
+from attnx.paper.table import PaperTable
 from attnx.paper.tables import CORRECTED, PUBLISHED, PUBLISHED_TABLE_3
 from attnx.pipeline import options as plan
 from attnx.pronouns import Sentence, written_out
@@ -35,10 +35,10 @@ from attnx.pronouns.result import Probe as PronounProbe
 from attnx.pronouns.result import Report
 
 __all__ = [
+    "PaperTable",
     "PronounProbe",
     "Report",
     "Sentence",
-    "Table",
     "beginnings",
     "column_bound",
     "find",
@@ -135,8 +135,9 @@ def everything_is_long() -> Iterator[None]:
 def subject_rows(table: Any) -> dict[str, tuple[Any, ...]]:
     """Predictions and measure → the four summaries of where relevance lies."""
     return {
-        f"{one.predictions} {one.measure}": (one.subject, one.attractors, one.other, one.subject_first)
-        for one in table.shares
+        f"{kind} {measure}": tuple(table.share(measure, part, kind) for part in table.columns)
+        for kind in table.predictions
+        for measure in table.methods
     }
 
 

@@ -6,9 +6,8 @@ They stand for what users have on their disks. Files of a later version are adde
 from __future__ import annotations
 
 import attnx
-from tests.regression import present
 from tests.regression.models import picture, subject
-from tests.regression.on_paper import SENTENCES, sentences
+from tests.regression.on_paper import SENTENCES
 from tests.regression.on_saved import FOLDER
 from tests.regression.present import run_pronouns
 
@@ -49,8 +48,6 @@ def _studies() -> None:
 
 
 def _paper() -> None:
-    one = subject("verb_number")
-    _write("table1.json", present.table1(one.model, one.processor, sentences("verb_number")).to_json())
     one = subject("masked_lm")
     results = FOLDER / "pronouns.jsonl"
     results.unlink(missing_ok=True)

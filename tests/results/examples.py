@@ -11,7 +11,8 @@ from attnx.benchmarks import BenchmarkTable
 from attnx.counterfactuals import SideBySide
 from attnx.evaluation import Comparison, Faithfulness, HeadAtlas, Recommendation
 from attnx.generation import GenerationExplanation
-from attnx.paper.table import ByProtocol, Shares, SubjectTable, Table
+from attnx.paper.subject import SubjectTable
+from attnx.paper.table import PaperTable
 from attnx.paper.tables import CORRECTED, PUBLISHED
 from attnx.pronouns.result import Candidate, Probe, Rates, Report
 from attnx.results import Change, Explanation
@@ -131,16 +132,36 @@ def report() -> Report:
     return Report("a test", 100, (1, 2), rates, none, CELL, {"he": 90, "she": 10}, 0.8, {"a note": 3}, PROVENANCE)
 
 
-def table() -> Table:
-    cells = {"raw": (CELL, UNDEFINED), "flow": (UNDEFINED, CELL)}
-    published = {"raw": ((0.69, 0.27), None)}
-    measured = (ByProtocol(CORRECTED, cells, (0.0, 0.125)), ByProtocol(PUBLISHED, cells, (0.0, 0.5)))
-    return Table("Table 1", "blank-out", published, measured, 100, "a file", None, PROVENANCE)
+def table() -> PaperTable:
+    """Of three sentences under two protocols at two layers; what is undefined counts as 0 under the second."""
+    nan = np.nan
+    return PaperTable(
+        values={
+            "raw": np.array([[0.5, nan, 0.25, 0.1], [0.6, nan, 0.5, 0.2], [nan, nan, 0.75, nan]]),
+            "flow": np.array([[nan, 0.5, 0.5, 0.1], [nan, 0.75, 0.5, 0.2], [nan, 1.0, 0.5, 0.3]]),
+        },
+        columns=("corrected 1", "corrected 2", "published 1", "published 2"),
+        title="Table 1",
+        reference="blank-out",
+        published={"raw": ((0.69, 0.27), None)},
+        protocols=(CORRECTED, PUBLISHED),
+        tied={"corrected": (0.0, 0.125), "published": (0.0, 0.5)},
+        source="a file",
+        accuracy=None,
+        provenance=PROVENANCE,
+    )
 
 
 def subject_table() -> SubjectTable:
-    shares = tuple(Shares("flow", predictions, CELL, UNDEFINED, CELL, CELL) for predictions in ("right", "wrong"))
-    return SubjectTable(2, "a file", shares, attractors_known=False, provenance=PROVENANCE)
+    """Of a sentence that is predicted right and one that is predicted wrong, which has no relevance."""
+    return SubjectTable(
+        values={"flow": np.array([[0.5, 0.25, 0.25, 1.0], [np.nan] * 4])},
+        right=(True, False),
+        layer=2,
+        source="a file",
+        attractors_known=False,
+        provenance=PROVENANCE,
+    )
 
 
 def truth() -> BenchmarkTable:

@@ -10,7 +10,6 @@ from safetensors.numpy import save_file
 
 import attnx
 from attnx.errors import AttnxError, FileFormatError
-from attnx.paper.table import SubjectTable, Table
 from attnx.pronouns.result import Probe, Report
 from attnx.results import plain
 from tests.results import examples
@@ -75,8 +74,6 @@ OLD_JSON = {
     "comparison": attnx.Comparison,
     "faithfulness": attnx.Faithfulness,
     "atlas": attnx.HeadAtlas,
-    "table": Table,
-    "subject_table": SubjectTable,
     "probe": Probe,
     "report": Report,
 }

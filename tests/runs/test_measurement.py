@@ -148,12 +148,13 @@ def test_rows_that_cannot_be_measured_are_left_out_and_noted(tmp_path):
         attnx.compare(*ours(), texts, **FEW, progress=False)
 
 
-def test_results_without_notes_say_in_their_source_what_was_left_out(tmp_path):
+def test_a_paper_table_notes_what_was_left_out(tmp_path):
     engine = Watched()
     whole = TASKS["table"](run_dir=tmp_path / "run", engine=engine)
     rows = list(finished_cells(RunDir.of(tmp_path / "run")))
     fewer = engine.job.task.result(rows[1:], {"it is too long; cut it": 1})
-    assert (fewer.samples, fewer.source) == (whole.samples - 1, f"{whole.source}, 1 left out: it is too long")
+    assert fewer.count == whole.count - 1
+    assert fewer.notes == {"left out: it is too long; cut it": 1}
 
 
 def test_a_file_is_read_by_its_column_as_it_is_needed(tmp_path):
