@@ -16,7 +16,7 @@ class AttnxError(Exception):
     ...     attnx.explain(*attnx.load_demo(), "the keys", layer=7)
     ... except AttnxError as error:
     ...     print(error)
-    layer 7 asked, model has 6 (1 is next to the input)
+    layer 7 was requested, but the model has 6 layers (1 is closest to the input)
     """
 
     def __init__(self, message: str = "", *rest: object) -> None:

@@ -170,7 +170,7 @@ def patch_groups(prepared: PreparedInput, side: int | None) -> list[tuple[int, .
     if prepared.boxes is None:
         raise InputError("group is for the patches of an image; a text is blanked by unit='token' or 'word'")
     if side is not None and whole_number("group", side) < 1:
-        raise ChoiceError(f"group={side} asked; a square of patches has a side of at least 1")
+        raise ChoiceError(f"group={side} was requested; the side of a square of patches is at least 1")
     cells = {place: box[:2] for place, box in enumerate(prepared.boxes) if box is not None}
     columns, rows = (sorted({cell[axis] for cell in cells.values()}) for axis in (0, 1))
     if side is None:
@@ -281,7 +281,9 @@ def _units(
         return [patch_groups(case.prepared, group) for case in cases]
     if unit == "span":
         if not all(case.prepared.spans for case in cases):
-            raise ChoiceError("unit='span' asked, but no spans were named: explain(…, spans={'doc 1': (0, 812), …})")
+            raise ChoiceError(
+                "unit='span' was requested, but no spans were given: explain(…, spans={'doc 1': (0, 812), …})"
+            )
         return [case.units for case in cases]
     if unit == "word":
         return [[word.positions for word in case.prepared.words] for case in cases]
@@ -295,7 +297,7 @@ MOST_STRETCHES = 64
 def _in_time(case: Case, size: int | None) -> list[tuple[int, ...]]:
     """Neighbouring stretches of sound, and each token that was written of it."""
     if size is not None and whole_number("group", size) < 1:
-        raise ChoiceError(f"group={size} asked; a group has at least 1 stretch of time")
+        raise ChoiceError(f"group={size} was requested; a group has at least 1 time segment")
     source = case.prepared.encoder_length
     time_segments = len(case.prepared.positions.time_segments)
     groups = stretch_groups(case.prepared, size or -(-time_segments // MOST_STRETCHES) or 1)

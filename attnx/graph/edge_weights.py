@@ -66,7 +66,7 @@ class Selection:
         """Of a graph with so many layers and positions; None is all of them."""
         chosen = tuple(range(1, layers + 1)) if layer is None else (check_layer(layer, layers),)
         if not 1 <= down_to <= chosen[-1]:
-            raise ChoiceError(f"down_to={down_to} asked; it must be between 1 and the layer, {chosen[-1]}")
+            raise ChoiceError(f"down_to={down_to} was requested; it must be between 1 and the layer, {chosen[-1]}")
         return cls(
             layers=tuple(index for index in chosen if index >= down_to),
             positions=check_positions(position, length),
@@ -96,7 +96,7 @@ class Selection:
 def check_layer(layer: int, layers: int) -> int:
     layer = whole_number("layer", layer)
     if not 1 <= layer <= layers:
-        raise ChoiceError(f"layer {layer} asked, model has {layers} (1 is next to the input)")
+        raise ChoiceError(f"layer {layer} was requested, but the model has {layers} layers (1 is closest to the input)")
     return layer
 
 
@@ -116,7 +116,9 @@ def check_position(position: int, length: int) -> int:
     """The index from 0 of a position, which may be counted from the end as in Python (−1 is the last)."""
     position = whole_number("position", position)
     if not -length <= position < length:
-        raise ChoiceError(f"position {position} asked, input has {length} (0 to {length - 1}; −1 is the last)")
+        raise ChoiceError(
+            f"position {position} was requested, but the input has {length} positions (0 to {length - 1}; −1 is the last)"
+        )
     return position % length
 
 
@@ -136,10 +138,10 @@ def check_head(head: Head | None, heads: int, merged: str | None) -> Head:
         head = whole_number("head", head)
     if merged and head != merged:
         raise ChoiceError(
-            f"head {head!r} asked, but the heads were merged ({merged}) while capturing; capture with head=None"
+            f"head {head!r} was requested, but capture merged the heads ({merged}); capture with head=None"
         )
     if not isinstance(head, str) and not 0 <= head < heads:
-        raise ChoiceError(f"head {head} asked, model has {heads} (0 to {heads - 1})")
+        raise ChoiceError(f"head {head} was requested, but the model has {heads} heads (0 to {heads - 1})")
     return head
 
 
@@ -318,7 +320,9 @@ class LayerWeights:
         if not isinstance(self.head, int) or self.layer.fixed:
             return heads
         if self.head >= len(heads):
-            raise ChoiceError(f"head {self.head} asked, layer {self.number} has {len(heads)}; choose another layer")
+            raise ChoiceError(
+                f"head {self.head} was requested, but layer {self.number} has {len(heads)} heads; choose another layer"
+            )
         return heads[self.head : self.head + 1]
 
     @cached_property

@@ -37,7 +37,7 @@ def to_networkx(
     graph = Graph.of(attention, head=head, residual=residual)
     labels = [str(position) for position in range(graph.length)] if tokens is None else list(tokens)
     if len(labels) != graph.length:
-        raise InputError(f"{graph.length} tokens expected, one for each position, {len(labels)} found")
+        raise InputError(f"expected {graph.length} tokens, one for each position, found {len(labels)}")
     capacities = torch.stack([*(edges.matrix for edges in graph.layers[:-1]), graph.layers[-1].top()[0]])
     exported = capacity_graph(capacities.detach().cpu().numpy())
     for layer, position in exported.nodes:

@@ -31,14 +31,14 @@ from attnx.graph.edges import Edges, Rules
 def check_share(share: float) -> float:
     """A share of the weights to discard, which leaves something."""
     if not isinstance(share, (int, float)) or isinstance(share, bool) or not 0 <= share < 1:
-        raise ChoiceError(f"discard is a share of the weights, from 0 to less than 1; {share!r} asked")
+        raise ChoiceError(f"discard_ratio must be at least 0 and less than 1, found {share!r}")
     return share
 
 
 def check_residual(residual: float) -> float:
     """The share of the residual connection."""
     if not isinstance(residual, (int, float)) or not 0 <= residual <= 1:
-        raise ChoiceError(f"residual is a share between 0 and 1, {residual!r} asked")
+        raise ChoiceError(f"residual must be between 0 and 1, found {residual!r}")
     return residual
 
 
@@ -78,11 +78,15 @@ class Graph:
         row = EDGE_WEIGHTS[edge_weights] if isinstance(edge_weights, str) else edge_weights
         head = check_head(head, attention.num_heads, attention.head)
         if not row.per_head and (isinstance(head, int) or head == "all"):
-            raise ChoiceError(f"the weighting {row.name!r} is of all heads together; head={head!r} has no edges of it")
+            raise ChoiceError(f"edge weights {row.name!r} exist for all heads together only, not for head={head!r}")
         if row.signed and head in ("max", "min"):
-            raise ChoiceError(f"the weighting {row.name!r} is signed; head={head!r} would mix signs, use head='mean'")
+            raise ChoiceError(
+                f"edge weights {row.name!r} are signed, and head={head!r} would mix signs; use head='mean'"
+            )
         if attention.sequences and not row.supports_sequences:
-            raise ChoiceError(f"the weighting {row.name!r} is defined for one stack, not for two streams; use 'alti'")
+            raise ChoiceError(
+                f"edge weights {row.name!r} are defined for a single stack, not for an encoder–decoder; use 'alti'"
+            )
         fits = row.fits is not None and attention.stacked is not None and row.fits(attention.stacked)
         weights = [
             LayerWeights(layer, number, row, head, fits) for number, layer in enumerate(attention.layers, start=1)
@@ -204,7 +208,7 @@ class Graph:
 
 def _check_discard(discard_ratio: float, sequences: Mapping[str, slice]) -> float:
     if sequences and discard_ratio:
-        raise ChoiceError("discard takes the lowest of a layer's n × n weights; levels of two streams have fewer")
+        raise ChoiceError("discard_ratio needs layers of n × n weights, which an encoder–decoder does not have")
     return check_share(discard_ratio)
 
 

@@ -212,7 +212,7 @@ def flow(
     if not isinstance(solver, str) or solver not in _SOLVERS:
         raise ChoiceError(unknown("solver", solver, _SOLVERS))
     if threads is not None and whole_number("threads", threads) < 1:
-        raise ChoiceError(f"threads={threads} asked; at least 1 is needed, or None for one per core")
+        raise ChoiceError(f"threads={threads} was requested; give at least 1, or None for one per core")
     tensor = as_attention(attention)
     layers = (
         range(1, tensor.num_layers + 1) if layer is None else (check_layer(tensor.number(layer), tensor.num_layers),)

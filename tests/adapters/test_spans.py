@@ -78,7 +78,7 @@ def test_relevance_is_summed_and_blankout_takes_a_part_away_at_once():
 
 
 def test_without_spans_none_are_blanked_or_summed():
-    with pytest.raises(ChoiceError, match="no spans were named"):
+    with pytest.raises(ChoiceError, match="no spans were given"):
         attnx.explain(MODEL, TOKENIZER, TEXT, references={"blankout": {"unit": "span"}})
     with pytest.raises(InputError, match="no spans were named"):
         attnx.explain(MODEL, TOKENIZER, TEXT, methods="raw").by_span()

@@ -177,7 +177,7 @@ def test_bad_options_of_blank_out_are_errors():
     with pytest.raises(InputError, match="at_once must be at least 1 position, found 0"):
         blankout(zoo.model(), zoo.tokenizer(), asked(), at_once=0)
     one = asked(zoo.prepared("keys"))
-    with pytest.raises(ChoiceError, match="position 99 asked"):
+    with pytest.raises(ChoiceError, match="position 99 was requested"):
         blankout(zoo.model(), zoo.tokenizer(), one, positions=[[99]])
 
 

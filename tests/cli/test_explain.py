@@ -59,16 +59,16 @@ def test_the_output_file_can_be_loaded(run, saved, tmp_path):
 
 MISTAKES = [
     (["explain", ""], "empty"),
-    (["explain", "the key", "--layer", "7"], "layer 7 asked, model has 3"),
+    (["explain", "the key", "--layer", "7"], "layer 7 was requested, but the model has 3"),
     (
         ["explain", "the key", "--module", "decoder"],
         "no attention was seen in BertForSequenceClassification below 'decoder'",
     ),
-    (["explain", "the key", "--head", "9"], "head 9 asked"),
-    (["explain", "the key", "--head", "-1"], "head -1 asked"),
+    (["explain", "the key", "--head", "9"], "head 9 was requested"),
+    (["explain", "the key", "--head", "-1"], "head -1 was requested"),
     (["explain", "the key", "--head", "²"], "head '²' is not known"),
     (["explain", "half \udcff"], "surrogate"),
-    (["explain", "the key", "--position", "99"], "position 99 asked"),
+    (["explain", "the key", "--position", "99"], "position 99 was requested"),
     (["explain", "the key", "--position", "first"], "'mean' for the mean of all"),
     (["explain", "the key", "--prepend-token", "begin"], "BertForSequenceClassification is no decoder"),
     (["explain", "the key", "--method", "rolout"], "did you mean 'rollout'"),

@@ -108,7 +108,7 @@ MISTAKES = [
     (["reproduce", "table1", "--held-out", "--data", "good.tsv"], "was not trained with these files"),
     (["reproduce", "table1", "--output", "no/such/folder/x.md"], "there is no directory no/such/folder"),
     (["reproduce", "subject", "--data", "good.tsv"], "come without the subject's position"),
-    (["reproduce", "subject", "--layer", "9", "--samples", "2"], "layer 9 asked, model has 3"),
+    (["reproduce", "subject", "--layer", "9", "--samples", "2"], "layer 9 was requested, but the model has 3"),
     (["reproduce", "subject", "--attractors", "9"], "9 attractors were requested"),
     (["reproduce", "subject", "--attractors", "1", "--data", "good.tsv"], "--attractors is for generated sentences"),
     (["reproduce", "figure1", "--text", " "], "the text is empty"),

@@ -107,7 +107,7 @@ def test_a_model_that_learnt_nothing_sees_at_best_what_stands_out(demo):
 
 
 def test_finding_takes_the_options_of_explain(demo):
-    with pytest.raises(ChoiceError, match="discard is a share"):
+    with pytest.raises(ChoiceError, match="discard_ratio must be at least 0"):
         find(*demo, generate(1), methods=["rollout"], discard_ratio=2)
     early = find(*demo, generate(3, seed=77), methods=["raw"], layer=1)["raw"]
     assert early.found == 1

@@ -108,7 +108,7 @@ def test_bad_questions_say_what_to_change(atlas):
         attnx.head_atlas(model, tokenizer, [])
     with pytest.raises(ChoiceError, match="head 4 asked, the atlas has 4"):
         atlas.cell(1, 4)
-    with pytest.raises(ChoiceError, match="layer 4 asked"):
+    with pytest.raises(ChoiceError, match="layer 4 was requested"):
         atlas.cell(4, 0)
     with pytest.raises(ChoiceError, match="grid 'blankout' is not known; there are: carried, gradient"):
         atlas.grid("blankout")

@@ -209,7 +209,7 @@ def test_bad_questions_say_what_to_change():
         ask(continuation="")
     with pytest.raises(ChoiceError, match="head='all'"):
         ask(head="all")
-    with pytest.raises(ChoiceError, match="layer 9 asked, model has 3"):
+    with pytest.raises(ChoiceError, match="layer 9 was requested, but the model has 3"):
         ask(layer=9, methods="rollout")
 
 

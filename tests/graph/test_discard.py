@@ -69,12 +69,12 @@ def test_nothing_discarded_is_rollout():
 
 @pytest.mark.parametrize("share", [-0.1, 1, 1.0, 2, "x", True, float("nan")])
 def test_a_share_that_leaves_nothing_is_refused(share):
-    with pytest.raises(ChoiceError, match="discard is a share"):
+    with pytest.raises(ChoiceError, match="discard_ratio must be at least 0"):
         attnx.rollout(attention(), discard_ratio=share)
 
 
 def test_spared_is_a_position_of_the_input():
-    with pytest.raises(ChoiceError, match="position 10 asked"):
+    with pytest.raises(ChoiceError, match="position 10 was requested"):
         attnx.rollout(attention(), discard_ratio=0.5, keep_position=10)
 
 

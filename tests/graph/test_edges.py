@@ -91,7 +91,7 @@ def test_rows_that_no_query_reads_are_not_computed(monkeypatch):
 
 def test_errors_are_those_of_any_attention(both):
     _, long = both
-    with pytest.raises(ChoiceError, match="layer 7 asked, model has 3"):
+    with pytest.raises(ChoiceError, match="layer 7 was requested, but the model has 3"):
         attnx.rollout(long, layer=7)
-    with pytest.raises(ChoiceError, match="head 9 asked, model has 4"):
+    with pytest.raises(ChoiceError, match="head 9 was requested, but the model has 4"):
         attnx.raw(long, head=9)

@@ -42,7 +42,7 @@ def test_flow_of_the_graph_is_the_flow_of_attnx() -> None:
 
 
 def test_a_token_for_each_position_is_needed() -> None:
-    with pytest.raises(InputError, match="3 tokens expected, one for each position, 2 found"):
+    with pytest.raises(InputError, match="expected 3 tokens, one for each position, found 2"):
         attnx.to_networkx(WEIGHTS, ["the", "key"])
 
 

@@ -216,11 +216,11 @@ def test_maps_that_are_not_square_are_refused() -> None:
 
 def test_a_choice_that_does_not_exist_is_refused() -> None:
     weights = attention("random", layers=3, heads=2, length=4, seed=8)
-    with pytest.raises(ChoiceError, match="layer 4 asked, model has 3"):
+    with pytest.raises(ChoiceError, match="layer 4 was requested, but the model has 3"):
         attnx.flow(weights, layer=4)
     with pytest.raises(ChoiceError, match="did you mean 'networkx'"):
         attnx.flow(weights, solver="networks")  # type: ignore[arg-type]
-    with pytest.raises(ChoiceError, match="threads=0 asked"):
+    with pytest.raises(ChoiceError, match="threads=0 was requested"):
         attnx.flow(weights, threads=0)
 
 

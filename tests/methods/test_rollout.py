@@ -117,11 +117,11 @@ def test_raw_is_the_mean_of_heads_without_residual():
 
 
 BAD_CHOICES = [
-    ({"layer": 5}, r"layer 5 asked, model has 4 \(1 is next to the input\)"),
-    ({"layer": 0}, "layer 0 asked"),
-    ({"head": 3}, "head 3 asked, model has 3"),
+    ({"layer": 5}, r"layer 5 was requested, but the model has 4 layers \(1 is closest to the input\)"),
+    ({"layer": 0}, "layer 0 was requested"),
+    ({"head": 3}, "head 3 was requested, but the model has 3"),
     ({"head": "sum"}, "'all', 'mean', 'max' or 'min'"),
-    ({"position": 6}, "position 6 asked, input has 6"),
+    ({"position": 6}, "position 6 was requested, but the input has 6"),
     ({"residual": 1.5}, "between 0 and 1"),
     ({"down_to": 5}, "down_to=5"),
     ({"layer": 2, "down_to": 3}, "down_to=3"),

@@ -251,14 +251,14 @@ def with_gradients(attention):
 @pytest.mark.parametrize("name", ["globenc", "rollout:gradient_signed", "value_zeroing"])
 def test_what_is_not_defined_for_two_streams_is_refused_by_name(name):
     (method,) = asked_methods(name)
-    with pytest.raises(ChoiceError, match=f"{method.edge_weights}.*one stack"):
+    with pytest.raises(ChoiceError, match=f"{method.edge_weights}.*a single stack"):
         Graph.of(made_up(), edge_weights=method.edge_weights)
 
 
 def test_nothing_is_discarded_of_two_streams():
-    with pytest.raises(ChoiceError, match="two streams"):
+    with pytest.raises(ChoiceError, match="encoder–decoder"):
         attnx.rollout(made_up(), discard_ratio=0.5)
-    with pytest.raises(ChoiceError, match="two streams"):
+    with pytest.raises(ChoiceError, match="encoder–decoder"):
         Graph.of(made_up()).with_residual(0.5, discard_ratio=0.5)
 
 

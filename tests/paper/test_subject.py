@@ -80,5 +80,5 @@ def test_a_sentence_without_a_known_subject_is_an_error():
 
 
 def test_a_layer_that_does_not_exist_is_an_error(few):
-    with pytest.raises(ChoiceError, match="layer 9 asked, model has 3"):
+    with pytest.raises(ChoiceError, match="layer 9 was requested, but the model has 3"):
         subject(zoo.model(), zoo.tokenizer(), few, layer=9)

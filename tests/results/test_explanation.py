@@ -111,7 +111,7 @@ def test_what_nobody_asked_for_and_cannot_be_measured_is_left_out_with_a_note():
 def test_what_was_not_computed_is_named(explanation):
     with pytest.raises(ChoiceError, match="'flux' is not known; there are: raw, rollout, flow"):
         explanation["flux"]
-    with pytest.raises(ChoiceError, match="layer 9 asked"):
+    with pytest.raises(ChoiceError, match="layer 9 was requested"):
         explanation.scores(layer=9)
 
 

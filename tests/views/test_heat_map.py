@@ -38,7 +38,7 @@ def test_one_head_or_the_mean_of_all():
     each = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key", head="all", methods="rollout")
     np.testing.assert_allclose(each.plot_layers(head=2, special=True).images[0].get_array(), each["rollout"][:, 2])
     np.testing.assert_allclose(each.plot_layers(special=True).images[0].get_array(), each["rollout"].mean(1))
-    with pytest.raises(ChoiceError, match="head 9 asked"):
+    with pytest.raises(ChoiceError, match="head 9 was requested"):
         each.plot_layers(head=9)
 
 

@@ -74,7 +74,7 @@ def test_what_is_not_known_is_named(explained):
         explained.plot(kind="pie")
     with pytest.raises(ChoiceError, match="by 'words' is not known"):
         explained.plot(by="words")
-    with pytest.raises(ChoiceError, match="layer 9 asked"):
+    with pytest.raises(ChoiceError, match="layer 9 was requested"):
         explained.plot(layer=9)
 
 
