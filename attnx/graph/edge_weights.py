@@ -117,7 +117,8 @@ def check_position(position: int, length: int) -> int:
     position = whole_number("position", position)
     if not -length <= position < length:
         raise ChoiceError(
-            f"position {position} was requested, but the input has {length} positions (0 to {length - 1}; −1 is the last)"
+            f"position {position} was requested, but the input has {length} positions (0 to {length - 1}; "
+            "−1 is the last)"
         )
     return position % length
 

@@ -80,9 +80,7 @@ class Graph:
         if not row.per_head and (isinstance(head, int) or head == "all"):
             raise ChoiceError(f"edge weights {row.name!r} exist for all heads together only, not for head={head!r}")
         if row.signed and head in ("max", "min"):
-            raise ChoiceError(
-                f"edge weights {row.name!r} are signed, and head={head!r} would mix signs; use head='mean'"
-            )
+            raise ChoiceError(f"edge weights {row.name!r} are signed; head={head!r} would mix signs, use head='mean'")
         if attention.sequences and not row.supports_sequences:
             raise ChoiceError(
                 f"edge weights {row.name!r} are defined for a single stack, not for an encoder–decoder; use 'alti'"
