@@ -71,11 +71,11 @@ def run_command(
     options: dict[str, Any] = {"methods": method or None, "references": reference or None, "target": target}
     options |= {"truncate": truncate} if truncate else {}
     columns = None if not column else column[0] if len(column) == 1 else tuple(column)
-    with _model(model) as given:
+    with _model(model) as (loaded, tokenizer):
         try:
             run = explain_dataset(
-                given[0],
-                given[1],
+                loaded,
+                tokenizer,
                 data,
                 column=columns,
                 gold=gold,

@@ -59,7 +59,7 @@ OnDone: TypeAlias = Callable[[Done], None]
 class Engine(Protocol):
     """Runs work in any order, and reports each when it is done; what it holds meanwhile ends with the call."""
 
-    def run(self, job: Job, given: GivenModel, work: Iterator[Work], on_row: RowCallback, on_done: OnDone) -> None: ...
+    def run(self, job: Job, loaded: GivenModel, work: Iterator[Work], on_row: RowCallback, on_done: OnDone) -> None: ...
 
 
 def run_shard(job: Job, model: Any, processor: Any, work: Work, on_row: RowCallback = lambda: None) -> Done:
@@ -95,9 +95,9 @@ def _threads(count: int) -> Iterator[None]:
 class LocalEngine:
     """One shard after the other, in this process."""
 
-    def run(self, job: Job, given: GivenModel, work: Iterator[Work], on_row: RowCallback, on_done: OnDone) -> None:
+    def run(self, job: Job, loaded: GivenModel, work: Iterator[Work], on_row: RowCallback, on_done: OnDone) -> None:
         for item in work:
-            on_done(run_shard(job, given.model, given.processor, item, on_row))
+            on_done(run_shard(job, loaded.model, loaded.processor, item, on_row))
 
 
 @dataclass(frozen=True)
@@ -112,15 +112,15 @@ class Ray:
     retries: int = 3
     """How often a shard is run again whose worker died."""
 
-    def run(self, job: Job, given: GivenModel, work: Iterator[Work], on_row: RowCallback, on_done: OnDone) -> None:
+    def run(self, job: Job, loaded: GivenModel, work: Iterator[Work], on_row: RowCallback, on_done: OnDone) -> None:
         ray = _import_ray()
         with self._connected(ray, job):
-            model = None if given.name is not None else ray.put((given.model, given.processor))
+            model = None if loaded.name is not None else ray.put((loaded.model, loaded.processor))
             actor = ray.remote(_Worker).options(
                 num_cpus=job.threads, num_gpus=self.num_gpus, max_restarts=-1, max_task_retries=self.retries
             )
             pool = [
-                actor.remote(job, given.name, [model], bool(self.num_gpus))
+                actor.remote(job, loaded.name, [model], bool(self.num_gpus))
                 for _ in range(self._count(ray, job.threads))
             ]
             try:

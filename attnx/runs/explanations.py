@@ -63,8 +63,8 @@ class ExplanationTask(DatasetTask[Request]):
     def check(self, model: Any) -> None:
         Choices.of(model, **self.options)
 
-    def read(self, model: Any, processor: Any, given: Any) -> Sequence[Request]:
-        return Choices.of(model, **self.options).requests(processor, given)[0]
+    def read(self, model: Any, processor: Any, data: Any) -> Sequence[Request]:
+        return Choices.of(model, **self.options).requests(processor, data)[0]
 
     def cells(
         self, model: Any, processor: Any, things: Sequence[Request], tick: RowCallback, progress: bool

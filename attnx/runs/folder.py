@@ -59,32 +59,22 @@ class RunDir:
 
     def make(self) -> None:
         with self._errors("make"):
-            if self.remote:
-                self._system.makedirs(self._address(""), exist_ok=True)
-                return
-            if Path(self.name).exists() and not Path(self.name).is_dir():
+            if self._system.isfile(self._path()):
                 raise InputError(f"{self.name} is a file; give the name of a folder: run_dir='run/'")
-            Path(self.name).mkdir(parents=True, exist_ok=True)
+            self._system.makedirs(self._path(), exist_ok=True)
 
     def sizes(self) -> dict[str, int]:
         """The names in it, sorted, each with its size in bytes."""
         with self._errors("read"):
-            if not self.remote:
-                if not Path(self.name).is_dir():
-                    return {}
-                with os.scandir(self.name) as entries:
-                    return dict(sorted((entry.name, _size(entry)) for entry in entries))
             self._system.invalidate_cache()
-            if not self._system.exists(self._address("")):
+            if not self._system.isdir(self._path()):
                 return {}
-            listed = self._system.ls(self._address(""), detail=True)
+            listed = self._system.ls(self._path(), detail=True)
             return dict(sorted((entry["name"].rstrip("/").rpartition("/")[2], entry["size"] or 0) for entry in listed))
 
     def read(self, name: str) -> bytes:
         with self._errors("read"):
-            if self.remote:
-                return bytes(self._system.cat_file(self._address(name)))
-            return (Path(self.name) / name).read_bytes()
+            return bytes(self._system.cat_file(self._path(name)))
 
     def write(self, name: str, content: bytes) -> None:
         """Under another name first, synced, then renamed: who reads `name` finds all of it or nothing."""
@@ -92,8 +82,8 @@ class RunDir:
         with self._errors(f"write {name} to"):
             try:
                 if self.remote:
-                    self._system.pipe_file(self._address(other), content)
-                    self._system.mv(self._address(other), self._address(name))
+                    self._system.pipe_file(self._path(other), content)
+                    self._system.mv(self._path(other), self._path(name))
                 else:
                     self._write_local(Path(self.name), other, name, content)
             except BaseException:
@@ -102,10 +92,8 @@ class RunDir:
                 raise
 
     def remove(self, name: str) -> None:
-        if self.remote:
-            self._system.rm_file(self._address(name))
-        else:
-            (Path(self.name) / name).unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            self._system.rm_file(self._path(name))
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -158,12 +146,14 @@ class RunDir:
     def _system(self) -> Any:
         import fsspec
 
-        return fsspec.core.url_to_fs(self.name)[0]
+        return fsspec.core.url_to_fs(self.name)[0] if self.remote else fsspec.filesystem("file")
 
-    def _address(self, name: str) -> str:
+    def _path(self, name: str = "") -> str:
+        """As the file system takes it."""
         import fsspec
 
-        return f"{fsspec.core.url_to_fs(self.name)[1].rstrip('/')}/{name}".rstrip("/")
+        folder = fsspec.core.url_to_fs(self.name)[1] if self.remote else self.name
+        return f"{folder.rstrip('/')}/{name}".rstrip("/")
 
     @contextmanager
     def _errors(self, what: str) -> Iterator[None]:
@@ -176,13 +166,6 @@ class RunDir:
             raise AttnxError(
                 f"cannot {what} {self.name}: {reason}; fix that, and the same command resumes the run"
             ) from error
-
-
-def _size(entry: os.DirEntry[str]) -> int:
-    try:
-        return entry.stat().st_size
-    except OSError:  # a file that another process has just renamed
-        return 0
 
 
 VERSIONS = ("attnx", "torch", "transformers", "tokenizers", "numpy")

@@ -103,13 +103,11 @@ def explain_dataset(
     options |= {"methods": methods, "references": references}
     options["layer"] = None if layer == "all" else LAST if layer is None else layer
     task = ExplanationTask({name: value for name, value in options.items() if value is not None})
-    given = given_model(model, tokenizer)
-    task.check(given.model)
-    source, rows = source_of(data, Columns(column, gold, id_column)), shard_rows
-    rows = None if shard_rows is None else whole_number("shard_rows", shard_rows)
-    Runner(
-        task, given, source, RunDir.of(run_dir), engine_of(engine, workers, num_gpus), rows, progress=bool(progress)
-    ).run()
+    loaded = given_model(model, tokenizer)
+    task.check(loaded.model)
+    source, run_engine = source_of(data, Columns(column, gold, id_column)), engine_of(engine, workers, num_gpus)
+    size = None if shard_rows is None else whole_number("shard_rows", shard_rows)
+    Runner(task, loaded, source, RunDir.of(run_dir), run_engine, size, bool(progress)).run()
     return Run.load(run_dir)
 
 
@@ -193,7 +191,7 @@ class Run:
         return Layout.of(self.manifest)
 
     @cached_property
-    def common(self) -> Common:
+    def _common(self) -> Common:
         """Methods, references and layers, and what else is true of nearly all rows."""
         names = Common.__dataclass_fields__
         try:
@@ -254,9 +252,9 @@ class Run:
 
     def __iter__(self) -> Iterator[Explanation]:
         """Of all rows that could be explained, in their order."""
-        return (explanation for _, explanation in self.explained() if explanation is not None)
+        return (explanation for _, explanation in self._explained() if explanation is not None)
 
-    def explained(self) -> Iterator[tuple[dict[str, Any], Explanation | None]]:
+    def _explained(self) -> Iterator[tuple[dict[str, Any], Explanation | None]]:
         """Every row, with its explanation unless it failed."""
         for row in self.rows():
             yield row, None if row["error"] is not None else explanation_of(row, self.layout)
@@ -302,9 +300,9 @@ class Run:
 
         By the method that is shown first, or by another one of the run.
         """
-        if method is not None and method not in self.common.names:
-            raise ChoiceError(unknown("method", method, self.common.names))
-        return summarize(self.explained(), method or self.common.default, method, self.common.provenance)
+        if method is not None and method not in self._common.names:
+            raise ChoiceError(unknown("method", method, self._common.names))
+        return summarize(self._explained(), method or self._common.default, method, self._common.provenance)
 
     def to_html(self, path: str | PathLike[str] | None = None, *, title: str | None = None) -> str | None:
         """A page to search, filter and sort, in one file under 3 MB; of a larger run it has a sample, and says so."""
@@ -327,7 +325,7 @@ class Run:
     def __repr__(self) -> str:
         state = "complete" if self.complete else "running" if self.running else "stopped"
         total = "" if self.manifest.rows is None or self.complete else f" of {self.manifest.rows:,}"
-        return f"Run({self.run_dir.name!r}, {len(self):,}{total} rows, {', '.join(self.common.names)}, {state})"
+        return f"Run({self.run_dir.name!r}, {len(self):,}{total} rows, {', '.join(self._common.names)}, {state})"
 
     def _check(self, columns: Sequence[str] | None) -> None:
         for name in columns or ():

@@ -48,7 +48,7 @@ class Runner:
     """One call that begins a run, or resumes it, and leaves it complete unless memory was short."""
 
     task: DatasetTask[Any]
-    given: GivenModel
+    loaded: GivenModel
     source: Source
     run_dir: RunDir
     engine: Engine
@@ -74,7 +74,7 @@ class Runner:
             rows = self._begin()
             job = Job(self.task, self.run_dir, self.manifest.threads, self.manifest.fingerprint["model"])
             with progress_bar(self.task.name, self.source.count, self.progress, unit=" rows") as self._bar:
-                self.engine.run(job, self.given, self._work(rows), self._on_row, self._on_done)
+                self.engine.run(job, self.loaded, self._work(rows), self._on_row, self._on_done)
             finished = folder.parts(self.run_dir)
             if any(number >= self._shards for number in finished):
                 done = sum(part.rows for part in finished.values())
@@ -98,7 +98,7 @@ class Runner:
         self.manifest = Manifest(
             self.task.name,
             self.shard_rows or (MOST_ROWS if before is None else before.shard_rows),
-            folder.fingerprint(self.given.model, self.given.processor, self.task.settings()),
+            folder.fingerprint(self.loaded.model, self.loaded.processor, self.task.settings()),
             self.source.name,
             self.source.count,
             "growing" if self.shard_rows is None else "fixed",
@@ -113,7 +113,7 @@ class Runner:
         while type(self.task).decided is not DatasetTask.decided:
             window = list(islice(self.source.rows, self.manifest.shard_rows))
             rows += window
-            decided = decisions(self.task, self.given.model, self.given.processor, window)
+            decided = decisions(self.task, self.loaded.model, self.loaded.processor, window)
             if decided is not None:
                 self._decided, self.task = decided, with_decisions(self.task, decided)
             if decided is not None or not window:
@@ -262,16 +262,16 @@ class OutputOptions:
         )
         return {field.name: getattr(self, field.name) for field in used}
 
-    def result(self, task: DatasetTask[Any], given: GivenModel, data: Any, *, progress: bool) -> Any:
+    def result(self, task: DatasetTask[Any], loaded: GivenModel, data: Any, *, progress: bool) -> Any:
         """The result of inputs in memory, or with a folder of all that `explain_dataset` takes."""
         if self.run_dir is None:
             return compute_in_memory(
-                task, given.model, given.processor, data, shard_rows=self.shard_rows, progress=progress
+                task, loaded.model, loaded.processor, data, shard_rows=self.shard_rows, progress=progress
             )
-        task.check(given.model)
+        task.check(loaded.model)
         run_dir, source = RunDir.of(self.run_dir), source_of(data, Columns(self.column))
         engine = engine_of(self.engine, self.workers, self.num_gpus)
-        manifest = Runner(task, given, source, run_dir, engine, self.shard_rows, bool(progress)).run()
+        manifest = Runner(task, loaded, source, run_dir, engine, self.shard_rows, bool(progress)).run()
         if not manifest.complete:
             raise AttnxError(f"there is no result yet: {MEMORY}")
         return result_of(task, run_dir)

@@ -49,9 +49,9 @@ class DatasetTask(ABC, Generic[T]):
         """Raise for settings that this model cannot have, before any input is read."""
         return
 
-    def read(self, model: Any, processor: Any, given: Any) -> Sequence[T]:
+    def read(self, model: Any, processor: Any, data: Any) -> Sequence[T]:
         """One input, or a list of them, as requests; by default they are so already."""
-        return given if isinstance(given, list) else [given]
+        return data if isinstance(data, list) else [data]
 
     def decided(self, model: Any, processor: Any, things: Sequence[T]) -> dict[str, Any]:
         """Fields of this task that the first inputs decide for all of them; plain values."""

@@ -196,8 +196,8 @@ def _rounded(number: float) -> float:
 
 def _methods(run: Run) -> list[dict[str, Any]]:
     """Those that can be shown, the default in front."""
-    names = sorted(run.common.names, key=lambda name: name != run.common.default)
-    return [{"name": name, "signed": name in run.common.signed} for name in names]
+    names = sorted(run._common.names, key=lambda name: name != run._common.default)
+    return [{"name": name, "signed": name in run._common.signed} for name in names]
 
 
 def _sorts(run: Run) -> list[str]:

@@ -325,7 +325,7 @@ def test_no_permission_to_write(tmp_path, monkeypatch):
     def refuse(*given, **how):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
-    monkeypatch.setattr(folder.Path, "mkdir", refuse)  # root, as whom tests may run, is refused nothing
+    monkeypatch.setattr(os, "makedirs", refuse)  # root, as whom tests may run, is refused nothing
     with pytest.raises(AttnxError, match=r"cannot make .*: Permission denied; fix that"):
         explained(tmp_path / "run")
 
