@@ -9,6 +9,10 @@ _MAX_LENGTH = 600
 """Characters. Messages quote what was found, which may be a whole file."""
 
 
+LINE_BREAK = "⏎"
+"""Stands for a line break in every view that shows a text on one line."""
+
+
 class AttnxError(Exception):
     """The base of every error that attnx raises on purpose; the command line prints it in one line.
 

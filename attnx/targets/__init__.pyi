@@ -1,4 +1,3 @@
-from attnx.targets.base import LINE_BREAK as LINE_BREAK
 from attnx.targets.base import HeadKind as HeadKind
 from attnx.targets.base import Prediction as Prediction
 from attnx.targets.base import Score as Score

@@ -10,14 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from attnx.adapters import PreparedInput, has_head
-from attnx.errors import ChoiceError, whole_number
+from attnx.errors import LINE_BREAK, ChoiceError, whole_number
 from attnx.registry import unknown
 
 _LATER = {"later": True}
 """Fields that older files lack; reading results depends on it."""
 
-LINE_BREAK = "⏎"
-"""Stands for a line break in every view that shows a text on one line."""
 SPACE = "␣"
 _JOINERS = "\u200c\u200d"
 """Of which emoji and Persian words are made."""

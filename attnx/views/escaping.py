@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from attnx.adapters import Position
-from attnx.targets import LINE_BREAK, visible
+from attnx.errors import LINE_BREAK
 
 _JOINERS = "\u200c\u200d"
 """Zero-width joiner and non-joiner: emoji and Persian words are made with them, and they steer nothing."""
@@ -25,6 +25,8 @@ def printable(text: str) -> str:
 
 def token_label(position: Position, texts: Sequence[str]) -> str:
     """A token in a view of single tokens: as the tokenizer calls it, but white space by the symbols of all views."""
+    from attnx.targets import visible  # imports torch, which the command line does without
+
     piece = position.piece(texts)
     return visible(piece) if piece and not piece.strip() else printable(position.token)
 
