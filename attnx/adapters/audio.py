@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import ceil, gcd
+from math import gcd
 from os import PathLike, fspath
 from pathlib import Path
 from struct import error as StructError
@@ -141,10 +141,10 @@ def prepare_audio(model: nn.Module, processor: Any, audio: Any, *, truncate: boo
             f"{type(model).__name__} makes no position of this audio of {tuple(values.shape)} numbers; give a longer "
             "one, or process it with the model's own processor"
         )
-    frames, unmeasured = _frame_timing(extractor, entry, rate, values, encoder.time)
+    frames, assumed = _frame_timing(extractor, entry, rate, values, encoder.time)
     timing = encoder.timing(encoder.time).of_frames(frames)
     end = values.shape[encoder.time] * frames.hop if sound is None else len(sound.samples)
-    notes += (*unmeasured, *_truncation(timing, columns, end, rate, truncate=truncate))
+    notes += (*assumed, *_truncation(timing, columns, end, rate, truncate=truncate))
     positions, words, padding = _positions(encoder, timing, rows, columns, end, rate)
     if padding:
         notes += (
@@ -361,141 +361,66 @@ def _frame_timing(extractor: Any, entry: str, rate: int, values: Tensor, time: i
         return assumed, (f"without its feature extractor a frame of this audio is taken for {FRAME / rate:g} s",)
     settings = getattr(extractor, "to_json_string", None)
     key = f"{type(extractor)} {settings()}" if callable(settings) else None
+    timing = _frame_timings.get(key or "")
     if key is None or key not in _frame_timings:
         process = _processing(extractor, entry, rate)
 
-        def response(samples: Array) -> Array:
-            frames: Array = process(samples.astype(np.float32)).movedim(time, 0).double().numpy()
-            return frames
+        def frames(samples: Samples) -> Array:
+            values: Array = process(samples).movedim(time, 0).double().numpy()
+            return values
 
         lengths = (2 * rate // 2**halved for halved in range(5))
-        timings = (measure_timing(response, length) for length in lengths)
+        timings = (measure_timing(frames, length) for length in lengths)
         timing = next((timing for timing in timings if timing is not None), None)
-        if key is None:
-            return timing or assumed, ()
-        _frame_timings[key] = timing
-    timing = _frame_timings[key]
+        if key is not None:
+            _frame_timings[key] = timing
     if timing is None:
         name = type(extractor).__name__
         return assumed, (f"impulses do not tell what the frames of {name} hear: {FRAME} samples each",)
     return timing, ()
 
 
-Response: TypeAlias = Callable[[Array], Array]
-"""From one number for each moment, 0 but for impulses of 1, to columns × numbers."""
-
-_MIN_IMPULSES, _IMPULSES = 4, 48
-_APART = 6.38
-"""Hops between two impulses of one run: more than any column of the families here hears of."""
-_MANY = 24
-"""Columns of which those in the middle tell enough."""
 _THRESHOLD = 1e-4
 """Of the largest change: what is less is rounding."""
+_APART, _REACH = 13, 5
+"""Hops between the frames that are probed in one run, and how far from its middle a frame is probed."""
 
 
-def measure_timing(response: Response, length: int) -> Timing | None:
-    """What the columns of so many moments hear; None where they do not hear alike, a hop apart."""
-    silence = response(np.zeros(length))
-    count = len(silence)
+def measure_timing(frames: Callable[[Samples], Array], length: int) -> Timing | None:
+    """What frames hear, by their response to impulses in silence; None where they do not hear alike, a hop apart."""
+    silence = frames(np.zeros(length, np.float32))
 
-    def changes(impulses: Array) -> Array:
-        """By how much each column changes. What all share is no response: audio is normalised as a whole."""
-        audio = np.zeros(length)
-        audio[impulses.astype(int)] = 1
-        difference = response(audio) - silence
+    def changes(moments: Any) -> Array:
+        """By how much each frame changes. What all share is no response: audio is normalised as a whole."""
+        impulses = np.zeros(length, np.float32)
+        impulses[moments] = 1
+        difference = frames(impulses) - silence
         largest: Array = np.abs(difference - np.median(difference, axis=0)).max(1)
         return largest
 
-    def heard(runs: Sequence[Array], hop: float) -> list[tuple[float, float, float]]:
-        """Each impulse of all runs with the first and the last column that hear it."""
-        result = []
-        for impulses in runs:
-            change = changes(impulses)
-            columns = np.flatnonzero(change > _THRESHOLD * change.max())
-            nearest = np.abs(columns[:, None] * hop - impulses).argmin(1) if len(columns) else columns
-            for number, impulse in enumerate(impulses):
-                hearing = columns[nearest == number]
-                if len(hearing):
-                    result.append((float(impulse), float(hearing.min()), float(hearing.max())))
-        return result
-
-    # A first estimate of the hop by two impulses; one that is not heard stands behind the end of what is read.
-    quarter, loudest = length // 4, []
-    for impulse in (quarter, length - quarter):
-        change = changes(np.array([impulse]))
-        if not change.max() > 0:
+    start, stop = length // 4, length - length // 4
+    responses = [changes(moment) for moment in (start, stop)]
+    first, last = (int(response.argmax()) for response in responses)
+    if last <= first or not all(response.max() > 0 for response in responses):
+        return None  # the second stands behind the end of what is read
+    hop = round((stop - start) / (last - first))
+    probed = np.arange(first + _REACH, last - _REACH, _APART)
+    if not len(probed):
+        return None
+    edges = []
+    for direction in (-1, 1):
+        inside, outside = 0, _REACH * hop  # distances from the middle of a frame, as far as the first impulse tells it
+        while outside - inside > 1:
+            distances = np.unique(np.linspace(inside, outside, len(probed) + 2).astype(int)[1:-1])
+            near = probed[: len(distances)]
+            response = changes(start + hop * (near - first) + direction * distances)
+            heard = response[near] > _THRESHOLD * response.max()
+            if (np.diff(heard.astype(int)) > 0).any():
+                return None
+            inside = int(distances[heard].max(initial=inside))
+            outside = int(distances[~heard].min(initial=outside))
+        if outside == _REACH * hop:  # a frame hears so far that it has no time
             return None
-        loudest.append(int(change.argmax()))
-    if loudest[1] <= loudest[0]:
-        return None
-    hop = (length - 2 * quarter) / (loudest[1] - loudest[0])
-    impulses = heard(_impulses(hop, count, length), hop)
-    fit = _fit(impulses, hop, count)
-    if fit is not None and len(phases := fit.doubtful_phases) and count >= _MANY:
-        # Columns of padding, which hear nothing, may follow those of the audio.
-        columns = min(count, length // fit.hop)
-        middle = np.arange(columns // 4, columns - columns // 4, ceil(_APART))
-        chunks = [phases[start : start + len(middle)] for start in range(0, len(phases), len(middle))]
-        impulses += heard([fit.hop * middle[: len(chunk)] + chunk for chunk in chunks], fit.hop)
-        fit = _fit(impulses, fit.hop, count)
-    return None if fit is None else fit.timing
-
-
-def _impulses(hop: float, count: int, length: int) -> list[Array]:
-    """Impulses at all phases within a hop; those of one run stand far apart.
-
-    They stand in the middle of the audio, for at its ends it may be continued as in a mirror; of few columns none is
-    left out.
-    """
-    start, space = (length / 4, length / 2) if count >= _MANY else (0.0, float(length))
-    apart = min(_APART * hop, space)
-    together = max(1, int(space // apart))
-    # A step of the golden section visits phases evenly, however many runs there are.
-    phases = apart * ((np.arange(ceil(_IMPULSES / together)) * 0.618034) % 1)
-    runs = [np.floor(start + phase + apart * np.arange(together)) for phase in phases]
-    return [run[run < length] for run in runs]
-
-
-@dataclass(frozen=True)
-class _Fit:
-    """Column i hears from `low + hop · i` to `high + hop · i`, each as far as impulses tell."""
-
-    hop: int
-    low: tuple[float, float]
-    high: tuple[float, float]
-
-    @property
-    def slack(self) -> float:
-        return min(self.low[1] - self.low[0], self.high[1] - self.high[0])
-
-    @property
-    def doubtful_phases(self) -> Array:
-        """Where in a hop more impulses would tell more."""
-        edges = [np.arange(low, high + 1) for low, high in (self.low, self.high) if low < high]
-        return np.concatenate([np.empty(0), *edges])
-
-    @property
-    def timing(self) -> Timing:
-        low, high = sum(self.low) / 2, sum(self.high) / 2
-        return Timing(float(self.hop), float(low + high + 1) / 2, float(high - low + 1))
-
-
-def _fit(impulses: Sequence[tuple[float, float, float]], hop: float, count: int) -> _Fit | None:
-    """The whole hop that fits all impulses, each with the first and the last column that hear it.
-
-    That a column is the last to hear an impulse says that its `low` is not behind the impulse, and that of the column
-    after it is, if there is one; likewise of the first. Of several hops that fit, the one that leaves most slack is the
-    true one but for a sample or two.
-    """
-    if len(impulses) < _MIN_IMPULSES:
-        return None
-    at, first, last = np.array(impulses, dtype=np.float64).T
-    ends, begins = last < count - 1, first > 0
-    best: _Fit | None = None
-    for candidate in range(max(1, round(hop / 2)), round(2 * hop) + 2):
-        low = (at - candidate * (last + 1))[ends].max(initial=-np.inf) + 1, (at - candidate * last).min()
-        high = (at - candidate * first).max(), (at - candidate * (first - 1))[begins].min(initial=np.inf) - 1
-        fit = _Fit(candidate, low, high)
-        if 0 <= fit.slack < np.inf and (best is None or fit.slack > best.slack):
-            best = fit
-    return best
+        edges.append(direction * inside)
+    low, high = edges
+    return Timing(float(hop), start - hop * first + (low + high + 1) / 2, float(high - low + 1))

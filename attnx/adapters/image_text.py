@@ -287,12 +287,12 @@ def _layout(pixels: Tensor, grids: Tensor | None, patch: Any, process: Process, 
     for count, rows, columns in grids.tolist():
         if count != 1 or any(ramp.shape != (len(pixels),) for ramp in ramps):
             return SheetLayout()
-        places = [[0, 0] for _ in range(rows * columns)]
+        cells_of = [[0, 0] for _ in range(rows * columns)]
         for axis, (ramp, others) in enumerate(zip(ramps, (columns, rows), strict=True)):
             shades = ramp[begin : begin + rows * columns]
             for rank, index in enumerate(shades.argsort(stable=True).tolist()):
-                places[index][axis] = rank // others
-        cells.append(tuple((row, column) for row, column in places))
+                cells_of[index][axis] = rank // others
+        cells.append(tuple((row, column) for row, column in cells_of))
         begin += rows * columns
     return SheetLayout(tuple(cells), patch)
 

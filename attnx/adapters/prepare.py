@@ -43,7 +43,7 @@ def prepare_inputs(
     adapter: Adapter,
     model: nn.Module,
     processor: Any,
-    given: Any,
+    inputs: Any,
     *,
     truncate: bool = False,
     interpolate: bool = False,
@@ -53,7 +53,7 @@ def prepare_inputs(
 
     `target_text` is what an encoder–decoder has generated of each.
     """
-    items, single = questions(given) if takes_choices(model) else _items(given)
+    items, single = questions(inputs) if takes_choices(model) else _items(inputs)
     options: dict[str, Any] = {"truncate": truncate}
     targets: list[dict[str, Any]] = [{}] * len(items)
     if target_text is not None:
@@ -90,30 +90,30 @@ def is_single_input(item: Mapping[str, Any]) -> bool:
     return any(name in item for name in (*_AUDIO_KEYS, "input_ids", "pixel_values")) or is_image_text(item)
 
 
-def _items(given: Any) -> tuple[list[Any], bool]:
-    if isinstance(given, Mapping):
-        if any(name in given for name in _AUDIO_KEYS) or is_image_text(given):
-            return [given], True
-        if "pixel_values" in given:
-            pixels = _pixels(given["pixel_values"])
+def _items(inputs: Any) -> tuple[list[Any], bool]:
+    if isinstance(inputs, Mapping):
+        if any(name in inputs for name in _AUDIO_KEYS) or is_image_text(inputs):
+            return [inputs], True
+        if "pixel_values" in inputs:
+            pixels = _pixels(inputs["pixel_values"])
             images = [{"pixel_values": pixel} for pixel in (pixels if pixels.ndim == 4 else pixels[None])]
             if not images:
                 raise InputError("the batch of processed images is empty: give at least one")
             return list(images), len(images) == 1
-        tokenized = tokenized_inputs(given)
+        tokenized = tokenized_inputs(inputs)
         return list(tokenized), len(tokenized) == 1
-    if is_chat(given):
-        return [Chat(tuple(given))], True
-    if any(kind.__name__ == "Series" for kind in type(given).__mro__):  # pandas, which need not be there
-        given = given.to_list()
-    if isinstance(given, list):
-        if given and all(isinstance(sample, Real) for sample in given):  # samples of one audio
-            return [given], True
-        if not given:
+    if is_chat(inputs):
+        return [Chat(tuple(inputs))], True
+    if any(kind.__name__ == "Series" for kind in type(inputs).__mro__):  # pandas, which need not be there
+        inputs = inputs.to_list()
+    if isinstance(inputs, list):
+        if inputs and all(isinstance(sample, Real) for sample in inputs):  # samples of one audio
+            return [inputs], True
+        if not inputs:
             raise InputError("the list of texts is empty: give at least one")
-        nested = (_items(part)[0] if isinstance(part, Mapping) or is_chat(part) else [part] for part in given)
+        nested = (_items(part)[0] if isinstance(part, Mapping) or is_chat(part) else [part] for part in inputs)
         return [item for items in nested for item in items], False
-    return [given], True
+    return [inputs], True
 
 
 def _pixels(pixels: Any) -> torch.Tensor:

@@ -44,8 +44,8 @@ class Mask:
         A key is visible when any head can see it: with ALiBi the steep heads lose sight of what the others see.
         """
         if self.triangular:
-            places = torch.arange(self.length, device=self.device)
-            return places[start:stop, None] >= places
+            positions = torch.arange(self.length, device=self.device)
+            return positions[start:stop, None] >= positions
         if self.source is None:
             return torch.ones((), dtype=torch.bool, device=self.device).expand(stop - start, self.length)
         rows = is_visible(self.source[..., start:stop, :])
@@ -62,8 +62,8 @@ class Mask:
     def queries_per_key(self) -> Tensor:
         """How many queries see each key."""
         if self.source is None:
-            places = torch.arange(self.length, device=self.device)
-            return self.length - places if self.triangular else torch.full_like(places, self.rows)
+            positions = torch.arange(self.length, device=self.device)
+            return self.length - positions if self.triangular else torch.full_like(positions, self.rows)
         return torch.stack([rows.sum(0) for _, rows in self._parts()]).sum(0)
 
     def cropped(self, kept: Tensor, queries: Tensor | None = None) -> Mask:

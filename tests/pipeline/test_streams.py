@@ -461,7 +461,7 @@ class TestBadInput:
         model, tokenizer = streams_zoo.FAMILIES["m2m_100"]().eval(), languages()
         model.generation_config.forced_bos_token_id = tokenizer.convert_tokens_to_ids("__de__")
         e = attnx.explain(model, tokenizer, "the key", target_text="the book", methods="rollout")
-        assert any("read as __fr__, and the model is set to write __de__" in note for note in e.notes)
+        assert any("read as __fr__, and the model is set to generate __de__" in note for note in e.notes)
         model.generation_config.forced_bos_token_id = tokenizer.convert_tokens_to_ids("__fr__")
         e = attnx.explain(model, tokenizer, "the key", target_text="the book", methods="rollout")
         assert not e.notes

@@ -276,7 +276,7 @@ REFUSED = {
                 num_query_tokens=4,
             )
         ),
-        "by a Q-Former, whose queries are no patches, .* attnx.explain(model.vision_model, processor, picture) shows",
+        "by a Q-Former, whose queries are no patches, .* attnx.explain(model.vision_model, processor, image) shows",
     ),
     "vilt": (
         lambda: hf.ViltModel(hf.ViltConfig(**WIDE, vocab_size=60, image_size=32, patch_size=8)),
