@@ -21,7 +21,7 @@ for _name, _section in {
     "summary": Section(evaluation.summary_section, evaluation.summary_plain, (evaluation.Comparison,)),
     "atlas": Section(evaluation.atlas_section, evaluation.atlas_plain, (evaluation.HeadAtlas,)),
     "faithfulness": Section(evaluation.faithfulness_section, evaluation.faithfulness_plain, (evaluation.Faithfulness,)),
-    "truth": Section(benchmarks.truth_section, benchmarks.truth_plain, (benchmarks.BenchmarkTable,)),
+    "truth": Section(benchmarks.benchmark_section, benchmarks.benchmark_plain, (benchmarks.BenchmarkTable,)),
     "generation": Section(
         generation.generation_section, plain_tables("generation"), (generation.GenerationExplanation,)
     ),

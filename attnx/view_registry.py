@@ -30,64 +30,11 @@ def generation() -> View:
 
 @cache
 def evaluation_table() -> View:
-    return _view(lambda table: table.blocks(), lambda table: table.rows(), lambda table, *args: table.draw(*args))
-
-
-@cache
-def comparison() -> View:
-    from attnx.evaluation import comparison_blocks as blocks
-    from attnx.evaluation import comparison_rows as rows
-    from attnx.evaluation import plot_comparison as plot
-
-    return _view(blocks, rows, plot)
-
-
-@cache
-def faithfulness() -> View:
-    from attnx.evaluation import (
-        faithfulness_blocks as blocks,
+    return _view(
+        lambda table: table.blocks(),
+        lambda table: table.rows(),
+        lambda table, *args, **options: table.draw(*args, **options),
     )
-    from attnx.evaluation import (
-        faithfulness_rows as rows,
-    )
-    from attnx.evaluation import (
-        plot_faithfulness as plot,
-    )
-
-    return _view(blocks, rows, plot)
-
-
-@cache
-def recommendation() -> View:
-    from attnx.evaluation import (
-        plot_recommendation as plot,
-    )
-    from attnx.evaluation import (
-        recommendation_blocks as blocks,
-    )
-    from attnx.evaluation import (
-        recommendation_rows as rows,
-    )
-
-    return _view(blocks, rows, plot)
-
-
-@cache
-def truth() -> View:
-    from attnx.benchmarks import plot_truth as plot
-    from attnx.benchmarks import truth_blocks as blocks
-    from attnx.benchmarks import truth_rows as rows
-
-    return _view(blocks, rows, plot)
-
-
-@cache
-def atlas() -> View:
-    from attnx.evaluation import atlas_blocks as blocks
-    from attnx.evaluation import atlas_rows as rows
-    from attnx.evaluation import plot_atlas as plot
-
-    return _view(blocks, rows, plot)
 
 
 @cache
@@ -169,11 +116,9 @@ for _kind, _load in {
     "explanation": explanation,
     "explained generation": generation,
     "evaluation table": evaluation_table,
-    "comparison": comparison,
-    "faithfulness table": faithfulness,
-    "recommendation": recommendation,
-    "truth": truth,
-    "atlas": atlas,
+    **dict.fromkeys(
+        ("suite", "benchmark", "comparison", "faithfulness table", "recommendation", "atlas"), evaluation_table
+    ),
     "probe": probe,
     "pronoun report": pronoun_report,
     "paper table": evaluation_table,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -15,7 +15,7 @@ from attnx.adapters import adapter_for, has_head
 from attnx.arguments import checked
 from attnx.attribution import REFERENCES, Case, Scored, asked_references, measure_references
 from attnx.attribution import cases as predicted
-from attnx.benchmarks.result import BenchmarkTable
+from attnx.benchmarks.result import BenchmarkTable, SuiteTable
 from attnx.errors import ArgumentError, ChoiceError, InputError, whole_number
 from attnx.hooks import unwrap_model
 from attnx.methods import METHODS, SCORE_DECIMALS, Normalization
@@ -94,33 +94,6 @@ class Explainers:
 
 
 @dataclass(frozen=True, eq=False)
-class SuiteResult:
-    """What came of a suite."""
-
-    values: Mapping[str, Array]
-    """Explainer → row × metric."""
-    orders: Mapping[str, Array]
-    """Chance, and orders that know nothing → row × metric."""
-    refused: Mapping[str, str] = field(default_factory=dict)
-    """Explainer → why it has no numbers."""
-    wrong: int = 0
-    """Inputs that the model gets wrong, and that were left out."""
-    signed: tuple[str, ...] = ()
-    provenance: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Metric:
-    """A column of numbers."""
-
-    name: str
-    more_is_better: bool = True
-
-
-RANKS = (Metric("reciprocal rank"), Metric("first"))
-
-
-@dataclass(frozen=True, eq=False)
 class Suite:
     """Where inputs and model come from, what is right, and how it is measured."""
 
@@ -131,11 +104,9 @@ class Suite:
     """What is right, and why, in a sentence."""
     source: str
     """Where the inputs and the model come from."""
-    measure: Callable[[Suite, Trial, Explainers], SuiteResult]
+    measure: Callable[[Suite, Trial, Explainers], SuiteTable]
     questions: Callable[[Trial], Iterator[Known]] | None = None
     """The inputs, as many as there are or without end; None where `measure` has inputs of its own."""
-    metrics: tuple[Metric, ...] = RANKS
-    """The first is what explainers are ordered by."""
     unit: str = "word"
     """What is ranked."""
     embedded: Callable[[], tuple[Any, Any]] | None = None
@@ -200,12 +171,19 @@ def benchmark(
     explainers = _explainers(methods, references, normalize)
     model = None if model is None else unwrap_model(model)
     chosen = _chosen(suites, model, data)
-    suite_results = {}
+    tables = {}
     for suite in chosen:
         own, processor = _asked(suite, model, tokenizer)
         trial = Trial(own, processor, rows or suite.rows, data, seed, progress, keeping.inside(suite.name))
-        suite_results[suite.name] = suite.measure(suite, trial, explainers)
-    return _truth({suite.name: suite for suite in chosen}, suite_results, seed)
+        tables[suite.name] = replace(
+            suite.measure(suite, trial, explainers),
+            title=suite.title,
+            right=suite.right,
+            unit=suite.unit,
+            source=suite.source,
+            seed=seed,
+        )
+    return BenchmarkTable(tables)
 
 
 def _explainers(
@@ -277,26 +255,6 @@ def _asked(suite: Suite, model: nn.Module | None, tokenizer: Any) -> tuple[Any, 
         return model, tokenizer
     assert suite.embedded is not None
     return suite.embedded()
-
-
-def _truth(suites: dict[str, Suite], found: dict[str, SuiteResult], seed: int) -> BenchmarkTable:
-    return BenchmarkTable(
-        values={name: dict(suite_result.values) for name, suite_result in found.items()},
-        orders={name: dict(suite_result.orders) for name, suite_result in found.items()},
-        metrics={name: tuple(metric.name for metric in suite.metrics) for name, suite in suites.items()},
-        less_is_better=tuple(
-            sorted({metric.name for suite in suites.values() for metric in suite.metrics if not metric.more_is_better})
-        ),
-        about={
-            name: {"title": suite.title, "right": suite.right, "unit": suite.unit, "source": suite.source}
-            for name, suite in suites.items()
-        },
-        refused={name: dict(suite_result.refused) for name, suite_result in found.items()},
-        wrong={name: suite_result.wrong for name, suite_result in found.items()},
-        signed=tuple(dict.fromkeys(signed for suite_result in found.values() for signed in suite_result.signed)),
-        seed=seed,
-        provenance={name: dict(suite_result.provenance) for name, suite_result in found.items()},
-    )
 
 
 @dataclass

@@ -13,14 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from attnx.adapters import adapter_for
-from attnx.benchmarks.benchmark import Array, Explainers, Known, Scores, Suite, SuiteResult, Trial, scores_of
-from attnx.benchmarks.result import CHANCE
+from attnx.benchmarks.benchmark import Array, Explainers, Known, Scores, Suite, Trial, scores_of
+from attnx.benchmarks.result import CHANCE, SuiteTable
 from attnx.errors import ChoiceError, InputError
-from attnx.evaluation import FACTS, Gathered, facts, with_left_out
+from attnx.evaluation import CollectedRows, facts, with_left_out
 from attnx.hooks import map_outputs, unwrap_model
 from attnx.methods import SCORE_DECIMALS
 from attnx.pipeline import GivenModel, Request
-from attnx.runs import Cells, DatasetTask, RowCallback, as_setting
+from attnx.runs import FACTS, Cells, DatasetTask, RowCallback, as_setting
 from attnx.targets import encoder_offset, head_logits, split
 
 
@@ -137,7 +137,7 @@ def _margin(logits: Tensor, target: Any) -> float:
     return float(logits[wanted] - others.max())
 
 
-def by_rank(suite: Suite, given: Trial, explainers: Explainers) -> SuiteResult:
+def by_rank(suite: Suite, given: Trial, explainers: Explainers) -> SuiteTable:
     """Reciprocal rank and share found first, of all explainers, chance and fixed orders on the same inputs."""
     if suite.questions is None:
         raise InputError(f"suite {suite.name!r} has no questions to rank by; give it some, or a measure of its own")
@@ -147,10 +147,10 @@ def by_rank(suite: Suite, given: Trial, explainers: Explainers) -> SuiteResult:
             f"suite {suite.name!r}: {type(given.model).__name__} gets none of {wrong} inputs right, so it cannot tell "
             "what its answer hangs on; give a model that does the task, or other data"
         )
-    suite_result: SuiteResult = given.keeping.result(
+    table: SuiteTable = given.keeping.result(
         Ranking(suite.name, explainers, wrong), GivenModel(given.model, given.processor), known, progress=given.progress
     )
-    return suite_result
+    return table
 
 
 @dataclass(frozen=True)
@@ -178,16 +178,19 @@ class Ranking(DatasetTask[Known]):
         }
         return [{**self._ranks(scores, number, item), **common} for number, item in enumerate(things)]
 
-    def result(self, cells: Iterable[Cells], left_out: Mapping[str, int]) -> SuiteResult:
+    def result(self, cells: Iterable[Cells], left_out: Mapping[str, int]) -> SuiteTable:
         """What refused in one shard has no numbers in any."""
         if left_out:
             raise InputError(f"{with_left_out(f'suite {self.suite!r}', left_out)}; its inputs are measured all or none")
-        found = Gathered.of(cells)
+        found = CollectedRows.of(cells)
         refused = _joined(found.columns["refused"])
-        record = found.provenance
-        return SuiteResult(
-            values={name: found.array(f"of {name}") for name in self._names if name not in refused},
-            orders={name: found.array(name) for name in fixed_orders(1)},
+        record, orders = found.provenance, tuple(fixed_orders(1))
+        return SuiteTable(
+            values={
+                **{name: found.array(f"of {name}") for name in self._names if name not in refused},
+                **{name: found.array(name) for name in orders},
+            },
+            fixed_orders=tuple(name for name in orders if name != CHANCE),
             refused=refused,
             wrong=self.wrong,
             signed=tuple(dict.fromkeys(name for signed in found.columns["signed"] for name in signed["names"])),

@@ -1,199 +1,261 @@
-"""The result of suites with a known answer: how high each explainer puts what is right, beside chance."""
+"""The result of suites with a known answer: how high each method ranks what is right, next to chance."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from attnx.errors import ChoiceError
-from attnx.evaluation import FEWEST_TEXTS, Verdict, verdict_of
+from attnx.evaluation import FEWEST_INPUTS, EvaluationTable, Significance, interval_text, plural
 from attnx.registry import unknown
-from attnx.results import Array, Between, Filled, Named, Rules, TableResult
+from attnx.results import Between, Filled, Result, Rules, Shape, check
 from attnx.statistics import RESAMPLES, Summary
+
+if TYPE_CHECKING:
+    from attnx.views import PlainTable, Shown, TextBlock
 
 CHANCE = "chance"
 
 
-def _a_row_for_each_input(suites: Mapping[str, Mapping[str, Array]], result: Any) -> str | None:
-    """Of every suite that has metrics, as many rows as chance has, and a finite number for each metric."""
-    whole = result.whole
-    if set(suites) != set(whole.metrics) or not all(CHANCE in whole.orders.get(suite, {}) for suite in suites):
-        return "an object with the suites of metrics, and chance among the orders of each"
-    for suite, several in suites.items():
-        shape = (len(whole.orders[suite][CHANCE]), len(whole.metrics[suite]))
-        if not shape[0] or any(array.shape != shape or not np.isfinite(array).all() for array in several.values()):
-            return f"finite numbers for {shape[0]} inputs × {shape[1]} metrics in {suite!r}"
-    return None
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SuiteTable(EvaluationTable):
+    """One suite: each method, chance and fixed orders on the same inputs. Methods are ranked by the first column."""
+
+    kind: ClassVar[str] = "suite"
+    correction: ClassVar[bool] = False
+    rules: ClassVar[Rules] = {
+        **EvaluationTable.rules,
+        "values": Filled(named=[CHANCE]),
+        "values.*": Shape("measured columns"),
+        "wrong": Between(0),
+    }
+
+    columns: tuple[str, ...] = ("reciprocal rank", "first")
+    baseline: str | None = CHANCE
+    fixed_orders: tuple[str, ...] = ()
+    """Rows that know nothing of the input, such as "(first)": always the same position."""
+    title: str = ""
+    right: str = ""
+    """What is right, and why."""
+    unit: str = "word"
+    """What is ranked."""
+    source: str = ""
+    """Where inputs and model come from."""
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """Method → why it has no numbers."""
+    wrong: int = 0
+    """Inputs that the model gets wrong, and that were left out."""
+    signed: tuple[str, ...] = ()
+    """Methods whose scores support or oppose the target: what opposes it ranks last."""
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        return tuple(name for name in super().methods if name not in self.fixed_orders)
+
+    @property
+    def not_above_chance(self) -> tuple[str, ...]:
+        """The methods that are not significantly above chance, by the first column."""
+        return tuple(name for name in self.ranking() if self.significance(name) != "above chance")
+
+    def array(self, method: str, column: str | None = None) -> Any:
+        if method in self.refused and method not in self.values:
+            raise ChoiceError(f"{method} has no numbers: {self.refused[method]}")
+        return super().array(method, column)
 
 
 @dataclass(frozen=True, eq=False)
-class BenchmarkTable(TableResult):
-    """Which explainers find what is known to decide. `t.cell("lrp", "recall")` is a mean and its interval.
+class BenchmarkTable(Result):
+    """Which methods find what is known to decide. `t.cell("lrp", "recall")` is a mean with its interval.
 
-    >>> t = benchmark(suites="recall", rows=12, methods=[], references="lrp", progress=False)
-    >>> t.verdict("lrp", "recall")
-    'better than chance'
+    `t.suites["recall"]` is an `EvaluationTable` of one suite.
+
+    Example:
+        >>> t = benchmark(suites="recall", rows=12, methods=[], references="lrp", progress=False)
+        >>> t.significance("lrp", "recall")
+        'above chance'
     """
 
-    kind: ClassVar[str] = "truth"
-    rules: ClassVar[Rules] = {
-        "metrics": Filled(),
-        "metrics.*": Filled(),
-        "orders": _a_row_for_each_input,
-        "values": _a_row_for_each_input,
-        "wrong.*": Between(0),
-        "seed": Between(0),
-        "provenance.*": Named(),
-    }
+    kind: ClassVar[str] = "benchmark"
+    rules: ClassVar[Rules] = {"suites": Filled(), "suites.*": lambda suite, _: check(suite)}
 
-    values: Mapping[str, Mapping[str, Array]]
-    """Suite → explainer → row × metric: a row for each input."""
-    orders: Mapping[str, Mapping[str, Array]]
-    """Suite → chance, and orders that know nothing of the input → row × metric, of the same inputs."""
-    metrics: Mapping[str, tuple[str, ...]]
-    """Suite → its columns; the first is what explainers are ordered by."""
-    less_is_better: tuple[str, ...] = ()
-    """Metrics of which a small number is a good one."""
-    about: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Suite → its title, what is right, the unit that is ranked, and the source of inputs and model."""
-    refused: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Suite → explainer → why it has no numbers there."""
-    wrong: Mapping[str, int] = field(default_factory=dict)
-    """Suite → inputs that the model got wrong, and that were left out."""
-    signed: tuple[str, ...] = ()
-    """Explainers whose scores are for and against the answer: what speaks against it stands last."""
-    seed: int = 0
-    provenance: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Suite → versions, model and settings that made its numbers."""
+    suites: Mapping[str, SuiteTable]
 
     @property
-    def suites(self) -> tuple[str, ...]:
-        return tuple(self.values)
-
-    @property
-    def explainers(self) -> tuple[str, ...]:
+    def methods(self) -> tuple[str, ...]:
         """All that have a number, the best first by the mean over suites; where one has none, chance stands for it."""
-        names = dict.fromkeys(name for of_suite in self.values.values() for name in of_suite)
-        return tuple(
-            sorted(names, key=lambda name: -float(np.mean([self._standing(name, suite) for suite in self.suites])))
-        )
 
-    def rows(self, suite: str) -> int:
-        """How many inputs were measured."""
-        return len(self.orders[self._suite(suite)][CHANCE])
+        def standing(name: str, suite: SuiteTable) -> float:
+            mean = suite.cell(name if name in suite.values else CHANCE).mean or 0.0
+            return -mean if suite.columns[0] in suite.lower_is_better else mean
 
-    def cell(self, explainer: str, suite: str, metric: str | None = None) -> Summary:
-        """Mean and 95 % interval over the inputs, of an explainer, of chance or of a fixed order."""
-        return Summary.of(self._column(explainer, suite, metric), seed=self.seed)
+        names = dict.fromkeys(name for suite in self.suites.values() for name in suite.methods)
+        suites = self.suites.values()
+        return tuple(sorted(names, key=lambda name: -float(np.mean([standing(name, suite) for suite in suites]))))
 
-    def beyond_chance(self, explainer: str, suite: str, metric: str | None = None) -> Summary:
-        """By how much an explainer differs from chance on the same inputs: paired, with its 95 % interval."""
-        chance = self._column(CHANCE, suite, metric)
-        return Summary.of(self._column(explainer, suite, metric) - chance, seed=self.seed)
+    def suite(self, name: str) -> SuiteTable:
+        if name not in self.suites:
+            raise ChoiceError(unknown("suite", name, self.suites) + " (of those that were measured)")
+        return self.suites[name]
 
-    def verdict(self, explainer: str, suite: str, metric: str | None = None) -> Verdict:
-        """Whether the interval of the difference to chance leaves zero out; fewer than six inputs cannot tell."""
-        name = self._metric(suite, metric)
-        return verdict_of(self.beyond_chance(explainer, suite, name), name not in self.less_is_better)
+    def cell(self, method: str, suite: str, metric: str | None = None) -> Summary:
+        """Mean and 95 % interval over the inputs, of a method, of chance or of a fixed order."""
+        return self.suite(suite).cell(method, metric)
 
-    def not_above_chance(self, suite: str) -> tuple[str, ...]:
-        """The explainers that cannot be told from chance, or are below it, by the first metric."""
-        return tuple(
-            name
-            for name in self.explainers
-            if name in self.values[suite] and self.verdict(name, suite) != "better than chance"
-        )
+    def significance(self, method: str, suite: str, metric: str | None = None) -> Significance:
+        """Whether a method is above chance; fewer than six inputs cannot say."""
+        return self.suite(suite).significance(method, metric)
 
-    def mean(self, explainer: str) -> Summary | None:
-        """The mean over suites of the first metric, rows drawn anew in each; None unless all have it and it is one."""
-        if len({names[0] for names in self.metrics.values()}) > 1 or len(self.suites) < 2:
+    def mean(self, method: str) -> Summary | None:
+        """The mean over suites of the first metric, resampled within each; None unless all have it and it is one."""
+        suites = list(self.suites.values())
+        if len({suite.columns[0] for suite in suites}) > 1 or len(suites) < 2:
             return None
-        if not all(explainer in (*self.values[suite], *self.orders[suite]) for suite in self.suites):
+        if not all(method in suite.values for suite in suites):
             return None
-        columns = [self._column(explainer, suite, None) for suite in self.suites]
-        random = np.random.default_rng(self.seed)
+        columns = [suite.array(method) for suite in suites]
+        random = np.random.default_rng(suites[0].seed)
         drawn = [column[random.integers(len(column), size=(RESAMPLES, len(column)))].mean(1) for column in columns]
         low, high = np.quantile(np.mean(drawn, axis=0), (0.025, 0.975))
         means = [float(column.mean()) for column in columns]
         count = sum(map(len, columns))
         return Summary(float(np.mean(means)), float(np.std(means)), float(low), float(high), count, 0)
 
-    def plot(self, axes: Any = None) -> Any:
-        """A panel for each suite: every explainer's mean with its interval, chance dashed. Takes and returns axes."""
-        return self._view.plot(self, axes)
-
-    def __repr__(self) -> str:
-        sizes = ", ".join(f"{suite} of {self.rows(suite)}" for suite in self.suites)
-        return f"Truth({sizes}; {len(self.explainers)} methods and references)"
-
     def heading(self) -> str:
         """What was measured, in a line."""
-        names = {self.metrics[suite][0] for suite in self.suites}
+        names = {suite.columns[0] for suite in self.suites.values()}
         return f"Known answers: {' and '.join(sorted(names))}, mean [95 %]"
 
-    def legend(self) -> tuple[str, ...]:
+    def lead(self) -> tuple[str, ...]:
         """What each suite asks, a line each."""
-        return tuple(map(self._line, self.suites))
+        return tuple(
+            f"{name}: {suite.title}; {plural(suite.count, 'input')}, {suite.source}"
+            f"{f'; {suite.wrong} left out that the model gets wrong' if suite.wrong else ''}."
+            for name, suite in self.suites.items()
+        )
 
     def foot(self) -> tuple[str, ...]:
-        """How to read the marks, who is no better than chance, and who has no numbers."""
+        """How to read the marks, which methods are not above chance, and which have no numbers."""
         lines = [
-            "+ better, − worse than chance: the 95 % interval of the paired difference leaves 0 out. What ties counts "
-            "as in random order. (first), (last), (second): always the same place."
+            "+ better, − worse than chance: the 95 % interval of the paired difference does not include 0. Ties count "
+            "as in random order. (first), (last), (second): always the same position."
         ]
-        for suite in self.suites:
-            if self.rows(suite) < FEWEST_TEXTS:
-                lines.append(f"{suite}: fewer than {FEWEST_TEXTS} inputs cannot be told apart from chance.")
-            elif self.not_above_chance(suite):
-                lines.append(f"{suite}: not above chance: {', '.join(self.not_above_chance(suite))}.")
+        refused: dict[tuple[str, str], list[str]] = {}
+        for name, suite in self.suites.items():
+            if suite.count < FEWEST_INPUTS:
+                lines.append(f"{name}: fewer than {FEWEST_INPUTS} inputs cannot be told apart from chance.")
+            elif suite.not_above_chance:
+                lines.append(f"{name}: not above chance: {', '.join(suite.not_above_chance)}.")
+            for pair in suite.refused.items():
+                refused.setdefault(pair, []).append(name)
         lines += [
-            f"{', '.join(suites)}: {name} has no numbers: {reason}"
-            for (name, reason), suites in _grouped(self.refused).items()
+            f"{', '.join(names)}: {method} has no numbers: {reason}" for (method, reason), names in refused.items()
         ]
         return tuple(lines)
 
-    def _line(self, suite: str) -> str:
-        about, count, wrong = self.about.get(suite, {}), self.rows(suite), self.wrong.get(suite, 0)
-        left_out = f"; {wrong} left out that the model gets wrong" if wrong else ""
-        inputs = f"{count} input{'s' * (count != 1)}"
-        return f"{suite}: {about.get('title', '')}; {inputs}, {about.get('source', '')}{left_out}."
+    def lines(self) -> list[list[str]]:
+        """The suites side by side: chance and the fixed orders, then all methods, the best first."""
+        from attnx.views import decimals
 
-    def _standing(self, name: str, suite: str) -> float:
-        """The mean by which explainers are ordered: more is better."""
-        metric = self.metrics[suite][0]
-        known = name in self.values[suite]
-        mean = float(self._column(name if known else CHANCE, suite, metric).mean())
-        return -mean if metric in self.less_is_better else mean
+        mean = self.mean(CHANCE) is not None
+        heads = [
+            suite.label(column).replace(column, name) if place == 0 else suite.label(column)
+            for name, suite in self.suites.items()
+            for place, column in enumerate(suite.columns)
+        ]
+        lines = [["", *heads, *(["mean"] if mean else [])]]
+        for row in self._rows():
+            line = [row]
+            for suite in self.suites.values():
+                first, *others = suite.columns
+                if row in suite.methods:
+                    line.append(suite.cell_text(row, first))
+                else:
+                    line.append(decimals(suite.cell(row, first).mean) if row in suite.values else "–")
+                line += [decimals(suite.cell(row, name).mean) if row in suite.values else "–" for name in others]
+            summary = self.mean(row)
+            interval = "–" if summary is None else f"{decimals(summary.mean)} {interval_text(summary)}"
+            lines.append([*line, *([interval] if mean else [])])
+        return lines
 
-    def _column(self, explainer: str, suite: str, metric: str | None) -> Array:
-        place = self.metrics[self._suite(suite)].index(self._metric(suite, metric))
-        every = {**self.values[suite], **self.orders[suite]}
-        if explainer not in every:
-            if explainer in self.refused.get(suite, {}):
-                raise ChoiceError(f"{explainer} has no numbers on {suite}: {self.refused[suite][explainer]}")
-            raise ChoiceError(unknown("explainer", explainer, every))
-        column: Array = every[explainer][:, place]
-        return column
+    def blocks(self) -> list[TextBlock]:
+        from attnx.views import TextBlock
 
-    def _suite(self, suite: str) -> str:
-        if suite not in self.values:
-            raise ChoiceError(unknown("suite", suite, self.values) + " (of those that were measured)")
-        return suite
+        return [TextBlock(self.heading(), lead=self.lead(), lines=self.lines(), foot=self.foot())]
 
-    def _metric(self, suite: str, metric: str | None) -> str:
-        names = self.metrics[self._suite(suite)]
-        if metric is not None and metric not in names:
-            raise ChoiceError(unknown("metric", metric, names))
-        return metric or names[0]
+    def rows(self) -> list[dict[str, Any]]:
+        """A record for each suite, method (or fixed order) and metric."""
+        return [
+            {"suite": name, "method": method, "metric": metric, **vars(suite.cell(method, metric))}
+            for name, suite in self.suites.items()
+            for method in suite.values
+            for metric in suite.columns
+        ]
+
+    def to_latex(self) -> str:
+        """A LaTeX table of all suites, which needs the package booktabs."""
+        from attnx.views import as_latex
+
+        return as_latex(self.blocks())
+
+    def draw(self, axes: Any = None) -> Any:
+        """A panel for each suite: every method's mean with its interval, chance dashed. Takes and returns axes."""
+        from attnx.evaluation import plot_means
+
+        names = self.methods[::-1]
+        if axes is None:
+            from matplotlib import pyplot
+
+            size = (1.6 + 3.0 * len(self.suites), 1.1 + 0.24 * len(names))
+            panels = pyplot.subplots(
+                1, len(self.suites), figsize=size, sharey=True, squeeze=False, layout="constrained"
+            )
+            axes = panels[1][0]
+        for ax, (name, suite) in zip(axes, self.suites.items(), strict=True):
+            plot_means(suite, ax, names=names)
+            ax.set_title(f"{name} ({suite.count})", fontsize=10)
+            low, high = ax.get_xlim()
+            ax.set_xlim(min(0.0, low), max(1.03, high))
+        return axes
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{name} of {suite.count}" for name, suite in self.suites.items())
+        return f"BenchmarkTable({sizes}; {plural(len(self.methods), 'method')})"
+
+    def _rows(self) -> Sequence[str]:
+        orders = dict.fromkeys(name for suite in self.suites.values() for name in (CHANCE, *suite.fixed_orders))
+        return (*orders, *self.methods)
 
 
-def _grouped(refused: Mapping[str, Mapping[str, str]]) -> dict[tuple[str, str], list[str]]:
-    """(explainer, reason) → the suites in which it refused for that."""
-    result: dict[tuple[str, str], list[str]] = {}
-    for suite, several in refused.items():
-        for pair in several.items():
-            result.setdefault(pair, []).append(suite)
-    return result
+def benchmark_section(shown: Shown) -> dict[str, Any] | None:
+    """A cell for each metric of each suite: mean, 95 % interval and mark; chance and fixed orders on top."""
+    from attnx.evaluation import cell_data
+
+    table = shown.only(BenchmarkTable)
+    if table is None:
+        return None
+    columns = [(name, metric) for name, suite in table.suites.items() for metric in suite.columns]
+
+    def cell(row: str, suite: SuiteTable, metric: str) -> dict[str, Any]:
+        if row not in suite.values:
+            return {"mean": None, "why": suite.refused.get(row, "not measured")}
+        return cell_data(suite, row, metric)
+
+    return {
+        "heading": table.heading(),
+        "legend": list(table.lead()),
+        "foot": list(table.foot()),
+        "columns": [f"{name}: {table.suites[name].label(metric)}" for name, metric in columns],
+        "cells": {row: [cell(row, table.suites[name], metric) for name, metric in columns] for row in table._rows()},
+        "lines": table.lines(),
+    }
+
+
+def benchmark_plain(page: dict[str, Any]) -> list[PlainTable]:
+    """As it is printed."""
+    from attnx.views import PlainTable
+
+    data = page["truth"]
+    return [PlainTable(data["heading"], data["lines"], data["legend"], data["foot"])]

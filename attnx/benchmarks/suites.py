@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from attnx.adapters import PreparedInput, accepts_image_and_text, adapter_for, read_texts, with_spans
-from attnx.benchmarks.benchmark import Explainers, Known, Metric, Suite, SuiteResult, Trial, scores_of
+from attnx.benchmarks.benchmark import Explainers, Known, Suite, Trial, scores_of
 from attnx.benchmarks.cues import is_cue_file
 from attnx.benchmarks.ranking import by_rank, check_labels, token_of_each
-from attnx.benchmarks.result import CHANCE
+from attnx.benchmarks.result import CHANCE, SuiteTable
 from attnx.demo_models import (
     DECOYS,
     GRID,
@@ -36,7 +36,7 @@ from attnx.demo_models import (
 from attnx.demo_models.picture_question import load_demo
 from attnx.demo_models.planted_tone import load_demo as load_demo_tone
 from attnx.errors import ChoiceError, InputError
-from attnx.evaluation import METRICS, MORE_IS_BETTER, RANDOM
+from attnx.evaluation import METRICS, RANDOM
 from attnx.evaluation.faithfulness import faithfulness
 from attnx.methods import METHODS, PAPER_METHODS
 from attnx.pipeline import Request
@@ -86,10 +86,7 @@ DATES = Suite(
 )
 
 
-_METRICS = tuple(Metric(name, MORE_IS_BETTER[name]) for name in METRICS[:2])
-
-
-def measure(suite: Suite, given: Trial, explainers: Explainers) -> SuiteResult:
+def measure(suite: Suite, given: Trial, explainers: Explainers) -> SuiteTable:
     """Comprehensiveness and sufficiency, beside random orders of the same texts."""
     texts = texts_of(given)
     first = adapter_for(given.model).prepare(given.model, given.processor, texts[0])
@@ -108,13 +105,13 @@ def measure(suite: Suite, given: Trial, explainers: Explainers) -> SuiteResult:
         progress=given.progress,
         **given.keeping.options(),
     )
-    columns = slice(0, len(_METRICS))
-    return SuiteResult(
-        values={name: found.values[name][:, columns] for name in tried.rows},
-        orders={CHANCE: found.values[RANDOM][:, columns]},
+    return SuiteTable(
+        values={name: found.values[RANDOM if name == CHANCE else name][:, :2] for name in (*tried.rows, CHANCE)},
+        columns=METRICS[:2],
+        lower_is_better=METRICS[1:2],
         refused=tried.refused,
         signed=tuple(tried.signed),
-        provenance={**found.provenance, "removal": {"baseline": found.baseline, "score": found.score}},
+        provenance={**found.provenance, "removal": {"baseline": found.replacement, "score": found.score}},
     )
 
 
@@ -134,7 +131,6 @@ FAITHFULNESS = Suite(
     right="what is put first, where blanking it costs the answer and leaving it alone does not",
     source="the user's texts and model",
     measure=measure,
-    metrics=_METRICS,
     takes_data="texts, in a list or in a file",
     fits_data=lambda data: data is not None and not is_cue_file(data),
     rows=100,

@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from attnx._signals import cached_property
 from attnx.arguments import checked
 from attnx.attribution import AskedReferences, asked_references
 from attnx.errors import ChoiceError, InputError, how_many
-from attnx.evaluation.compare import Explained
-from attnx.evaluation.evaluation_table import FACTS, Gathered, facts
+from attnx.evaluation.table import EvaluationTable, plural
+from attnx.evaluation.task import CollectedRows, ExplanationTask, facts
 from attnx.methods import RAW, asked_methods, scores_for_ranking
 from attnx.pipeline import given_model, takes_pipelines
 from attnx.registry import unknown
-from attnx.results import LATER, PROVENANCE, Array, Between, Explanation, Filled, Rising, Rules, Shape, TableResult
-from attnx.runs import Cells, OutputOptions
+from attnx.results import Array, Explanation, Filled, Rising, Rules, Shape
+from attnx.runs import FACTS, Cells, OutputOptions
 from attnx.statistics import MEASURES, Summary, agree
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    from attnx.views import TextBlock
 
 CARRIED = "carried"
+_BEST = 3
+"""Heads that are named beneath a grid."""
 
 
 @dataclass(frozen=True)
@@ -37,136 +38,165 @@ class HeadScore:
     summary: Summary
 
 
-@dataclass(frozen=True, eq=False)
-class HeadAtlas(TableResult):
+def _layers_by_heads(columns: tuple[str, ...], result: Any) -> str | None:
+    layers = result.whole.layers
+    expected = tuple(f"L{layer} h{head}" for layer in layers for head in range(len(columns) // len(layers)))
+    return None if columns and columns == expected else "each head of each layer (L1 h0, L1 h1, …)"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class HeadAtlas(EvaluationTable):
     """Layer × head, by what the heads carry and by their agreement with references. `atlas.best(5)` names the top.
 
-    >>> model, tokenizer = attnx.load_demo()
-    >>> atlas = head_atlas(model, tokenizer, ["the keys to the cabinet"], references="lrp", progress=False)
-    >>> HeadAtlas.from_json(atlas.to_json()) == atlas
-    True
+    The rows are "carried" and each reference, the columns are heads: `atlas.cell("carried", "L2 h3")`. Carried is raw
+    attention from the explained position to other words; agreement is NaN where it is undefined, because the scores of
+    a head or of the reference are constant.
+
+    Example:
+        >>> model, tokenizer = attnx.load_demo()
+        >>> atlas = head_atlas(model, tokenizer, ["the keys to the cabinet"], references="lrp", progress=False)
+        >>> HeadAtlas.from_json(atlas.to_json()) == atlas
+        True
     """
 
     kind: ClassVar[str] = "atlas"
     rules: ClassVar[Rules] = {
+        **EvaluationTable.rules,
         "layers": Rising(),
+        "columns": _layers_by_heads,
         "texts": Filled(),
         "values": Filled(named=[CARRIED]),
-        "values.*": Shape("texts layers heads", undefined=True),
-        "seed": Between(0),
-        "notes.*": Between(1),
-        **PROVENANCE,
+        "values.*": Shape("texts columns", undefined=True),
     }
 
     method: str
     measure: str
     layers: tuple[int, ...]
-    values: Mapping[str, Array]
-    """"carried" and each reference → text × layer × head. Carried is raw attention from the explained position to other
-    words; agreement is NaN where it is undefined, because a head or the reference is constant."""
     texts: tuple[str, ...]
-    seed: int = 0
-    provenance: Mapping[str, Any] = field(default_factory=dict)
-    notes: Mapping[str, int] = field(default_factory=dict, metadata=LATER)
-    """What should be known of how texts were read and explained, such as that they were cut, and of how many."""
 
     @classmethod
     def of(cls, explanations: Sequence[Explanation], *, measure: str = "spearman", seed: int = 0) -> HeadAtlas:
-        """Of explanations by raw attention and one method with `head="all"`, and whatever references they carry."""
+        """Of explanations by raw attention and one method with `head="all"`, and whatever references they contain."""
         _check(explanations)
-        return gathered((cells_of(explanation, measure) for explanation in explanations), measure=measure, seed=seed)
+        return atlas_of_rows((row_of(explanation, measure) for explanation in explanations), measure, seed)
 
     @property
     def heads(self) -> int:
-        return int(self.values[CARRIED].shape[-1])
+        return len(self.columns) // len(self.layers)
 
     @property
     def references(self) -> tuple[str, ...]:
         return tuple(name for name in self.values if name != CARRIED)
 
+    def head_values(self, by: str = CARRIED) -> Array:
+        """text × layer × head."""
+        if by not in self.values:
+            raise ChoiceError(unknown("grid", by, self.values))
+        return self.values[by].reshape(self.count, len(self.layers), self.heads)
+
     def grid(self, by: str = CARRIED) -> Array:
         """layer × head: the mean over the texts, NaN where no text has a number."""
-        cells = self._summaries(by)
-        return np.array([[np.nan if cell.mean is None else cell.mean for cell in row] for row in cells])
-
-    def cell(self, layer: int, head: int, by: str = CARRIED) -> Summary:
-        """Mean, spread and 95 % interval over the texts of one head."""
-        if layer not in self.layers:
-            raise ChoiceError(f"layer {layer} asked, the atlas has {', '.join(map(str, self.layers))}")
-        if not 0 <= head < self.heads:
-            raise ChoiceError(f"head {head} asked, the atlas has {self.heads} (0 to {self.heads - 1})")
-        return self._summaries(by)[self.layers.index(layer)][head]
+        values = self.head_values(by)
+        means = [self.cell(by, column).mean for column in self.columns]
+        return np.array([np.nan if mean is None else mean for mean in means]).reshape(values.shape[1:])
 
     def best(self, count: int = 5, by: str = CARRIED) -> list[HeadScore]:
         """The heads with the highest means, best first; those without a number are left out."""
         scored = [
-            HeadScore(layer, head, cell)
-            for layer, row in zip(self.layers, self._summaries(by), strict=True)
-            for head, cell in enumerate(row)
-            if cell.mean is not None
+            HeadScore(self.layers[index // self.heads], index % self.heads, self.cell(by, column))
+            for index, column in enumerate(self.columns)
         ]
-        return sorted(scored, key=lambda head_score: -(head_score.summary.mean or 0.0))[: how_many(count)]
+        defined = [head_score for head_score in scored if head_score.summary.mean is not None]
+        return sorted(defined, key=lambda head_score: -(head_score.summary.mean or 0.0))[: how_many(count)]
 
-    def _summaries(self, by: str) -> tuple[tuple[Summary, ...], ...]:
-        if by not in self.values:
-            raise ChoiceError(unknown("grid", by, self.values))
-        if by not in self._known:
-            self._known[by] = tuple(
-                tuple(Summary.of(texts, seed=self.seed) for texts in heads.T)
-                for heads in np.moveaxis(self.values[by], 1, 0)
+    def title(self, by: str) -> str:
+        """What a grid shows."""
+        return f"{self.method} against {by} ({self.measure})" if by in self.references else "carried from other words"
+
+    def blocks(self) -> list[TextBlock]:
+        """A grid for "carried" and for each reference, the last layer on top, and the best heads of each."""
+        from attnx.evaluation.view import note_blocks
+        from attnx.views import TextBlock, decimals
+
+        blocks = []
+        for by, values in self.values.items():
+            lines = [["", *(f"h{head}" for head in range(self.heads))]]
+            for layer, means in reversed(list(zip(self.layers, self.grid(by), strict=True))):
+                lines.append([f"L{layer}", *(decimals(None if mean != mean else float(mean)) for mean in means)])
+            best = ", ".join(
+                f"layer {head_score.layer} head {head_score.head} ({decimals(head_score.summary.mean)})"
+                for head_score in self.best(_BEST, by)
             )
-        return self._known[by]
+            missing = int(np.isnan(values).sum())
+            foot = (
+                *([f"Highest: {best}."] if best else []),
+                *([f"Undefined and left out: {missing} of {values.size}."] if missing else []),
+            )
+            heading = f"{self.title(by).capitalize()}, mean of {plural(self.count, 'text')}"
+            blocks.append(TextBlock(heading, lines=lines, foot=foot))
+        return [*blocks, *note_blocks(self.notes, self.count)]
 
-    @cached_property
-    def _known(self) -> dict[str, tuple[tuple[Summary, ...], ...]]:
-        return {}
+    def rows(self) -> list[dict[str, Any]]:
+        """A record for each text, layer and head."""
+        grids = {by: self.head_values(by) for by in self.values}
+        return [
+            {"text": number, "layer": self.layers[layer], "head": head}
+            | {by: float(values[number, layer, head]) for by, values in grids.items()}
+            for number, layer, head in np.ndindex(grids[CARRIED].shape)
+        ]
 
-    def plot(self, ax: Axes | None = None, by: str | None = None) -> Any:
+    def draw(self, ax: Any = None, by: str | None = None) -> Any:
         """The grids as heat maps, one panel each; with `ax` only one, by default "carried". Returns the axes."""
-        return self._view.plot(self, ax, by)
+        from attnx.evaluation.view import plot_atlas
+
+        return plot_atlas(self, ax, by)
 
     def __repr__(self) -> str:
         by = f", {self.measure} with {', '.join(self.references)}" if self.references else ""
-        return f"HeadAtlas({self.method}, {len(self.layers)} layers × {self.heads} heads, {len(self.texts)} texts{by})"
+        size = f"{len(self.layers)} layers × {self.heads} heads, {plural(self.count, 'text')}"
+        return f"HeadAtlas({self.method}, {size}{by})"
 
 
-def cells_of(explanation: Explanation, measure: str) -> Cells:
-    """What one text adds: grids of layers and heads."""
+def row_of(explanation: Explanation, measure: str) -> Cells:
+    """Grids of layers and heads for one text."""
     by, content, method = MEASURES[measure], explanation.content, explanation.methods[-1]
     scores = scores_for_ranking(explanation[method][..., content], explanation.digits.get(method))
     grids = {CARRIED: explanation["raw"][..., _others(explanation)].sum(-1)}
     for name, reference in explanation.references.items():
         both = {method, name} <= explanation.signed
         grids[name] = agree(by, scores, scores_for_ranking(reference[content]), both_signed=both)
-    told = {"layers": explanation.layers, "method": method, "grids": tuple(grids)}
+    names = {"layers": explanation.layers, "method": method, "grids": tuple(grids)}
     return {
         "text": explanation.title,
         **grids,
-        FACTS: facts(provenance=explanation.provenance, notes=explanation.notes, **told),
+        FACTS: facts(provenance=explanation.provenance, notes=explanation.notes, **names),
     }
 
 
-def gathered(
-    rows: Iterable[Cells], left_out: Mapping[str, int] | None = None, *, measure: str, seed: int = 0
+def atlas_of_rows(
+    rows: Iterable[Cells], measure: str, seed: int = 0, left_out: Mapping[str, int] | None = None
 ) -> HeadAtlas:
-    """Of the cells of many texts, in their order."""
-    found = Gathered.of(rows, left_out)
+    """The atlas of the rows of many texts, in their order."""
+    collected = CollectedRows.of(rows, left_out)
+    layers, texts = tuple(collected.first["layers"]), tuple(collected.columns["text"])
+    grids = {name: collected.array(name) for name in collected.first["grids"]}
     return HeadAtlas(
-        method=found.first["method"],
+        values={name: grid.reshape(len(texts), -1) for name, grid in grids.items()},
+        columns=tuple(f"L{layer} h{head}" for layer in layers for head in range(grids[CARRIED].shape[-1])),
+        method=collected.first["method"],
         measure=measure,
-        layers=tuple(found.first["layers"]),
-        values={name: found.array(name) for name in found.first["grids"]},
-        texts=tuple(found.columns["text"]),
+        layers=layers,
+        texts=texts,
         seed=seed,
-        provenance=found.provenance,
-        notes=found.notes,
+        provenance=collected.provenance,
+        notes=collected.notes,
     )
 
 
 def _others(explanation: Explanation) -> list[int]:
     """Where attention that is carried comes from: neither the explained position nor the first token of a decoder."""
     left_out = {explanation.position, *([0] if explanation.causal else [])}
-    return [place for place in explanation.content if place not in left_out]
+    return [position for position in explanation.content if position not in left_out]
 
 
 def _check(explanations: Sequence[Explanation]) -> None:
@@ -198,43 +228,45 @@ def head_atlas(
     run_dir: str | PathLike[str] | None = None,
     **options: Any,
 ) -> HeadAtlas:
-    """What each head carries from the words to the explained position, and how far it agrees with each reference.
+    """Measure what each head carries from the words to the explained position, and how far it agrees with references.
 
     A head carries the attention that it gives to other words than its own: not what stays, and not what goes to special
     tokens or to the first token of a decoder, where heads with nothing to do look. It agrees as far as the method (one
     of `methods`), with that head alone in its layer and heads merged below (Appendix A.1), ranks the words as the
     reference does.
 
-    `measure` is "spearman", "kendall" or "top_k". `options` are those of `explain`: target, position, layer, residual,
-    normalize, drop_sink, truncate. With `references=()` the model is run once and nothing is measured on it. With a
-    folder as `run_dir` the work is kept there, and the same call goes on, as in `compare`.
+    Args:
+        measure: "spearman", "kendall" or "top_k".
+        references: With `()` the model is run once and nothing is measured on it.
+        run_dir: A folder in which the work is saved and resumed, as in `compare`.
+        options: Those of `explain`: target, position, layer, residual, normalize, drop_sink, truncate.
 
-    >>> model, tokenizer = attnx.load_demo()
-    >>> atlas = head_atlas(model, tokenizer, ["the keys to the cabinet"], references="lrp", progress=False)
-    >>> len(atlas.best(3))
-    3
+    Example:
+        >>> model, tokenizer = attnx.load_demo()
+        >>> atlas = head_atlas(model, tokenizer, ["the keys to the cabinet"], references="lrp", progress=False)
+        >>> len(atlas.best(3))
+        3
     """
     MEASURES[measure]
     rows = asked_methods(methods)
     if "head" in options or len(rows) > 1:
         raise ChoiceError("an atlas shows every head by one method: leave head= out, and give methods='rollout'")
     names = list(dict.fromkeys([RAW.name, rows[0].name]))  # what a head carries is raw attention
-    keeping, options = OutputOptions.taken(run_dir, options)
-    asked = {"methods": names, "head": "all", "references": asked_references(references), **options}
-    result: HeadAtlas = keeping.result(
-        Charting(asked, measure, seed), given_model(model, tokenizer), texts, progress=progress
-    )
+    output_options, options = OutputOptions.taken(run_dir, options)
+    options = {"methods": names, "head": "all", "references": asked_references(references), **options}
+    task = HeadAtlasTask(options, measure, seed)
+    result: HeadAtlas = output_options.result(task, given_model(model, tokenizer), texts, progress=progress)
     return result
 
 
 @dataclass(frozen=True)
-class Charting(Explained):
-    """The measurement: grids of layers and heads."""
+class HeadAtlasTask(ExplanationTask):
+    """Grids of layers and heads."""
 
     name: ClassVar[str] = "atlas"
 
-    def of_each(self, explanation: Explanation) -> Cells:
-        return cells_of(explanation, self.measure)
+    def row(self, explanation: Explanation) -> Cells:
+        return row_of(explanation, self.measure)
 
     def result(self, cells: Iterable[Cells], left_out: Mapping[str, int]) -> HeadAtlas:
-        return gathered(cells, left_out, measure=self.measure, seed=self.seed)
+        return atlas_of_rows(cells, self.measure, self.seed, left_out)

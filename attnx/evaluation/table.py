@@ -27,6 +27,14 @@ FEWEST_INPUTS = 6
 """Of five inputs all fall on one side by chance in 1 of 16 cases: too often for an interval of 95 %."""
 
 
+def _different_columns(columns: tuple[str, ...], _: Any) -> str | None:
+    return None if columns and len(set(columns)) == len(columns) else "different names, and at least one"
+
+
+def _row_of_the_table(name: str | None, result: Any) -> str | None:
+    return None if name is None or name in result.whole.values else f"among values ({', '.join(result.whole.values)})"
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EvaluationTable(Result):
     """Numbers of several methods on the same inputs. `t.cell("rollout", "deletion")` is a mean with its interval.
@@ -55,9 +63,10 @@ class EvaluationTable(Result):
     intervals: ClassVar[bool] = True
     """Whether a cell of the printed table has its interval."""
     rules: ClassVar[Rules] = {
-        "columns": Filled(),
+        "columns": _different_columns,
         "values": Filled(),
         "values.*": Shape("measured columns", undefined=True),
+        "baseline": _row_of_the_table,
         "seed": Between(0),
         "notes.*": Between(1),
         **PROVENANCE,

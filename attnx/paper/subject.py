@@ -13,13 +13,13 @@ from attnx.adapters import PreparedInput, adapter_for
 from attnx.attribution import PAPER, blankout, cases, gradient
 from attnx.demo_models import Beginning
 from attnx.errors import InputError
-from attnx.evaluation import FACTS, EvaluationTable, Gathered, facts, note_blocks
+from attnx.evaluation import CollectedRows, EvaluationTable, facts, note_blocks
 from attnx.graph import check_layer
 from attnx.methods import PAPER_METHODS
 from attnx.paper.sentences import LabeledSentence, Sentences
 from attnx.paper.tables import relevance_rows, run_task
 from attnx.results import Array, Between, Rules, provenance
-from attnx.runs import Cells, DatasetTask, RowCallback
+from attnx.runs import FACTS, Cells, DatasetTask, RowCallback
 from attnx.statistics import Summary
 from attnx.views import LOOKS, TextBlock
 
@@ -177,16 +177,16 @@ class SubjectShares(DatasetTask[LabeledSentence]):
         return result
 
     def result(self, cells: Iterable[Cells], left_out: Mapping[str, int]) -> SubjectTable:
-        gathered = Gathered.of(cells, left_out)
-        record = gathered.provenance
+        collected = CollectedRows.of(cells, left_out)
+        record = collected.provenance
         return SubjectTable(
-            values={name: gathered.array(name) for name in gathered.first["measures"]},
-            right=tuple(map(bool, gathered.columns["right"])),
-            layer=gathered.first["layer"],
+            values={name: collected.array(name) for name in collected.first["measures"]},
+            right=tuple(map(bool, collected.columns["right"])),
+            layer=collected.first["layer"],
             source=self.source,
-            attractors_known=all(gathered.columns["attractors known"]),
+            attractors_known=all(collected.columns["attractors known"]),
             seed=self.seed,
-            notes=gathered.notes,
+            notes=collected.notes,
             provenance={**record, "settings": {**record["settings"], "seed": self.seed}},
         )
 

@@ -13,14 +13,14 @@ from torch import nn
 from attnx.adapters import PreparedInput, adapter_for
 from attnx.attribution import PAPER, Case, blankout, cases, gradient
 from attnx.errors import ArgumentError, InputError
-from attnx.evaluation import FACTS, Gathered, facts
+from attnx.evaluation import CollectedRows, facts
 from attnx.methods import PAPER_METHODS, rounded, tied_share
 from attnx.paper import table
 from attnx.paper.sentences import LabeledSentence, Sentences
 from attnx.paper.table import GradientOf, PaperTable, Protocol, Published, Reference, Which
 from attnx.pipeline import Call, Request, Settings, given_model
 from attnx.results import Array, provenance
-from attnx.runs import Cells, DatasetTask, OutputOptions, RowCallback
+from attnx.runs import FACTS, Cells, DatasetTask, OutputOptions, RowCallback
 from attnx.statistics import dense_rank_correlation, spearman
 from attnx.targets import Score
 
@@ -173,16 +173,16 @@ class Correlation(DatasetTask[LabeledSentence]):
         return result
 
     def result(self, cells: Iterable[Cells], left_out: Mapping[str, int]) -> PaperTable:
-        gathered = Gathered.of(cells, left_out)
-        labels = [None if label == _UNKNOWN else label for label in gathered.columns["label"]]
+        collected = CollectedRows.of(cells, left_out)
+        labels = [None if label == _UNKNOWN else label for label in collected.columns["label"]]
         tied = {
-            protocol.name: tuple(gathered.array(f"{protocol.name}//tied").mean(0).tolist())
+            protocol.name: tuple(collected.array(f"{protocol.name}//tied").mean(0).tolist())
             for protocol in self.protocols
         }
         layers = len(tied[self.protocols[0].name])
         return PaperTable(
             values={
-                method: np.hstack([gathered.array(f"{protocol.name}/{method}") for protocol in self.protocols])
+                method: np.hstack([collected.array(f"{protocol.name}/{method}") for protocol in self.protocols])
                 for method in self.methods
             },
             columns=tuple(column for protocol in self.protocols for column in protocol.columns(layers)),
@@ -192,11 +192,11 @@ class Correlation(DatasetTask[LabeledSentence]):
             protocols=self.protocols,
             tied=tied,
             source=self.source,
-            accuracy=_accuracy(gathered.columns["predicted"], labels),
+            accuracy=_accuracy(collected.columns["predicted"], labels),
             majority=_majority(labels),
             seed=self.seed,
-            notes=gathered.notes,
-            provenance={**gathered.provenance, "settings": {"seed": self.seed}},
+            notes=collected.notes,
+            provenance={**collected.provenance, "settings": {"seed": self.seed}},
         )
 
 

@@ -135,15 +135,15 @@ class Recommended:
 
         What the caller has `chosen` wins, and a note says where it was measured otherwise.
         """
-        holds, best = recommendation.holds, recommendation.best
+        holds, best = recommendation.above_chance, recommendation.best
         if best is None:
-            raise InputError(f"the recommendation names nothing to explain with: {recommendation.sentence()}")
+            raise InputError(f"the recommendation names nothing to explain with: {recommendation.summary()}")
         methods = tuple(name for name in holds if name not in recommendation.references)
         notes: tuple[str, ...] = ()
         if not methods:
-            ranked = [name for name in recommendation.explainers if name not in recommendation.references]
+            ranked = [name for name in recommendation.ranking() if name not in recommendation.references]
             methods = (*ranked, *PAPER_METHODS)[:1]
-            notes = (f"{methods[0]} is there because no method held where the recommendation was made",)
+            notes = (f"{methods[0]} is there because no method was above chance where the recommendation was made",)
         measured = {
             "layer": recommendation.layer,
             **settings_on_record(recommendation.provenance, methods),

@@ -15,7 +15,7 @@ from torch import nn
 from attnx.adapters import adapter_for
 from attnx.attribution import AskedReferences, asked_references
 from attnx.errors import FileFormatError, InputError
-from attnx.evaluation import FACTS, Gathered, facts
+from attnx.evaluation import CollectedRows, facts
 from attnx.methods import METHODS, PAPER_METHODS
 from attnx.pipeline import given_model
 from attnx.progress import progress_bar
@@ -23,7 +23,7 @@ from attnx.pronouns.mask import indexed
 from attnx.pronouns.probe import Ready, Sentence, Span, ask, prepare
 from attnx.pronouns.result import Probe, Report
 from attnx.results import provenance
-from attnx.runs import Cells, DatasetTask, OutputOptions, RowCallback, as_setting
+from attnx.runs import FACTS, Cells, DatasetTask, OutputOptions, RowCallback, as_setting
 
 SLOTS = {"$NOM_PRONOUN": ("he", "she"), "$POSS_PRONOUN": ("his", "her"), "$ACC_PRONOUN": ("him", "her")}
 """Slot → the masculine and the feminine pronoun. "her" is both a possessive and an accusative."""
@@ -271,7 +271,7 @@ class Asking(DatasetTask[Ready]):
         return [found[place] for place in range(len(things))]
 
     def result(self, cells: Iterable[Cells], left_out: Mapping[str, int]) -> Report:
-        found = Gathered.of(cells, left_out)
+        found = CollectedRows.of(cells, left_out)
         record = found.provenance
         report = Report.of(
             [column or None for column in found.columns["answer"]],

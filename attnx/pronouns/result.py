@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 import numpy as np
 
 from attnx.errors import ChoiceError
-from attnx.evaluation import counted
 from attnx.registry import unknown
 from attnx.results import (
     LATER,
@@ -285,7 +284,7 @@ class Report(TableResult):
             prediction=Summary.of(np.array(agrees, dtype=np.float64), seed=seed),
             predicted=dict(counts.most_common()),
             mass=float(np.mean([sum(one.probabilities.values()) for one in probes])),
-            notes=counted(probes),
+            notes=dict(Counter(note for probe in probes for note in probe.notes).most_common()),
             provenance=provenance or {},
         )
 

@@ -144,7 +144,7 @@ def draw_heat_map(
         decimals: write each score into its cell with so many decimals.
         colour_bar: show the scale beside the axes.
     """
-    most = max(float(abs(scores).max(initial=0)), 1e-9)
+    most = max(float(np.nanmax(abs(scores), initial=0)), 1e-9)
     signed = bool((scores < 0).any()) if signed is None else signed
     image = axes.imshow(
         scores,
@@ -167,7 +167,8 @@ def draw_heat_map(
     if decimals is not None:
         for (row, column), score in np.ndenumerate(scores):
             ink = "1" if abs(score) > 0.6 * most else "0.2"
-            axes.text(column, row, f"{score:.{decimals}f}", ha="center", va="center", fontsize=8, color=ink)
+            label = "–" if np.isnan(score) else f"{score:.{decimals}f}"
+            axes.text(column, row, label, ha="center", va="center", fontsize=8, color=ink)
     without_frame(axes)
     if colour_bar:
         scale = axes.figure.colorbar(image, ax=axes, fraction=0.05, pad=0.03, aspect=18)

@@ -137,9 +137,9 @@ def test_everything_that_blanks_does_so_by_one_rule_and_says_how(model, tokenize
     found = attnx.faithfulness(
         model(), tokenizer(), "a witty film", methods="raw", references=(), random=1, progress=False
     )
-    assert found.baseline == name
+    assert found.replacement == name
     assert f"blanked with {name}" in found.to_text().splitlines()[0]
-    assert attnx.Faithfulness.from_json(found.to_json()).baseline == name
+    assert attnx.Faithfulness.from_json(found.to_json()).replacement == name
 
 
 @pytest.mark.parametrize("reference", BLANKING)

@@ -32,11 +32,11 @@ def main() -> None:
 
     room.remove = keeping
     attnx.faithfulness(model, tokenizer, texts, methods="raw", references=(), random=40, progress=False)
-    ((removal, removed),) = kept
+    ((removal, (all_orders, scores)),) = kept
     found = np.array(
         [
-            [removal.metrics(number, order, removed.scores) for order in orders[RANDOM]]
-            for number, orders in enumerate(removed.orders)
+            [removal.metrics(number, order, scores) for order in orders[RANDOM]]
+            for number, orders in enumerate(all_orders)
         ]
     )  # text × order × metric
     one_by_one, pairs = found[:, ::2], (found[:, ::2] + found[:, 1::2]) / 2

@@ -73,7 +73,7 @@ def removed(model: Any, tokenizer: Any, texts: Sequence[str], score: Any) -> Non
     options: dict[str, Any] = {"score": score, "progress": False}
     run, told = (attnx.faithfulness(model, tokenizer, texts, exact=exact, **options) for exact in (True, False))
     print(f"faithfulness of {len(texts)} sentences by {score}, the means by runs and estimated")
-    for name in (*run.explainers, "random"):
+    for name in (*run.methods, "random"):
         numbers = zip(run.values[name].mean(0), told.values[name].mean(0), strict=True)
         print(f"  {name:10}", "   ".join(f"{one:+.2f} {other:+.2f}" for one, other in numbers), flush=True)
 

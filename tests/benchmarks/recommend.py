@@ -44,11 +44,11 @@ def main() -> None:
     checked = attnx.recommend(model, tokenizer, others, methods=METHODS, references=REFERENCES, random=1)
     if asked.save:
         checked.save(asked.save / "others.safetensors")
-    first, best = found.best, checked.explainers[0]
+    first, best = found.best, checked.ranking()[0]
     print(f"\n{checked}")
-    if first in checked.explainers:
-        behind = checked.behind_best(first)
-        told = "is told apart from" if checked.apart_from_best(first) else "cannot be told apart from"
+    if first in checked.methods:
+        behind = checked.difference(best, to=first)
+        told = "is significantly different from" if checked.below_best(first) else "not significantly different from"
         print(f"\n{first} {told} {best}: behind by {behind.mean:.3f} [{behind.low:.3f} {behind.high:.3f}]")
 
 

@@ -96,7 +96,7 @@ def faithfulness_by_equal_orders(orders: Path) -> tuple[float, list]:
         orders.write_text(json.dumps(kept[1:]))  # the first is of the text that warms up
         return found
 
-    from attnx.evaluation import faithfulness as removing
+    from attnx.evaluation import removal as removing
 
     given = [
         {name: [tuple((place,) for place in one) for one in several] for name, several in text.items()}
@@ -106,7 +106,7 @@ def faithfulness_by_equal_orders(orders: Path) -> tuple[float, list]:
     def of(cls, number, explanation, case, removal):
         return cls(number, given[number], iter(()))
 
-    removing._Text.of = classmethod(of)
+    removing._TextOrders.of = classmethod(of)
     with _counted():
         return _faithfulness({"random": 10})
 
@@ -161,7 +161,7 @@ def _faithfulness(options: dict) -> tuple[float, list]:
     OPERATIONS.clear()
     start = time.process_time()
     found = attnx.faithfulness(model, tokenizer, texts, progress=False, **options)
-    return time.process_time() - start, [found.values[name].tolist() for name in (*found.explainers, "random")]
+    return time.process_time() - start, [found.values[name].tolist() for name in (*found.methods, "random")]
 
 
 def blankout_of_256_tokens(orders: Path) -> tuple[float, list]:

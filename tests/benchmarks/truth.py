@@ -83,7 +83,7 @@ def sentiment(asked: Any) -> None:
     methods = [name for name in wanted if name in METHODS] or ["raw"]
     found = attnx.faithfulness(model, tokenizer, texts, methods=methods, references=references, steps=1, random=5)
     rows = []
-    for name in (*found.explainers, "random"):
+    for name in (*found.methods, "random"):
         order = "signed" if name in found.signed else ""
         rows.append([name, order, *(_mean([column(found, name, place)]) for place in (0, 1))])
     print(table([[f"{len(texts)} sentences", "order", "comprehensiveness ↑", "sufficiency ↓"], *rows]))

@@ -43,7 +43,7 @@ def test_one_suite_with_few_methods_in_each_format(run, tmp_path):
         code, _, err = run(*shared, "--output", f"found{suffix}")
         assert (code, err) == (0, f"attnx: wrote found{suffix}\n")
     read = BenchmarkTable.from_json((tmp_path / "found.json").read_text())
-    assert set(read.explainers) == {"lrp", "rollout"}
+    assert set(read.methods) == {"lrp", "rollout"}
     assert (tmp_path / "found.txt").read_text() == read.to_text() + "\n"
     assert (tmp_path / "found.md").read_text() == read.to_markdown() + "\n"
 

@@ -53,8 +53,8 @@ def test_a_file_of_texts_is_read_and_the_result_written_in_each_format(compare, 
         assert (code, err) == (0, f"attnx: wrote result{suffix}\n")
     read = Comparison.from_json((tmp_path / "result.json").read_text())
     assert read.references == ("blankout",)
-    assert (tmp_path / "result.txt").read_text() == read.text() + "\n"
-    assert (tmp_path / "result.md").read_text() == read.markdown() + "\n"
+    assert (tmp_path / "result.txt").read_text() == read.to_text() + "\n"
+    assert (tmp_path / "result.md").read_text() == read.to_markdown() + "\n"
     assert (tmp_path / "result.csv").read_text() == read.to_csv()
     assert (tmp_path / "result.html").read_text() == attnx.to_html(read)
 

@@ -35,10 +35,10 @@ def test_texts_of_a_file_are_ranked_and_written(run, tmp_path):
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS), encoding="utf-8")
     code, printed = run("--data", "texts.txt", *FEW, "--output", "found.json")
     assert code == 0
-    assert printed.out.startswith("What holds on 6 texts")
-    assert "recommend: 2 explainers on 6 texts, some " in printed.err
+    assert printed.out.startswith("Methods on 6 texts: the fall of")
+    assert "recommend: 2 methods on 6 texts, some " in printed.err
     found = Recommendation.from_json((tmp_path / "found.json").read_text(encoding="utf-8"))
-    assert set(found.explainers) == {"raw", "gradient"}
+    assert set(found.methods) == {"raw", "gradient"}
 
 
 def test_json(run):

@@ -35,7 +35,7 @@ def told(explanation, method):
     shown = Shown.of(explanation)
     return [
         explanation.row(method).agreements[0].ranks,
-        attnx.Comparison.of([explanation]).values["blankout"][method][0, 0],
+        attnx.Comparison.of([explanation]).layer_values(method, "blankout")[0, 0],
         agreement.agreement_section(shown)["results"][0]["blankout"][method][0],
     ]
 
@@ -64,7 +64,7 @@ def test_a_head_of_a_signed_method_is_compared_with_its_sign():
         one = attnx.Explanation(
             positions, words, 0, (1,), relevance, references={"blankout": OTHER}, signed=frozenset(signed)
         )
-        return attnx.HeadAtlas.of([one]).values["blankout"][0, 0, 0]
+        return attnx.HeadAtlas.of([one]).values["blankout"][0, 0]
 
     assert atlas(("signed_one", "blankout")) == pytest.approx(stats.spearmanr(OWN, OTHER).statistic)
     assert atlas(()) == pytest.approx(stats.spearmanr(abs(OWN), abs(OTHER)).statistic)

@@ -7,7 +7,7 @@ import pytest
 
 import attnx
 from attnx.evaluation import RANDOM
-from attnx.evaluation.faithfulness import FIRST, MOST, generator_of, narrow_enough, random_orders
+from attnx.evaluation.removal import FIRST, MOST, generator_of, narrow_enough, random_orders
 from tests import verb_number_zoo as zoo
 
 

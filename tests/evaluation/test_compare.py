@@ -13,7 +13,6 @@ import attnx
 from attnx.attribution import REFERENCES, Scored
 from attnx.attribution.base import Reference
 from attnx.errors import AttentionError, ChoiceError, FileFormatError, InputError
-from attnx.evaluation.view import _shown
 from tests import verb_number_zoo as zoo
 from tests import zoo as families
 
@@ -33,14 +32,14 @@ def test_each_number_is_scipys_on_the_content_of_one_text(comparison):
             for method in e.methods:
                 for place, row in enumerate(e[method][:, content]):
                     expected = stats.spearmanr(np.round(row, 9), np.abs(scores[content])).statistic
-                    found = comparison.values[reference][method][number, place]
+                    found = comparison.layer_values(method, reference)[number, place]
                     assert found == pytest.approx(expected, abs=1e-4, nan_ok=True)
 
 
 def test_a_cell_is_the_mean_over_texts_at_the_last_layer_unless_asked(comparison):
-    values = comparison.values["blankout"]["rollout"]
-    assert comparison.cell("blankout", "rollout").mean == pytest.approx(np.nanmean(values[:, -1]))
-    first = comparison.cell("blankout", "rollout", layer=1)
+    values = comparison.layer_values("rollout", "blankout")
+    assert comparison.cell("rollout", "blankout").mean == pytest.approx(np.nanmean(values[:, -1]))
+    first = comparison.cell("rollout", "blankout L1")
     assert first.mean == pytest.approx(np.nanmean(values[:, 0]))
     assert first.low <= first.mean <= first.high
     assert (first.count, first.undefined) == (2, 1)  # one text is a single word
@@ -49,8 +48,8 @@ def test_a_cell_is_the_mean_over_texts_at_the_last_layer_unless_asked(comparison
 def test_one_text_is_a_comparison_too():
     alone = attnx.compare(zoo.model(), zoo.tokenizer(), TEXTS[0], methods="rollout", references="blankout")
     assert alone.texts == (TEXTS[0],)
-    assert "mean of 1 text\n" in alone.text()
-    assert "95 %" not in alone.text()
+    assert "mean of 1 text\n" in alone.to_text()
+    assert "95 %" not in alone.to_text()
 
 
 def test_a_signed_reference_counts_by_its_size():
@@ -58,7 +57,7 @@ def test_a_signed_reference_counts_by_its_size():
     assert (e.references["blankout"] < 0).any()
     unsigned = attnx.compare(zoo.model(), zoo.tokenizer(), TEXTS[0], references="blankout")
     np.testing.assert_allclose(
-        attnx.Comparison.of([e]).values["blankout"]["flow"], unsigned.values["blankout"]["flow"], atol=1e-6
+        attnx.Comparison.of([e]).layer_values("flow", "blankout"), unsigned.layer_values("flow", "blankout"), atol=1e-6
     )
 
 
@@ -71,29 +70,29 @@ def test_a_constant_reference_is_counted_as_undefined_and_printed_as_such():
         found = attnx.compare(zoo.model(), zoo.tokenizer(), list(TEXTS), references="constant", progress=False)
     finally:
         REFERENCES.remove("constant")
-    cell = found.cell("constant", "flow")
+    cell = found.cell("flow", "constant")
     assert (cell.mean, cell.count, cell.undefined) == (None, 0, 3)
     assert "NaN" not in found.to_json()
-    assert "nan" not in found.text() + found.markdown() + found.to_csv()
+    assert "nan" not in found.to_text() + found.to_markdown() + found.to_csv()
     assert found.to_csv().splitlines()[1] == "0,constant,raw,1,"
 
 
 def test_text_markdown_json_csv_and_frame_tell_the_same(comparison):
     again = attnx.Comparison.from_json(comparison.to_json())
-    assert again.text() == comparison.text() == str(comparison)
+    assert again.to_text() == comparison.to_text() == str(comparison)
     assert json.loads(comparison.to_json())["measure"] == "spearman"
-    assert comparison.markdown().count("\n|---|") == 2
+    assert comparison.to_markdown().count("\n|---|") == 2
     frame = comparison.to_frame()
     assert len(frame) == 3 * 2 * 3 * 3 == len(comparison.to_csv().splitlines()) - 1
     chosen = frame[(frame.method == "flow") & (frame.reference == "gradient") & (frame.layer == 3)]
-    assert chosen.spearman.mean() == pytest.approx(comparison.cell("gradient", "flow").mean)
+    assert chosen.spearman.mean() == pytest.approx(comparison.cell("flow", "gradient").mean)
 
 
 def test_references_are_set_beside_each_other_for_scale(comparison):
     values = comparison.ceiling["gradient"]["blankout"]
     assert values.shape == (3,)
     np.testing.assert_allclose(values, comparison.ceiling["blankout"]["gradient"])
-    assert "For scale: the spearman of blankout with gradient is" in comparison.text()
+    assert "For scale: the spearman of blankout with gradient is" in comparison.to_text()
 
 
 def test_a_plot_has_a_panel_a_reference_and_takes_axes(comparison):
@@ -103,13 +102,22 @@ def test_a_plot_has_a_panel_a_reference_and_takes_axes(comparison):
     ax = Figure().subplots()
     assert comparison.plot(ax=ax, reference="blankout") is ax
     assert [line.get_label() for line in ax.lines[:3]] == ["raw", "rollout", "flow"]
-    np.testing.assert_allclose(ax.lines[1].get_ydata()[-1], comparison.cell("blankout", "rollout").mean)
+    np.testing.assert_allclose(ax.lines[1].get_ydata()[-1], comparison.cell("rollout", "blankout").mean)
 
 
 def test_of_deep_models_the_first_and_the_last_layer_are_shown():
-    assert _shown(tuple(range(1, 33)))[0] == 1
-    assert _shown(tuple(range(1, 33)))[-1] == 32
-    assert len(_shown(tuple(range(1, 33)))) == 8
+    layers = tuple(range(1, 33))
+    columns = tuple(f"gradient L{layer}" for layer in layers)
+    deep = attnx.Comparison(
+        values={"raw": np.zeros((1, 32))},
+        columns=columns,
+        measure="spearman",
+        layers=layers,
+        ceiling={"gradient": {}},
+        texts=("keys",),
+    )
+    (shown,) = deep.groups().values()
+    assert (shown[0], shown[-1], len(shown)) == (columns[0], columns[-1], 8)
 
 
 def vit():
@@ -155,10 +163,10 @@ def test_five_kinds_of_model_are_compared_without_special_code(kind):
     found = attnx.compare(model, processor, inputs, progress=False)
     for reference in ("gradient", "blankout"):
         for method in ("raw", "rollout", "flow"):
-            cell = found.cell(reference, method)
+            cell = found.cell(method, reference)
             assert cell.count + cell.undefined == len(inputs)
             assert cell.mean is None or -1 <= cell.mean <= 1
-    assert found.cell("gradient", "rollout").count == len(inputs)
+    assert found.cell("rollout", "gradient").count == len(inputs)
 
 
 def test_what_cannot_be_compared_is_an_error(comparison):
@@ -172,8 +180,8 @@ def test_what_cannot_be_compared_is_an_error(comparison):
         attnx.compare(zoo.model(), zoo.tokenizer(), [])
     with pytest.raises(InputError, match="explanations without references cannot be compared"):
         attnx.Comparison.of([attnx.explain(zoo.model(), zoo.tokenizer(), "keys", references=())])
-    with pytest.raises(ChoiceError, match="layer 9 asked, the comparison has 1, 2, 3"):
-        comparison.cell("blankout", "flow", layer=9)
+    with pytest.raises(ChoiceError, match="column 'blankout L9' is not known; there are: gradient L1"):
+        comparison.cell("flow", "blankout L9")
     with pytest.raises(FileFormatError, match="not a comparison that"):
         attnx.Comparison.from_json('{"format": 99}')
 

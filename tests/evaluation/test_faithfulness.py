@@ -9,7 +9,7 @@ from attnx.attribution import REFERENCES, Scored
 from attnx.attribution.base import Reference
 from attnx.errors import ChoiceError, FileFormatError, InputError
 from attnx.evaluation import METRICS, RANDOM, Faithfulness
-from attnx.evaluation.faithfulness import order_of, removed_counts, share_count
+from attnx.evaluation.removal import order_of, removed_counts, share_count
 from tests import verb_number_zoo as zoo
 
 TEXTS = list(zoo.TEXTS[:3])
@@ -59,11 +59,11 @@ def test_all_four_numbers_equal_the_definition(measured, explainer):
 
 
 def test_the_curves_start_and_end_where_they_must(measured):
-    for name in (*measured.explainers, RANDOM):
+    for name in (*measured.methods, RANDOM):
         whole, nothing = measured.deletion[name][[0, -1]]
         np.testing.assert_allclose(measured.insertion[name][[0, -1]], [nothing, whole], atol=1e-6)
     np.testing.assert_allclose(
-        [measured.deletion[name][0] for name in measured.explainers], measured.deletion[RANDOM][0], atol=1e-6
+        [measured.deletion[name][0] for name in measured.methods], measured.deletion[RANDOM][0], atol=1e-6
     )
 
 
@@ -87,7 +87,7 @@ def test_an_order_that_is_right_beats_chance_and_its_reverse_loses():
         REFERENCES.remove("shifted")
         REFERENCES.remove("reversed")
     for metric in ("comprehensiveness", "insertion"):
-        better, worse = (found.beyond_chance(name, metric).mean for name in ("shifted", "reversed"))
+        better, worse = (found.difference(name, metric).mean for name in ("shifted", "reversed"))
         assert better > 0 > worse
 
 
@@ -101,8 +101,6 @@ def test_random_orders_depend_on_the_seed_alone():
 
 
 def test_tied_positions_are_put_in_random_order():
-    from attnx.evaluation.faithfulness import order_of
-
     e = attnx.explain(zoo.model(), zoo.tokenizer(), TEXTS[0], references="blankout")
     flat = type(e)(**{**vars(e), "references": {"flat": np.ones(len(e.positions))}})
     orders = {order_of(flat, "flat", None, np.random.default_rng(seed)) for seed in range(8)}
@@ -119,11 +117,11 @@ def test_text_markdown_json_csv_frame_and_plot(measured):
     from matplotlib.figure import Figure
 
     again = attnx.Faithfulness.from_json(measured.to_json())
-    assert again.text() == measured.text() == str(measured)
-    assert "random" in measured.markdown()
+    assert again.to_text() == measured.to_text() == str(measured)
+    assert "random" in measured.to_markdown()
     frame = measured.to_frame()
     assert len(frame) == 3 * 6 == len(measured.to_csv().splitlines()) - 1
-    assert list(frame.columns) == ["text", "explainer", *METRICS]
+    assert list(frame.columns) == ["input", "method", *METRICS]
     axes = Figure().subplots(1, 2)
     assert measured.plot(axes) is axes
     assert len(axes[0].lines) == 6
@@ -132,18 +130,18 @@ def test_text_markdown_json_csv_frame_and_plot(measured):
 def test_bad_choices_are_errors(measured):
     with pytest.raises(InputError, match="shares lie between 0 and 1"):
         attnx.faithfulness(zoo.model(), zoo.tokenizer(), "keys", shares=(0, 2))
-    with pytest.raises(ChoiceError, match=r"explainer 'rolout' is not known; .* did you mean 'rollout'"):
+    with pytest.raises(ChoiceError, match=r"method 'rolout' is not known; .* did you mean 'rollout'"):
         measured.cell("rolout", "deletion")
-    with pytest.raises(ChoiceError, match="metric 'delete' is not known"):
-        measured.verdict("rollout", "delete")
+    with pytest.raises(ChoiceError, match="column 'delete' is not known"):
+        measured.significance("rollout", "delete")
 
 
 def test_a_few_texts_are_never_told_apart_from_chance():
     few = attnx.faithfulness(zoo.model(), zoo.tokenizer(), [zoo.TEXTS[0]] * 5, methods="raw", progress=False)
-    assert {few.verdict(name, metric) for name in few.explainers for metric in METRICS} == {
-        "not told apart from chance"
+    assert {few.significance(name, metric) for name in few.methods for metric in METRICS} == {
+        "not significantly different from chance"
     }
-    assert "Fewer than 6 texts" in few.text()
+    assert "Fewer than 6 inputs" in few.to_text()
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"format": 1}', '{"format": 2}'])
@@ -169,7 +167,7 @@ def test_the_table_says_which_explainers_are_ordered_by_sign():
         progress=False,
     )
     assert found.signed == ("input_x_gradient",)
-    assert "By sign: input_x_gradient." in found.foot()
+    assert "By sign: input_x_gradient." in found.to_text()
     assert Faithfulness.from_json(found.to_json()).signed == found.signed
 
 

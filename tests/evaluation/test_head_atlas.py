@@ -25,7 +25,7 @@ def test_a_head_carries_its_attention_to_other_words(atlas):
     for number, text in enumerate(TEXTS):
         inputs = zoo.wordpiece_tokenizer()(text, return_tensors="pt")
         attention = attnx.capture(zoo.classifier(), **inputs).numpy()
-        np.testing.assert_allclose(atlas.values["carried"][number], attention[:, :, 0, 1:-1].sum(-1), atol=1e-5)
+        np.testing.assert_allclose(atlas.head_values("carried")[number], attention[:, :, 0, 1:-1].sum(-1), atol=1e-5)
 
 
 def test_agreement_is_that_of_the_head_by_itself(atlas):
@@ -33,12 +33,12 @@ def test_agreement_is_that_of_the_head_by_itself(atlas):
         one = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), text, head="all", references="gradient")
         for layer, head in np.ndindex(3, 4):
             expected = spearmanr(one["rollout"][layer, head, 1:-1], one.references["gradient"][1:-1]).statistic
-            assert atlas.values["gradient"][number, layer, head] == pytest.approx(expected, abs=1e-6)
+            assert atlas.head_values("gradient")[number, layer, head] == pytest.approx(expected, abs=1e-6)
 
 
 def test_a_grid_is_the_mean_over_the_texts(atlas):
-    np.testing.assert_allclose(atlas.grid("gradient"), atlas.values["gradient"].mean(0))
-    assert atlas.cell(2, 3).mean == pytest.approx(atlas.values["carried"][:, 1, 3].mean())
+    np.testing.assert_allclose(atlas.grid("gradient"), atlas.head_values("gradient").mean(0))
+    assert atlas.cell("carried", "L2 h3").mean == pytest.approx(atlas.head_values()[:, 1, 3].mean())
     best = atlas.best(12)
     assert [one.summary.mean for one in best] == sorted(atlas.grid().ravel(), reverse=True)
     assert atlas.grid()[best[0].layer - 1, best[0].head] == best[0].summary.mean
@@ -48,11 +48,11 @@ def test_undefined_agreement_is_counted_and_left_out():
     atlas = attnx.head_atlas(zoo.classifier(), zoo.wordpiece_tokenizer(), ["hello", *TEXTS], references="gradient")
     assert np.isnan(atlas.values["gradient"][0]).all()
     assert not np.isnan(atlas.grid("gradient")).any()
-    assert atlas.cell(1, 0, "gradient").undefined == 1
-    assert "Undefined and left out: 12 of 48." in atlas.text()
+    assert atlas.cell("gradient", "L1 h0").undefined == 1
+    assert "Undefined and left out: 12 of 48." in atlas.to_text()
     alone = attnx.head_atlas(zoo.classifier(), zoo.wordpiece_tokenizer(), "hello", references="gradient")
     assert alone.best(by="gradient") == []
-    assert "–" in alone.text()
+    assert "–" in alone.to_text()
     assert len(alone.plot()) == 2
 
 
@@ -60,7 +60,7 @@ def test_the_first_token_of_a_decoder_is_nothing_to_carry():
     prompt = "the author talked to Sara"
     atlas = attnx.head_atlas(zoo.causal_lm(), zoo.bytelevel_tokenizer(), prompt, references=(), methods="flow")
     attention = attnx.capture(zoo.causal_lm(), **zoo.bytelevel_tokenizer()(prompt, return_tensors="pt")).numpy()
-    np.testing.assert_allclose(atlas.values["carried"][0], attention[:, :, -1, 1:-1].sum(-1), atol=1e-5)
+    np.testing.assert_allclose(atlas.head_values("carried")[0], attention[:, :, -1, 1:-1].sum(-1), atol=1e-5)
     assert (atlas.method, atlas.references) == ("flow", ())
 
 
@@ -73,13 +73,13 @@ def test_it_is_nothing_to_carry_in_a_long_text_either(monkeypatch):
 
 
 def test_it_can_be_read_and_kept(atlas):
-    text = atlas.text()
+    text = atlas.to_text()
     assert text.index("L3") < text.index("L1"), "the last layer is on top"
     assert "Rollout against gradient (spearman), mean of 3 texts" in text
-    assert atlas.markdown().count("\n|---|") == 2
+    assert atlas.to_markdown().count("\n|---|") == 2
     again = attnx.HeadAtlas.from_json(atlas.to_json())
     np.testing.assert_array_equal(again.grid("gradient"), atlas.grid("gradient"))
-    assert again.text() == text
+    assert again.to_text() == text
     frame = atlas.to_frame()
     assert list(frame.columns) == ["text", "layer", "head", "carried", "gradient"]
     assert len(frame) == 3 * 3 * 4
@@ -106,10 +106,8 @@ def test_bad_questions_say_what_to_change(atlas):
             attnx.head_atlas(model, tokenizer, TEXTS, **options)
     with pytest.raises(InputError, match="at least one"):
         attnx.head_atlas(model, tokenizer, [])
-    with pytest.raises(ChoiceError, match="head 4 asked, the atlas has 4"):
-        atlas.cell(1, 4)
-    with pytest.raises(ChoiceError, match="layer 4 was requested"):
-        atlas.cell(4, 0)
+    with pytest.raises(ChoiceError, match="column 'L1 h4' is not known; there are: L1 h0, L1 h1"):
+        atlas.cell("carried", "L1 h4")
     with pytest.raises(ChoiceError, match="grid 'blankout' is not known; there are: carried, gradient"):
         atlas.grid("blankout")
     with pytest.raises(FileFormatError, match="expected format"):

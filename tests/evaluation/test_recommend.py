@@ -1,4 +1,4 @@
-"""`recommend`: the right order is told from chance, the wrong one is not, and explain follows."""
+"""`recommend`: the right order is above chance, the wrong one is not, and explain follows."""
 
 import json
 from dataclasses import replace
@@ -22,13 +22,13 @@ def made(**shifts):
     random = np.random.default_rng(0)
     chance = random.uniform(0, 0.2, 20)
     noise = {name: random.normal(0, 0.02, 20) for name in shifts}
-    values = {name: chance + shift + noise[name] for name, shift in shifts.items()}
+    values = {name: (chance + shift + noise[name])[:, None] for name, shift in shifts.items()}
     return Recommendation(
-        values={**values, RANDOM: chance},
+        values={**values, RANDOM: chance[:, None]},
         references={"gradient": {}, "blankout": {"unit": "word"}},
         layer=3,
         score="probability",
-        baseline="[MASK]",
+        replacement="[MASK]",
     )
 
 
@@ -56,13 +56,13 @@ def test_values_are_the_comprehensiveness_of_faithfulness():
     one = attnx.recommend(zoo.model(), zoo.tokenizer(), list(zoo.TEXTS), **asked)
     other = attnx.faithfulness(zoo.model(), zoo.tokenizer(), list(zoo.TEXTS), **asked)
     for name in ("raw", "rollout", "blankout", RANDOM):
-        np.testing.assert_allclose(one.values[name], other.values[name][:, 0], atol=1e-5)
-    assert one.baseline == other.baseline == "<unk>"
+        np.testing.assert_allclose(one.values[name], other.values[name][:, :1], atol=1e-5)
+    assert one.replacement == other.replacement == "<unk>"
 
 
 def test_the_right_order_comes_first_and_its_reverse_last(measured):
-    assert measured.explainers[0] == "most"
-    assert measured.explainers[-1] == "least"
+    assert measured.ranking()[0] == "most"
+    assert measured.ranking()[-1] == "least"
     assert measured.forwards["most"] == measured.forwards["least"] > measured.forwards["raw"]
     assert set(measured.references) == {"most", "least"}
 
@@ -72,39 +72,49 @@ def test_what_several_orders_share_is_run_once(measured):
     assert 0 < measured.runs < len(TEXTS) * shares
 
 
-def test_what_is_clear_holds_and_what_is_not_cannot_be_told():
+def test_what_is_clear_is_above_chance_and_what_is_not_is_not_significant():
     one = made(gradient=0.3, blankout=0.302, rollout=0.1, raw=0.001, flow=-0.1)
-    assert one.explainers == ("blankout", "gradient", "rollout", "raw", "flow")
-    assert one.holds == ("blankout", "gradient", "rollout") == tuple(one)
+    assert one.ranking() == ("blankout", "gradient", "rollout", "raw", "flow")
+    assert one.above_chance == ("blankout", "gradient", "rollout") == tuple(one)
     assert (one.best, one.as_good) == ("blankout", ("gradient",))
-    assert [one.apart_from_best(name) for name in one.explainers] == [False, False, True, True, True]
-    assert one.verdict("flow") == "worse than chance"
-    assert one.behind_best("rollout").low > 0 > one.beyond_chance("flow").high
-    assert one.sentence() == (
-        "blankout: removing its first words costs the answer .41, chance .10; gradient cannot be told from it; raw "
-        "cannot be told from chance here; flow is worse than chance here."
+    assert [one.below_best(name) for name in one.ranking()] == [False, False, True, True, True]
+    assert one.significance("flow") == "below chance"
+    assert one.difference("blankout", to="rollout").low > 0 > one.difference("flow").high
+    assert one.summary() == (
+        "blankout: removing its first words costs the prediction .41, chance .10; gradient is not significantly "
+        "different from blankout; raw is not significantly different from chance here; flow is below chance here."
     )
-    assert one.sentence() in one.to_text()
+    assert one.summary() in one.to_text()
     lines = {line.split()[0]: line for line in one.to_text().splitlines() if line}
-    assert lines["gradient"].endswith("holds, not told from the best")
-    assert lines["rollout"].endswith("holds, behind the best")
-    assert lines["raw"].endswith("cannot be told from chance")
+    assert lines["gradient"].endswith("+ above chance, as good as the best")
+    assert lines["rollout"].endswith("+ above chance, behind the best")
+    assert lines["raw"].endswith("not significant")
 
 
-def test_fewer_than_six_texts_give_no_verdict():
+def test_the_printed_interval_agrees_with_the_significance():
+    """A difference is not significant exactly where its printed interval includes 0."""
+    for shift in np.linspace(0, 0.03, 13):
+        one = made(gradient=shift, rollout=0.3, raw=0.0, flow=-shift)
+        for name in one.methods:
+            difference = one.difference(name)
+            significant = one.significance(name) != "not significantly different from chance"
+            assert significant == (not difference.low <= 1e-9 <= difference.high + 2e-9), (shift, name)
+
+
+def test_fewer_than_six_texts_show_nothing():
     whole = made(gradient=0.3, raw=0.3)
     five = Recommendation(**{**vars(whole), "values": {name: one[:5] for name, one in whole.values.items()}})
-    assert five.holds == ()
+    assert five.above_chance == ()
     assert five.best is None
-    assert five.sentence() == "5 texts cannot tell what holds; give 6 or more."
-    assert "no verdict" in five.to_text()
-    with pytest.raises(InputError, match="names nothing to explain with: 5 texts cannot tell"):
+    assert five.summary() == "5 texts cannot show which methods are above chance; give 6 or more."
+    assert "too few texts" in five.to_text()
+    with pytest.raises(InputError, match="names nothing to explain with: 5 texts cannot show"):
         attnx.explain(zoo.model(), zoo.tokenizer(), "keys", methods=five)
 
 
-def test_where_nothing_holds_it_says_so():
+def test_where_nothing_is_above_chance_it_says_so():
     one = made(raw=0.0, rollout=0.0)
-    assert one.sentence() == f"None of {one.explainers[0]} and {one.explainers[1]} can be told from chance here."
+    assert one.summary() == f"None of {' and '.join(one.ranking())} is significantly different from chance here."
 
 
 def test_explain_follows_the_best_first_and_keeps_the_record():
@@ -114,8 +124,8 @@ def test_explain_follows_the_best_first_and_keeps_the_record():
     assert explanation.row_name() == "gradient"
     assert explanation.provenance["references"]["blankout"]["unit"] == "word"
     kept = explanation.provenance["recommendation"]
-    assert kept["sentence"] == one.sentence()
-    assert kept["holds"] == ["gradient", "blankout", "rollout"]
+    assert kept["summary"] == one.summary()
+    assert kept["above_chance"] == ["gradient", "blankout", "rollout"]
     again = attnx.Explanation.from_json(explanation.to_json())
     assert again.provenance["recommendation"] == kept
 
@@ -152,11 +162,11 @@ def test_the_record_names_the_layer_and_the_settings():
     assert (record["layer"], record["settings"]["residual"]) == (1, {"rollout": 0.9})
 
 
-def test_where_only_references_hold_a_method_is_there_with_a_note():
+def test_where_only_references_are_above_chance_a_method_is_there_with_a_note():
     one = made(gradient=0.3, flow=0.0, raw=-0.05)
     explanation = attnx.explain(zoo.model(), zoo.tokenizer(), "the key", methods=one)
     assert explanation.names == ("gradient", "flow")
-    assert "flow is there because no method held" in " ".join(explanation.notes)
+    assert "flow is there because no method was above chance" in " ".join(explanation.notes)
 
 
 def test_by_default_all_are_asked_and_what_the_model_cannot_have_is_left_out(monkeypatch, capsys):
@@ -169,8 +179,8 @@ def test_by_default_all_are_asked_and_what_the_model_cannot_have_is_left_out(mon
         one = attnx.recommend(zoo.model(), zoo.tokenizer(), list(zoo.TEXTS[:2]), random=1)
     finally:
         REFERENCES.remove("refusing")
-    assert {"raw", "rollout", "flow", "gradient", "lrp"} <= set(one.explainers)
-    assert "blankout" not in one.explainers
+    assert {"raw", "rollout", "flow", "gradient", "lrp"} <= set(one.methods)
+    assert "blankout" not in one.methods
     assert one.left_out["blankout"].startswith("it takes more than 3 forwards for ")
     assert one.left_out["value_zeroing"].startswith("it takes more than 3 forwards for ")
     assert one.left_out["value_zeroing"].endswith("methods=('value_zeroing', …) insists")
@@ -178,7 +188,7 @@ def test_by_default_all_are_asked_and_what_the_model_cannot_have_is_left_out(mon
     assert one.left_out["refusing"] == "not on this model; use another"
     assert "Left out: refusing (not on this model; use another); blankout (it takes" in one.to_text()
     said = capsys.readouterr().err
-    assert said.startswith(f"recommend: {len(one.explainers)} explainers on 2 texts, some ")
+    assert said.startswith(f"recommend: {len(one.methods)} methods on 2 texts, some ")
     assert "runs of the model, about" in said
 
 
@@ -195,10 +205,10 @@ def test_files_text_markdown_page_and_plot(tmp_path):
     assert Recommendation.load(tmp_path / "one.safetensors") == one == Recommendation.from_json(one.to_json())
     assert json.loads(one.to_json())["kind"] == "recommendation"
     assert "| gradient |" in one.to_markdown()
-    assert one.sentence().split(";")[0] in one.to_html()
+    assert one.summary().split(";")[0] in one.to_html()
     assert len(one.to_frame()) == 4 * 20 == len(one.to_csv().splitlines()) - 1
     axes = one.plot()
     assert [label.get_text() for label in axes.get_yticklabels()] == ["raw", "rollout", "gradient"]
-    assert repr(one) == "Recommendation(20 texts, holds: gradient, rollout)"
-    with pytest.raises(ChoiceError, match="explainer 'flow' is not known"):
-        one.verdict("flow")
+    assert repr(one) == "Recommendation(20 texts, above chance: gradient, rollout)"
+    with pytest.raises(ChoiceError, match="method 'flow' is not known"):
+        one.significance("flow")

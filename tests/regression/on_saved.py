@@ -11,7 +11,7 @@ import attnx
 from tests.regression.group import Group, Outcome
 from tests.regression.on_explanations import facts
 from tests.regression.on_paper import of_probe
-from tests.regression.on_studies import of_atlas, of_comparison, of_faithfulness, of_generation
+from tests.regression.on_studies import of_generation
 from tests.regression.present import PronounProbe
 
 FOLDER = Path(__file__).parent / "saved"
@@ -28,18 +28,6 @@ def _explanation(path: Path) -> dict[str, Outcome]:
 
 def _generation(path: Path) -> dict[str, Outcome]:
     return of_generation(attnx.GenerationExplanation.load(path))
-
-
-def _comparison(path: Path) -> dict[str, Outcome]:
-    return of_comparison(attnx.Comparison.from_json(path.read_text(encoding="utf-8")))
-
-
-def _faithfulness(path: Path) -> dict[str, Outcome]:
-    return of_faithfulness(attnx.Faithfulness.from_json(path.read_text(encoding="utf-8")))
-
-
-def _atlas(path: Path) -> dict[str, Outcome]:
-    return of_atlas(attnx.HeadAtlas.from_json(path.read_text(encoding="utf-8")))
 
 
 def _probes(path: Path) -> dict[str, Outcome]:
@@ -59,8 +47,5 @@ _READERS: dict[str, Callable[[Path], dict[str, Outcome]]] = {
     "decoder.safetensors": _explanation,
     "image.safetensors": _explanation,
     "generation.safetensors": _generation,
-    "comparison.json": _comparison,
-    "faithfulness.json": _faithfulness,
-    "head_atlas.json": _atlas,
     "pronouns.jsonl": _probes,
 }

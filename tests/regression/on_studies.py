@@ -30,6 +30,12 @@ TEXTS: dict[str, Any] = {
     "vit_classifier": [picture(), picture().rotate(90)],
 }
 METRICS = ("comprehensiveness", "sufficiency", "deletion", "insertion")
+_WORDS = {
+    "above chance": "better than chance",
+    "below chance": "worse than chance",
+    "not significantly different from chance": "not told apart from chance",
+}
+"""The words of 0.2, which the stored file has."""
 
 
 def groups() -> Iterator[Group]:
@@ -43,14 +49,15 @@ def groups() -> Iterator[Group]:
 
 def of_comparison(one: attnx.Comparison) -> dict[str, Outcome]:
     found: dict[str, Outcome] = {
-        f"{reference} {method}": numbers(values, SINGLE)
-        for nested in (one.values, one.ceiling)
-        for reference, by_method in nested.items()
-        for method, values in by_method.items()
+        f"{reference} {method}": numbers(one.layer_values(method, reference), SINGLE)
+        for reference in one.references
+        for method in one.methods
     }
+    for reference, others in one.ceiling.items():
+        found |= {f"{reference} {other}": numbers(values, SINGLE) for other, values in others.items()}
     for reference in one.references:
         for method in one.methods:
-            cells = [one.cell(reference, method, layer) for layer in one.layers]
+            cells = [one.cell(method, column) for column in one.columns_of(reference)]
             found[f"cells {reference} {method}"] = summaries(cells)
     return found | {"facts": json.dumps([one.measure, one.layers, one.texts, one.seed])}
 
@@ -61,19 +68,19 @@ def of_faithfulness(one: attnx.Faithfulness) -> dict[str, Outcome]:
         found[f"{name} values"] = numbers(values, SINGLE)
         found[f"{name} deletion"] = numbers(one.deletion[name], SINGLE)
         found[f"{name} insertion"] = numbers(one.insertion[name], SINGLE)
-    for name in one.explainers:
+    for name in one.methods:
         found[f"{name} cells"] = summaries([one.cell(name, metric) for metric in METRICS])
-        found[f"{name} beyond chance"] = summaries([one.beyond_chance(name, metric) for metric in METRICS])
-        found[f"{name} verdicts"] = ", ".join(one.verdict(name, metric) for metric in METRICS)
+        found[f"{name} beyond chance"] = summaries([one.difference(name, metric) for metric in METRICS])
+        found[f"{name} verdicts"] = ", ".join(_WORDS[one.significance(name, metric)] for metric in METRICS)
     return found | {"facts": json.dumps([one.layer, one.score, one.orders, one.seed])}
 
 
 def of_atlas(one: attnx.HeadAtlas) -> dict[str, Outcome]:
-    found: dict[str, Outcome] = {f"{name} values": numbers(grid, SINGLE) for name, grid in one.values.items()}
+    found: dict[str, Outcome] = {f"{name} values": numbers(one.head_values(name), SINGLE) for name in one.values}
     for name in one.values:
         found[f"{name} grid"] = numbers(one.grid(name), SINGLE)
         found[f"{name} best"] = json.dumps([[head.layer, head.head] for head in one.best(3, name)])
-        cells = [one.cell(layer, head, name) for layer in one.layers for head in range(one.heads)]
+        cells = [one.cell(name, column) for column in one.columns]
         found[f"{name} cells"] = summaries(cells)
     return found | {"facts": json.dumps([one.method, one.measure, one.layers, one.texts, one.seed])}
 

@@ -8,15 +8,16 @@ import numpy as np
 
 from attnx.adapters import Position, Word
 from attnx.benchmarks import BenchmarkTable
+from attnx.benchmarks.result import SuiteTable
 from attnx.counterfactuals import SideBySide
-from attnx.evaluation import Comparison, Faithfulness, HeadAtlas, Recommendation
+from attnx.evaluation import Comparison, EvaluationTable, Faithfulness, HeadAtlas, Recommendation
 from attnx.generation import GenerationExplanation
 from attnx.paper.subject import SubjectTable
 from attnx.paper.table import PaperTable
 from attnx.paper.tables import CORRECTED, PUBLISHED
 from attnx.pronouns.result import Candidate, Probe, Rates, Report
 from attnx.results import Change, Explanation
-from attnx.runs.summary import CarryingWord, Group, RunSummary
+from attnx.runs.summary import Group, RunSummary, WordShare
 from attnx.similarity import Similarity
 from attnx.statistics import Summary
 from attnx.targets import Prediction
@@ -77,9 +78,10 @@ def generation() -> GenerationExplanation:
 def comparison() -> Comparison:
     values = np.array([[0.5, np.nan], [0.25, -1.0]])
     return Comparison(
-        "spearman",
+        values={"raw": np.hstack([values, -values])},
+        columns=("gradient L1", "gradient L2", "blankout L1", "blankout L2"),
+        measure="spearman",
         layers=(1, 2),
-        values={"gradient": {"raw": values}, "blankout": {"raw": -values}},
         ceiling={"gradient": {"blankout": values[:, 1]}, "blankout": {"gradient": values[:, 1]}},
         texts=("one", "two"),
         provenance=PROVENANCE,
@@ -90,17 +92,18 @@ def faithfulness() -> Faithfulness:
     curve = np.linspace(1, 0.5, 11)
     values = np.array([[0.5, 0.25, 0.125, 1.0]])
     both = {"rollout": curve, "random": curve / 2}
-    return Faithfulness(6, "probability", {"rollout": values, "random": values / 2}, both, both, orders=10)
+    scores = {"rollout": values, "random": values / 2}
+    return Faithfulness(values=scores, layer=6, score="probability", deletion=both, insertion=both, orders=10)
 
 
 def recommendation() -> Recommendation:
-    values = np.array([0.5, 0.25, 0.125, 1.0, 0.5, 0.75])
+    values = np.array([0.5, 0.25, 0.125, 1.0, 0.5, 0.75])[:, None]
     return Recommendation(
-        {"gradient": values, "rollout": values / 4, "random": values / 3},
+        values={"gradient": values, "rollout": values / 4, "random": values / 3},
         references={"gradient": {"reduction": "norm"}},
         layer=6,
         score="probability",
-        baseline="[MASK]",
+        replacement="[MASK]",
         runs=40,
         forwards={"gradient": 2.0},
         left_out={"alti": "the model has no blocks"},
@@ -109,8 +112,15 @@ def recommendation() -> Recommendation:
 
 
 def atlas() -> HeadAtlas:
-    values = np.array([[[0.5, np.nan], [0.25, 0.125]]])
-    return HeadAtlas("rollout", "spearman", (1, 2), {"carried": abs(values), "gradient": values}, ("one",))
+    values = np.array([[0.5, np.nan, 0.25, 0.125]])
+    return HeadAtlas(
+        values={"carried": abs(values), "gradient": values},
+        columns=("L1 h0", "L1 h1", "L2 h0", "L2 h1"),
+        method="rollout",
+        measure="spearman",
+        layers=(1, 2),
+        texts=("one",),
+    )
 
 
 def probe() -> Probe:
@@ -164,19 +174,34 @@ def subject_table() -> SubjectTable:
     )
 
 
+def evaluation_table() -> EvaluationTable:
+    values = np.array([[0.5, np.nan], [0.25, -1.0]])
+    return EvaluationTable(values={"raw": values, "chance": -values}, columns=("a", "b"), provenance=PROVENANCE)
+
+
+def suite() -> SuiteTable:
+    return truth().suites["recall"]
+
+
 def truth() -> BenchmarkTable:
     values = np.array([[0.5, 0.0], [1.0, 1.0], [1.0, 1.0], [0.5, 0.0], [1 / 3, 0.0], [1.0, 1.0]])
-    return BenchmarkTable(
-        {"recall": {"raw": values, "gradient": values[::-1]}, "texts": {"raw": values / 4}},
-        {"recall": {"chance": values * 0 + 0.25, "(first)": values / 2}, "texts": {"chance": values / 4}},
-        {"recall": ("reciprocal rank", "first"), "texts": ("comprehensiveness", "sufficiency")},
-        less_is_better=("sufficiency",),
-        about={"recall": {"title": "a|value", "right": "it", "unit": "word", "source": "made by hand"}},
-        refused={"recall": {}, "texts": {"gradient": "it has none"}},
-        wrong={"recall": 2, "texts": 0},
+    recall = SuiteTable(
+        values={"raw": values, "gradient": values[::-1], "chance": values * 0 + 0.25, "(first)": values / 2},
+        fixed_orders=("(first)",),
+        title="a|value",
+        right="it",
+        source="made by hand",
+        wrong=2,
         signed=("gradient",),
-        provenance={"recall": PROVENANCE, "texts": {}},
+        provenance=PROVENANCE,
     )
+    texts = SuiteTable(
+        values={"raw": values / 4, "chance": values / 4},
+        columns=("comprehensiveness", "sufficiency"),
+        lower_is_better=("sufficiency",),
+        refused={"gradient": "it has none"},
+    )
+    return BenchmarkTable({"recall": recall, "texts": texts})
 
 
 def side_by_side() -> SideBySide:
@@ -200,7 +225,7 @@ def similarity() -> Similarity:
 
 
 def run_summary():
-    words = (CarryingWord("witty", 2, 3, 0.4, (0, 5)), CarryingWord("film", 1, 3, 0.2, ()))
+    words = (WordShare("witty", 2, 3, 0.4, (0, 5)), WordShare("film", 1, 3, 0.2, ()))
     group = Group("POSITIVE", None, 3, 2, 1, 0.9, words, (0.2, 0.2, 0.2, 0.1, 0.1, 0.2))
     apart = Group("POSITIVE", "NEGATIVE", 1, 0, 1, None, words[:1], (0.0, 0.0, 0.0, 0.0, 0.0, 1.0))
     return RunSummary("rollout", 4, 1, (group,), (apart,), {"the text is empty": 1}, PROVENANCE)
@@ -217,6 +242,8 @@ EXAMPLES = (
     report,
     table,
     subject_table,
+    evaluation_table,
+    suite,
     truth,
     side_by_side,
     word_alignment,

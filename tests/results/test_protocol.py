@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from attnx.errors import AttnxError, FileFormatError
-from attnx.results import VIEWS, Result, TableResult
+from attnx.results import VIEWS, Result
 from tests.results import examples
 
 
@@ -31,7 +31,8 @@ def test_every_kind_has_an_example_and_a_view():
 def test_two_of_the_same_numbers_are_equal(make):
     assert make() == make()
     assert hash(make()) == hash(make())
-    assert make() != dataclasses.replace(make(), provenance={"model": "another"})
+    if hasattr(make(), "provenance"):
+        assert make() != dataclasses.replace(make(), provenance={"model": "another"})
     assert make() != "another"
 
 
@@ -90,9 +91,6 @@ def test_json_of_something_else_is_an_error(make, text):
 def test_as_text_and_in_markdown_it_has_the_same_numbers(make):
     made = make()
     assert str(made) == made.to_text()
-    if isinstance(made, TableResult):
-        assert made.text() == made.to_text()
-        assert made.markdown() == made.to_markdown()
     lines = made.to_markdown().splitlines()
     widths = {line.replace(r"\|", "").count("|") for line in lines if line.startswith("|")}
     assert len(widths) <= 2  # as many cells in each line; the table of a pronoun's report may be of another width

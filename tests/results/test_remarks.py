@@ -146,7 +146,7 @@ def test_the_number_is_that_of_the_comparison_and_of_the_page(signed):
     assert agreement.ranks == pytest.approx(-0.0735 if both else 0.8088, abs=1e-4)
     assert f"blankout {'−0.07 (signed)' if both else '0.81 (by size)'}" in said(one, "lrp")["compared"]
     (of_method, _) = one.row().agreements
-    assert of_method.ranks == Comparison.of([one]).values["blankout"]["rollout"][0, -1]
+    assert of_method.ranks == Comparison.of([one]).layer_values("rollout", "blankout")[0, -1]
     assert of_method.ranks == pytest.approx(correlation(one, "rollout", "blankout", 2))
 
 
@@ -157,7 +157,7 @@ def test_what_was_shared_out_over_spans_is_compared_over_spans():
     facts = {"spans": spans, "provenance": {"references": {"blankout": {"unit": "span"}}}}
     shared = measured((0.1, 0.1, 0.2, 0.2, 0.3, 0.3), scores=(0.3, 0.0, 0.0, 0.4, 0.5, 0.0), **facts)
     assert said(shared)["compared"] == "Spearman's rank correlation over 3 spans: blankout 1.00 (by size)"
-    assert Comparison.of([shared]).values["blankout"]["rollout"][0, -1] == pytest.approx(1)
+    assert Comparison.of([shared]).layer_values("rollout", "blankout")[0, -1] == pytest.approx(1)
     assert correlation(shared, "rollout", "blankout", 2) == pytest.approx(1)
 
 
@@ -214,4 +214,4 @@ def test_what_differs_by_rounding_alone_ties_for_the_verdict_and_for_the_compari
     ranks = measured(exact, scores=exact).row().agreements[0].ranks
     for one in (measured(nearly, scores=exact), measured(exact, scores=nearly)):
         assert one.row().agreements[0].ranks == pytest.approx(ranks)
-        assert Comparison.of([one]).values["blankout"]["rollout"][0, -1] == pytest.approx(ranks)
+        assert Comparison.of([one]).layer_values("rollout", "blankout")[0, -1] == pytest.approx(ranks)

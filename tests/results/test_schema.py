@@ -251,7 +251,7 @@ def test_what_does_not_fit_in_a_generation_is_named(expected):
 
 def test_a_comparison_with_nothing_is_refused():
     document = json.loads(examples.comparison().to_json()) | {"values": {}, "ceiling": {}}
-    with pytest.raises(FileFormatError, match="values must be the same names in each, and at least one"):
+    with pytest.raises(FileFormatError, match="columns must be each reference at each layer"):
         attnx.Comparison.from_json(json.dumps(document))
 
 

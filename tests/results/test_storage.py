@@ -71,9 +71,6 @@ def test_a_generation_of_format_1_is_read():
 
 
 OLD_JSON = {
-    "comparison": attnx.Comparison,
-    "faithfulness": attnx.Faithfulness,
-    "atlas": attnx.HeadAtlas,
     "probe": Probe,
     "report": Report,
 }
@@ -146,9 +143,11 @@ def test_a_header_that_was_tampered_with_is_refused(field, tmp_path):
 
 
 def test_names_with_strokes_are_kept_apart(tmp_path):
-    grids = np.zeros((1, 1, 1))
+    grids = np.zeros((1, 1))
     values = {"carried": grids, "a/b": grids + 1, "a~1b": grids + 2, "a": grids + 3}
-    made = attnx.HeadAtlas("rollout", "spearman", (1,), values, ("one",))
+    made = attnx.HeadAtlas(
+        values=values, columns=("L1 h0",), method="rollout", measure="spearman", layers=(1,), texts=("one",)
+    )
     made.save(tmp_path / "x.safetensors")
     assert attnx.HeadAtlas.load(tmp_path / "x.safetensors") == made
 

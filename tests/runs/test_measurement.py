@@ -6,7 +6,7 @@ import pytest
 
 import attnx
 from attnx.errors import ArgumentError, AttnxError, ChoiceError, InputError
-from attnx.evaluation import evaluation_table as comparison
+from attnx.evaluation import compare as comparison
 from attnx.evaluation import head_atlas as atlas
 from attnx.paper import sentences, table1, table2, table3
 from attnx.paper.subject import subject
@@ -128,10 +128,10 @@ def test_explanations_merge_whatever_the_parts(name):
     whole = kind.of(explained)
     room = {"comparison": comparison, "atlas": atlas}[name]
     parts = (
-        [room.cells_of(one, "spearman") for one in explained[first:last]] for first, last in ((0, 1), (1, 5), (5, 7))
+        [room.row_of(one, "spearman") for one in explained[first:last]] for first, last in ((0, 1), (1, 5), (5, 7))
     )
-    gathered = {"comparison": comparison.gathered_comparison, "atlas": atlas.gathered}[name]
-    assert gathered(chain.from_iterable(parts), measure="spearman") == whole
+    merge = {"comparison": comparison.comparison_of_rows, "atlas": atlas.atlas_of_rows}[name]
+    assert merge(chain.from_iterable(parts), "spearman") == whole
 
 
 def test_rows_that_cannot_be_measured_are_left_out_and_noted(tmp_path):

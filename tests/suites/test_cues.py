@@ -115,6 +115,6 @@ def test_a_cue_file_with_a_decoder_is_measured_beside_chance(written):
         found = attnx.benchmark(*recall_model(), data=path, references="oracle", progress=False)
     finally:
         REFERENCES.remove("oracle")
-    assert found.suites == ("cues",)
-    assert (found.rows("cues"), found.wrong["cues"]) == (2, 1)
+    assert tuple(found.suites) == ("cues",)
+    assert (found.suites["cues"].count, found.suites["cues"].wrong) == (2, 1)
     assert found.cell("oracle", "cues").mean == 1.0

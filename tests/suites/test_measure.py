@@ -8,7 +8,8 @@ from attnx.adapters import adapter_for
 from attnx.attribution import REFERENCES, Scored
 from attnx.attribution.base import Reference
 from attnx.benchmarks import SUITES
-from attnx.benchmarks.benchmark import Explainers, Suite, SuiteResult, scores_of
+from attnx.benchmarks.benchmark import Explainers, Suite, scores_of
+from attnx.benchmarks.result import SuiteTable
 from attnx.errors import ArgumentError, ChoiceError, InputError
 from attnx.pipeline import Request
 from tests import verb_number_zoo, zoo
@@ -21,16 +22,16 @@ def few():
 
 def test_without_a_model_the_embedded_suites_are_run_but_those_by_name(few):
     embedded = [name for name in SUITES.names() if SUITES[name].embedded is not None]
-    assert few.suites == tuple(name for name in embedded if not SUITES[name].by_name)
-    assert few.explainers == tuple(sorted(["raw", "rollout"], key=few.explainers.index))
-    assert {suite: few.rows(suite) for suite in few.suites} == dict.fromkeys(few.suites, 3)
+    assert tuple(few.suites) == tuple(name for name in embedded if not SUITES[name].by_name)
+    assert few.methods == tuple(sorted(["raw", "rollout"], key=few.methods.index))
+    assert {name: suite.count for name, suite in few.suites.items()} == dict.fromkeys(few.suites, 3)
 
 
 def test_all_methods_and_references_are_measured_or_listed_with_the_reason():
     from attnx.methods import METHODS
 
     found = attnx.benchmark(suites="recall", rows=2, progress=False)
-    assert {*found.values["recall"], *found.refused["recall"]} == {*METHODS.names(), *REFERENCES.names()}
+    assert {*found.suites["recall"].methods, *found.suites["recall"].refused} == {*METHODS.names(), *REFERENCES.names()}
 
 
 def test_what_refuses_is_listed_with_its_reason_and_the_others_are_measured():
@@ -44,10 +45,10 @@ def test_what_refuses_is_listed_with_its_reason_and_the_others_are_measured():
         )
     finally:
         REFERENCES.remove("refuses")
-    assert found.refused["recall"] == {"refuses": "this one is not for models of this size"}
-    assert set(found.values["recall"]) == {"raw", "gradient"}
+    assert found.suites["recall"].refused == {"refuses": "this one is not for models of this size"}
+    assert set(found.suites["recall"].methods) == {"raw", "gradient"}
     assert "recall: refuses has no numbers: this one is not for models of this size" in str(found)
-    with pytest.raises(ChoiceError, match="refuses has no numbers on recall"):
+    with pytest.raises(ChoiceError, match="refuses has no numbers: this one"):
         found.cell("refuses", "recall")
 
 
@@ -60,7 +61,7 @@ def test_numbers_that_are_not_finite_have_no_rank():
         found = attnx.benchmark(suites="recall", references=["broken", "gradient"], rows=2, progress=False)
     finally:
         REFERENCES.remove("broken")
-    assert found.refused["recall"] == {"broken": "it gives numbers that are not finite"}
+    assert found.suites["recall"].refused == {"broken": "it gives numbers that are not finite"}
 
 
 def test_a_method_that_refuses_does_not_take_the_others_with_it(monkeypatch):
@@ -79,8 +80,8 @@ def test_a_method_that_refuses_does_not_take_the_others_with_it(monkeypatch):
         found = attnx.benchmark(suites="recall", methods=["lazy", "raw"], rows=2, progress=False)
     finally:
         METHODS.remove("lazy")
-    assert found.refused["recall"] == {"lazy": "not today"}
-    assert set(found.values["recall"]) == {"raw"}
+    assert found.suites["recall"].refused == {"lazy": "not today"}
+    assert set(found.suites["recall"].methods) == {"raw"}
 
 
 def test_the_record_speaks_of_all_that_was_measured():
@@ -103,7 +104,7 @@ def test_the_record_speaks_of_all_that_was_measured():
         )
     finally:
         METHODS.remove("lazy")
-    kept = found.provenance["recall"]
+    kept = found.suites["recall"].provenance
     assert set(kept["settings"]["residual"]) == {"raw", "rollout"}, "asked one by one, they are on record together"
     assert kept["references"]["blankout"]["unit"] == "word"
     assert kept["references"]["blankout"]["baseline"]
@@ -125,9 +126,9 @@ def test_a_reason_is_that_of_the_method_and_not_of_one_with_a_longer_name():
 def test_inputs_that_the_model_gets_wrong_are_left_out_and_counted():
     model, tokenizer = verb_number_zoo.model(), verb_number_zoo.tokenizer()
     found = attnx.benchmark(model, tokenizer, suites="subject", methods="raw", rows=10, progress=False)
-    assert found.rows("subject") == 10
-    assert found.wrong["subject"] > 0
-    assert f"{found.wrong['subject']} left out that the model gets wrong" in str(found)
+    assert found.suites["subject"].count == 10
+    assert found.suites["subject"].wrong > 0
+    assert f"{found.suites['subject'].wrong} left out that the model gets wrong" in str(found)
 
 
 def test_a_suite_for_decoders_refuses_a_classifier():
@@ -177,41 +178,37 @@ def test_texts_on_any_model_measure_faithfulness():
     found = attnx.benchmark(
         model, tokenizer, data=list(verb_number_zoo.TEXTS[:3]), methods="raw", references="gradient", progress=False
     )
-    assert found.suites == ("faithfulness",)
+    assert tuple(found.suites) == ("faithfulness",)
     direct = attnx.faithfulness(
         model, tokenizer, list(verb_number_zoo.TEXTS[:3]), methods="raw", references="gradient", steps=1, progress=False
     )
     for name in ("raw", "gradient"):
-        np.testing.assert_array_equal(found.values["faithfulness"][name], direct.values[name][:, :2])
-    np.testing.assert_array_equal(found.orders["faithfulness"]["chance"], direct.values["random"][:, :2])
-    assert found.less_is_better == ("sufficiency",)
+        np.testing.assert_array_equal(found.suites["faithfulness"].values[name], direct.values[name][:, :2])
+    np.testing.assert_array_equal(found.suites["faithfulness"].values["chance"], direct.values["random"][:, :2])
+    assert found.suites["faithfulness"].lower_is_better == ("sufficiency",)
 
 
 def test_references_alone_can_be_measured_by_faithfulness():
     model, tokenizer = verb_number_zoo.model(), verb_number_zoo.tokenizer()
     texts = list(verb_number_zoo.TEXTS[:2])
     found = attnx.benchmark(model, tokenizer, data=texts, references="gradient", progress=False)
-    assert found.explainers == ("gradient",)
+    assert found.methods == ("gradient",)
 
 
 def test_a_plug_in_adds_a_suite():
     def measure(suite, given, explainers):
         ones = np.ones((given.rows, 1))
-        return SuiteResult(dict.fromkeys(explainers.methods, ones), {"chance": ones / 2})
-
-    from attnx.benchmarks.benchmark import Metric
+        return SuiteTable(values={**dict.fromkeys(explainers.methods, ones), "chance": ones / 2}, columns=("luck",))
 
     SUITES.add(
         "mine",
-        Suite(
-            "mine", "mine", "all", "nowhere", measure, metrics=(Metric("luck"),), embedded=lambda: (None, None), rows=7
-        ),
+        Suite("mine", "mine", "all", "nowhere", measure, embedded=lambda: (None, None), rows=7),
     )
     try:
         found = attnx.benchmark(suites="mine", methods="raw", progress=False)
     finally:
         SUITES.remove("mine")
-    assert (found.rows("mine"), found.verdict("raw", "mine")) == (7, "better than chance")
+    assert (found.suites["mine"].count, found.significance("raw", "mine")) == (7, "above chance")
 
 
 def test_the_model_is_untouched():

@@ -4,21 +4,18 @@ import numpy as np
 import pytest
 
 from attnx.benchmarks import BenchmarkTable
+from attnx.benchmarks.result import SuiteTable
 from attnx.errors import ChoiceError
 from tests.results.examples import truth
 
-RANKS = ("reciprocal rank", "first")
 
-
-def made(suites, **options):
+def made(suites):
     """Suite → explainer (or chance) → reciprocal ranks; the second column is whether they are 1."""
     columns = {
         suite: {name: np.stack([np.array(one), np.array(one) == 1.0], 1).astype(float) for name, one in several.items()}
         for suite, several in suites.items()
     }
-    values = {suite: {name: one for name, one in of.items() if name != "chance"} for suite, of in columns.items()}
-    orders = {suite: {"chance": of["chance"]} for suite, of in columns.items()}
-    return BenchmarkTable(values, orders, dict.fromkeys(suites, RANKS), **options)
+    return BenchmarkTable({suite: SuiteTable(values=values) for suite, values in columns.items()})
 
 
 def test_a_cell_is_the_mean_with_its_interval():
@@ -36,27 +33,24 @@ def test_better_worse_and_no_different_are_told_by_the_paired_difference():
         "lots": [one + (0.1 if place % 2 else -0.1) for place, one in enumerate(chance)],
         "chance": chance,
     }})  # fmt: skip
-    assert found.verdict("good", "s") == "better than chance"
-    assert found.verdict("bad", "s") == "worse than chance"
-    assert found.verdict("lots", "s") == "not told apart from chance"
-    assert found.not_above_chance("s") == ("lots", "bad")
+    assert found.significance("good", "s") == "above chance"
+    assert found.significance("bad", "s") == "below chance"
+    assert found.significance("lots", "s") == "not significantly different from chance"
+    assert found.suites["s"].not_above_chance == ("lots", "bad")
     assert "s: not above chance: lots, bad." in found.foot()
 
 
 def test_of_what_should_be_small_less_than_chance_is_better():
     values = np.stack([np.full(8, 0.5), np.linspace(0.0, 0.1, 8)], 1)
-    found = BenchmarkTable(
-        {"s": {"one": values}},
-        {"s": {"chance": values + np.array([-0.2, 0.3])}},
-        {"s": ("c", "less")},
-        less_is_better=("less",),
-    )
-    assert found.verdict("one", "s", "less") == "better than chance"
+    chance = values + np.array([-0.2, 0.3])
+    suite = SuiteTable(values={"one": values, "chance": chance}, columns=("c", "less"), lower_is_better=("less",))
+    found = BenchmarkTable({"s": suite})
+    assert found.significance("one", "s", "less") == "above chance"
 
 
 def test_fewer_than_six_inputs_tell_nothing_and_say_so():
     found = made({"s": {"good": [1.0] * 5, "chance": [0.2] * 5}})
-    assert found.verdict("good", "s") == "not told apart from chance"
+    assert found.significance("good", "s") == "not significantly different from chance"
     assert "s: fewer than 6 inputs cannot be told apart from chance." in found.foot()
 
 
@@ -65,7 +59,7 @@ def test_explainers_stand_best_first_and_chance_stands_for_what_is_missing():
         "one": {"half": [0.5] * 6, "all": [1.0] * 6, "once": [1.0] * 6, "chance": [0.1] * 6},
         "two": {"half": [0.9] * 6, "all": [0.9] * 6, "chance": [0.1] * 6},
     })  # fmt: skip
-    assert found.explainers == ("all", "half", "once")
+    assert found.methods == ("all", "half", "once")
 
 
 def test_the_mean_over_suites_is_of_those_that_have_a_number_in_all():
@@ -83,8 +77,8 @@ def test_the_mean_over_suites_is_of_those_that_have_a_number_in_all():
     [
         (("raw", "recal"), "suite 'recal' is not known; there are: recall, texts"),
         (("rw", "recall"), "did you mean 'raw'"),
-        (("raw", "recall", "top"), "metric 'top' is not known; there are: reciprocal rank, first"),
-        (("gradient", "texts"), "gradient has no numbers on texts: it has none"),
+        (("raw", "recall", "top"), "column 'top' is not known; there are: reciprocal rank, first"),
+        (("gradient", "texts"), "gradient has no numbers: it has none"),
     ],
 )
 def test_what_was_not_measured_is_a_line(asked, message):

@@ -76,7 +76,7 @@ def faithful(texts=8):
     means = {"rollout": 0.6, "gradient": 0.3, "random": 0.3}
     curve = {name: np.linspace(1, mean, 11) for name, mean in means.items()}
     values = {name: mean + 0.1 * random.random((texts, 4)) for name, mean in means.items()}
-    return Faithfulness(6, "probability", values, deletion=curve, insertion=curve, orders=10)
+    return Faithfulness(values=values, layer=6, score="probability", deletion=curve, insertion=curve, orders=10)
 
 
 def made(*tokens, layers=2, maps=False, scores=None, heads=None):

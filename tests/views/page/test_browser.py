@@ -201,10 +201,12 @@ def test_a_comparison_is_a_table_with_bars_from_which_a_text_can_be_picked(opene
     def cells():
         return [float(one.replace("−", "-")) for one in tab.locator("#summary .number").all_inner_texts()]
 
-    means = [comparison.cell("gradient", method, layer).mean for method in ("rollout", "flow") for layer in (1, 2)]
+    means = [comparison.cell(method, f"gradient L{layer}").mean for method in ("rollout", "flow") for layer in (1, 2)]
     assert cells() == pytest.approx(means, abs=0.005)
     tab.locator("#summary-text").select_option("3")
-    of_text = [comparison.values["gradient"][method][3, layer] for method in ("rollout", "flow") for layer in (0, 1)]
+    of_text = [
+        comparison.layer_values(method, "gradient")[3, layer] for method in ("rollout", "flow") for layer in (0, 1)
+    ]
     assert cells() == pytest.approx(of_text, abs=0.005)
 
 
@@ -223,7 +225,7 @@ def test_known_answers_are_a_table_with_a_number_for_each_cell_that_has_one(open
     result = examples.truth()
     tab = opened(result)
     first = tab.locator("#truth tbody tr").nth(2).locator(".number").first.inner_text()
-    assert first == f"{result.cell(result.explainers[0], 'recall').mean:.2f} +"
+    assert first == f"{result.cell(result.methods[0], 'recall').mean:.2f} +"
     assert tab.locator("#truth").get_by_text("it has none").is_visible()
 
 

@@ -162,14 +162,14 @@ def test_several_results_with_references_have_the_summary_of_their_comparison():
     found = data_in(attnx.to_html(several))["summary"]
     comparison = attnx.Comparison.of(several)
     assert found == data_in(attnx.to_html(comparison))["summary"]
-    cell = comparison.cell("gradient", "flow")
+    cell = comparison.cell("flow", "gradient")
     assert found["references"]["gradient"]["means"]["flow"][-1] == {
-        "mean": round(cell.mean, 4), "low": round(cell.low, 4), "high": round(cell.high, 4), "undefined": 0,
+        "mean": round(cell.mean, 4), "low": round(cell.low, 4), "high": round(cell.high, 4), "mark": "", "undefined": 0,
     }  # fmt: skip
     assert "summary" not in data_in(attnx.to_html([made("a"), made("b")]))
 
 
-def test_faithfulness_is_in_the_page_with_the_marks_of_its_verdicts():
+def test_faithfulness_is_in_the_page_with_the_marks_of_significance():
     result = faithful()
     page = attnx.to_html(result)
     found = data_in(page)["faithfulness"]
@@ -195,7 +195,7 @@ def test_what_was_measured_over_many_texts_shows_itself_in_a_notebook():
     for shown in (faithful(), attnx.Comparison.of(several)):
         cell = shown._repr_html_()
         assert '<iframe sandbox="allow-scripts"' in cell
-        assert shown.text().splitlines()[0] in cell
+        assert shown.to_text().splitlines()[0] in cell
 
 
 def test_a_page_of_512_tokens_is_reduced_below_three_megabytes_and_says_so():
