@@ -5,6 +5,7 @@ from attnx.runs.run import Run as Run
 from attnx.runs.run import explain_dataset as explain_dataset
 from attnx.runs.run import status_of as status_of
 from attnx.runs.runner import OutputOptions as OutputOptions
+from attnx.runs.task import FACTS as FACTS
 from attnx.runs.task import Cells as Cells
 from attnx.runs.task import DatasetTask as DatasetTask
 from attnx.runs.task import RowCallback as RowCallback
