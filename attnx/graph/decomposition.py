@@ -2,8 +2,8 @@
 
     c[i,j] = max(0, ‖y_i‖₁ − ‖y_i − p_i(j)‖₁),  each row scaled to 1
 
-y_i is what goes on of query i, p_i(j) the part of it that is from key j, the residual among them. A part that points
-elsewhere than the whole counts for nothing, however large it is.
+y_i is the block's output at query i after the residual connection, p_i(j) the part of it that comes from key j, the
+residual included in p_i(i). A part that points away from y_i counts as 0, however large it is.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from attnx.graph.edge_weights import EdgeWeights
 
 @dataclass(frozen=True, eq=False)
 class Contributions:
-    """The parts of all queries of a level, not yet mixed by attention."""
+    """The terms of a block's output y_i = scale_i · Σ_j A[i,j] · projection · v_j + residual_i + constant_i."""
 
     values: Tensor
-    """head × key × width, in single precision or better."""
+    """head × key × head width, in single precision or better."""
     projection: Tensor
-    """output × head × width."""
+    """output × head × head width."""
     scale: Tensor
-    """A number above 0 for each query."""
+    """One positive factor for each query, from linearized norms."""
     residual: Tensor
     """query × output."""
     constant: Tensor
@@ -45,7 +45,7 @@ class Contributions:
 
     @classmethod
     def of(cls, layer: AttentionLayer, *norms: str) -> Contributions:
-        """The parts behind these norms ("norm", "last") of the block, as far as it has them; made once for a level."""
+        """The terms behind these norms ("norm", "last") of the block, those that it has; cached for each layer."""
         made = _cache.setdefault(layer, {})
         if norms not in made:
             made[norms] = cls._of(layer, norms)
@@ -68,7 +68,7 @@ class Contributions:
 
     @cached_property
     def gram(self) -> Tensor:
-        """key × head × head, in float64: the products of what two heads carry from a key, of which norms are made."""
+        """key × head × head in float64: inner products of two heads' projected values of a key."""
         projection, values = self.projection.double(), self.values.double()
         heads, _, width = values.shape
         products = projection.flatten(1).T @ projection.flatten(1)
@@ -78,27 +78,27 @@ class Contributions:
 
     @cached_property
     def residual_products(self) -> Tensor:
-        """position × head, in float64: the products of what a head carries from a position with what it keeps."""
+        """position × head in float64: inner products of a head's projected value with the residual at that position."""
         pulled = torch.einsum("io,ohw->hiw", self.residual.double(), self.projection.double())
         return (pulled * self.values.double()).sum(-1).T
 
     def norms(self, weights: Tensor, first_key: int) -> Tensor:
-        """query × key: ‖Σ_h A[h,i,j] · carried_h v_h(j)‖ for head × query × key of attention, without `row`."""
+        """query × key: ‖Σ_h A[h,i,j] · carried_h v_h(j)‖ for head × query × key of attention, without `scale`."""
         by_key = weights.double().permute(2, 1, 0)
         gram = self.gram[first_key : first_key + len(by_key)]
         return ((by_key @ gram) * by_key).sum(-1).clamp(min=0).T.sqrt()
 
     def outputs(self, weights: Tensor, start: int, keys: slice) -> Tensor:
-        """query × output: y of the queries from `start` on, all whose keys are in `keys`."""
+        """query × output: y of the queries from `start` on, whose keys all lie in `keys`."""
         queries = slice(start, start + weights.shape[1])
         mixed = weights.to(self.values) @ self.values[:, keys]
         summed = torch.einsum("hiw,ohw->io", mixed, self.projection)
         return summed * self.scale[queries, None] + self.residual[queries] + self.constant[queries]
 
     def vectors(self, weights: Tensor, start: int, keys: slice) -> Iterator[tuple[slice, slice, Tensor]]:
-        """p / row in blocks: some queries, some keys (both counted from 0 in `weights`), and key × query × output.
+        """p / scale in blocks: queries, keys (both counted from 0 in `weights`), and key × query × output.
 
-        Never more than a block of them is in memory, and what heads carry is made once for a key.
+        At most one block is in memory, and values are projected once for each key.
         """
         heads, queries, count = weights.shape
         width = self.residual.shape[-1]
@@ -120,14 +120,14 @@ class Contributions:
 
 
 def expanded_values(layer: AttentionLayer) -> Tensor:
-    """head × key × width of a level, in single precision or better, repeated for heads that share them."""
+    """head × key × width of a layer in single precision or better, repeated for grouped-query attention."""
     values = _captured(layer, "values")
     wide = values.to(torch.promote_types(values.dtype, torch.float32))
     return repeat_kv(wide[None], layer.heads)[0]
 
 
 def normalize_rows_or_identity(weights: Tensor, start: int, first_key: int) -> Tensor:
-    """Rows of … × query × key scaled to sum to 1, in float64; one of zeros keeps all where it is."""
+    """… × query × key in float64 with rows normalized to 1; a row of zeros becomes that of the identity."""
     weights = weights.double()
     sums = weights.sum(-1, keepdim=True)
     queries, keys = (torch.arange(size, device=weights.device) for size in weights.shape[-2:])
@@ -138,8 +138,8 @@ def normalize_rows_or_identity(weights: Tensor, start: int, first_key: int) -> T
 def _captured(layer: AttentionLayer, name: str) -> Tensor:
     if name not in layer.captured:
         raise AttentionError(
-            f"these edges need {name} of each layer, which attention alone does not have: capture with "
-            "extras=('blocks',), or ask attnx.explain for the method"
+            f"these edge weights need {name} of each layer, which attention alone does not contain; capture with "
+            "extras=('blocks',), or call attnx.explain with the method"
         )
     return layer.captured[name]
 
@@ -195,7 +195,7 @@ def _norms(parts: Contributions, block: RowBlock, start: int) -> Tensor:
     places = queries - block.first_key
     inside = (places >= 0) & (places < tensor.shape[1])
     queries, places, here = queries[inside], places[inside], inside.nonzero()[:, 0]
-    # ‖T + x‖² = ‖T‖² + 2 T·x + ‖x‖² where a query hands to itself.
+    # On the diagonal ‖T + x‖² = ‖T‖² + 2 T·x + ‖x‖².
     squares = parts.residual[queries].double().square().sum(-1)
     attention = block.weights[:, here, places].double().T
     both = 2 * parts.scale[queries].double() * (attention * parts.residual_products[queries]).sum(-1)
@@ -232,7 +232,7 @@ def contributions(layer: AttentionLayer, start: int, stop: int) -> RowBlock:
     sign, twice = whole.sign(), 2 * whole.abs()
     tensor = block.weights.new_zeros(block.weights.shape[1:], dtype=torch.float64)
     for queries, keys, vectors in parts.vectors(block.weights, start, block.keys):
-        # |y| − |y − p| is t where t = p · sign(y) is at most |y|, else 2|y| − t: no difference of two large sums.
+        # |y| − |y − p| is t = p · sign(y) where t ≤ |y|, else 2|y| − t; this avoids the difference of two large sums.
         along = vectors.mul_(sign[queries])
         nearer = torch.minimum(along, twice[queries] - along).sum(-1)
         tensor[queries, keys] = nearer.T.double().clamp(min=0)

@@ -1,4 +1,4 @@
-"""What an edge weighs: a weighting makes of a level the weights of some queries. It is a row of `EDGE_WEIGHTS`."""
+"""Edge weights: what an edge of the attention graph weighs, by name in the registry `EDGE_WEIGHTS`."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ Head: TypeAlias = int | Literal["all", "mean", "max", "min"]
 
 @dataclass(frozen=True)
 class Selection:
-    """The layers and positions that an answer is about, and the axes that the caller does not want to see."""
+    """The layers and query positions to compute, and which axes the caller expects in the result."""
 
     layers: tuple[int, ...]
     positions: tuple[int, ...]
     down_to: int = 1
-    """The layer whose input the last axis is: 1 for the model's own."""
+    """The layer whose input is the last axis; 1 is the model's input."""
     one_layer: bool = False
     one_position: bool = False
 
@@ -63,7 +63,7 @@ class Selection:
         position: int | Sequence[int] | None = None,
         down_to: int = 1,
     ) -> Selection:
-        """Of a graph with so many layers and positions; None is all of them."""
+        """The selection in a graph of that many `layers` and positions; None selects all."""
         chosen = tuple(range(1, layers + 1)) if layer is None else (check_layer(layer, layers),)
         if not 1 <= down_to <= chosen[-1]:
             raise ChoiceError(f"down_to={down_to} was requested; it must be between 1 and the layer, {chosen[-1]}")
@@ -77,15 +77,15 @@ class Selection:
 
     @property
     def depths(self) -> tuple[int, ...]:
-        """For each layer, through how many an answer goes."""
+        """For each layer, how many layers lie between it and the input."""
         return tuple(layer - self.down_to + 1 for layer in self.layers)
 
     def all_of(self, length: int) -> bool:
-        """Whether every position is asked for, in order."""
+        """Whether all positions are selected, in order."""
         return not self.one_position and self.positions == tuple(range(length))
 
     def shaped(self, relevance: Tensor, head: Head) -> Tensor:
-        """Of layer × head × position × input the axes that the caller expects."""
+        """layer × head × position × input reduced to the axes that the caller expects."""
         if self.one_position:
             relevance = relevance.squeeze(2)
         if head != "all":
@@ -101,7 +101,7 @@ def check_layer(layer: int, layers: int) -> int:
 
 
 def check_positions(position: Any, length: int) -> tuple[int, ...]:
-    """One position, several, or None for all; a text is a sequence, too, and no list of positions."""
+    """The indices of one position, of several, or of all for None."""
     if position is None:
         return tuple(range(length))
     several = isinstance(position, Sequence) and not isinstance(position, str)
@@ -124,13 +124,13 @@ def check_position(position: int, length: int) -> int:
 
 
 def check_head_name(head: str) -> None:
-    """A head that is a word."""
+    """Raise if a head is given by a name that does not exist."""
     if head not in ("all", "mean", "max", "min"):
         raise ChoiceError(f"head {head!r} is not known; give a number from 0, 'all', 'mean', 'max' or 'min'")
 
 
 def check_head(head: Head | None, heads: int, merged: str | None) -> Head:
-    """The head or merger that is asked for; None is how they were merged as they arrived, or their mean."""
+    """The head, or how heads are merged; None is how capture merged them, or else their mean."""
     if head is None:
         return cast(Head, merged or "mean")
     if isinstance(head, str):
@@ -147,12 +147,12 @@ def check_head(head: Head | None, heads: int, merged: str | None) -> Head:
 
 
 Residual: TypeAlias = Literal["share", "inside", "added"]
-"""How a weighting stands to the residual connection: W is mixed with the identity by a share, (1 − r)·W + r·I; or the
-residual is contained in W already; or the identity is added and rows are left as they are."""
+"""How edge weights treat the residual connection: mixed with the identity, (1 − r)·W + r·I; contained in W already; or
+the identity is added and rows are left as they are."""
 
 
 Forwards: TypeAlias = Callable[[int], float]
-"""positions → how many plain forwards of such an input it takes. A way back counts as one."""
+"""positions → cost in forward passes; a backward pass counts as one."""
 
 
 def _one_run(positions: int) -> float:
@@ -165,46 +165,46 @@ def _no_check(weights: Tensor, layer: int) -> None:
 
 @dataclass(frozen=True)
 class EdgeWeights:
-    """What an edge of the graph weighs."""
+    """A row of `EDGE_WEIGHTS`: a function from an attention layer to the weights of some of its queries."""
 
     name: str
     function: Callable[[AttentionLayer, int, int], RowBlock]
     """(layer, start, stop) → head × query × key for the queries from `start` up to `stop`."""
     together: Callable[[AttentionLayer, int, int], RowBlock] | None = None
-    """The same of all heads, 1 × query × key, where that is not the mean of their weights."""
+    """The same for all heads together, 1 × query × key, where that is not the mean over heads."""
     left_product: Callable[[AttentionLayer, Tensor], Tensor | None] | None = None
-    """(layer, vector × query) → vector × key: their product with the mean of all heads, where a level can tell it
-    without its rows, each of which must sum to 1 then."""
+    """(layer, vector × query) → vector × key: the product with the mean over heads where a layer can compute it without
+    materializing its rows, which sum to 1 then."""
     needs: frozenset[str] = frozenset()
-    """What capturing must bring of each level: the keys of `AttentionLayer.captured`, and the `extras` of `capture`."""
+    """What `capture` must bring of each layer (`extras`); the keys of `AttentionLayer.captured`."""
     merges_first: bool = False
-    """Whether heads may be merged as they arrive, before the weighting is asked: so for attention, which is linear."""
+    """Whether capture may merge heads before these weights are computed: true of attention, which is linear."""
     residual: Residual = "share"
     per_head: bool = True
-    """Whether single heads have weights of their own; a weighting of all heads together gives one."""
+    """Whether the weights exist for each head."""
     signed: bool = False
     by_rows: bool = True
-    """Whether some rows can be had without the others."""
+    """Whether single rows can be computed without the others."""
     supports_sequences: bool = True
-    """Whether it is defined where a level writes one of several streams, and carries the others as they are."""
+    """Whether the weights are defined for encoder–decoders."""
     target_specific: bool = False
-    """Whether the weights depend on what is explained of the answer: such a graph is made for each target."""
+    """Whether the weights depend on the explained target; such a graph is built for each target."""
     check: Callable[[Tensor, int], None] = _no_check
-    """Raises if head × query × key of a level is not what it must be."""
+    """Raises if the head × query × key of a layer is invalid."""
     fits: Callable[[Tensor], bool] | None = None
-    """Whether layer × head × query × key is what it must be, where that can be told of all levels at once."""
+    """Whether layer × head × query × key is valid, checked for all layers at once."""
     paper: str = ""
-    """Where the edges are from."""
+    """Citation."""
     costs: str = "one run"
-    """Beside what a method does with the edges, in words."""
+    """Cost in words, without what a method does with the edges."""
     forwards: Forwards | None = _one_run
-    """The same as a number; None where the row does not say."""
+    """Cost in forward passes; None if unknown."""
     seconds: Callable[[int], float] | None = None
-    """width of the stream → what an edge takes on one core, where all of them may take more than a moment."""
+    """width → seconds for an edge on one core, for expensive edge weights."""
 
     @property
     def about(self) -> str:
-        """What an edge knows of."""
+        """What the weights depend on."""
         return "the answer" if self.target_specific else "values" if self.needs else "attention"
 
 
@@ -221,14 +221,14 @@ ATTENTION = EdgeWeights(
 
 @dataclass(frozen=True, eq=False)
 class LayerWeights:
-    """The weights of one level as a weighting gives them: heads merged, or by themselves. Checked and merged once."""
+    """The edge weights of one layer, heads merged or separate; checked and merged once."""
 
     layer: AttentionLayer
     number: int
     edge_weights: EdgeWeights
     head: Head
     checked: bool = False
-    """Whether all levels were looked at together, and fit."""
+    """Whether all layers have been checked together."""
 
     @property
     def length(self) -> int:
@@ -236,7 +236,7 @@ class LayerWeights:
 
     @property
     def merger(self) -> HeadReduction:
-        """How heads are merged in levels below the one of interest (Appendix A.1)."""
+        """How heads are merged below the layer of interest (Appendix A.1)."""
         return "mean" if isinstance(self.head, int) or self.head == "all" else self.head
 
     @property
@@ -263,7 +263,7 @@ class LayerWeights:
         return pad_keys(function(self.layer, self.query_slice.start, self.query_slice.stop), self.length)
 
     def merged(self, start: int, stop: int) -> RowBlock:
-        """Some rows with heads merged: 1 × query × key, in float64."""
+        """Some rows with heads merged, 1 × query × key, in float64."""
         if self._together is not None:
             block = self._together(self.layer, start, stop)
             return RowBlock(block.first_key, block.weights.double())
@@ -271,7 +271,7 @@ class LayerWeights:
         return RowBlock(block.first_key, merge_heads(block.weights, self.merger).double()[None])
 
     def left_product(self, vectors: Tensor) -> Tensor | None:
-        """vectors · W, in float64, where it can be had without rows of W; these sum to 1."""
+        """vectors · W in float64 where it can be computed without materializing W; else None."""
         if self.edge_weights.left_product is None or self.merger != "mean":
             return None
         return self.edge_weights.left_product(self.layer, vectors)
@@ -282,11 +282,11 @@ class LayerWeights:
 
     @property
     def _function(self) -> Callable[[AttentionLayer, int, int], RowBlock]:
-        """The weighting's own, but for a map that is what it is."""
+        """The function of these edge weights; a fixed map is used as it is."""
         return ATTENTION.function if self.layer.fixed else self.edge_weights.function
 
     def top_rows(self, positions: list[int] | None = None) -> Tensor:
-        """head × position × key in the level of interest: the asked head or heads (Appendix A.1), or their merger.
+        """head × position × key in the layer of interest: the selected head or heads (Appendix A.1), or all merged.
 
         Positions are of its own queries; None is all of those.
         """
@@ -300,7 +300,7 @@ class LayerWeights:
         return rows.double()
 
     def _top_rows_in_blocks(self, positions: list[int]) -> Tensor:
-        """The same, each block that holds an asked position read once."""
+        """The same, each block with a selected position read once."""
         ordered = sorted(set(positions))
         parts = []
         for start, stop in blocks(self.layer):
@@ -328,7 +328,7 @@ class LayerWeights:
 
     @cached_property
     def _heads(self) -> Tensor:
-        """head × own query × key of a level that is held, checked."""
+        """head × computed query × key of a materialized layer, checked."""
         heads = self._of_own(self._function)
         if not self.checked and not self.layer.fixed:
             self.edge_weights.check(heads, self.number)

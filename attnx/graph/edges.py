@@ -1,10 +1,11 @@
-"""The edges of one level: weights with residual, sink, columns and discard, asked for by rows or as products.
+"""The edges of one layer: edge weights with residual, sink, column normalization and discarding applied.
 
-A level that is whole keeps its rows. Another is read in blocks of rows, and never held. Evenly spread attention
-behind a plain causal mask has a closed form: a product with it is a sum from the end, and costs n instead of n².
+A materialized layer keeps its matrix. A layer that is computed from queries and keys is read in blocks of rows and
+never held as a whole. Uniform attention behind a plain causal mask has a closed form: a product with it is a cumulative
+sum, O(n) instead of O(n²).
 
-Where a model has several streams, a level writes the positions of one. All others it carries: their rows are those of
-the identity, whatever the weighting and the residual. For flow that is exact, because no more than 1 leaves a node.
+In an encoder–decoder a layer computes the positions of one sequence. The rows of all other positions are those of the
+identity, whatever the edge weights and the residual. For flow this is exact, because no more than 1 leaves a node.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from attnx.graph.edge_weights import LayerWeights
 
 
 def discard_lowest(weights: Tensor, share: float, keep_position: int | None = 0) -> Tensor:
-    """… × query × key without the lowest `share` of each matrix's weights, by row summing to 1 again.
+    """Attention (… × query × key) without the lowest `share` of each matrix's weights, rows normalized to 1 again.
 
     Weights that tie with the lowest one that is kept are kept. So is the column `keep_position`, by default CLS,
     through which information of the whole image passes; None keeps no column.
@@ -45,11 +46,11 @@ def discard_lowest(weights: Tensor, share: float, keep_position: int | None = 0)
 
 @dataclass(frozen=True)
 class Rules:
-    """What is done to the weights of every level on their way to edges."""
+    """What is applied to the weights of every layer to make edges of them."""
 
     residual: float = 0.5
     sink: int | None = None
-    """The position that is dropped as a key."""
+    """The key position that is dropped."""
     column: bool = False
     """Whether each column is divided by the number of queries that can see it."""
     discard_ratio: float = 0.0
@@ -60,12 +61,12 @@ class Rules:
 
 @dataclass(frozen=True, eq=False)
 class Edges:
-    """A = (1 − r)·W + r·I of one level, each row re-normalised (§3; r = 0.5 gives the paper's 0.5·W + 0.5·I)."""
+    """A = (1 − r)·W + r·I of one layer, rows normalized (§3 of the paper, which uses r = 0.5)."""
 
     weights: LayerWeights
     rules: Rules
     device: torch.device
-    """Where products are handed out: a model, and so its levels, may be spread over several."""
+    """The device of all products; the layers of a model may be spread over several."""
 
     def __post_init__(self) -> None:
         if self.rules.discard_ratio and not self.weights.layer.whole:
@@ -73,25 +74,25 @@ class Edges:
 
     @cached_property
     def written(self) -> Tensor:
-        """own query × key with heads merged, as levels below the one of interest are used."""
+        """computed query × key with heads merged, as used below the layer of interest."""
         if not self.weights.layer.whole:
             return self._compose_in_blocks(None)[self.weights.query_slice]
         return self._with_residual(self._discard(self.weights.whole), self._own)
 
     @cached_property
     def matrix(self) -> Tensor:
-        """query × key with heads merged: what is written, and the identity where positions are carried."""
+        """query × key with heads merged; the identity for positions that this layer does not compute."""
         return self.written if self._writes_all else self._among_all(self.written)
 
     def top(self) -> Tensor:
-        """head × query × key of the level of interest: the asked head or heads (Appendix A.1), or their merger."""
+        """head × query × key of the layer of interest: the selected head or heads (Appendix A.1), or all merged."""
         if self.weights.is_merged:
             return self.matrix[None]
         rows = self._with_residual(self._discard(self.weights.top_rows()), self._own)
         return rows if self._writes_all else torch.stack([self._among_all(row) for row in rows])
 
     def rows(self, positions: tuple[int, ...]) -> Tensor:
-        """head × position × key of the level of interest."""
+        """head × position × key of the layer of interest."""
         places = list(positions)
         if self._writes_all:
             return self._rows(places)
@@ -105,7 +106,7 @@ class Edges:
         return tensor
 
     def _rows(self, places: list[int]) -> Tensor:
-        """Of positions that are written."""
+        """Rows of positions that this layer computes."""
         if self.weights.layer.whole and self.weights.is_merged:
             return self.written[[place - self.weights.query_slice.start for place in places]][None]
         if self.rules.discard_ratio:  # what is lowest is a question to all rows
@@ -113,7 +114,7 @@ class Edges:
         return self._with_residual(self.weights.top_rows(places), places).to(self.device)
 
     def left_multiply(self, vectors: Tensor) -> Tensor:
-        """vectors · A: where each vector over the queries of this level comes from below it, vector × key."""
+        """vectors · A, vector × key."""
         layer = self.weights.layer
         if isinstance(layer, UniformLayer) and layer.mask.triangular and not self.rules.column:
             return self._left_multiply_uniform(vectors)
@@ -137,7 +138,7 @@ class Edges:
         return result.to(self.device)
 
     def compose(self, below: Tensor | None) -> Tensor:
-        """A · below for every query of this level; A itself where nothing is below."""
+        """A · below, or A itself where `below` is None."""
         if not self.weights.layer.whole:
             return self._compose_in_blocks(below)
         if below is None:
@@ -150,7 +151,7 @@ class Edges:
 
     @property
     def _own(self) -> list[int] | None:
-        """The queries that are written; None for all."""
+        """The queries that this layer computes; None for all."""
         queries = self.weights.query_slice
         return None if self._writes_all else list(range(queries.start, queries.stop))
 
@@ -170,7 +171,7 @@ class Edges:
 
     @property
     def _added(self) -> float:
-        """The residual is added whole, or, where it has no share, as in raw weights, not at all."""
+        """1 where the residual is added in full, 0 where its share is 0 (raw weights)."""
         return float(self.rules.residual > 0)
 
     def _discard(self, weights: Tensor) -> Tensor:
@@ -195,7 +196,7 @@ class Edges:
         return scaled / scaled.sum(-1, keepdim=True) if share > 0 else normalize_rows(scaled)  # with a share none is 0
 
     def _adjusted(self, rows: Tensor, queries: Sequence[int], keys: slice) -> Tensor:
-        """Rows of W over some keys, without the sink and with columns normalised, where that is asked for."""
+        """Rows of W over some keys, without the sink and with normalized columns where the rules say so."""
         if self.rules.sink is not None:
             rows = self._without_column(self.rules.sink, rows, queries, keys)
         if not self.rules.column:
@@ -206,13 +207,13 @@ class Edges:
         dropped = torch.arange(self.weights.length, device=rows.device)[keys] == sink
         if self.weights.edge_weights.residual != "inside":
             return rows * ~dropped
-        # What the sink keeps of itself cannot be told from its residual, and stays.
+        # The sink's own diagonal entry contains its residual, so it stays.
         others = torch.tensor([query != sink for query in queries], device=rows.device)
         kept = rows * ~(dropped & others[:, None])
         return normalize_rows(kept) * rows.sum(-1, keepdim=True)
 
     def _split(self, start: int, stop: int) -> tuple[slice, Tensor, Tensor]:
-        """A block of A, without the residual: which keys, query × key, and what of each query stays where it is."""
+        """A block of A without its residual: the keys, query × key, and the residual of each query."""
         block: RowBlock = self.weights.merged(start, stop)
         rows = self._adjusted(block.weights[0], range(start, stop), block.keys)
         kind, share = self.weights.edge_weights.residual, self.rules.residual
@@ -241,7 +242,7 @@ class Edges:
         return result.to(self.device)
 
     def _left_multiply_uniform(self, vectors: Tensor) -> Tensor:
-        """The product with an even triangle: row i gives 1/(i + 1) to each of its first i + 1 keys."""
+        """vectors · A for uniform causal attention, whose row i gives 1/(i + 1) to each of its first i + 1 keys."""
         each, stay = (amount.to(vectors.device) for amount in self._even_shares)
         tensor = (vectors * each).flip(-1).cumsum(-1).flip(-1)  # of all queries that see the key
         if self.rules.sink is not None:
@@ -250,7 +251,7 @@ class Edges:
 
     @cached_property
     def _even_shares(self) -> tuple[Tensor, Tensor]:
-        """What each query of an even triangle takes from every key that it sees, and what stays where it is."""
+        """For uniform causal attention: what each query takes from every key that it sees, and its residual."""
         share, sink = self.rules.residual, self.rules.sink
         places = torch.arange(self.weights.length, dtype=torch.float64, device=self.device)
         even = (1 - share) / (places + 1)

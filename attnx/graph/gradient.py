@@ -1,12 +1,12 @@
 """Edge weights `gradient` (Chefer et al. 2021) and `effective` (Brunner et al. 2020).
 
-A head's output is A V. Any part of a row of A that V maps to 0 changes nothing. Without it the row is the one of least
-norm that gives the same output:
+A head's output is A V. Any part of a row of A in the left null space of V changes nothing. Without it the row is the
+one of least norm that gives the same output:
 
     E = A U Uᵀ,   V = U S Wᵀ over the keys that the query can see
 
-Where a query sees no more keys than a value is wide, E = A as a rule. E may be below 0, and its rows do not sum to 1.
-An edge weighs |E|, each row scaled to 1; of all heads together their mean.
+Where a query sees no more keys than the head width, usually E = A. E can be negative, and its rows do not sum to 1. An
+edge weighs |E|, rows normalized to 1; for all heads together their mean.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from attnx.graph.edge_weights import EdgeWeights
 
 
 def attention_x_gradient(layer: AttentionLayer, start: int, stop: int) -> RowBlock:
-    """head × query × key, in float64: A ∘ ∂s/∂A, below 0 where attention speaks against the answer."""
+    """head × query × key, in float64: A ∘ ∂s/∂A, negative where attention opposes the target."""
     if "gradient" not in layer.captured:
         raise AttentionError(
-            "these edges need the gradient of an answer, which attention alone does not have: ask attnx.explain for "
-            "the method, with a model that has a head"
+            "these edge weights need the gradient of a target, which attention alone does not contain; call "
+            "attnx.explain with the method, for a model with a head"
         )
     block = layer.rows(start, stop)
     gradient = layer.captured["gradient"][:, start:stop].double()
@@ -40,13 +40,13 @@ def positive_attention_x_gradient(layer: AttentionLayer, start: int, stop: int) 
 
 
 def normalized_by_head(layer: AttentionLayer, start: int, stop: int) -> RowBlock:
-    """head × query × key, rows of 1."""
+    """head × query × key, rows normalized to 1."""
     block = positive_attention_x_gradient(layer, start, stop)
     return RowBlock(block.first_key, normalize_rows(block.weights))
 
 
 def normalized(layer: AttentionLayer, start: int, stop: int) -> RowBlock:
-    """1 × query × key, rows of 1: heads that the answer does not hang on weigh less."""
+    """1 × query × key, rows normalized to 1: heads that matter less for the target weigh less."""
     block = positive_attention_x_gradient(layer, start, stop)
     return RowBlock(block.first_key, normalize_rows(torch.mean(block.weights, 0, keepdim=True)))
 
@@ -117,13 +117,13 @@ def effective(layer: AttentionLayer, start: int, stop: int) -> RowBlock:
 
 
 def _seen(weights: Tensor, values: Tensor, tolerance: float) -> Tensor:
-    """head × query × key of A as the values see it, over keys that all these queries see."""
+    """head × query × key of effective attention, over keys that all these queries see."""
     across = values.transpose(1, 2)
     few = values.shape[1] <= values.shape[2]
-    # Unless values are nearly dependent, the factor of their products says all: of few keys that nothing is unseen.
+    # Unless values are nearly dependent, their Cholesky factor suffices; of few keys the null space is empty.
     factor, failed = torch.linalg.cholesky_ex(values @ across if few else across @ values)
     pivots = factor.diagonal(dim1=1, dim2=2)
-    # A pivot is the root of a difference of sums, so rounding alone leaves as much as this of a dependent value's.
+    # A pivot is the root of a difference of sums; for a dependent value rounding alone leaves this much.
     rounding = 2 * (torch.finfo(values.dtype).eps * sum(values.shape[1:])) ** 0.5
     if not bool(failed.any()) and bool((pivots.amin(1) > pivots.amax(1) * max(tolerance, rounding)).all()):
         if few:

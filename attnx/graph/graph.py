@@ -1,7 +1,7 @@
-"""The graph: its nodes are positions at each level, its edges say how much of a node below is in the node above.
+"""The attention graph: a node for each position of each layer, edges from queries to the keys of the layer below.
 
-It is built once for a call and shared by all methods. What differs between methods, the share of the residual and
-what is discarded, is mixed in by `mixed`, over the same checked and merged weights.
+It is built once for a call and shared by all methods. Methods differ in the share of the residual and in what is
+discarded; `with_residual` sets both over the same checked and merged weights.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from attnx.graph.edges import Edges, Rules
 
 
 def check_share(share: float) -> float:
-    """A share of the weights to discard, which leaves something."""
+    """The share of the weights to discard, if it is valid."""
     if not isinstance(share, (int, float)) or isinstance(share, bool) or not 0 <= share < 1:
         raise ChoiceError(f"discard_ratio must be at least 0 and less than 1, found {share!r}")
     return share
 
 
 def check_residual(residual: float) -> float:
-    """The share of the residual connection."""
+    """The share of the residual connection, if it is valid."""
     if not isinstance(residual, (int, float)) or not 0 <= residual <= 1:
         raise ChoiceError(f"residual must be between 0 and 1, found {residual!r}")
     return residual
@@ -44,12 +44,12 @@ def check_residual(residual: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """The edges of every level, from the input up."""
+    """The edges of every layer, from the input up."""
 
     layers: tuple[Edges, ...]
     rules: Rules
     head: Head
-    """The head that stands alone in the level of interest, "all", or how heads are merged."""
+    """The single head of the layer of interest, "all", or how heads are merged."""
     edge_weights: EdgeWeights = ATTENTION
     sequences: Mapping[str, slice] = field(default_factory=dict)
     """The positions of each, where there are several."""
@@ -69,7 +69,7 @@ class Graph:
     ) -> Graph:
         """The graph of an `AttentionTensor`, or of an array of layer × head × n × n.
 
-        `head` is the level of interest's: a number, "all", or how heads are merged there as below ("mean", "max",
+        `head` is that of the layer of interest: a number, "all", or how heads are merged in every layer ("mean", "max",
         "min"). `residual` is the share of what stays where it is. `drop_sink` takes the first token of a decoder out as
         a key, `column` divides each column by the number of queries that see it, `discard_ratio` drops that share of
         the lowest weights, but none to the position `keep_position`.
@@ -106,7 +106,7 @@ class Graph:
 
     @property
     def heads(self) -> int:
-        """How many answers the level of interest has."""
+        """The number of heads of the layer of interest, 1 where they are merged."""
         return max(layer.heads for layer in self.attention_layers) if self.head == "all" else 1
 
     @property
@@ -115,46 +115,46 @@ class Graph:
 
     @property
     def whole(self) -> bool:
-        """Whether every level keeps its map."""
+        """Whether every layer is materialized."""
         return all(layer.whole for layer in self.attention_layers)
 
     @property
     def is_merged(self) -> bool:
-        """Whether a level of interest is like one below."""
+        """Whether heads are merged in the layer of interest as in those below."""
         return not isinstance(self.head, int) and self.head != "all"
 
     @cached_property
     def causal(self) -> bool:
-        """Whether no query sees a later position, in any level; of several streams one at most is so."""
+        """Whether no query of any layer sees a later position; False for an encoder–decoder."""
         return not self.sequences and all(layer.mask.causal for layer in self.attention_layers)
 
     @cached_property
     def causal_positions(self) -> slice | None:
-        """The positions that see no later ones of their stream: all of a decoder, the output of an encoder–decoder."""
+        """The causal positions: all of a decoder, the decoder's of an encoder–decoder."""
         return causal_sequence(self.attention_layers, self.sequences)
 
     @property
     def sink_position(self) -> int:
-        """The first position of what is written, which is the sink: a decoder's, or the start of an output."""
+        """The attention sink: the first position of a decoder, also within an encoder–decoder."""
         if self.sequences and self.causal_positions is not None:
             return int(self.causal_positions.start)
         return first_visible_position(self.visible_positions, causal=self.causal)
 
     @cached_property
     def visible_positions(self) -> Tensor:
-        """Whether any query of any level sees a position; what none sees is padding."""
+        """Whether any query of any layer sees a position; those that none sees are padding."""
         masks = {id(layer.mask): layer.mask for layer in self.attention_layers}.values()
         return torch.stack([mask.queries_per_key.to(self.device) > 0 for mask in masks]).any(0)
 
     def with_residual(self, residual: float, discard_ratio: float = 0.0) -> Graph:
-        """The same checked and merged weights with another share of the residual, and less of them."""
+        """This graph with another share of the residual and another discard ratio."""
         rules = replace(
             self.rules, residual=check_residual(residual), discard_ratio=_check_discard(discard_ratio, self.sequences)
         )
         return self if rules == self.rules else self._with_rules(rules)
 
     def with_uniform_attention(self) -> Graph:
-        """The graph of a model behind the same masks that spreads each query's attention evenly over what it sees."""
+        """The graph of uniform attention behind the same masks."""
         even = {
             id(layer.mask): UniformLayer(layer.mask, layer.whole, layer.query_slice, kind=layer.kind)
             for layer in self.attention_layers
@@ -162,7 +162,7 @@ class Graph:
         return self._uniform([layer if layer.fixed else even[id(layer.mask)] for layer in self.attention_layers])
 
     def with_full_visibility(self, last: int | None = None) -> Graph:
-        """The graph of an even model in which every query sees all that any sees, or all of it up to `last`."""
+        """The graph of uniform attention without a mask: every query sees all positions, or all up to `last`."""
         shown = self.visible_positions.clone()
         if last is not None:
             shown[last + 1 : None if self.causal_positions is None else self.causal_positions.stop] = False
@@ -173,11 +173,11 @@ class Graph:
 
     @property
     def has_fixed_layers(self) -> bool:
-        """Whether one stream enters another through a fixed map, as a picture enters a text."""
+        """Whether one sequence enters another through a fixed map, as an image enters a text."""
         return any(layer.fixed for layer in self.attention_layers)
 
     def _uniform_layer(self, layer: AttentionLayer, shown: Tensor) -> AttentionLayer:
-        """Of several streams each level sees all of what it reads."""
+        """Uniform attention over the whole sequence that a layer reads."""
         if layer.fixed:
             return layer
         seen = layer.mask.visible(layer.query_slice.start, layer.query_slice.stop).any(0) & shown
@@ -211,6 +211,6 @@ def _check_discard(discard_ratio: float, sequences: Mapping[str, slice]) -> floa
 
 
 def _edges(weights: list[LayerWeights], rules: Rules, device: torch.device) -> tuple[Edges, ...]:
-    """Edges for each level; levels that share their weights share them, and with them a matrix."""
+    """The edges of each layer; layers with the same weights share one object, and with it a matrix."""
     made = {id(weight): Edges(weight, rules, device) for weight in weights}
     return tuple(made[id(weight)] for weight in weights)

@@ -1,12 +1,11 @@
 """Attention sinks: the first token of a decoder, and patches that take far more than their share.
 
-A trained tower may use a few patches, often of an even background, as places to keep what belongs to no patch (Darcet
-et al. 2024, "Vision transformers need registers"). All others look there, and rollout lights them up for any answer.
+A trained vision tower may use a few patches, often of uniform background, to store global information (Darcet et al.
+2024, "Vision transformers need registers"). All others attend to them, and rollout highlights them for any target.
 
-The rule is of attention alone. At a level a patch is a sink where the other patches give it at least ten times what it
-would get if each spread its attention evenly over all that it sees; the mean over heads and over these patches. Tokens
-of the model's own, [CLS] and registers, neither count nor are counted. A thing that every patch looks at for its own
-sake takes as much: the rule cannot tell it from a sink.
+The rule uses attention alone. A patch is a sink of a layer if the other patches give it at least ten times what uniform
+attention would give it, on average over heads and over these patches. The model's own tokens, [CLS] and registers, are
+left out. An object that every patch attends to for its content gets as much: the rule cannot tell it from a sink.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def sink_share(attention: Any, *, layer: int | str | None = None, head: Head | N
 
 
 def _share(attention: AttentionTensor, graph: Graph, number: int) -> Tensor:
-    """One number, or one a head, of a level."""
+    """One number, or one for each head, of a layer."""
     layer, sink = attention.layers[number - 1], graph.sink_position
     if layer.kind and layer.kind not in (SELF, DECODER):
         return torch.zeros(graph.heads, dtype=torch.float64)
@@ -68,31 +67,31 @@ def _share(attention: AttentionTensor, graph: Graph, number: int) -> Tensor:
 
 
 TIMES = 10.0
-"""So many times its even share a sink takes."""
+"""A sink gets at least this multiple of its share under uniform attention."""
 _FEWEST = 4
-"""Of fewer patches none stands out."""
+"""With fewer patches none can stand out."""
 
 
 @dataclass(frozen=True)
 class PatchSink:
-    """A patch that is a sink, at the level where it takes the most."""
+    """A patch that is a sink, in the layer where it gets the most."""
 
     position: int
     layer: int
     share: float
-    """Of the attention of the other patches."""
+    """Its share of the attention of the other patches."""
     times: float
-    """Its share by the even one."""
+    """Its share divided by that under uniform attention."""
 
 
 def patch_sinks(attention: AttentionTensor, patches: Sequence[int]) -> list[dict[int, PatchSink]]:
-    """Level by level, from the input up, the sinks among the positions of patches."""
+    """For each layer, from the input up, the sinks among the positions of patches."""
     if len(patches) < _FEWEST:
         return [{} for _ in attention.layers]
-    return [_of_level(layer, number, patches) for number, layer in enumerate(attention.layers, start=1)]
+    return [_of_layer(layer, number, patches) for number, layer in enumerate(attention.layers, start=1)]
 
 
-def _of_level(layer: AttentionLayer, number: int, patches: Sequence[int]) -> dict[int, PatchSink]:
+def _of_layer(layer: AttentionLayer, number: int, patches: Sequence[int]) -> dict[int, PatchSink]:
     if not layer.whole or layer.fixed or layer.kind not in ("", VISION):
         return {}
     shares, times = _taken(layer, torch.tensor(patches, device=layer.mask.device))
@@ -104,7 +103,7 @@ def _of_level(layer: AttentionLayer, number: int, patches: Sequence[int]) -> dic
 
 
 def _taken(layer: AttentionLayer, patches: Tensor) -> tuple[Tensor, Tensor]:
-    """Of each patch what the others that see it give it, the mean of them; and that by the even share of each."""
+    """For each patch the mean attention that it gets from others, and its multiple of uniform attention."""
     start, stop = layer.query_slice.start, layer.query_slice.stop
     block = layer.rows(start, stop)
     queries, keys = patches - start, patches - block.first_key

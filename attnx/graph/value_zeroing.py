@@ -2,10 +2,10 @@
 
     c[i,j] = 1 − cos(y_i, y_i without v(j)),  each row scaled to 1
 
-y_i is what leaves the block at query i, MLP and norms included; of the last block it is before the final norm. No value
-is zeroed and nothing attends again: attention does not hang on values, so the state behind it is the one that was,
-less what key j handed over. Only the rest of the block is run on it, some vectors at a time. Of one head its own value
-alone is 0. The residual is never taken out, and none is added.
+y_i is the block's output at query i, MLP and norms included; of the last block, before the final norm. Attention does
+not depend on values, so the state after attention is the original one minus the contribution of key j, and only the
+rest of the block (its tail) is run again, a batch of vectors at a time. For a single head, only its own
+value is zeroed. The residual is never removed, and none is added.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from attnx.graph.decomposition import Contributions, expanded_values, normalize_
 from attnx.graph.edge_weights import EdgeWeights
 
 _INNER = 4
-"""An MLP is so many times as wide as the stream, as a rule: what one vector costs meanwhile."""
+"""The usual ratio of an MLP's width to that of the residual stream, for memory and cost."""
 
 _OPERATIONS_A_SECOND = 50e9
-"""More than one core does in single precision, as a rule: what is refused would have taken longer still."""
+"""More than one core does in single precision, so that estimates are lower bounds."""
 
 
 def output_change(layer: AttentionLayer, start: int, stop: int) -> RowBlock:
-    """1 × query × key: all heads' values of the key are 0."""
+    """1 × query × key: the value of the key is zeroed in all heads."""
     block = layer.rows(start, stop)
     tensor = _cosine_distances(layer, block.weights, start, block.keys)
     return RowBlock(block.first_key, normalize_rows_or_identity(tensor, start, block.first_key)[None])
 
 
 def output_change_by_head(layer: AttentionLayer, start: int, stop: int) -> RowBlock:
-    """head × query × key: of each head its own."""
+    """head × query × key: the value of the key is zeroed in one head."""
     block = layer.rows(start, stop)
     tensor = torch.zeros_like(block.weights, dtype=torch.float64)
     for head in range(len(tensor)):
@@ -44,7 +44,7 @@ def output_change_by_head(layer: AttentionLayer, start: int, stop: int) -> RowBl
 
 
 def _cosine_distances(layer: AttentionLayer, weights: Tensor, start: int, keys: slice) -> Tensor:
-    """query × key of 1 − cos, in float64: exactly 0 where nothing is handed over."""
+    """query × key of 1 − cos in float64; exactly 0 where the key contributes nothing."""
     tail = _block_tail(layer)
     contributions = _contributions(layer)
     queries = torch.arange(start, start + weights.shape[1], device=weights.device)
@@ -55,13 +55,13 @@ def _cosine_distances(layer: AttentionLayer, weights: Tensor, start: int, keys: 
         column, row = handed.nonzero(as_tuple=True)
         row = row + some.start
         turned = _unit_outputs(tail, taken[handed], queries[row])
-        # Of unit vectors half their squared distance is 1 − cos, without a difference of two numbers near 1.
+        # For unit vectors half the squared distance is 1 − cos, without the cancellation of two numbers near 1.
         tensor[row, column + columns.start] = (turned - untouched[row]).square().sum(-1) / 2
     return tensor
 
 
 def _unit_outputs(tail: BlockTail, taken: Tensor, queries: Tensor) -> Tensor:
-    """vector × width, in float64: what leaves the block, as unit vectors."""
+    """vector × width in float64: the block's outputs, normalized."""
     size = max(1, MAX_BLOCK_ELEMENTS // (_INNER * taken.shape[-1]))
     parts = (slice(begin, begin + size) for begin in range(0, len(taken), size))
     left = [tail(taken[some], queries[some]).double() for some in parts]
@@ -69,12 +69,12 @@ def _unit_outputs(tail: BlockTail, taken: Tensor, queries: Tensor) -> Tensor:
 
 
 def _seconds(width: int) -> float:
-    """Of one edge: a vector goes once through an MLP, in and out, a product and a sum for each weight."""
+    """For one edge: one vector through an MLP, a multiplication and an addition for each weight."""
     return 4.0 * _INNER * width**2 / _OPERATIONS_A_SECOND
 
 
 def _contributions(layer: AttentionLayer) -> Contributions:
-    """What keys hand to queries, alone: as it leaves the output projection, without norms and residual."""
+    """The contributions of keys after the output projection, without norms and residual."""
     values = expanded_values(layer)
     projection = layer.captured["projections"].to(values)
     nothing = torch.zeros_like(layer.captured["states"]).to(values)
@@ -85,8 +85,8 @@ def _contributions(layer: AttentionLayer) -> Contributions:
 def _block_tail(layer: AttentionLayer) -> BlockTail:
     if layer.rest is None:
         raise AttentionError(
-            "these edges need the rest of each block, which attention alone does not have: capture with "
-            "extras=('rest',), or ask attnx.explain for the method"
+            "these edge weights need the tail of each block, which attention alone does not contain; capture with "
+            "extras=('rest',), or call attnx.explain with the method"
         )
     return layer.rest
 

@@ -91,7 +91,7 @@ def _bound(graph: Graph, selection: Selection) -> Tensor:
     """position × input."""
     sums = torch.empty(graph.length, graph.length, dtype=torch.float64, device=graph.device)
     for place in graph.sequences.values() or (slice(0, graph.length),):
-        # What enters an input enters it in the first level that writes its stream; below, it is carried.
+        # Flow enters an input in the first layer that computes its sequence; below, it is passed on.
         first = next(
             (layer for layer in graph.layers if layer.weights.query_slice == place), graph.layers[0]
         ).matrix.detach()
@@ -105,10 +105,10 @@ def _bound(graph: Graph, selection: Selection) -> Tensor:
 Key: TypeAlias = tuple[Any, ...]
 
 REMEMBERED = 256
-"""Rows or stacks of rows, the latest."""
+"""The most results in the cache."""
 
 NUMBERS = 50_000
-"""No larger answer is remembered: all of them together stay below a tenth of a gigabyte."""
+"""The most numbers of a cached result; the cache stays below 0.1 GB."""
 
 _uninformed_flows: dict[Key, Tensor] = {}
 
@@ -124,16 +124,16 @@ def flows_everywhere(identity: Tensor, even: Tensor, residual: Tensor, depth: in
         return layer
     straight = (layer * identity).sum(-1, keepdim=True)
     aside = ((depth - 1) * (1 - straight) + layer).clamp(max=1)
-    # To a position that no query sees there is only the way straight down.
+    # A position that no query sees is reached only through the residual.
     return torch.where(even > 0, torch.where(identity > 0, 1.0, aside), layer)
 
 
 def remembered(
     graph: Graph, selection: Selection, *, solve: Callable[[Graph, Selection], Tensor], solver: str
 ) -> Tensor:
-    """Flow of an uninformed graph, remembered where it is small."""
+    """Flow of a graph of uniform attention, cached where it is small."""
     numbers = len(selection.layers) * len(selection.positions) * graph.length
-    if numbers > NUMBERS or not graph.whole:  # a long input's masks are not read for a name
+    if numbers > NUMBERS or not graph.whole:  # masks of long inputs are not materialized for a key
         return solve(graph, selection)
     key = (solver, selection.layers, selection.positions, graph.rules.residual, graph.rules.sink, *_fingerprint(graph))
     tensor = _uninformed_flows.get(key)
@@ -146,7 +146,7 @@ def remembered(
 
 
 def _fingerprint(graph: Graph) -> tuple[Any, ...]:
-    """Even levels are known by their masks, each named once."""
+    """Layers of uniform attention are identified by their masks."""
     masks = [edges.weights.layer.mask for edges in graph.layers]
     names: dict[int, bytes] = {}
     for mask in masks:
@@ -165,7 +165,7 @@ Solver = Literal["exact", "networkx"]
 
 
 class FlowChoices(MethodChoices, total=False):
-    """Those of flow."""
+    """The options of `flow`."""
 
     solver: Solver
     threads: int | None

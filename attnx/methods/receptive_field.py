@@ -100,7 +100,7 @@ def by_reach(
 
 
 def _depth(graph: Graph, first: int, last: int) -> int:
-    """Through how many levels of its own stream an answer goes."""
+    """How many layers of self-attention of the causal sequence lie between."""
     if not graph.sequences:
         return last - first + 1
     passed = [edges.weights.layer for edges in graph.layers[first - 1 : last]]

@@ -1,6 +1,6 @@
-"""Rollout and flow of edges that know what is carried, or what is answered: a row each.
+"""Attention rollout, raw attention, and rollout over other edge weights.
 
-Any other pair of a method and a weighting goes by name, as `rollout:norm` or `flow:alti`.
+Any other pair of a method and edge weights goes by name, such as `rollout:norm` or `flow:alti`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from attnx.methods.receptive_field import Normalize, rollout_of_uniform_attentio
 
 
 class RolloutChoices(MethodChoices, total=False):
-    """Those of rollout."""
+    """The options of `rollout`."""
 
     down_to: int
     discard_ratio: float
@@ -79,13 +79,13 @@ def rollout(
 
 
 def rollout_rows(graph: Graph, selection: Selection) -> Tensor:
-    """layer × head × position × input: by rows where few are asked for, else from the bottom up."""
+    """layer × head × position × input: by rows if few are selected, else from the input up."""
     rows_are_few = len(selection.layers) * len(selection.positions) < graph.length
     return (_roll_rows if rows_are_few else _roll_all)(graph, selection)
 
 
 def _roll_rows(graph: Graph, selection: Selection) -> Tensor:
-    """All asked rows in one sweep from the top layer down: each layer's rows join the sweep where they start."""
+    """All selected rows in one sweep from the top layer down, which the rows of each layer join."""
     top, length = selection.layers[-1], graph.length
     sweep = graph.layers[top - 1].rows(selection.positions).reshape(-1, length)
     for layer in range(top - 1, selection.down_to - 1, -1):
@@ -197,31 +197,33 @@ def chefer_rules(graph: Graph, selection: Selection) -> Tensor:
     if not graph.sequences:
         return rollout_rows(graph, selection)
     if not graph.is_merged:
-        raise ChoiceError(f"the rules of cross-attention are of all heads together; head={graph.head!r} has none")
+        raise ChoiceError(
+            f"gradient_rollout of an encoder–decoder is defined for all heads together, not for head={graph.head!r}"
+        )
     source, output = graph.sequences.values()
     relevance = torch.eye(graph.length, dtype=torch.float64, device=graph.device)
     alone = graph.with_residual(0.0)  # Ā without the identity, which the rules add themselves
     relevances = []
     for layer in range(selection.down_to, selection.layers[-1] + 1):
-        gains, level = alone.layers[layer - 1].written, alone.layers[layer - 1].weights.layer
-        if level.kind == "cross":
+        gains, attention = alone.layers[layer - 1].written, alone.layers[layer - 1].weights.layer
+        if attention.kind == "cross":
             of_output, of_source = (_normalized(relevance[place, place]) for place in (output, source))
             relevance[output, source] += of_output.T @ gains[:, source] @ of_source
         else:
-            relevance[level.query_slice] += gains @ relevance
+            relevance[attention.query_slice] += gains @ relevance
         if layer in selection.layers:
             relevances.append(relevance[list(selection.positions)])
     return torch.stack(relevances)[:, None]
 
 
 def _normalized(relevance: Tensor) -> Tensor:
-    """R̄ of one stream."""
+    """R̄ of one sequence (rules 8 and 9)."""
     identity = torch.eye(len(relevance), dtype=relevance.dtype, device=relevance.device)
     return normalize_rows(relevance - identity) + identity
 
 
 def _rollout_variant(name: str, title: str, edge_weights: str, paper: str) -> Method:
-    """Rollout of other edges. What is lowest among them is no noise, so nothing is discarded."""
+    """Rollout over other edge weights, of which nothing is discarded: small ones are no noise."""
     return replace(ROLLOUT, name=name, title=title, edge_weights=edge_weights, paper=paper, discards=False)
 
 

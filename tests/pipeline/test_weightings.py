@@ -68,7 +68,7 @@ def test_the_default_normalises_only_where_that_means_something():
 @pytest.mark.parametrize("name", ALL)
 def test_single_heads_or_a_line_that_there_are_none(name):
     if name in TOGETHER:
-        with pytest.raises(ChoiceError, match="is of all heads together"):
+        with pytest.raises(ChoiceError, match="for all heads together"):
             explained(methods=(name,), head=1)
     else:
         assert explained(methods=(name,), head=1)[name].shape == explained(methods=ALL)[name].shape
@@ -123,7 +123,7 @@ def test_a_contrast_of_two_answers_turns_signs_round(made):
 def test_signed_edges_are_for_methods_that_take_them():
     with pytest.raises(ChoiceError, match="flow needs edges that are at least 0, and those of 'gradient_signed'"):
         explained(methods=("flow:gradient_signed",))
-    with pytest.raises(ChoiceError, match="'gradient_signed' is signed; head='max' would mix signs"):
+    with pytest.raises(ChoiceError, match="'gradient_signed' are signed; head='max' would mix signs"):
         explained(methods=("rollout:gradient_signed",), head="max")
 
 

@@ -129,5 +129,5 @@ def test_vectors_in_small_blocks_and_some_rows_give_the_same(name, monkeypatch):
 
 def test_attention_alone_has_no_rest():
     attention = capture(zoo.model("gpt2"), extras=("blocks",), **zoo.inputs("gpt2"))
-    with pytest.raises(AttentionError, match=r"capture with extras=\('rest',\), or ask attnx\.explain"):
+    with pytest.raises(AttentionError, match=r"capture with extras=\('rest',\), or call attnx\.explain"):
         output_change(attention.layers[0], 0, 9)
