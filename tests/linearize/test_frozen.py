@@ -619,3 +619,24 @@ def test_weights_that_are_wrappers_are_compared_by_what_they_wrap():
 
 def test_weights_on_the_meta_device_cannot_be_compared():
     assert weights_fingerprint(nn.Linear(3, 3, device="meta")) is None
+
+
+def test_a_plain_run_is_made_once_for_each_path_of_a_model():
+    model, forwards, counts = made("bert", torch.float32), [], []
+    model.register_forward_pre_hook(lambda *_: forwards.append(1))
+    for path in (LRP, LRP, ATTN_LRP, LRP):
+        forwards.clear()
+        run(model, "bert", path)
+        counts.append(len(forwards))
+    assert counts == [2, 1, 2, 1]
+
+
+def test_a_score_that_a_plain_run_does_not_give_is_refused():
+    model, noise = made("bert", torch.float32), iter((1.0, 2.0))
+
+    def change(module, args, output):
+        output.last_hidden_state = output.last_hidden_state + next(noise)
+
+    model.register_forward_hook(change)
+    with pytest.raises(CaptureError, match="gave another score .*than in a plain run"):
+        run(model, "bert")
