@@ -638,5 +638,5 @@ def test_a_score_that_a_plain_run_does_not_give_is_refused():
         output.last_hidden_state = output.last_hidden_state + next(noise)
 
     model.register_forward_hook(change)
-    with pytest.raises(CaptureError, match="gave another score .*than in a plain run"):
+    with pytest.raises(CaptureError, match=r"gave another score .*than in a plain run"):
         run(model, "bert")

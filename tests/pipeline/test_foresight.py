@@ -116,9 +116,7 @@ def test_a_generation_says_how_long_it_takes_where_nobody_looks(clock, capsys, m
     assert capsys.readouterr().err == ""
     attnx.explain_generation(*given, continuation=" the cabinets")
     said = capsys.readouterr().err
-    assert re.fullmatch(
-        r"attnx: value path: 1 of \d+ scores took 10 seconds, the others take about \d+ seconds\n", said
-    )
+    assert re.fullmatch(r"attnx: lrp: 1 of \d+ scores took 10 seconds, the others take about \d+ seconds\n", said)
 
 
 def test_half_precision_on_a_cpu_is_told_once_with_the_line_that_changes_it(capsys):
